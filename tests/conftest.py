@@ -1,0 +1,69 @@
+"""What every test run shares: Hypothesis profiles, and a Numba cache per process.
+
+Hypothesis. `dev` searches anew each time and remembers failures; `ci`, chosen when the environment
+variable CI is set, always tries the same examples, so that a red run can be repeated; `thorough`
+tries many more. HYPOTHESIS_PROFILE names another than the default. None has a deadline: the first
+call of a kernel compiles it.
+
+Numba. Compiled kernels are kept on disk between runs, but Numba's cache is not made for several
+processes that compile at the same time: two may give their code the same file name, and one then
+loads the other's. Nor does it notice that a kernel changed which another file's kernel calls. So a
+test process claims a cache directory of its own for as long as it lives, and empties it when any
+kernel's source differs from what the cache was made from.
+"""
+
+import fcntl
+import hashlib
+import itertools
+import os
+import shutil
+from pathlib import Path
+from typing import IO
+
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+_SLOW_MACHINE = [HealthCheck.too_slow]
+settings.register_profile("dev", deadline=None, suppress_health_check=_SLOW_MACHINE)
+settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, print_blob=True)
+settings.register_profile("thorough", settings.get_profile("dev"), max_examples=2000)
+_default_profile = "ci" if os.environ.get("CI") else "dev"
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", _default_profile))
+
+
+def _kernel_digest() -> str:
+    """Changes with any source file that mentions Numba."""
+    digest = hashlib.sha256()
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        source = path.read_bytes()
+        if b"numba" in source:
+            digest.update(f"{path.relative_to(ROOT)} {len(source)}\n".encode())
+            digest.update(source)
+    return digest.hexdigest()
+
+
+def _claim_numba_cache(caches: Path) -> IO[str]:
+    """Points Numba at the first cache that no other process holds; held while the file is open."""
+    caches.mkdir(parents=True, exist_ok=True)
+    for number in itertools.count():
+        claim = (caches / f"{number}.digest").open("a+")
+        try:
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            claim.close()
+            continue
+        break
+    cache = caches / str(number)
+    digest = _kernel_digest()
+    claim.seek(0)
+    if claim.read() != digest:
+        shutil.rmtree(cache, ignore_errors=True)
+        claim.truncate(0)
+        claim.write(digest)
+        claim.flush()
+    os.environ["NUMBA_CACHE_DIR"] = str(cache)
+    return claim
+
+
+_claim = _claim_numba_cache(ROOT / ".cache" / "numba")
