@@ -1,0 +1,97 @@
+"""Every error that Stentor raises on purpose.
+
+All derive from `StentorError`, so one `except` catches them; each class also derives from the
+built-in exception that a Python programmer would expect (`ValueError`, `KeyError`), and carries a
+stable identifier in `code` that logs and documentation can refer to.
+"""
+
+from typing import ClassVar
+
+
+class StentorError(Exception):
+    """Base of all errors of Stentor."""
+
+    code: ClassVar[str] = "STN-000"
+
+
+class InvalidValue(StentorError, ValueError):
+    """A value that no attribute can hold: NaN, an integer beyond 64 bits, a naive time, ..."""
+
+    code = "STN-101"
+
+
+class InvalidNotification(StentorError, ValueError):
+    """Attributes that do not form a notification: none at all, clashing or over-long names, ..."""
+
+    code = "STN-102"
+
+
+class DecodeError(StentorError, ValueError):
+    """Bytes that are not an encoded notification. The only error that decoding raises."""
+
+    code = "STN-103"
+
+
+class UnknownEventType(StentorError, ValueError):
+    """An event type that was never declared, or a declaration that contradicts another."""
+
+    code = "STN-104"
+
+
+class FilterSyntaxError(StentorError, ValueError):
+    """Text that is not a filter. `str()` shows the place with a caret and what was expected."""
+
+    code = "STN-201"
+
+    def __init__(
+        self, message: str, *, line: int = 1, column: int = 1, expected: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.line = line
+        self.column = column
+        self.expected = expected
+
+
+class FilterTypeError(StentorError, TypeError):
+    """An operator applied to a constant that it has no meaning for."""
+
+    code = "STN-202"
+
+
+class FilterTooComplex(StentorError, ValueError):
+    """A Boolean expression whose disjunctive form would be larger than the limit."""
+
+    code = "STN-203"
+
+
+class UnsupportedPattern(StentorError, ValueError):
+    """A regular expression with a construct that is not regular, or that is too large."""
+
+    code = "STN-204"
+
+
+class DuplicateKey(StentorError, ValueError):
+    """A filter was added under a key that is already in use."""
+
+    code = "STN-301"
+
+
+class UnknownKey(StentorError, KeyError):
+    """A filter was to be removed, but nothing is stored under its key."""
+
+    code = "STN-302"
+
+    def __str__(self) -> str:  # KeyError would print the repr of the message
+        return str(self.args[0]) if self.args else ""
+
+
+class UnsupportedColumn(StentorError, TypeError):
+    """A column of a record batch whose Arrow type holds no attribute values."""
+
+    code = "STN-303"
+
+
+class UnsupportedFilter(StentorError, TypeError):
+    """A filter that a matching engine of limited power cannot hold (see R-02.60 to R-02.66)."""
+
+    code = "STN-304"

@@ -1,0 +1,414 @@
+"""The notification: a typed record that says what happened.
+
+A notification is a nonempty set of named values (`stentor.model.values`). Nested records are
+flattened by dotted names when it is made, so that everything after sees one flat namespace:
+`{"pos": {"x": 1}}` becomes `pos.x`. A value of None means that the attribute is absent.
+
+Beside its attributes a notification may have an event type, a subject and a channel, which filters
+see under reserved names, and an opaque payload, which they do not see. `facts` is the complete view
+that filters have.
+
+Equality is equality on the wire: 1, 1.0 and True are three different values, and so are 0.0 and
+-0.0, although a filter that compares numbers takes 1 and 1.0 for the same. A notification that has
+an id is hashed by it, any other by its content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
+from datetime import datetime
+from math import copysign
+from typing import Any, Final, cast, final
+
+from stentor.errors import InvalidNotification, InvalidValue
+from stentor.model.event_types import event_types
+from stentor.model.identity import NotificationId
+from stentor.model.names import (
+    MAX_ATTRIBUTES,
+    MAX_DEPTH,
+    MAX_SUBJECT_BYTES,
+    check_attribute_names,
+    name_problem,
+    shown,
+    text_problem,
+)
+from stentor.model.values import normal
+
+#: The longest string (in UTF-8 bytes) or byte string that an attribute, or an element, can hold.
+MAX_VALUE_BYTES: Final = 2**20
+#: How many elements a collection may have.
+MAX_ELEMENTS: Final = 65_536
+#: The largest payload.
+MAX_PAYLOAD_BYTES: Final = 16 * 2**20
+
+_BUILT_IN: Final = frozenset(
+    {bool, int, float, str, bytes, datetime, tuple, list, set, frozenset, bytearray}
+)
+
+
+@final
+class Notification(Mapping[str, Any]):
+    """What a producer publishes and a consumer is told. Immutable; a mapping of its attributes.
+
+    >>> n = Notification({"symbol": "IBM", "pos": {"x": 1, "y": 2}}, type="quote.stock")
+    >>> n["symbol"], n["pos.x"], n.get("volume"), len(n)
+    ('IBM', 1, None, 3)
+    >>> sorted(n.facts["_types"])
+    ['quote', 'quote.stock']
+    """
+
+    __slots__ = (
+        "_attributes",
+        "_channel",
+        "_content_type",
+        "_facts",
+        "_id",
+        "_payload",
+        "_subject",
+        "_time",
+        "_type",
+    )
+
+    # The slots are written once, here or in `from_checked`, and read through properties only.
+    _attributes: dict[str, Any]
+    _type: str | None
+    _subject: str | None
+    _channel: str | None
+    _payload: bytes
+    _content_type: str | None
+    _id: NotificationId | None
+    _time: datetime | None
+    _facts: dict[str, Any] | None
+
+    def __init__(
+        self,
+        attributes: Mapping[str, Any],
+        *,
+        type: str | None = None,
+        subject: str | None = None,
+        channel: str | None = None,
+        payload: bytes = b"",
+        content_type: str | None = None,
+        id: NotificationId | None = None,
+        time: datetime | None = None,
+    ) -> None:
+        flat: dict[str, Any] = {}
+        _flatten(attributes, "", flat)
+        check_header(flat, type, subject, channel, content_type)
+        self._attributes = flat
+        self._type = type
+        self._subject = subject
+        self._channel = channel
+        self._payload = _checked_payload(payload)
+        self._content_type = content_type
+        if id is not None and not isinstance(id, NotificationId):
+            raise InvalidNotification(f"id={shown(id)} is not a NotificationId")
+        self._id = id
+        self._time = None if time is None else _checked_time(time)
+        self._facts = None
+
+    @classmethod
+    def from_checked(
+        cls,
+        attributes: dict[str, Any],
+        type: str | None,
+        subject: str | None,
+        channel: str | None,
+        payload: bytes,
+        content_type: str | None,
+        id: NotificationId | None,
+        time: datetime | None,
+    ) -> Notification:
+        """Make a notification of parts that the constructor would take unchanged.
+
+        For the decoder, whose checks amount to the same. The dictionary is kept, not copied.
+        """
+        self = cls.__new__(cls)
+        self._attributes = attributes
+        self._type = type
+        self._subject = subject
+        self._channel = channel
+        self._payload = payload
+        self._content_type = content_type
+        self._id = id
+        self._time = time
+        self._facts = None
+        return self
+
+    @property
+    def type(self) -> str | None:
+        """The event type, a dotted path such as `quote.stock`."""
+        return self._type
+
+    @property
+    def subject(self) -> str | None:
+        """The path in a subject tree, in the notation of the namespace's dialect."""
+        return self._subject
+
+    @property
+    def channel(self) -> str | None:
+        """The named channel that it was published on."""
+        return self._channel
+
+    @property
+    def payload(self) -> bytes:
+        """Opaque content: carried to the consumer, invisible to filters."""
+        return self._payload
+
+    @property
+    def content_type(self) -> str | None:
+        """What the payload is, for example `application/json`."""
+        return self._content_type
+
+    @property
+    def id(self) -> NotificationId | None:
+        """Which notification this is; None until it was published."""
+        return self._id
+
+    @property
+    def time(self) -> datetime | None:
+        """When it happened, in UTC."""
+        return self._time
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Everything that filters can see: the attributes and, when set, the reserved names.
+
+        Computed at first use, with the event types known by then, and kept. Do not change it.
+
+        >>> Notification({"x": 2}, channel="news").facts
+        {'x': 2, '_channel': 'news'}
+        """
+        facts = self._facts
+        if facts is None:
+            facts = self._facts = facts_of(
+                self._attributes, self._type, self._subject, self._channel, self._id, self._time
+            )
+        return facts
+
+    def replace(self, **changes: Any) -> Notification:
+        """A copy in which some parts are different; the names are those of the constructor.
+
+        >>> Notification({"x": 2}, type="quote").replace(type="trade")
+        Notification({'x': 2}, type='trade')
+        """
+        parts: dict[str, Any] = {"attributes": self._attributes, **self._parts(), **changes}
+        return Notification(parts.pop("attributes"), **parts)
+
+    def _parts(self) -> dict[str, Any]:
+        """Everything but the attributes, by the names of the constructor's parameters."""
+        return {
+            "type": self._type,
+            "subject": self._subject,
+            "channel": self._channel,
+            "payload": self._payload,
+            "content_type": self._content_type,
+            "id": self._id,
+            "time": self._time,
+        }
+
+    def __getitem__(self, name: str) -> Any:
+        return self._attributes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._attributes)
+
+    def __len__(self) -> int:
+        return len(self._attributes)
+
+    def __bool__(self) -> bool:  # one that has only a type is still a notification
+        return True
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._attributes
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self._attributes.get(name, default)
+
+    def keys(self) -> KeysView[str]:
+        return self._attributes.keys()
+
+    def values(self) -> ValuesView[Any]:
+        return self._attributes.values()
+
+    def items(self) -> ItemsView[str, Any]:
+        return self._attributes.items()
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Notification):
+            return NotImplemented
+        return (
+            self._id == other._id
+            and self._parts() == other._parts()
+            and self._attributes == other._attributes
+            and all(
+                _on_the_wire(value) == _on_the_wire(other._attributes[name])
+                for name, value in self._attributes.items()
+            )
+        )
+
+    def __hash__(self) -> int:
+        if self._id is not None:
+            return hash(self._id)
+        return hash((frozenset(self._attributes.items()), self._type, self._subject, self._channel))
+
+    def __repr__(self) -> str:
+        shown_parts = [repr(self._attributes)]
+        for name, value in self._parts().items():
+            if name == "payload" and len(value) > 32:
+                shown_parts.append(f"payload=<{len(value)} bytes>")
+            elif value:
+                shown_parts.append(f"{name}={value!r}")
+        return f"Notification({', '.join(shown_parts)})"
+
+    def __copy__(self) -> Notification:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Notification:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Notification.from_checked, (self._attributes, *self._parts().values())
+
+
+def facts_of(
+    attributes: dict[str, Any],
+    type: str | None,
+    subject: str | None,
+    channel: str | None,
+    id: NotificationId | None,
+    time: datetime | None,
+) -> dict[str, Any]:
+    """What filters see of a notification that has these parts."""
+    facts = attributes.copy()
+    if type is not None:
+        facts["_type"] = type
+        facts["_types"] = event_types.ancestors(type)
+    if subject is not None:
+        facts["_subject"] = subject
+    if channel is not None:
+        facts["_channel"] = channel
+    if time is not None:
+        facts["_time"] = time
+    if id is not None:
+        facts["_producer"] = id.producer
+    return facts
+
+
+def check_header(
+    attributes: dict[str, Any],
+    type: str | None,
+    subject: str | None,
+    channel: str | None,
+    content_type: str | None,
+) -> None:
+    """Raise `InvalidNotification` unless these names and texts can form a notification."""
+    check_attribute_names(tuple(attributes))
+    if type is not None and (problem := name_problem(type)):
+        raise InvalidNotification(f"the event type {shown(type)} {problem}")
+    if subject is not None and (problem := text_problem(subject, MAX_SUBJECT_BYTES)):
+        raise InvalidNotification(f"the subject {shown(subject)} {problem}")
+    if channel is not None and (problem := text_problem(channel)):
+        raise InvalidNotification(f"the channel {shown(channel)} {problem}")
+    if content_type is not None and (problem := text_problem(content_type)):
+        raise InvalidNotification(f"the content type {shown(content_type)} {problem}")
+    if not attributes and type is None and subject is None and channel is None:
+        raise InvalidNotification(
+            "a notification needs at least one attribute, or an event type, subject or channel"
+        )
+
+
+def check_size(value: Any) -> None:
+    """Raise `InvalidNotification` if a normal value is longer than an attribute can hold."""
+    kind = type(value)
+    if kind is str:
+        if len(value) * 4 > MAX_VALUE_BYTES and len(value.encode()) > MAX_VALUE_BYTES:
+            raise InvalidNotification(
+                f"a string of {len(value.encode())} bytes of UTF-8; "
+                f"at most {MAX_VALUE_BYTES} are allowed, put more into the payload"
+            )
+    elif kind is bytes:
+        if len(value) > MAX_VALUE_BYTES:
+            raise InvalidNotification(
+                f"a byte string of {len(value)} bytes; "
+                f"at most {MAX_VALUE_BYTES} are allowed, put more into the payload"
+            )
+    elif kind is tuple or kind is frozenset:
+        if len(value) > MAX_ELEMENTS:
+            raise InvalidNotification(
+                f"a collection of {len(value)} elements; at most {MAX_ELEMENTS} are allowed"
+            )
+        for element in value:
+            check_size(element)
+
+
+def _flatten(attributes: Mapping[str, Any], prefix: str, flat: dict[str, Any]) -> None:
+    if not isinstance(attributes, Mapping):
+        raise InvalidNotification(
+            f"attributes are given as a mapping of names to values, "
+            f"not as a {type(attributes).__name__}"
+        )
+    for key, value in attributes.items():
+        if value is None:
+            continue
+        if type(key) is str:
+            name = prefix + key
+        elif isinstance(key, str):
+            name = prefix + str.__str__(key)
+        else:
+            raise InvalidNotification(f"the attribute name {shown(key)} is not a string")
+        if type(value) not in _BUILT_IN and isinstance(value, Mapping):
+            if name.count(".") + 1 >= MAX_DEPTH:
+                raise InvalidNotification(
+                    f"{shown(name)} nests deeper than {MAX_DEPTH} levels of records"
+                )
+            _flatten(value, name + ".", flat)
+            continue
+        if name in flat:
+            raise InvalidNotification(
+                f"the attribute {shown(name)} is given twice, flat and in a nested record"
+            )
+        try:
+            value = normal(value)
+            check_size(value)
+        except (InvalidValue, InvalidNotification) as error:
+            raise type(error)(f"attribute {shown(name)}: {error}") from None
+        flat[name] = value
+    if len(flat) > MAX_ATTRIBUTES:
+        raise InvalidNotification(
+            f"{len(flat)} attributes; a notification may have at most {MAX_ATTRIBUTES}"
+        )
+
+
+def _checked_payload(payload: bytes) -> bytes:
+    if type(payload) is not bytes:
+        if not isinstance(payload, (bytes, bytearray, memoryview)):
+            raise InvalidNotification(
+                f"the payload is a {type(payload).__name__}; encode it to bytes first"
+            )
+        payload = bytes(memoryview(payload))
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        raise InvalidNotification(
+            f"a payload of {len(payload)} bytes; at most {MAX_PAYLOAD_BYTES} are allowed"
+        )
+    return payload
+
+
+def _checked_time(time: datetime) -> datetime:
+    if not isinstance(time, datetime):
+        raise InvalidNotification(f"time={shown(time)} is not a datetime")
+    return cast(datetime, normal(time))
+
+
+def _on_the_wire(value: Any) -> Any:
+    """A key that is equal for two values exactly if their encodings are."""
+    kind = type(value)
+    if kind is float:
+        return kind, value, copysign(1.0, value)
+    if kind is tuple:
+        return kind, tuple([_on_the_wire(element) for element in value])
+    if kind is frozenset:
+        return kind, frozenset([_on_the_wire(element) for element in value])
+    return kind, value
