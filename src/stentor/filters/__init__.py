@@ -1,0 +1,14 @@
+"""Filters as values, their algebra, and the languages they are written in."""
+
+from stentor.filters.filter import Filter, merge_all
+from stentor.filters.merging import Merger, merge_within_budget
+from stentor.filters.operators import Operator, register_operator
+
+__all__ = [
+    "Filter",
+    "Merger",
+    "Operator",
+    "merge_all",
+    "merge_within_budget",
+    "register_operator",
+]

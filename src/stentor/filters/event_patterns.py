@@ -1,0 +1,423 @@
+"""Event patterns, the JSON form that users of Amazon EventBridge know, read as expressions.
+
+A pattern is an object that names the fields it asks about; each has an array of alternatives. All
+fields must match, and of each array any alternative; nested objects give dotted names:
+
+    {"source": ["aws.ec2"], "detail": {"state": [{"anything-but": "stopped"}]}}
+
+An alternative is a value (matched exactly), `null`, or an object with one of the tests `prefix`,
+`suffix`, `equals-ignore-case`, `wildcard`, `anything-but`, `numeric`, `exists`, `cidr`. The field
+`$or` takes an array of patterns of which one has to match.
+
+How the pieces are translated:
+
+- A field that holds an array matches if *some* element does. So each test becomes an Or of the
+  test for a single value and of its `some` form for a collection.
+- `null` and `{"exists": false}` both ask for a missing attribute: a notification has no null.
+- `anything-but` needs the field, and accepts values of any other type: `{"anything-but": 5}`
+  accepts every string. For an array it is enough that some element is not excluded, as for all
+  other tests.
+- Numbers are equal if their values are: 300 is 3.0e2. Their range is that of 64-bit integers and
+  doubles.
+- `equals-ignore-case` compares with the regular expression `(?i)^text$`, `wildcard` with `like`.
+- `cidr` takes IPv4 blocks and accepts addresses in the usual dotted form, without leading zeros.
+  IPv6 addresses have too many spellings to be matched as text, and are refused.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NoReturn
+
+from stentor.errors import FilterSyntaxError, InvalidValue
+from stentor.filters.expression import And, Atom, Expression, Or
+from stentor.filters.language.mistakes import syntax_error
+from stentor.filters.language.parser import MAX_LENGTH
+from stentor.model.values import COLLECTION, normal, value_type_of
+
+#: How deep objects may be nested.
+MAX_DEPTH: Final = 200
+
+
+def parse_pattern(pattern: str | Mapping[str, Any]) -> Expression:
+    """The expression that matches what the event pattern matches.
+
+    >>> parse_pattern('{"detail": {"code": [{"exists": true}]}}')
+    Atom(name='detail.code', operator='exists', constants=())
+    """
+    value = _decode(pattern) if isinstance(pattern, str) else pattern
+    if not isinstance(value, Mapping):
+        _refuse("$", "a pattern is an object", 'an object such as {"source": ["aws.ec2"]}')
+    return _fields(value, "", "$", 1)
+
+
+# The structure
+
+
+def _fields(fields: Mapping[Any, Any], prefix: str, path: str, depth: int) -> Expression:
+    if depth > MAX_DEPTH:
+        _refuse(path, f"objects are nested more than {MAX_DEPTH} levels deep")
+    if not fields:
+        _refuse(path, "an empty object asks for nothing", "at least one field")
+    parts = []
+    for key, value in fields.items():
+        if not isinstance(key, str) or not key:
+            _refuse(path, f"the name of a field is a nonempty string, not {key!r}")
+        place = f"{path}.{key}"
+        if key == "$or":
+            parts.append(_alternatives(value, prefix, place, depth))
+        elif isinstance(value, Mapping):
+            parts.append(_fields(value, f"{prefix}{key}.", place, depth + 1))
+        elif isinstance(value, list | tuple):
+            parts.append(_field(_attribute(prefix + key, place), value, place))
+        else:
+            _refuse(place, "the values of a field are listed in an array", f"[{_json(value)}]")
+    return _joined(And, parts)
+
+
+def _alternatives(value: Any, prefix: str, path: str, depth: int) -> Expression:
+    if not isinstance(value, list | tuple) or len(value) < 2:
+        _refuse(path, "$or takes an array of at least two objects")
+    parts = []
+    for i, fields in enumerate(value):
+        place = f"{path}[{i}]"
+        if not isinstance(fields, Mapping):
+            _refuse(place, "$or takes objects", "an object with fields")
+        parts.append(_fields(fields, prefix, place, depth + 1))
+    return Or(tuple(parts))
+
+
+def _field(name: str, alternatives: Any, path: str) -> Expression:
+    if not alternatives:
+        _refuse(path, "an empty array matches nothing", "at least one value")
+    exact: dict[str, list[Any]] = {}
+    parts: list[Expression] = []
+    for i, alternative in enumerate(alternatives):
+        place = f"{path}[{i}]"
+        if isinstance(alternative, Mapping):
+            parts.append(_test(name, alternative, place))
+        elif alternative is None:
+            parts.append(Atom(name, "missing"))
+        else:
+            value = _scalar(alternative, place)
+            exact.setdefault(value_type_of(value), []).append(value)
+    return _joined(Or, [*(_one_of(name, values) for values in exact.values()), *parts])
+
+
+def _joined(join: type[And] | type[Or], parts: list[Expression]) -> Expression:
+    return parts[0] if len(parts) == 1 else join(tuple(parts))
+
+
+def _one_of(name: str, values: list[Any]) -> Expression:
+    if len(values) == 1:
+        return _either(name, "=", values[0])
+    return _either(name, "in", *values)
+
+
+def _either(name: str, operator: str, *constants: Any) -> Expression:
+    """The value, or some element of it."""
+    return Or((Atom(name, operator, constants), Atom(name, "some " + operator, constants)))
+
+
+# The tests
+
+
+def _test(name: str, test: Mapping[str, Any], path: str) -> Expression:
+    word, argument, path = _only_entry(test, path, _TESTS)
+    return _TESTS[word](name, argument, path)
+
+
+def _only_entry(test: Mapping[str, Any], path: str, known: Any) -> tuple[str, Any, str]:
+    if len(test) != 1:
+        _refuse(path, f"a test is an object with one entry, not {len(test)}")
+    ((word, argument),) = test.items()
+    if word not in known:
+        _refuse(path, f"there is no test {word!r}", *known)
+    return word, argument, f"{path}.{word}"
+
+
+def _prefix(name: str, argument: Any, path: str) -> Expression:
+    if isinstance(argument, Mapping):
+        text = _ignoring_case(argument, path)
+        return _either(name, "regex", f"(?i)^{re.escape(text)}")
+    return _either(name, "prefix", _string(argument, path))
+
+
+def _suffix(name: str, argument: Any, path: str) -> Expression:
+    if isinstance(argument, Mapping):
+        text = _ignoring_case(argument, path)
+        return _either(name, "regex", f"(?i){re.escape(text)}$")
+    return _either(name, "suffix", _string(argument, path))
+
+
+def _ignoring_case(argument: Mapping[str, Any], path: str) -> str:
+    _, text, path = _only_entry(argument, path, ("equals-ignore-case",))
+    return _string(text, path)
+
+
+def _equals_ignore_case(name: str, argument: Any, path: str) -> Expression:
+    return _either(name, "regex", _caseless(_string(argument, path)))
+
+
+def _caseless(text: str) -> str:
+    return f"(?i)^{re.escape(text)}$"
+
+
+def _wildcard(name: str, argument: Any, path: str) -> Expression:
+    return _either(name, "like", *_like(argument, path))
+
+
+def _like(argument: Any, path: str) -> tuple[str, ...]:
+    """The pattern of `like`, and its escape character if it needs one."""
+    pieces = _wildcard_pieces(_string(argument, path), path)
+    # In a LIKE pattern the percent sign and the underscore are special, so they are escaped here.
+    if any(c in "%_" for piece in pieces for c in piece):
+        return "%".join(re.sub(r"([%_\\])", r"\\\1", piece) for piece in pieces), "\\"
+    return ("%".join(pieces),)
+
+
+def _wildcard_regex(argument: Any, path: str) -> str:
+    pieces = _wildcard_pieces(_string(argument, path), path)
+    return ".*".join(re.escape(piece) for piece in pieces)
+
+
+def _wildcard_pieces(text: str, path: str) -> list[str]:
+    """The literal texts between the asterisks; a backslash keeps `*` and itself literal."""
+    pieces = [""]
+    characters = iter(text)
+    before = ""
+    for character in characters:
+        if character == "*":
+            if before == "*":
+                _refuse(path, "two asterisks in a row", "one * for any text")
+            pieces.append("")
+        elif character == "\\":
+            escaped = next(characters, "")
+            if escaped not in ("*", "\\"):
+                _refuse(path, "a backslash stands only before * or another backslash")
+            pieces[-1] += escaped
+        else:
+            pieces[-1] += character
+        before = character
+    return pieces
+
+
+_COMPARISONS: Final = ("=", "<", "<=", ">", ">=")
+
+
+def _numeric(name: str, argument: Any, path: str) -> Expression:
+    if not isinstance(argument, list | tuple) or len(argument) not in (2, 4):
+        _refuse(
+            path, "numeric takes comparisons and numbers in turn", '["=", 5]', '[">", 0, "<=", 5]'
+        )
+    bounds: list[tuple[str, Any]] = []
+    for i in range(0, len(argument), 2):
+        if argument[i] not in _COMPARISONS:
+            _refuse(f"{path}[{i}]", f"{argument[i]!r} is no comparison", *_COMPARISONS)
+        bounds.append((argument[i], _number(argument[i + 1], f"{path}[{i + 1}]")))
+    if len(bounds) == 1:
+        return _either(name, bounds[0][0], bounds[0][1])
+    (lower, low), (upper, high) = bounds
+    if lower not in (">", ">=") or upper not in ("<", "<="):
+        _refuse(path, "a range is a lower bound and then an upper bound", '[">", 0, "<=", 5]')
+    if low > high or (low == high and (lower, upper) != (">=", "<=")):
+        _refuse(path, "no number lies in this range")
+    # One and the same element of an array has to satisfy both bounds.
+    ends = ("(" if lower == ">" else "[") + (")" if upper == "<" else "]")
+    inside = And((Atom(name, lower, (low,)), Atom(name, upper, (high,))))
+    return Or((inside, Atom(name, "some within", (low, high, ends))))
+
+
+def _exists(name: str, argument: Any, path: str) -> Expression:
+    if not isinstance(argument, bool):
+        _refuse(path, "exists takes true or false", "true", "false")
+    return Atom(name, "exists" if argument else "missing")
+
+
+# Anything but
+
+
+def _anything_but(name: str, argument: Any, path: str) -> Expression:
+    if isinstance(argument, Mapping):
+        word, texts, path = _only_entry(argument, path, _EXCLUDED)
+        texts = list(texts) if isinstance(texts, list | tuple) else [texts]
+        if not texts:
+            _refuse(path, "an empty array excludes nothing", "at least one string")
+        operator, constants = _EXCLUDED[word](texts, path)
+        return _excluding(name, operator, constants, "string")
+    values = list(argument) if isinstance(argument, list | tuple) else [argument]
+    if not values:
+        _refuse(path, "an empty array excludes nothing", "at least one value")
+    values = [_scalar(value, path) for value in values]
+    types = {value_type_of(value) for value in values}
+    if len(types) > 1:
+        _refuse(path, "anything-but takes only strings or only numbers")
+    (kind,) = types
+    if len(values) == 1:
+        return _excluding(name, "!=", (values[0],), kind)
+    return _excluding(name, "not in", tuple(values), kind)
+
+
+def _excluding(name: str, operator: str, constants: tuple[Any, ...], kind: str) -> Expression:
+    other = And((Atom(name, "is not", (kind,)), Atom(name, "is not", (COLLECTION,))))
+    return Or(
+        (
+            Atom(name, operator, constants),
+            other,
+            Atom(name, "some " + operator, constants),
+            Atom(name, "some is not", (kind,)),
+        )
+    )
+
+
+Excluded = tuple[str, tuple[Any, ...]]
+
+
+def _excluded_affix(word: str, anchored: str) -> Callable[[list[Any], str], Excluded]:
+    def build(texts: list[Any], path: str) -> Excluded:
+        strings = [_string(text, path) for text in texts]
+        if len(strings) == 1:
+            return "not " + word, (strings[0],)
+        # One and the same element of an array has to avoid all of them: one expression for all.
+        return "not regex", (anchored.format("|".join(map(re.escape, strings))),)
+
+    return build
+
+
+def _excluded_caseless(texts: list[Any], path: str) -> Excluded:
+    strings = [re.escape(_string(text, path)) for text in texts]
+    return "not regex", (f"(?i)^(?:{'|'.join(strings)})$",)
+
+
+def _excluded_wildcard(texts: list[Any], path: str) -> Excluded:
+    if len(texts) == 1:
+        return "not like", _like(texts[0], path)
+    return "not regex", (f"(?s)^(?:{'|'.join(_wildcard_regex(t, path) for t in texts)})$",)
+
+
+_EXCLUDED: Final[dict[str, Callable[[list[Any], str], Excluded]]] = {
+    "prefix": _excluded_affix("prefix", "^(?:{})"),
+    "suffix": _excluded_affix("suffix", "(?:{})$"),
+    "equals-ignore-case": _excluded_caseless,
+    "wildcard": _excluded_wildcard,
+}
+
+
+# Addresses
+
+
+def _cidr(name: str, argument: Any, path: str) -> Expression:
+    text = _string(argument, path)
+    try:
+        network = ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        _refuse(path, f"{text!r} is no block of addresses", '"10.0.0.0/24"')
+    if isinstance(network, ipaddress.IPv6Network):
+        _refuse(path, "IPv6 blocks are not supported; compare the address with prefix or wildcard")
+    first = network.network_address.packed
+    last = network.broadcast_address.packed
+    octets = [_octet(low, high) for low, high in zip(first, last, strict=True)]
+    return _either(name, "regex", "^" + r"\.".join(octets) + "$")
+
+
+_ANY_OCTET: Final = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+
+
+def _octet(low: int, high: int) -> str:
+    """A regular expression for the numbers from low to high, in decimal."""
+    if (low, high) == (0, 255):
+        return _ANY_OCTET
+    numbers = [str(number) for number in range(low, high + 1)]
+    return numbers[0] if len(numbers) == 1 else f"(?:{'|'.join(numbers)})"
+
+
+_TESTS: Final[dict[str, Callable[[str, Any, str], Expression]]] = {
+    "prefix": _prefix,
+    "suffix": _suffix,
+    "equals-ignore-case": _equals_ignore_case,
+    "wildcard": _wildcard,
+    "anything-but": _anything_but,
+    "numeric": _numeric,
+    "exists": _exists,
+    "cidr": _cidr,
+}
+
+
+# Values and mistakes
+
+
+def _scalar(value: Any, path: str) -> Any:
+    if not isinstance(value, str | int | float):
+        _refuse(path, f"{_json(value)} cannot be matched here", "a string, a number, true or false")
+    try:
+        return normal(value)
+    except InvalidValue as error:
+        _refuse(path, str(error))
+
+
+def _string(value: Any, path: str) -> str:
+    if not isinstance(value, str):
+        _refuse(path, f"{_json(value)} is not a string", "a string")
+    text: str = _scalar(value, path)
+    return text
+
+
+def _number(value: Any, path: str) -> int | float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        _refuse(path, f"{_json(value)} is not a number", "a number")
+    number: int | float = _scalar(value, path)
+    if math.isinf(number):
+        _refuse(path, "the number is too large for a double")
+    return number
+
+
+def _attribute(name: str, path: str) -> str:
+    return _string(name, path)
+
+
+def _json(value: Any) -> str:
+    try:
+        text = json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        text = repr(value)
+    return text if len(text) <= 60 else text[:60] + "…"
+
+
+def _refuse(path: str, message: str, *expected: str) -> NoReturn:
+    hint = f"\nexpected {', or '.join(expected)}" if expected else ""
+    raise FilterSyntaxError(f"at {path}: {message}{hint}", expected=expected)
+
+
+def _decode(text: str) -> Any:
+    if len(text) > MAX_LENGTH:
+        raise FilterSyntaxError(
+            f"the pattern has {len(text)} characters; at most {MAX_LENGTH} are allowed"
+        )
+    try:
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except json.JSONDecodeError as mistake:
+        error = syntax_error(text, mistake.pos, f"this is not JSON: {mistake.msg}")
+    except FilterSyntaxError:
+        raise
+    except RecursionError:
+        error = FilterSyntaxError(f"objects are nested more than {MAX_DEPTH} levels deep")
+    except ValueError as mistake:  # an integer with thousands of digits
+        error = FilterSyntaxError(f"this is not JSON: {mistake}")
+    raise error
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise FilterSyntaxError(f"the field {twice!r} occurs twice in one object")
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise FilterSyntaxError(f"{name} is not JSON")
