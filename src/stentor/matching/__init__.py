@@ -1,0 +1,5 @@
+"""Matching engines: which filters match this notification?"""
+
+from stentor.matching.index import Index, IndexMemory
+
+__all__ = ["Index", "IndexMemory"]

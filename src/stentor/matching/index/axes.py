@@ -1,0 +1,147 @@
+"""Axes: how values become coordinates.
+
+The index sees a notification as a point and a filter as a box. An *axis* is one coordinate of that
+space: an attribute seen as one type of value. `price` as a number and `price` as a string are
+different axes, so values of different types never meet. On an axis where a notification has no
+value its coordinate is NaN, and no box contains NaN: a missing attribute satisfies nothing.
+
+*Measured* axes (numbers, times, Booleans) use the value itself as a double. Beyond 2**53 doubles
+do not hold every integer; a filter with a bound out there is verified value by value.
+
+*Ranked* axes (strings, byte strings, registered types) know only order. With the distinct constants
+c0 < c1 < … of all filters on the axis, the constant ci has the coordinate 2i+1, and everything
+between c(i-1) and ci has the coordinate 2i. Filters never tell such values apart. The ranks belong
+to one segment of the index and are worked out when it is compiled; before that a bound is a cut.
+
+    head       the first letters of a string, so that a prefix of that length is an equality
+    tail       the last letters, likewise for suffixes
+    reverse    the string read backwards, so that a suffix is an interval, too
+    present    1 if the attribute is there at all
+    missing    1 if it is not
+    typed      1 if it is there with one particular type (for tests that no box can express)
+    token      elements of a collection, by equality
+    gram       pieces of a few letters, for `contains`
+
+Tokens and grams are different: a notification has several of them on one axis. They only lead to
+candidates and never bound a box.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from math import inf, nextafter
+from typing import Any, Final, NamedTuple
+
+from stentor.filters.domains import Cut
+from stentor.filters.ranges import Piece
+
+MEASURED: Final = frozenset(("number", "time", "bool"))
+MULTIPLE: Final = frozenset(("token", "gram"))
+#: Ways to see a string that differ from its own order.
+OF_STRINGS: Final = frozenset(("head", "tail", "reverse"))
+FLAGS: Final = frozenset(("present", "missing", "typed"))
+
+#: Integers below this are exact as doubles, and so are their neighbors.
+EXACT: Final = 2**53
+#: Letters in a gram.
+GRAM: Final = 4
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Axis(NamedTuple):
+    """An attribute seen in one way.
+
+    `detail` is the value type for `typed`, the number of letters for `head` and `tail`, else empty.
+    """
+
+    name: str
+    kind: str
+    detail: str = ""
+
+    @property
+    def ranked(self) -> bool:
+        return self.kind not in MEASURED and self.kind not in FLAGS
+
+
+class Bound(NamedTuple):
+    """A box on one axis: inside [low, high], or outside of it if `hole`.
+
+    On measured axes the ends are doubles, both inclusive. On ranked axes they are cuts, and None
+    stands for an open end; a point is given as the value twice, with `point` set.
+    """
+
+    axis: Axis
+    low: Any
+    high: Any
+    hole: bool = False
+    point: bool = False
+
+
+def measured_ends(kind: str, piece: Piece) -> tuple[float, float, bool]:
+    """An interval in doubles, both ends inclusive, and whether that is exact.
+
+    An end beyond 2**53 is moved outwards to a double and counts as inexact. Rounding keeps order,
+    so an integer value inside the interval still is inside once it is rounded to its coordinate.
+    """
+    low, high, exact = -inf, inf, True
+    if piece[0] is not None:
+        value, side = _number(kind, piece[0])
+        if -EXACT < value < EXACT:
+            low = nextafter(value, inf) if side else float(value)
+        else:
+            exact = False
+            low = float(value)
+            if low > value:
+                low = nextafter(low, -inf)
+    if piece[1] is not None:
+        value, side = _number(kind, piece[1])
+        if -EXACT < value < EXACT:
+            high = float(value) if side else nextafter(value, -inf)
+        else:
+            exact = False
+            high = float(value)
+            if high < value:
+                high = nextafter(high, inf)
+    return low, high, exact
+
+
+def measure(kind: str, value: Any) -> float:
+    """The coordinate of a value on a measured axis."""
+    return float(_microseconds(value) if kind == "time" else value)
+
+
+def _number(kind: str, cut: Cut) -> tuple[Any, int]:
+    if kind == "time":
+        return _microseconds(cut[0]), cut[1]
+    return (int(cut[0]), cut[1]) if kind == "bool" else cut
+
+
+def _microseconds(value: Any) -> int:
+    delta: timedelta = value - _EPOCH
+    return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+
+
+def seen_on(axis: Axis, text: str) -> str | None:
+    """What a string looks like on an axis of strings; None if it has no place there."""
+    return all_seen_on(axis, [text])[0]
+
+
+def all_seen_on(axis: Axis, texts: list[str | None]) -> list[str | None]:
+    if axis.kind == "reverse":
+        return [None if t is None else t[::-1] for t in texts]
+    n = int(axis.detail)
+    if axis.kind == "tail":
+        return [None if t is None or len(t) < n else t[-n:] for t in texts]
+    return [None if t is None or len(t) < n else t[:n] for t in texts]
+
+
+def grams(text: str, sizes: Iterable[int]) -> set[str]:
+    """All pieces of these sizes: what `contains` filters may be found by."""
+    return {text[i : i + size] for size in sizes for i in range(len(text) - size + 1)}
+
+
+def grams_of_pattern(text: str) -> set[str]:
+    """The longest pieces of a pattern; each one is a piece of every text that contains it."""
+    size = min(GRAM, len(text))
+    return {text[i : i + size] for i in range(len(text) - size + 1)}

@@ -1,0 +1,329 @@
+"""Notifications as columns: what the index reads coordinates from.
+
+A `Source` gives, for each attribute, one column of a batch. Columns that come from Arrow are
+converted as a whole: numbers without copying where possible, strings through their distinct values.
+Anything else (a sequence of notifications, a column that mixes types) is a column of Python values,
+each with its own type.
+
+Null means that the attribute is absent, and so does NaN: it can't be an attribute's value, and data
+frames use it for what is missing. Fields of structs are attributes with dotted names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+from numpy.typing import NDArray
+
+from stentor.errors import InvalidValue, UnsupportedColumn
+from stentor.filters.constraint import comparable
+from stentor.matching.index.axes import MEASURED, grams, measure
+from stentor.model.notification import Notification
+from stentor.model.values import COLLECTION, INT_MAX, normal, value_type_of
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+
+class Column(Protocol):
+    """One attribute of all notifications of a batch."""
+
+    def measured(self, kind: str) -> Floats | None:
+        """Coordinates on a measured axis; None if it has no value of that type."""
+
+    def coded(self, kind: str) -> tuple[Codes, list[Any]] | None:
+        """Distinct values of a ranked type and a code per row; the code after the last is null."""
+
+    def present(self, kind: str | None = None) -> NDArray[np.bool_]:
+        """Where there is a value (of that type)."""
+
+    def tokens(self) -> tuple[Codes, list[tuple[str, Any]]]:
+        """Elements of collections: (row, (type, value)) in parallel."""
+
+    def values(self) -> Sequence[Any]:
+        """The values as Python objects, None where absent."""
+
+
+class Source:
+    """A batch of notifications by attribute name."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._columns: dict[str, Column | None] = {}
+
+    def column(self, name: str) -> Column | None:
+        """The column of an attribute; None if no notification has it."""
+        if name not in self._columns:
+            self._columns[name] = self._find(name)
+        return self._columns[name]
+
+    def _find(self, name: str) -> Column | None:
+        raise KeyError(name)
+
+    def facts(self, row: int, names: Iterable[str]) -> dict[str, Any]:
+        """What one notification says under these names."""
+        found = {}
+        for name in names:
+            values = self.values(name)
+            value = None if values is None else values[row]
+            if value is not None:
+                found[name] = value
+        return found
+
+    def values(self, name: str) -> Sequence[Any] | None:
+        """The values of an attribute as Python objects; None if no notification has it."""
+        column = self.column(name)
+        return None if column is None else column.values()
+
+
+class ArrowSource(Source):
+    """A record batch."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        super().__init__(batch.num_rows)
+        self._batch = batch
+
+    def _find(self, name: str) -> Column | None:
+        array = _field(self._batch, name)
+        return None if array is None else _arrow_column(name, array)
+
+
+class RowSource(Source):
+    """Notifications or mappings, one by one."""
+
+    def __init__(
+        self, rows: Sequence[Notification | Mapping[str, Any]], names: Container[str]
+    ) -> None:
+        super().__init__(len(rows))
+        self._rows = [flat_facts(row, names) for row in rows]
+
+    def _find(self, name: str) -> Column | None:
+        values = [row.get(name) for row in self._rows]
+        return None if all(v is None for v in values) else ObjectColumn(values)
+
+
+def flat_facts(
+    notification: Notification | Mapping[str, Any], names: Container[str], within: str = ""
+) -> Mapping[str, Any]:
+    """The attributes that filters ask for, under their full names and with normal values."""
+    if isinstance(notification, Notification):
+        return notification.facts
+    facts: dict[str, Any] = {}
+    for key, value in notification.items():
+        if value is None:
+            continue
+        name = within + key
+        if isinstance(value, Mapping):
+            facts.update(flat_facts(value, names, name + "."))
+        elif name in names:
+            facts[name] = normal(value)
+    return facts
+
+
+class ObjectColumn:
+    """Python values, None where absent; types may differ from row to row."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self._values = values
+        self._types = [None if v is None else value_type_of(v) for v in values]
+
+    def measured(self, kind: str) -> Floats | None:
+        found = np.full(len(self._values), np.nan)
+        for i, (value, value_type) in enumerate(zip(self._values, self._types, strict=True)):
+            if value_type == kind:
+                found[i] = measure(kind, value)
+        return found
+
+    def coded(self, kind: str) -> tuple[Codes, list[Any]] | None:
+        places: dict[Any, int] = {}
+        codes = np.empty(len(self._values), np.int64)
+        for i, (value, value_type) in enumerate(zip(self._values, self._types, strict=True)):
+            codes[i] = places.setdefault(value, len(places)) if value_type == kind else -1
+        codes[codes < 0] = len(places)
+        return codes, [comparable(kind, value) for value in places]
+
+    def present(self, kind: str | None = None) -> NDArray[np.bool_]:
+        if kind is None:
+            return np.array([t is not None for t in self._types], bool)
+        return np.array([t == kind for t in self._types], bool)
+
+    def tokens(self) -> tuple[Codes, list[tuple[str, Any]]]:
+        rows: list[int] = []
+        tokens: list[tuple[str, Any]] = []
+        for i, (value, value_type) in enumerate(zip(self._values, self._types, strict=True)):
+            if value_type == COLLECTION:
+                elements = {(value_type_of(e), e) for e in value}
+                rows.extend([i] * len(elements))
+                tokens.extend(elements)
+        return np.array(rows, np.int64), tokens
+
+    def values(self) -> Sequence[Any]:
+        return self._values
+
+
+class ArrowColumn:
+    """An Arrow array whose values all have one type."""
+
+    def __init__(self, array: pa.Array, kind: str) -> None:
+        self._array = array
+        self._kind = kind
+        self._measured: Floats | None = None
+        self._coded: tuple[Codes, list[Any]] | None = None
+        self._values: list[Any] | None = None
+
+    def measured(self, kind: str) -> Floats | None:
+        if kind != self._kind:
+            return None
+        if self._measured is None:
+            array = self._array
+            if kind == "time":
+                array = array.cast(pa.int64())
+            self._measured = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        return self._measured
+
+    def coded(self, kind: str) -> tuple[Codes, list[Any]] | None:
+        if kind != self._kind:
+            return None
+        if self._coded is None:
+            array = self._array
+            if not pt.is_dictionary(array.type):
+                array = array.dictionary_encode()
+            values = array.dictionary.to_pylist()
+            codes = array.indices
+            if codes.null_count:
+                codes = codes.fill_null(pa.scalar(len(values), codes.type))
+            # A dictionary may name null itself; that code then leads to None, which has no rank.
+            self._coded = codes.to_numpy(zero_copy_only=False), values
+        return self._coded
+
+    def present(self, kind: str | None = None) -> NDArray[np.bool_]:
+        if kind is not None and kind != self._kind:
+            return np.zeros(len(self._array), bool)
+        if self._kind in MEASURED:
+            measured = self.measured(self._kind)
+            assert measured is not None
+            return ~np.isnan(measured)
+        found: NDArray[np.bool_] = self._array.is_valid().to_numpy(zero_copy_only=False)
+        return found
+
+    def tokens(self) -> tuple[Codes, list[tuple[str, Any]]]:
+        if self._kind != COLLECTION:
+            return np.empty(0, np.int64), []
+        return ObjectColumn(self.values()).tokens()  # type: ignore[arg-type]
+
+    def values(self) -> Sequence[Any]:
+        if self._values is None:
+            self._values = [_python_value(v) for v in self._array.to_pylist()]
+        return self._values
+
+
+def gram_tokens(
+    codes: Codes, strings: list[Any], known: Mapping[Any, Any], sizes: Iterable[int]
+) -> tuple[Codes, list[Any]]:
+    """The grams of a string column that some filter asks for: (row, gram) in parallel."""
+    wanted = [[g for g in grams(s, sizes) if g in known] if s is not None else [] for s in strings]
+    wanted.append([])
+    rows: list[int] = []
+    tokens: list[Any] = []
+    for row, code in enumerate(codes.tolist()):
+        found = wanted[code]
+        if found:
+            rows.extend([row] * len(found))
+            tokens.extend(found)
+    return np.array(rows, np.int64), tokens
+
+
+# -- Arrow types
+
+
+def _field(batch: pa.RecordBatch, name: str) -> pa.Array | None:
+    """The array of an attribute: a column of that name, or fields inside structs."""
+    names = batch.schema.names
+    if name in names:
+        if names.count(name) > 1:
+            raise UnsupportedColumn(f"the batch has several columns named {name!r}")
+        array = batch.column(name)
+        return None if pt.is_struct(array.type) else array
+    parts = name.split(".")
+    for size in range(len(parts) - 1, 0, -1):
+        head = ".".join(parts[:size])
+        if head in names and pt.is_struct(batch.schema.field(head).type):
+            return _inside(batch.column(head), parts[size:])
+    return None
+
+
+def _inside(struct: pa.Array, parts: list[str]) -> pa.Array | None:
+    for size in range(len(parts), 0, -1):
+        head = ".".join(parts[:size])
+        if struct.type.get_field_index(head) < 0:
+            continue
+        array = pc.struct_field(struct, head)  # null where the struct is null
+        if size == len(parts):
+            return None if pt.is_struct(array.type) else array
+        if pt.is_struct(array.type):
+            return _inside(array, parts[size:])
+    return None
+
+
+def _arrow_column(name: str, array: pa.Array) -> Column | None:
+    kind = array.type
+    if isinstance(array, pa.ExtensionArray):
+        return _arrow_column(name, array.storage)
+    if pt.is_null(kind):
+        return None
+    if pt.is_run_end_encoded(kind):
+        return _arrow_column(name, pc.run_end_decode(array))
+    if pt.is_dictionary(kind):
+        if _is_text(kind.value_type) or _is_binary(kind.value_type):
+            return ArrowColumn(array, "string" if _is_text(kind.value_type) else "bytes")
+        return _arrow_column(name, array.dictionary_decode())
+    if pt.is_boolean(kind):
+        return ArrowColumn(array, "bool")
+    if pt.is_integer(kind) or pt.is_floating(kind):
+        if pt.is_uint64(kind) and (pc.max(array).as_py() or 0) > INT_MAX:
+            raise InvalidValue(f"column {name!r} holds integers that do not fit 64 bits with sign")
+        return ArrowColumn(array, "number")
+    if _is_text(kind):
+        return ArrowColumn(array.cast(pa.string()) if pt.is_string_view(kind) else array, "string")
+    if _is_binary(kind):
+        return ArrowColumn(array if kind == pa.binary() else array.cast(pa.binary()), "bytes")
+    if pt.is_timestamp(kind):
+        return ArrowColumn(array.cast(pa.timestamp("us", "UTC"), safe=False), "time")
+    if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
+        if pt.is_nested(kind.value_type):
+            raise UnsupportedColumn(
+                f"column {name!r} holds {kind}; a collection has plain elements"
+            )
+        return ArrowColumn(array, COLLECTION)
+    if pt.is_union(kind):
+        return ObjectColumn([_python_value(v) for v in array.to_pylist()])
+    raise UnsupportedColumn(
+        f"column {name!r} has the Arrow type {kind}, which holds no attribute values; cast it to a "
+        "number, string, binary, bool, timestamp, or a list of these"
+    )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind))
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return bool(
+        pt.is_binary(kind)
+        or pt.is_large_binary(kind)
+        or pt.is_fixed_size_binary(kind)
+        or pt.is_binary_view(kind)
+    )
+
+
+def _python_value(value: Any) -> Any:
+    if value is None or value != value:
+        return None
+    if isinstance(value, list):
+        value = [v for v in value if v is not None and v == v]
+    return normal(value)

@@ -1,0 +1,437 @@
+"""`Index`: the production engine. Batch first, columnar, always up to date.
+
+It is built like a log-structured merge tree. New filters go into a small growing table and take
+effect at once: the newest are tested one by one, and when that would cost more than compiling, the
+growing table is compiled into a *view*. A growing table that is full becomes a permanent segment.
+Segments of similar size are joined, and segments with many removed filters cleaned, by a background
+thread; the new segment takes the place of the old ones in one step, so matching never waits for
+it. A removed filter is marked dead at once and disappears with the next cleaning.
+
+All boxes of a filter are in one segment. So when a segment is cleaned, the slots of its dead
+filters are free again, and memory stays proportional to the filters that are held.
+
+All methods may be called from several threads. An index can be pickled, to be broadcast to other
+processes; the copy is compiled anew where it arrives.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from stentor.errors import DuplicateKey, UnknownKey
+from stentor.filters import Filter
+from stentor.matching.index.axes import Axis
+from stentor.matching.index.columns import ArrowSource, RowSource, Source, flat_facts
+from stentor.matching.index.plan import boxes_of
+from stentor.matching.index.search import search_batch, search_one
+from stentor.matching.index.segment import Segment
+from stentor.matching.index.slots import GROWING, NOWHERE, Slots
+from stentor.matching.index.table import GrowingTable, joined
+from stentor.model.notification import Notification
+
+K = TypeVar("K", bound=Hashable)
+
+#: Boxes in the growing table before it becomes a segment: compiling them takes some milliseconds.
+GROWING_LIMIT: Final = 4_096
+#: Filters times notifications that are tested one by one before a view is compiled.
+TESTS_LIMIT: Final = 1_024
+#: This many segments of similar size are joined.
+TIER: Final = 6
+#: A segment is cleaned when this share of its filters is dead.
+DEAD_SHARE: Final = 0.25
+#: Tokens whose use is counted.
+TOKEN_LIMIT: Final = 1_000_000
+#: Rows of a batch that are searched at a time.
+ROWS_AT_A_TIME: Final = 16_384
+
+Rows = NDArray[np.int64]
+Batch: TypeAlias = pa.RecordBatch | pa.Table | Sequence[Notification | Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class IndexMemory:
+    """Where the memory of an index is, in bytes."""
+
+    segments: int
+    recent: int
+    keys: int
+
+    @property
+    def total(self) -> int:
+        return self.segments + self.recent + self.keys
+
+
+@dataclass
+class _Held:
+    """A segment in use, and how many of its filters are dead."""
+
+    number: int
+    segment: Segment
+    dead: int
+
+    @property
+    def to_be_cleaned(self) -> bool:
+        return self.dead > DEAD_SHARE * len(self.segment.distinct_slots)
+
+
+class Index(Generic[K]):
+    """Finds the filters that match, among very many.
+
+    >>> index = Index()
+    >>> index.add("s1", Filter("symbol = 'IBM' and price > 100"))
+    >>> index.add("s2", Filter("symbol = 'IBM'"))
+    >>> index.match({"symbol": "IBM", "price": 99})
+    ['s2']
+    >>> index.remove("s1")
+    >>> len(index)
+    1
+    """
+
+    def __init__(
+        self, filters: Iterable[tuple[K, Filter]] = (), *, background: bool = True
+    ) -> None:
+        """With `background=False`, segments are joined and cleaned within `add` and `remove`."""
+        self._lock = threading.RLock()
+        self._slots = Slots()
+        self._slot_of: dict[K, int] = {}
+        self._held: tuple[_Held, ...] = ()
+        self._numbers = 0
+        self._growing = GrowingTable()
+        self._growing_slots: list[int] = []
+        self._view: Segment | None = None
+        #: Filters in the growing table that the view does not have yet.
+        self._recent: dict[int, Filter] = {}
+        #: All attributes that some filter looks at, and those of the growing table.
+        self._names: set[str] = set()
+        self._growing_names: set[str] = set()
+        self._token_uses: dict[tuple[Axis, object], int] = {}
+        self._background = background
+        self._worker: threading.Thread | None = None
+        for key, filter_ in filters:
+            self.add(key, filter_)
+
+    def __len__(self) -> int:
+        return len(self._slot_of)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._slot_of
+
+    @property
+    def memory(self) -> IndexMemory:
+        """How much memory the index takes, by its own count."""
+        with self._lock:
+            segments = sum(held.segment.nbytes for held in self._held)
+            recent = 400 * len(self._growing) + 1_000 * len(self._recent)
+            if self._view is not None:
+                recent += self._view.nbytes
+            return IndexMemory(segments, recent, self._slots.nbytes)
+
+    @property
+    def segment_count(self) -> int:
+        """How many segments a search goes through; `compact` makes it one."""
+        return len(self._held)
+
+    # -- changes
+
+    def add(self, key: K, filter: Filter) -> None:
+        """Hold a filter under a key. Takes effect at once; a key in use is a `DuplicateKey`."""
+        with self._lock:
+            if key in self._slot_of:
+                raise DuplicateKey(
+                    f"there is a filter under {key!r} already; remove it first, or use another key"
+                )
+            several = len(filter.conjuncts) > 1
+            boxes = []
+            for conjunct in filter.conjuncts:
+                found, shared = boxes_of(conjunct, self._choose_token)
+                boxes += found
+                several = several or shared
+            if not boxes:  # nothing can match it
+                self._slot_of[key] = self._slots.take(key, False, NOWHERE)
+                return
+            slot = self._slots.take(key, several, GROWING)
+            for box in boxes:
+                self._growing.append(slot, box)
+            self._growing_slots.append(slot)
+            self._recent[slot] = filter
+            self._slot_of[key] = slot
+            self._names |= filter.names
+            self._growing_names |= filter.names
+            if len(self._growing) >= GROWING_LIMIT:
+                self._settle_growing()
+
+    def remove(self, key: K) -> None:
+        """Forget the filter under a key. Takes effect at once; no such key is an `UnknownKey`."""
+        with self._lock:
+            slot = self._slot_of.pop(key, None)
+            if slot is None:
+                raise UnknownKey(f"there is no filter under {key!r}")
+            self._slots.alive[slot] = 0
+            self._recent.pop(slot, None)
+            number = int(self._slots.segment_of[slot])
+            if number == NOWHERE:
+                self._slots.release([slot])
+            elif number != GROWING:
+                held = next(h for h in self._held if h.number == number)
+                held.dead += 1
+                if held.to_be_cleaned:
+                    self._tend()
+
+    def compact(self) -> None:
+        """Join everything into one segment now, and wait for it. Matching goes on meanwhile."""
+        with self._lock:
+            if len(self._growing):
+                self._settle_growing()
+        self.settle()
+        with self._lock:
+            chosen = self._held
+            wanted = len(chosen) > 1 or any(held.dead for held in chosen)
+        if wanted:
+            self._join(chosen)
+
+    def settle(self) -> None:
+        """Wait until the background thread has nothing left to do."""
+        while (worker := self._worker) is not None:
+            worker.join()
+
+    # -- matching
+
+    def match(self, notification: Notification | Mapping[str, Any]) -> list[K]:
+        """The keys of all filters that match one notification, in no particular order."""
+        ticket, segments, recent = self._begin(1)
+        try:
+            facts = flat_facts(notification, self._names)
+            slots: list[int] = []
+            alive, keys = self._slots.alive, self._slots.keys
+            for segment in segments:
+                slots += search_one(segment, facts, alive)
+            if self._slots.any_several and len(slots) > 1:
+                slots = list(dict.fromkeys(slots))
+            for slot, filter_ in recent:
+                if any(conjunct.matches(facts) for conjunct in filter_.conjuncts):
+                    slots.append(slot)
+            return [keys[slot] for slot in slots]
+        finally:
+            self._end(ticket)
+
+    def match_batch(self, batch: Batch) -> tuple[Rows, NDArray[Any]]:
+        """All matches of a batch, as parallel arrays: row number and key, ordered by row.
+
+        A batch is a PyArrow record batch or table, or a sequence of notifications or mappings.
+        Null and NaN mean that the attribute is absent. Columns that no filter asks for may have
+        any type.
+
+        >>> index = Index([("cheap", Filter("price < 10")), ("all", Filter("exists price"))])
+        >>> rows, keys = index.match_batch(pa.record_batch({"price": [5.0, 50.0, None]}))
+        >>> sorted(zip(rows.tolist(), keys.tolist()))
+        [(0, 'all'), (0, 'cheap'), (1, 'all')]
+        """
+        count = batch.num_rows if isinstance(batch, pa.RecordBatch | pa.Table) else len(batch)
+        ticket, segments, recent = self._begin(count)
+        try:
+            rows_found: list[Rows] = []
+            keys_found: list[NDArray[Any]] = []
+            for offset, source in _sources(batch, self._names):
+                rows, slots = self._match_source(source, segments, recent)
+                rows_found.append(rows + offset if offset else rows)
+                keys_found.append(self._slots.keys_at(slots))
+        finally:
+            self._end(ticket)
+        if not rows_found:
+            return np.empty(0, np.int64), np.empty(0, object)
+        if len(rows_found) == 1:
+            return rows_found[0], keys_found[0]
+        return np.concatenate(rows_found), np.concatenate(keys_found)
+
+    def _match_source(
+        self, source: Source, segments: tuple[Segment, ...], recent: list[tuple[int, Filter]]
+    ) -> tuple[Rows, NDArray[np.int32]]:
+        alive, several = self._slots.alive, self._slots.several
+        parts = [search_batch(segment, source, alive) for segment in segments]
+        if recent:
+            parts.append(_test_each(source, recent))
+        parts = [part for part in parts if len(part[0])]
+        if not parts:
+            return np.empty(0, np.int64), np.empty(0, np.int32)
+        rows, slots = parts[0]
+        if len(parts) > 1:
+            rows = np.concatenate([part[0] for part in parts])
+            slots = np.concatenate([part[1] for part in parts])
+        if self._slots.any_several:
+            rows, slots = _once_each(rows, slots, several)
+        if len(parts) > 1 or self._slots.any_several:
+            order = np.argsort(rows, kind="stable")
+            rows, slots = rows[order], slots[order]
+        return rows, slots
+
+    def _begin(
+        self, notifications: int
+    ) -> tuple[int, tuple[Segment, ...], list[tuple[int, Filter]]]:
+        """What to search at this moment, and a ticket to hand back at the end."""
+        with self._lock:
+            if len(self._recent) * notifications > TESTS_LIMIT:
+                self._view = Segment(joined([self._growing.frozen()], self._slots.alive))
+                self._recent.clear()
+            segments = [held.segment for held in self._held]
+            if self._view is not None:
+                segments.append(self._view)
+            return self._slots.begin_search(), tuple(segments), list(self._recent.items())
+
+    def _end(self, ticket: int) -> None:
+        with self._lock:
+            self._slots.end_search(ticket)
+
+    # -- copies for other processes
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            if len(self._growing):
+                self._settle_growing()
+            segments = [held.segment for held in self._held]
+            state = (self._slots, self._slot_of, segments, self._background)
+            return {"state": pickle.dumps(state)}  # now, while nothing changes
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        slots, slot_of, segments, background = pickle.loads(state["state"])
+        self.__init__(background=background)  # type: ignore[misc]
+        self._slots, self._slot_of = slots, slot_of
+        for segment in segments:
+            self._hold(segment, replacing=())
+
+    # -- segments
+
+    def _choose_token(self, tokens: Iterable[tuple[Axis, object]]) -> tuple[Axis, object]:
+        """The token that the fewest filters are found by so far."""
+        if len(self._token_uses) > TOKEN_LIMIT:
+            self._token_uses.clear()  # a hint only: forgetting it costs nothing but balance
+        chosen = min(tokens, key=lambda token: self._token_uses.get(token, 0))
+        self._token_uses[chosen] = self._token_uses.get(chosen, 0) + 1
+        return chosen
+
+    def _settle_growing(self) -> None:
+        """Make a segment of the growing table."""
+        table = joined([self._growing.frozen()], self._slots.alive)
+        dead = [slot for slot in self._growing_slots if not self._slots.alive[slot]]
+        if len(table):
+            self._hold(Segment(table), replacing=())
+        self._growing = GrowingTable()
+        self._growing_slots = []
+        self._growing_names = set()
+        self._view = None
+        self._recent.clear()
+        self._slots.release(dead)
+        self._tend()
+
+    def _hold(self, segment: Segment, replacing: tuple[_Held, ...]) -> None:
+        """Put a segment in the place of others."""
+        slots = segment.distinct_slots
+        dead = int(len(slots) - np.count_nonzero(self._slots.alive[slots]))
+        held = _Held(self._numbers, segment, dead)
+        self._numbers += 1
+        self._slots.segment_of[slots] = held.number
+        self._held = (*(h for h in self._held if h not in replacing), held)
+        self._names = self._growing_names.union(*[h.segment.names for h in self._held])
+
+    def _tend(self) -> None:
+        """Have segments joined or cleaned if it is time."""
+        if self._worker is not None or not self._due():
+            return
+        if not self._background:
+            while chosen := self._due():
+                self._join(chosen)
+            return
+        self._worker = threading.Thread(target=self._work, name="stentor-index", daemon=True)
+        self._worker.start()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                chosen = self._due()
+                if not chosen:
+                    self._worker = None
+                    return
+            self._join(chosen)
+
+    def _due(self) -> tuple[_Held, ...]:
+        """The segments to be joined next: enough of similar size, or one to be cleaned."""
+        tiers: dict[int, list[_Held]] = {}
+        for held in self._held:
+            tiers.setdefault(int(log(max(1, len(held.segment)), TIER)), []).append(held)
+        for tier in sorted(tiers):
+            if len(tiers[tier]) >= TIER:
+                return tuple(tiers[tier])
+        return tuple(h for h in self._held if h.to_be_cleaned)[:1]
+
+    def _join(self, chosen: tuple[_Held, ...]) -> None:
+        """Compile several segments into one without their dead filters, and swap it in."""
+        with self._lock:
+            alive = self._slots.alive.copy()
+        table = joined([held.segment.table() for held in chosen], alive)
+        segment = Segment(table) if len(table) else None
+        slots = np.concatenate([held.segment.distinct_slots for held in chosen])
+        dead = slots[alive[slots] == 0].tolist()
+        with self._lock:
+            if not all(held in self._held for held in chosen):
+                return  # another thread was faster
+            if segment is None:
+                self._held = tuple(h for h in self._held if h not in chosen)
+            else:
+                self._hold(segment, chosen)
+            self._slots.release(dead)
+
+
+def _sources(batch: Batch, names: Container[str]) -> Iterator[tuple[int, Source]]:
+    """The batch in portions, each with the number of its first row."""
+    if isinstance(batch, pa.Table):
+        offset = 0
+        for chunk in batch.to_batches():
+            for first, source in _sources(chunk, names):
+                yield offset + first, source
+            offset += chunk.num_rows
+    elif isinstance(batch, pa.RecordBatch):
+        for first in range(0, batch.num_rows, ROWS_AT_A_TIME):
+            yield first, ArrowSource(batch.slice(first, ROWS_AT_A_TIME))
+    else:
+        for first in range(0, len(batch), ROWS_AT_A_TIME):
+            yield first, RowSource(batch[first : first + ROWS_AT_A_TIME], names)
+
+
+def _test_each(source: Source, recent: list[tuple[int, Filter]]) -> tuple[Rows, NDArray[np.int32]]:
+    """The newest filters, one by one."""
+    names = frozenset().union(*[filter_.names for _, filter_ in recent])
+    found = [
+        (row, slot)
+        for row in range(source.count)
+        for facts in (source.facts(row, names),)
+        for slot, filter_ in recent
+        if any(conjunct.matches(facts) for conjunct in filter_.conjuncts)
+    ]
+    pairs = np.array(found, np.int64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1].astype(np.int32)
+
+
+def _once_each(
+    rows: Rows, slots: NDArray[np.int32], several: NDArray[np.uint8]
+) -> tuple[Rows, NDArray[np.int32]]:
+    """Without repeated pairs, which only filters with several boxes can give."""
+    suspect = several[slots] != 0
+    if not suspect.any():
+        return rows, slots
+    codes = rows[suspect] << 32 | slots[suspect]
+    once = np.unique(codes)
+    if len(once) == len(codes):
+        return rows, slots
+    sure = ~suspect
+    return (
+        np.concatenate((rows[sure], once >> 32)),
+        np.concatenate((slots[sure], (once & 0xFFFFFFFF).astype(np.int32))),
+    )

@@ -1,0 +1,384 @@
+"""The inner loops of the index, compiled to machine code.
+
+A segment holds boxes sorted into *groups*: boxes of one shape (the same axes in the same roles)
+that agree on all their equalities. The equalities lead to the group: a *signature* is the list of
+axes that a shape has equalities on, and for each signature there is a hash table from coordinates
+to the groups. A notification is looked up once for each signature, however many filters there are.
+
+Within a group the boxes are ordered so that neighbors are alike. If a single half-open range is
+left, they are sorted by its end, and a binary search finds all that match in one run. If a single
+interval is left, a large group holds intervals of about one size only, sorted by their lower ends:
+those that contain a point begin no further below it than that size. Otherwise every 16 boxes have a
+*node* with the least and greatest of their lower and upper ends, and every 16 nodes have a node
+again. For a point, a node says one of three things: no box below contains it, every box below
+contains it, or look closer. So the work for a notification grows with the boxes that contain it,
+not with the boxes there are, and a whole run of matches costs a single step.
+
+Shapes with very few boxes would cost more than they save. Their boxes are pooled by a single
+equality or end, and carry what is left of their bounds as *extras*, which are tested one by one.
+
+Results are *runs* of box numbers, (row, first, end), written into a buffer of the caller. A kernel
+that finds the buffer too small reports the row where it stopped; the caller grows the buffer and
+goes on from that row. `expand` turns runs into pairs of row and slot.
+
+The arrays of a segment come as two tuples, in the order of `arrays.AccessArrays` and
+`arrays.GroupArrays`. points has a row for each notification and a column for each axis.
+"""
+
+# The code below is compiled by Numba: plain loops over arrays, no objects, and no annotations.
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+#: Boxes per node, nodes per upper node.
+FAN = 16
+#: Up to this many boxes are tested one by one.
+LEAF = 24
+#: Levels of nodes that a group can have (16**6 boxes and more).
+LEVELS = 6
+#: What is left of a group after its equalities: nothing; a lower end; an upper end; an interval;
+#: anything else.
+PLAIN, FROM, UP_TO, INTERVAL, BOXES = 0, 1, 2, 3, 4
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _mixed(h, bits):
+    """One step of a hash over the bits of coordinates.
+
+    Small whole numbers differ only in the upper bits of a double, so these are folded down.
+    """
+    u = np.uint64(bits)
+    h = (h ^ u ^ (u >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
+    return h ^ (h >> np.uint64(32))
+
+
+@njit(cache=True, nogil=True)
+def fill_table(coordinates, first_bucket, table, mask):
+    """Enter the coordinates of buckets (one row each) into an open hash table."""
+    bits = coordinates.view(np.int64)
+    for i in range(coordinates.shape[0]):
+        h = np.uint64(0)
+        for j in range(coordinates.shape[1]):
+            h = _mixed(h, bits[i, j])
+        place = np.int64(h & np.uint64(mask))
+        while table[place] >= 0:
+            place = (place + 1) & mask
+        table[place] = first_bucket + i
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _emit(runs, count, begin, row, first, end):
+    """Append a run, or lengthen the last one if it belongs to the same group."""
+    if count > begin and runs[count - 1, 2] == first:
+        runs[count - 1, 2] = end
+        return count
+    runs[count, 0] = row
+    runs[count, 1] = first
+    runs[count, 2] = end
+    return count + 1
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _scan_leaf(x, row, first, end, k, dims, dim_axis, dim_hole, bounds, at, runs, count, begin):
+    """Test boxes one by one. `at` is where the bounds of the first one stand."""
+    for i in range(first, end):
+        inside = True
+        for d in range(k):
+            v = x[dim_axis[dims + d]]
+            low = bounds[at]
+            high = bounds[at + 1]
+            if dim_hole[dims + d]:
+                if not (v < low or v > high):
+                    inside = False
+                    at += 2 * (k - d)
+                    break
+            elif not (v >= low and v <= high):
+                inside = False
+                at += 2 * (k - d)
+                break
+            at += 2
+        if inside:
+            count = _emit(runs, count, begin, row, i, i + 1)
+    return count
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _judge(x, k, dims, dim_axis, dim_hole, nodes, at):
+    """0: no box below the node contains x; 2: all do; 1: some may."""
+    verdict = 2
+    for d in range(k):
+        v = x[dim_axis[dims + d]]
+        least_low = nodes[at]
+        most_low = nodes[at + 1]
+        least_high = nodes[at + 2]
+        most_high = nodes[at + 3]
+        if dim_hole[dims + d]:
+            if v >= most_low and v <= least_high:
+                verdict = 0
+                break
+            if v >= least_low and v <= most_high:
+                verdict = 1
+        else:
+            if v < least_low or v > most_high:
+                verdict = 0
+                break
+            if v < most_low or v > least_high:
+                verdict = 1
+        at += 4
+    return verdict
+
+
+@njit(cache=True, nogil=True)
+def scan(points, start, token_ptr, token_bucket, access_arrays, group_arrays, runs, stack, todo):
+    """Match rows from `start` on. Returns (row where it stopped, number of runs).
+
+    `token_bucket[token_ptr[row]:token_ptr[row + 1]]` are further buckets that tokens of the row led
+    to. `stack` and `todo` are scratch space.
+    """
+    (signature, signature_axis, table, key, bucket_ptr, bucket_group, free) = access_arrays
+    (
+        group,
+        group_size,
+        shape,
+        level_base,
+        level_count,
+        node_at,
+        dim_axis,
+        dim_hole,
+        bounds,
+        nodes,
+        extra_ptr,
+        extra_axis,
+        extra_hole,
+        extra_low,
+        extra_high,
+    ) = group_arrays
+    bits = points.view(np.int64)
+    count = 0
+    for row in range(start, points.shape[0]):
+        x = points[row]
+        before = count
+
+        # Which groups to look into.
+        groups = 0
+        for p in range(free.shape[0]):
+            todo[groups] = free[p]
+            groups += 1
+        for s in range(signature.shape[0]):
+            width = signature[s, 0]
+            at = signature[s, 1]
+            h = np.uint64(0)
+            there = True
+            for j in range(width):
+                v = x[signature_axis[at + j]]
+                if v != v:
+                    there = False
+                    break
+                h = _mixed(h, bits[row, signature_axis[at + j]])
+            if not there:
+                continue
+            mask = signature[s, 3]
+            place = np.int64(h & np.uint64(mask))
+            bucket = table[signature[s, 2] + place]
+            while bucket >= 0:
+                same = True
+                key_at = signature[s, 5] + (bucket - signature[s, 4]) * width
+                for j in range(width):
+                    if key[key_at + j] != x[signature_axis[at + j]]:
+                        same = False
+                        break
+                if same:
+                    for p in range(bucket_ptr[bucket], bucket_ptr[bucket + 1]):
+                        todo[groups] = bucket_group[p]
+                        groups += 1
+                    break
+                place = (place + 1) & mask
+                bucket = table[signature[s, 2] + place]
+        for t in range(token_ptr[row], token_ptr[row + 1]):
+            bucket = token_bucket[t]
+            if groups + bucket_ptr[bucket + 1] - bucket_ptr[bucket] > todo.shape[0]:
+                return row, before
+            for p in range(bucket_ptr[bucket], bucket_ptr[bucket + 1]):
+                todo[groups] = bucket_group[p]
+                groups += 1
+
+        for i in range(groups):
+            g = todo[i]
+            first = group[g, 0]
+            end = group[g, 1]
+            s = group[g, 2]
+            level = group[g, 3]
+            k = shape[s, 0]
+            dims = shape[s, 1]
+            kind = shape[s, 4]
+            begin = count
+            there = True
+            for d in range(k):
+                v = x[dim_axis[dims + d]]
+                if v != v:
+                    there = False
+                    break
+            if not there:
+                continue
+            if count + (end - first) // 2 + 2 > runs.shape[0]:
+                return row, before
+            offset = shape[s, 3] - shape[s, 2] * k * 2  # bounds of box b: offset + b * k * 2
+            if kind < INTERVAL:
+                low = first
+                high = end
+                if kind == FROM:
+                    v = x[dim_axis[dims]]
+                    while low < high:
+                        middle = (low + high) >> 1
+                        if bounds[offset + middle * 2] <= v:
+                            low = middle + 1
+                        else:
+                            high = middle
+                    high = low
+                    low = first
+                elif kind == UP_TO:
+                    v = x[dim_axis[dims]]
+                    while low < high:
+                        middle = (low + high) >> 1
+                        if bounds[offset + middle * 2 + 1] < v:
+                            low = middle + 1
+                        else:
+                            high = middle
+                    high = end
+                if not shape[s, 5]:
+                    if low < high:
+                        count = _emit(runs, count, begin, row, low, high)
+                    continue
+                for box in range(low, high):
+                    inside = True
+                    for e in range(extra_ptr[box], extra_ptr[box + 1]):
+                        v = x[extra_axis[e]]
+                        if extra_hole[e]:
+                            if not (v < extra_low[e] or v > extra_high[e]):
+                                inside = False
+                                break
+                        elif not (v >= extra_low[e] and v <= extra_high[e]):
+                            inside = False
+                            break
+                    if inside:
+                        count = _emit(runs, count, begin, row, box, box + 1)
+                continue
+            if end - first <= LEAF:
+                at = offset + first * k * 2
+                count = _scan_leaf(
+                    x, row, first, end, k, dims, dim_axis, dim_hole, bounds, at, runs, count, begin
+                )
+                continue
+            if kind == INTERVAL:
+                v = x[dim_axis[dims]]
+                # A little further down than exact arithmetic would go; upper ends are tested.
+                least = v - group_size[g] - (abs(v) + group_size[g]) * 1e-12
+                low = first
+                high = end
+                while low < high:
+                    middle = (low + high) >> 1
+                    if bounds[offset + middle * 2] < least:
+                        low = middle + 1
+                    else:
+                        high = middle
+                for box in range(low, end):
+                    if bounds[offset + box * 2] > v:
+                        break
+                    if bounds[offset + box * 2 + 1] >= v:
+                        count = _emit(runs, count, begin, row, box, box + 1)
+                continue
+            top = level
+            stack[level, 0] = 0
+            stack[level, 1] = level_count[g, level]
+            while True:
+                j = stack[level, 0]
+                if j == stack[level, 1]:
+                    if level == top:
+                        break
+                    level += 1
+                    continue
+                stack[level, 0] = j + 1
+                at = node_at[s, level] + (level_base[g, level] + j) * k * 4
+                verdict = _judge(x, k, dims, dim_axis, dim_hole, nodes, at)
+                if verdict == 0:
+                    continue
+                low = first + j * (FAN << (4 * level))
+                high = min(low + (FAN << (4 * level)), end)
+                if verdict == 2:
+                    count = _emit(runs, count, begin, row, low, high)
+                elif level == 0:
+                    at = offset + low * k * 2
+                    count = _scan_leaf(
+                        x,
+                        row,
+                        low,
+                        high,
+                        k,
+                        dims,
+                        dim_axis,
+                        dim_hole,
+                        bounds,
+                        at,
+                        runs,
+                        count,
+                        begin,
+                    )
+                else:
+                    level -= 1
+                    stack[level, 0] = j * FAN
+                    stack[level, 1] = min(j * FAN + FAN, level_count[g, level])
+    return points.shape[0], count
+
+
+@njit(cache=True, nogil=True)
+def count_runs(runs, n, checked_from):
+    """How many boxes the runs hold, those without and those with checks."""
+    plain = 0
+    checked = 0
+    for i in range(n):
+        size = runs[i, 2] - runs[i, 1]
+        if runs[i, 1] >= checked_from:
+            checked += size
+        else:
+            plain += size
+    return plain, checked
+
+
+@njit(cache=True, nogil=True)
+def expand(runs, n, checked_from, slots, alive, rows_out, slots_out):
+    """Write (row, slot) for every live box of the runs without checks; returns their number."""
+    at = 0
+    for i in range(n):
+        first = runs[i, 1]
+        if first >= checked_from:
+            continue
+        row = runs[i, 0]
+        for box in range(first, runs[i, 2]):
+            slot = slots[box]
+            rows_out[at] = row
+            slots_out[at] = slot
+            at += alive[slot]
+    return at
+
+
+@njit(cache=True, nogil=True)
+def expand_checked(runs, n, checked_from, rows_out, boxes_out):
+    """Write (row, box) for every box of the runs with checks."""
+    at = 0
+    for i in range(n):
+        if runs[i, 1] >= checked_from:
+            for box in range(runs[i, 1], runs[i, 2]):
+                rows_out[at] = runs[i, 0]
+                boxes_out[at] = box
+                at += 1
+    return at
+
+
+@njit(cache=True, nogil=True)
+def gather(table, codes, out, column):
+    """out[i, column] = table[codes[i]]: values of a dictionary-encoded column."""
+    for i in range(codes.shape[0]):
+        out[i, column] = table[codes[i]]

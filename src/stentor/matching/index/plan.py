@@ -1,0 +1,338 @@
+"""From a filter to the boxes that stand for it in the index.
+
+A conjunct becomes one box, or several where a constraint has several pieces (`x in (1, 2)`, `x < 1
+or x > 5`, `x = 1 or x is missing`). The pieces of one attribute do not overlap, so at most one of
+the boxes contains a given point. What no box can say (regular expressions, sums of attributes, the
+elements of collections) is left as *checks* on the box: whoever is inside is a candidate, and
+the checks decide. A conjunct that would need too many boxes is widened on its most scattered
+attributes and gets a check there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import product
+from math import prod
+from typing import Final
+
+from stentor.filters.collection import CollectionSet
+from stentor.filters.conjunct import Conjunct
+from stentor.filters.constraint import Constraint, Part
+from stentor.filters.domains import REAL, STRING
+from stentor.filters.numbers import SplitNumbers
+from stentor.filters.patterns import Pattern
+from stentor.filters.ranges import Piece, Ranges
+from stentor.filters.residual import Residual
+from stentor.filters.tested import Tested, prefix_ranges
+from stentor.matching.index.axes import (
+    MEASURED,
+    Axis,
+    Bound,
+    grams_of_pattern,
+    measured_ends,
+)
+from stentor.model.values import COLLECTION
+
+#: A conjunct is put into at most this many boxes.
+BOX_LIMIT: Final = 256
+#: Gaps in a set of values up to this number become holes in one box instead of several boxes.
+HOLE_LIMIT: Final = 2
+#: Prefixes and suffixes are looked up by so many letters at most.
+HEAD_LIMIT: Final = 8
+
+Check = tuple[str, Constraint] | Residual
+
+
+def names_of(check: Check) -> Iterable[str]:
+    """The attributes that a check looks at."""
+    return check.names if isinstance(check, Residual) else (check[0],)
+
+
+@dataclass(slots=True)
+class Box:
+    """Bounds that must all hold, and checks for what they do not say."""
+
+    bounds: list[Bound] = field(default_factory=list)
+    #: Found through this token (an element, a gram) instead of through a bound.
+    token: tuple[Axis, object] | None = None
+    checks: list[Check] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Option:
+    """One way to satisfy the constraint on one attribute."""
+
+    bounds: tuple[Bound, ...]
+    exact: bool = True
+    tokens: tuple[tuple[Axis, object], ...] = ()
+    #: Another option of the same attribute may contain the same notification.
+    shared: bool = False
+
+
+#: Picks the token under which the fewest boxes stand so far.
+Chooser = Callable[[Iterable[tuple[Axis, object]]], tuple[Axis, object]]
+
+
+def boxes_of(conjunct: Conjunct, choose: Chooser) -> tuple[list[Box], bool]:
+    """The boxes of a conjunct, and whether two of them may contain one notification."""
+    simple = _simple_box(conjunct)
+    if simple is not None:
+        return [simple], False
+    options = {name: _options(name, c) for name, c in conjunct.constraints.items()}
+    while prod(len(o) for o in options.values()) > BOX_LIMIT:
+        name = max(options, key=lambda n: len(options[n]))
+        options[name] = [_loose(name, conjunct.constraints[name])]
+    boxes: list[Box] = []
+    for chosen in product(*options.values()):
+        box = Box(checks=list(conjunct.residuals))
+        tokens: list[tuple[Axis, object]] = []
+        for option in chosen:
+            box.bounds.extend(option.bounds)
+            tokens.extend(option.tokens)
+        # An equality on another attribute leads to fewer candidates than a token would.
+        if tokens and not any(bound.point for bound in box.bounds):
+            box.token = choose(tokens)
+        for name, option in zip(options, chosen, strict=True):
+            if not option.exact or (option.tokens and box.token not in option.tokens):
+                box.checks.append((name, conjunct.constraints[name]))
+        boxes.append(box)
+    shared = any(option.shared for opts in options.values() for option in opts)
+    return boxes, shared
+
+
+def _simple_box(conjunct: Conjunct) -> Box | None:
+    """The common case, one interval or point per attribute, without any detour."""
+    if conjunct.residuals:
+        return None
+    bounds: list[Bound] = []
+    for name, constraint in conjunct.constraints.items():
+        if constraint.rest or constraint.absent or len(constraint.parts) != 1:
+            return None
+        type_name, part = constraint.parts[0]
+        if type(part) is not Ranges:
+            return None
+        cuts = part.cuts
+        if len(cuts) == 2 and not part.starts:
+            bound, exact = _bound(name, type_name, cuts)
+        elif len(cuts) == 1:
+            piece = (None, cuts[0]) if part.starts else (cuts[0], None)
+            bound, exact = _bound(name, type_name, piece)
+        else:
+            return None
+        if not exact or (type_name == "string" and not bound.point):
+            return None
+        bounds.append(bound)
+    return Box(bounds)
+
+
+def _options(name: str, constraint: Constraint) -> list[Option]:
+    if constraint.rest:
+        return [_loose(name, constraint)] if constraint.parts else _exists(name, constraint.absent)
+    found: list[Option] = []
+    if constraint.absent:
+        found.append(_flag(Axis(name, "missing")))
+    for type_name, part in constraint.parts:
+        found.extend(_part_options(name, type_name, part))
+    return found
+
+
+def _exists(name: str, or_missing: bool) -> list[Option]:
+    options = [_flag(Axis(name, "present"))]
+    return [*options, _flag(Axis(name, "missing"))] if or_missing else options
+
+
+def _flag(axis: Axis, exact: bool = True) -> Option:
+    return Option((Bound(axis, 1.0, 1.0),), exact)
+
+
+def _loose(name: str, constraint: Constraint) -> Option:
+    """An option that a check has to decide, with as tight a bound as one box can have."""
+    if constraint.absent:
+        return Option((), exact=False)
+    if constraint.rest or len(constraint.parts) != 1:
+        return _flag(Axis(name, "present"), exact=False)
+    type_name, part = constraint.parts[0]
+    if isinstance(part, Ranges) and not part.is_all:
+        pieces = part.pieces
+        hull = (pieces[0][0], pieces[-1][1])
+        if hull != (None, None):
+            return Option((_bound(name, type_name, hull)[0],), exact=False)
+    return _flag(Axis(name, "typed", type_name), exact=False)
+
+
+def _part_options(name: str, type_name: str, part: Part) -> list[Option]:
+    if part.is_all:
+        return [_flag(Axis(name, "typed", type_name))]
+    if isinstance(part, Ranges):
+        return _range_options(name, type_name, part)
+    if isinstance(part, SplitNumbers):
+        together = part.floats.union(_reals(part.ints))
+        if together.is_all:
+            return [_flag(Axis(name, "typed", "number"), exact=False)]
+        return [_inexact(o) for o in _range_options(name, "number", together)]
+    if isinstance(part, CollectionSet):
+        return _collection_options(name, part)
+    return [_tested_option(name, type_name, part)]
+
+
+def _range_options(name: str, type_name: str, ranges: Ranges) -> list[Option]:
+    """One option per interval; few gaps are cheaper as holes."""
+    gaps = ranges.complement().pieces
+    if ranges.starts and len(ranges.cuts) > 1:
+        inner = [gap for gap in gaps if gap[1] is not None]
+        if len(inner) <= HOLE_LIMIT:
+            return [_with_holes(name, type_name, inner, gaps)]
+    options: list[Option] = []
+    for piece in ranges.pieces:
+        bound, exact = _bound(name, type_name, piece)
+        head = _head(name, piece) if type_name == "string" and not bound.point else None
+        if head is None:
+            options.append(Option((bound,), exact))
+        else:
+            whole = len(piece[0][0]) <= HEAD_LIMIT  # type: ignore[index]
+            options.append(Option((head,) if whole else (head, bound)))
+    return options
+
+
+def _head(name: str, piece: Piece) -> Bound | None:
+    """A prefix as an equality on the first letters: found by a look-up instead of a search."""
+    low = piece[0]
+    if low is None or low[1]:
+        return None
+    prefix = low[0]
+    if prefix_ranges(STRING, prefix).pieces != [piece]:
+        return None
+    letters = prefix[:HEAD_LIMIT]
+    return Bound(Axis(name, "head", str(len(letters))), (letters, 0), (letters, 1), point=True)
+
+
+def _with_holes(name: str, type_name: str, inner: list[Piece], gaps: list[Piece]) -> Option:
+    bounds: list[Bound] = []
+    exact = True
+    for gap in inner:
+        bound, exact_gap = _bound(name, type_name, gap)
+        bounds.append(bound._replace(hole=True, point=False))
+        exact = exact and exact_gap
+    if gaps[-1][1] is None:  # and nothing above the last gap
+        bound, exact_end = _bound(name, type_name, (None, gaps[-1][0]))
+        bounds.append(bound)
+        exact = exact and exact_end
+    # An inexact hole is moved outwards and would lose notifications: leave it to the check.
+    return Option(tuple(bounds), True) if exact else _flag(Axis(name, "typed", type_name), False)
+
+
+def _bound(name: str, type_name: str, piece: Piece) -> tuple[Bound, bool]:
+    axis = _axis(name, type_name)
+    if type_name in MEASURED:
+        low, high, exact = measured_ends(type_name, piece)
+        return Bound(axis, low, high, False, low == high), exact
+    low_cut, high_cut = piece
+    if low_cut is None or high_cut is None:
+        return Bound(axis, low_cut, high_cut), True
+    point = low_cut[1] == 0 and high_cut[1] == 1 and low_cut[0] == high_cut[0]
+    return Bound(axis, low_cut, high_cut, False, point), True
+
+
+@lru_cache(maxsize=4_096)
+def _axis(name: str, kind: str) -> Axis:
+    return Axis(name, kind)
+
+
+def _reals(ints: Ranges) -> Ranges:
+    """The reals from each run of integers; enough for a bound that is checked anyway."""
+    return Ranges(REAL, ints.starts, ints.cuts)
+
+
+def _inexact(option: Option) -> Option:
+    return Option(option.bounds, False, option.tokens, option.shared)
+
+
+# -- strings and registered operators
+
+
+def _tested_option(name: str, type_name: str, part: Tested) -> Option:
+    parts = part.parts if part.operator == "and" else (part,)
+    bounds: list[Bound] = []
+    tokens: list[tuple[Axis, object]] = []
+    exact = True
+    for piece in parts:
+        if isinstance(piece, Ranges):
+            options = _range_options(name, type_name, piece)
+            if len(options) == 1 and options[0].exact:
+                bounds.extend(options[0].bounds)
+            else:
+                exact = False
+        elif part.domain is STRING and _is_suffix(piece):
+            bounds.extend(_suffix_bounds(name, piece.test.text))
+        else:
+            exact = False
+            hull = piece.bounds.pieces
+            if not piece.bounds.is_all:
+                whole = (hull[0][0], hull[-1][1])
+                if whole != (None, None):
+                    bounds.append(_bound(name, type_name, whole)[0])
+            tokens.extend(_gram_tokens(name, piece))
+    if not bounds:
+        bounds.append(Bound(Axis(name, "typed", type_name), 1.0, 1.0))
+    return Option(tuple(bounds), exact, tuple(tokens))
+
+
+def _suffix_bounds(name: str, suffix: str) -> list[Bound]:
+    """As a prefix: an equality on the last letters, and an interval if that is not all."""
+    letters = suffix[-HEAD_LIMIT:]
+    tail = Bound(Axis(name, "tail", str(len(letters))), (letters, 0), (letters, 1), point=True)
+    if letters == suffix:
+        return [tail]
+    low, high = prefix_ranges(STRING, suffix[::-1]).pieces[0]
+    return [tail, Bound(Axis(name, "reverse"), low, high)]
+
+
+def _is_suffix(piece: Tested) -> bool:
+    return piece.operator == "leaf" and type(piece.test) is Pattern and piece.test.kind == "suffix"
+
+
+def _gram_tokens(name: str, piece: Tested) -> list[tuple[Axis, object]]:
+    """Grams of a text that every accepted string contains."""
+    if piece.domain is not STRING or piece.operator != "leaf" or type(piece.test) is not Pattern:
+        return []
+    required = [text for text in piece.test.required if text]
+    if not required:
+        return []
+    longest = max(required, key=len)
+    return [(Axis(name, "gram"), gram) for gram in sorted(grams_of_pattern(longest))]
+
+
+# -- collections
+
+
+def _collection_options(name: str, part: CollectionSet) -> list[Option]:
+    """Found by an element that must be there; else any collection is a candidate."""
+    if len(part.cells) != 1:
+        return [_flag(Axis(name, "typed", COLLECTION), exact=False)]
+    (cell,) = part.cells
+    listed = [values for hit in cell.hits if (values := _finite(hit)) is not None]
+    axis = Axis(name, "token")
+    singles = [values[0] for values in listed if len(values) == 1]
+    simple = len(cell.hits) == 1 and cell.universe.is_all_values
+    if singles:
+        tokens = tuple((axis, value) for value in singles)
+        return [Option((), simple, tokens)]
+    if listed:
+        values = min(listed, key=len)
+        return [Option((), simple, ((axis, value),), shared=True) for value in values]
+    return [_flag(Axis(name, "typed", COLLECTION), exact=False)]
+
+
+def _finite(constraint: Constraint) -> list[tuple[str, object]] | None:
+    """The accepted values with their types (1 and True are different tokens), if listable."""
+    if constraint.rest:
+        return None
+    found: list[tuple[str, object]] = []
+    for type_name, part in constraint.parts:
+        values = part.values if isinstance(part, Ranges) else None
+        if values is None:
+            return None
+        found.extend((type_name, value) for value in values)
+    return found

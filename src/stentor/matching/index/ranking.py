@@ -1,0 +1,73 @@
+"""Coordinates on ranked axes: from a value to its place among the constants of a segment."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from math import nan
+from typing import Any
+
+import numpy as np
+
+from stentor.filters.constraint import comparable
+from stentor.matching.index.axes import MEASURED, OF_STRINGS, Axis, measure, seen_on
+
+
+class Ranking:
+    """The constants of one ranked axis: from value to coordinate."""
+
+    __slots__ = ("_cache", "constants", "ordered", "places", "sizes")
+
+    #: This many values that are not constants are remembered with their coordinates.
+    CACHE = 65_536
+
+    def __init__(self, axis: Axis, constants: Sequence[Any], ordered: bool) -> None:
+        self.constants = constants
+        self.ordered = ordered
+        #: How many letters the grams have, on an axis of grams.
+        self.sizes = sorted({len(c) for c in constants}) if axis.kind == "gram" else []
+        self.places: dict[Any, float] = {}
+        self._cache: dict[Any, float] = {}
+        for i in range(0, len(constants), 16_384):  # in portions: other threads get their turn
+            portion = constants[i : i + 16_384]
+            self.places.update(
+                zip(
+                    portion, np.arange(2 * i + 1, 2 * (i + len(portion)), 2.0).tolist(), strict=True
+                )
+            )
+
+    def __call__(self, value: Any) -> float:
+        place = self.places.get(value)
+        if place is not None:
+            return place
+        if not self.ordered:  # only equalities on this axis: any place beside the constants will do
+            return 0.0
+        place = self._cache.get(value)
+        if place is None:
+            if len(self._cache) >= self.CACHE:
+                self._cache.clear()
+            place = self._cache[value] = 2.0 * bisect_left(self.constants, value)
+        return place
+
+
+#: A column of the matrix of points, and the function that gives the coordinate.
+Reader = tuple[int, Callable[[Any], float]]
+
+
+def coordinate_on(axis: Axis, ranking: Ranking | None) -> Callable[[Any], float]:
+    """The function from a value of the axis' type to its coordinate."""
+    if axis.kind in OF_STRINGS:
+        assert ranking is not None
+
+        def derived(value: str) -> float:
+            seen = seen_on(axis, value)
+            return nan if seen is None else ranking(seen)
+
+        return derived
+    if ranking is not None:
+        if axis.kind in ("string", "bytes"):
+            return ranking
+        return lambda value: ranking(comparable(axis.kind, value))
+    if axis.kind in MEASURED:
+        return lambda value: measure(axis.kind, value) + 0.0  # -0.0 would hash differently
+    return lambda value: 1.0

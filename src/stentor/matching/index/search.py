@@ -1,0 +1,300 @@
+"""Searching a segment: from a batch of notifications to (row, slot) pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import nan
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stentor.filters.residual import Residual
+from stentor.matching.index import kernels
+from stentor.matching.index.axes import (
+    MEASURED,
+    OF_STRINGS,
+    Axis,
+    all_seen_on,
+    grams,
+)
+from stentor.matching.index.columns import Source, gram_tokens
+from stentor.matching.index.kernels import LEVELS
+from stentor.matching.index.plan import Check
+from stentor.matching.index.ranking import Ranking
+from stentor.matching.index.segment import Segment
+from stentor.model.values import COLLECTION, value_type_of
+
+Int64s = NDArray[np.int64]
+Int32s = NDArray[np.int32]
+Alive = NDArray[np.uint8]
+Pairs = tuple[Int64s, Int32s]
+
+_NO_ROWS = np.empty(0, np.int64)
+_NO_SLOTS = np.empty(0, np.int32)
+#: Runs that the buffer has room for at first, per row and in all.
+_RUNS_PER_ROW = 16
+_RUNS_AT_LEAST = 4_096
+
+
+def search_batch(segment: Segment, source: Source, alive: Alive) -> Pairs:
+    """All live boxes that contain the notifications of a batch, as (row, slot), by row."""
+    points = np.empty((source.count, max(1, len(segment.axes))))
+    for axis, column in segment.axes.items():
+        _fill(points, column, axis, segment.rankings.get(axis), source)
+    led: list[tuple[int, int]] = []
+    for axis, buckets in segment.token_buckets.items():
+        rows, places = _token_places(axis, segment.rankings[axis], source)
+        led += [(r, buckets[p]) for r, p in zip(rows.tolist(), places, strict=True) if p in buckets]
+    return _run(segment, points, led, alive, source)
+
+
+def search_one(segment: Segment, facts: Mapping[str, Any], alive: Alive) -> list[int]:
+    """The slots of all live boxes that contain one notification."""
+    x = [nan] * max(1, len(segment.axes))
+    for name, value in facts.items():
+        for column, coordinate in segment.readers.get((name, value_type_of(value)), ()):
+            x[column] = coordinate(value)
+    for name, column in segment.present.items():
+        if name in facts:
+            x[column] = 1.0
+    for name, column in segment.missing.items():
+        if name not in facts:
+            x[column] = 1.0
+    led: list[tuple[int, int]] = []
+    for axis, buckets in segment.token_buckets.items():
+        value = facts.get(axis.name)
+        if value is not None:
+            places = segment.rankings[axis].places
+            for token in _tokens(axis, value, segment.rankings[axis]):
+                bucket = buckets.get(places.get(token, -1.0))
+                if bucket is not None:
+                    led.append((0, bucket))
+    return _run_one(segment, np.array([x]), led, alive, facts)
+
+
+class _One(Source):
+    """A single notification, for checks."""
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        super().__init__(1)
+        self._facts = facts
+
+    def facts(self, row: int, names: Any) -> dict[str, Any]:
+        return dict(self._facts)
+
+    def values(self, name: str) -> Sequence[Any] | None:
+        return (self._facts.get(name),)
+
+
+# -- coordinates
+
+
+def _fill(
+    points: NDArray[np.float64], i: int, axis: Axis, ranking: Ranking | None, source: Source
+) -> None:
+    column = source.column(axis.name)
+    if column is None:
+        points[:, i] = 1.0 if axis.kind == "missing" else np.nan
+    elif ranking is not None:
+        derived = axis.kind in OF_STRINGS
+        coded = column.coded("string" if derived else axis.kind)
+        if coded is None:
+            points[:, i] = np.nan
+            return
+        codes, values = coded
+        if derived:
+            values = all_seen_on(axis, values)
+        table = [np.nan if v is None else ranking(v) for v in values]
+        table.append(np.nan)
+        kernels.gather(np.array(table), codes, points, i)
+    elif axis.kind in MEASURED:
+        measured = column.measured(axis.kind)
+        # Adding 0.0 turns -0.0, which would hash differently, into 0.0.
+        points[:, i] = np.nan if measured is None else measured + 0.0
+    else:
+        there = column.present(axis.detail or None)
+        points[:, i] = (
+            np.where(there, np.nan, 1.0) if axis.kind == "missing" else np.where(there, 1.0, np.nan)
+        )
+
+
+def _token_places(axis: Axis, ranking: Ranking, source: Source) -> tuple[Int64s, list[float]]:
+    column = source.column(axis.name)
+    if column is None:
+        return _NO_ROWS, []
+    rows: Int64s
+    tokens: list[Any]
+    if axis.kind == "gram":
+        coded = column.coded("string")
+        if coded is None:
+            return _NO_ROWS, []
+        rows, tokens = gram_tokens(*coded, ranking.places, ranking.sizes)
+    else:
+        rows, tokens = column.tokens()
+    places = ranking.places
+    return rows, [places.get(token, -1.0) for token in tokens]
+
+
+def _tokens(axis: Axis, value: Any, ranking: Ranking) -> Any:
+    if axis.kind == "gram":
+        return grams(value, ranking.sizes) if type(value) is str else ()
+    if value_type_of(value) != COLLECTION:
+        return ()
+    return {(value_type_of(element), element) for element in value}
+
+
+# -- running the kernels
+
+
+def _run(
+    segment: Segment,
+    points: NDArray[np.float64],
+    led: list[tuple[int, int]],
+    alive: Alive,
+    source: Source,
+) -> Pairs:
+    """Run the kernel to the end, growing its buffers as needed, and collect the pairs.
+
+    `led` are the (row, bucket) pairs that tokens led to.
+    """
+    total = len(points)
+    if led:
+        pairs = np.array(sorted(led), np.int64)
+        token_ptr = np.searchsorted(pairs[:, 0], np.arange(total + 1))
+        token_bucket = np.ascontiguousarray(pairs[:, 1])
+    else:
+        token_ptr, token_bucket = np.zeros(total + 1, np.int64), _NO_ROWS
+    stack = np.empty((LEVELS, 2), np.int64)
+    todo = np.empty(len(segment.access.free) + segment.most_groups + 64, np.int64)
+    runs = np.empty((max(_RUNS_AT_LEAST, _RUNS_PER_ROW * total), 3), np.int32)
+    found: list[Pairs] = []
+    start = 0
+    while start < total:
+        stop, n = kernels.scan(
+            points,
+            start,
+            token_ptr,
+            token_bucket,
+            *segment.kernel_arrays,
+            runs,
+            stack,
+            todo,
+        )
+        if n:
+            found.append(_expanded(segment, runs, n, alive, source))
+        elif stop < total and stop == start:  # not even one row fitted
+            runs = np.empty((4 * len(runs), 3), np.int32)
+            todo = np.empty(4 * len(todo), np.int64)
+        start = stop
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        return _NO_ROWS, _NO_SLOTS
+    return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+
+
+def _run_one(
+    segment: Segment,
+    point: NDArray[np.float64],
+    led: list[tuple[int, int]],
+    alive: Alive,
+    facts: Mapping[str, Any],
+) -> list[int]:
+    """As `_run`, with less ado for a single row."""
+    token_ptr = np.array((0, len(led)))
+    token_bucket = np.array([bucket for _, bucket in led], np.int64)
+    stack = np.empty((LEVELS, 2), np.int64)
+    room, groups = _RUNS_AT_LEAST, len(segment.access.free) + segment.most_groups + 64
+    while True:
+        runs, todo = np.empty((room, 3), np.int32), np.empty(groups, np.int64)
+        stop, n = kernels.scan(
+            point, 0, token_ptr, token_bucket, *segment.kernel_arrays, runs, stack, todo
+        )
+        if stop:
+            break
+        room, groups = 4 * room, 4 * groups
+    found: list[int] = []
+    source = _One(facts)
+    for _, first, end in runs[:n].tolist():
+        slots = segment.slots[first:end]
+        if first >= segment.checked_from:
+            checks = segment.checks[first - segment.checked_from : end - segment.checked_from]
+            found += [
+                slot
+                for slot, check in zip(slots.tolist(), checks, strict=True)
+                if alive[slot] and _passes(check, 0, source, {}, {})
+            ]
+        else:
+            found += slots[alive[slots] != 0].tolist()
+    return found
+
+
+def _expanded(segment: Segment, runs: Int32s, n: int, alive: Alive, source: Source) -> Pairs:
+    plain, checked = kernels.count_runs(runs, n, segment.checked_from)
+    rows = np.empty(plain + 1, np.int64)
+    slots = np.empty(plain + 1, np.int32)
+    count = kernels.expand(runs, n, segment.checked_from, segment.slots, alive, rows, slots)
+    rows, slots = rows[:count], slots[:count]
+    if checked:
+        more_rows, more_slots = _checked(segment, runs, n, checked, alive, source)
+        rows = np.concatenate((rows, more_rows))
+        slots = np.concatenate((slots, more_slots))
+        order = np.argsort(rows, kind="stable")
+        rows, slots = rows[order], slots[order]
+    return rows, slots
+
+
+def _checked(
+    segment: Segment, runs: Int32s, n: int, count: int, alive: Alive, source: Source
+) -> Pairs:
+    """Candidates whose checks hold. A check on one value is made once for each distinct value."""
+    rows = np.empty(count, np.int64)
+    boxes = np.empty(count, np.int64)
+    kernels.expand_checked(runs, n, segment.checked_from, rows, boxes)
+    slots = segment.slots[boxes]
+    live = alive[slots] != 0
+    rows, boxes, slots = rows[live], boxes[live], slots[live]
+    known: dict[tuple[int, str], bool] = {}
+    first = segment.checked_from
+    values: dict[str, Sequence[Any] | None] = {}
+    keep = [
+        _passes(segment.checks[box - first], row, source, known, values)
+        for row, box in zip(rows.tolist(), boxes.tolist(), strict=True)
+    ]
+    chosen = np.array(keep, bool)
+    return rows[chosen], slots[chosen]
+
+
+def _passes(
+    checks: tuple[Check, ...],
+    row: int,
+    source: Source,
+    known: dict[tuple[int, str], bool],
+    values: dict[str, Sequence[Any] | None],
+) -> bool:
+    """Whether all checks hold for a row. `known` and `values` remember what was found before."""
+    for check in checks:
+        if isinstance(check, Residual):
+            if not check.holds(source.facts(row, check.names)):
+                return False
+            continue
+        name, constraint = check
+        if name not in values:
+            values[name] = source.values(name)
+        column = values[name]
+        value = None if column is None else column[row]
+        if value is None:
+            if not constraint.absent:
+                return False
+        elif type(value) is not str:  # 1, 1.0 and True would be one key
+            if not constraint.accepts(value):
+                return False
+        else:
+            key = (id(constraint), value)
+            found = known.get(key)
+            if found is None:
+                found = known[key] = constraint.accepts(value)
+            if not found:
+                return False
+    return True

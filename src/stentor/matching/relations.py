@@ -1,0 +1,350 @@
+"""Which of many filters cover a filter, are covered by it, overlap it, or could merge with it.
+
+These are the relatives of counting in figures 3.7 to 3.9 of the book: a routing table asks them on
+each change, so they must not look at every filter. `FilterTable` answers them in two steps. A
+search finds candidates, at least all that belong to the answer; then each candidate is tested with
+the relation itself, so that the answer is that of testing every pair (02/P8), whatever the
+search lets through.
+
+The search rests on one fact: if S covers F, then S accepts every witness of F (see `witness`).
+
+  - For the filters that cover F, a witness of F is *matched* against the table.
+  - For the filters that F covers, the table keeps a witness of each filter, and those are
+    searched that lie inside of F.
+
+Conjuncts are filed by the attributes they mention. A conjunct that covers another mentions none
+but attributes of the other, so whole groups are passed over. Within a group, those that fix the
+same attributes to the same values (`symbol = 'IBM'`) are together in a bucket, which a witness
+finds by hash. A bucket that has grown large has indexes on its other attributes: by constraint, to
+find what accepts a witness, and by witness, to find what lies inside a constraint.
+
+A filter of several conjuncts covers F only if it accepts a witness of each conjunct of F, but it
+may do so with all of its conjuncts together, where none alone covers anything. So the conjuncts of
+such filters are matched by counting, with no regard to the attributes they mention. The other
+way round, F covers a filter only if it covers each of its conjuncts, so one of them will do to find
+it; and if F itself has several conjuncts, the witness lies in one of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import Any, Generic
+
+from stentor.errors import UnsupportedFilter
+from stentor.filters.conjunct import Conjunct
+from stentor.filters.filter import Filter
+from stentor.matching.buckets import Group, Names, Row, Shape
+from stentor.matching.conjunct_index import ConjunctIndex, State
+from stentor.matching.protocol import K, check_known, check_new
+from stentor.matching.witness import Absent
+
+
+class Kinship(Enum):
+    """How a filter of the table is related to one it shares all constraints with, but one."""
+
+    IDENTICAL = "identical"
+    #: It covers the other filter, which can be absorbed.
+    COVERS = "covers"
+    #: The other filter covers it.
+    COVERED = "covered"
+    #: Same attributes, different constraints on one: try to merge.
+    MERGEABLE = "mergeable"
+    #: Found by counting, but no candidate (02/T17).
+    UNRELATED = "unrelated"
+
+
+class _Entry(Generic[K]):
+    """A distinct filter and its keys."""
+
+    __slots__ = ("filter", "keys")
+
+    def __init__(self, filter: Filter) -> None:
+        self.filter = filter
+        self.keys: set[K] = set()
+
+
+class FilterTable(Generic[K]):
+    """Filters under keys, and their relations to any filter.
+
+    >>> table: FilterTable[str] = FilterTable()
+    >>> table.add("any", Filter("symbol = 'IBM'"))
+    >>> table.add("high", Filter("symbol = 'IBM' and price > 100"))
+    >>> sorted(table.coverers(Filter("symbol = 'IBM' and price > 150")))
+    ['any', 'high']
+    >>> table.covered(Filter("price > 50"))
+    {'high'}
+    """
+
+    def __init__(self) -> None:
+        self._filters: dict[K, Filter] = {}
+        self._entries: dict[tuple[Conjunct, ...], _Entry[K]] = {}
+        self._identical: dict[Filter, set[_Entry[K]]] = {}
+        self._never: set[_Entry[K]] = set()
+        self._rows: dict[Conjunct, Row] = {}
+        self._unions: ConjunctIndex[_Entry[K]] = ConjunctIndex()
+        self._groups: dict[Shape, Group] = {}
+        # A group is found by each of its attributes, and by the first of them; "" if it has none.
+        self._groups_with: dict[str, set[Group]] = {}
+        self._groups_from: dict[str, set[Group]] = {}
+        self._users: dict[Any, set[Row]] = {}
+        self._short: set[Row] = set()
+        self._mergeable: dict[tuple[str, frozenset[Any]], set[Row]] = {}
+
+    # -- changes
+
+    def add(self, key: K, filter: Filter) -> None:
+        """Hold the filter under the key; `DuplicateKey` if the key is taken."""
+        check_new(key, self._filters)
+        self._filters[key] = filter
+        entry = self._entries.get(filter.conjuncts)
+        if entry is None:
+            entry = self._entries[filter.conjuncts] = _Entry(filter)
+            self._file(entry)
+        entry.keys.add(key)
+
+    def remove(self, key: K) -> None:
+        """Forget the key's filter; `UnknownKey` if there is none."""
+        check_known(key, self._filters)
+        filter = self._filters.pop(key)
+        entry = self._entries[filter.conjuncts]
+        entry.keys.discard(key)
+        if not entry.keys:
+            del self._entries[filter.conjuncts]
+            self._unfile(entry)
+
+    def _file(self, entry: _Entry[K]) -> None:
+        filter = entry.filter
+        self._identical.setdefault(filter, set()).add(entry)
+        if filter.is_never:
+            self._never.add(entry)
+        for conjunct in filter.conjuncts:
+            if len(filter.conjuncts) > 1:
+                self._unions.add(conjunct, entry)
+            row = self._rows.get(conjunct)
+            if row is None:
+                row = self._rows[conjunct] = Row(conjunct)
+                self._group(row).add(row)
+                self._post(row)
+            row.owners.add(entry)
+
+    def _unfile(self, entry: _Entry[K]) -> None:
+        filter = entry.filter
+        _discard(self._identical, filter, entry)
+        self._never.discard(entry)
+        for conjunct in filter.conjuncts:
+            if len(filter.conjuncts) > 1:
+                self._unions.remove(conjunct, entry)
+            row = self._rows[conjunct]
+            row.owners.discard(entry)
+            if not row.owners:
+                del self._rows[conjunct]
+                self._groups[row.shape].remove(row)
+                self._drop_if_empty(self._groups[row.shape])
+                self._unpost(row)
+
+    def _group(self, row: Row) -> Group:
+        group = self._groups.get(row.shape)
+        if group is None:
+            group = self._groups[row.shape] = Group(row.shape)
+            for name in group.names:
+                self._groups_with.setdefault(name, set()).add(group)
+            self._groups_from.setdefault(min(group.names, default=""), set()).add(group)
+        return group
+
+    def _drop_if_empty(self, group: Group) -> None:
+        if not group.buckets:
+            del self._groups[group.names, group.points]
+            for name in group.names:
+                _discard(self._groups_with, name, group)
+            _discard(self._groups_from, min(group.names, default=""), group)
+
+    def _post(self, row: Row) -> None:
+        for atom in row.atoms:
+            self._users.setdefault(atom, set()).add(row)
+        if len(row.atoms) < 2:
+            self._short.add(row)
+        for name in row.names:
+            self._mergeable.setdefault((name, row.conjunct.without(name)), set()).add(row)
+
+    def _unpost(self, row: Row) -> None:
+        for atom in row.atoms:
+            _discard(self._users, atom, row)
+        self._short.discard(row)
+        for name in row.names:
+            _discard(self._mergeable, (name, row.conjunct.without(name)), row)
+
+    # -- questions
+
+    def coverers(self, filter: Filter) -> set[K]:
+        """The filters that cover it (figure 3.7); the empty filter is always one of them.
+
+        A filter that nothing can match is covered by all.
+        """
+        if filter.is_never:
+            return set(self._filters)
+        candidates: set[_Entry[K]] = set()
+        probe = Row(filter.conjuncts[0])
+        for group in self._within_names(probe.names):
+            for row in group.around(probe):
+                candidates.update([e for e in row.owners if len(e.filter.conjuncts) == 1])
+        if self._unions.conjuncts:
+            candidates |= self._accepting_unions(filter)
+        return _keys(e for e in candidates if e.filter.covers(filter))
+
+    def covered(self, filter: Filter) -> set[K]:
+        """The filters that it covers (figure 3.8); the empty filter covers all."""
+        if filter.is_always:
+            return set(self._filters)
+        alone = len(filter.conjuncts) == 1
+        candidates: set[_Entry[K]] = set(self._never)
+        for conjunct in filter.conjuncts:
+            probe = Row(conjunct)
+            for group in self._beyond_names(probe, alone=alone):
+                for row in group.within(probe, alone=alone):
+                    # One conjunct of a filter is enough to find it by.
+                    first = [e for e in row.owners if e.filter.conjuncts[0] == row.conjunct]
+                    candidates.update(first)
+        return _keys(e for e in candidates if filter.covers(e.filter))
+
+    def identical(self, filter: Filter) -> set[K]:
+        """The filters that are equal to it, found by their hash."""
+        return _keys(self._identical.get(filter, ()))
+
+    def overlapping(self, filter: Filter) -> set[K]:
+        """The filters that some notification could match together with it.
+
+        Conjuncts that have no attribute in common overlap, so the answer is often most of the
+        table. Those that fix an attribute to a value which the filter rejects are passed over.
+        """
+        found: set[_Entry[K]] = set()
+        for conjunct in filter.conjuncts:
+            probe = Row(conjunct)
+            for group in self._groups.values():
+                if group.names.isdisjoint(probe.names):
+                    for row in group.rows:
+                        found |= row.owners
+                    continue
+                for bucket in group.meeting(probe, exact=False):
+                    for row in bucket.rows:
+                        if not found >= row.owners and conjunct.overlaps(row.conjunct):
+                            found |= row.owners
+        return _keys(found)
+
+    def merge_candidates(self, filter: Filter) -> set[tuple[K, str]]:
+        """The filters that differ from it on one attribute only, each with the attribute.
+
+        These are hashed by all they say apart from one attribute, so the search costs what it
+        finds. Filters of several conjuncts are candidates if one of their conjuncts is.
+
+        >>> table: FilterTable[str] = FilterTable()
+        >>> table.add("a", Filter("x = 5 and y in (2, 3)"))
+        >>> table.merge_candidates(Filter("x = 5 and y in (4, 5)"))
+        {('a', 'y')}
+        """
+        found: set[tuple[K, str]] = set()
+        for conjunct in filter.conjuncts:
+            for name in conjunct.constraints:
+                for row in self._mergeable.get((name, conjunct.without(name)), ()):
+                    if row.conjunct != conjunct:
+                        found.update((key, name) for e in row.owners for key in e.keys)
+        return found
+
+    def near(self, filter: Filter) -> dict[K, Kinship]:
+        """The filters all of whose constraints, or all but one, are constraints of this one too.
+
+        Figure 3.9, by counting identical constraints. The figure's answer includes filters that are
+        no candidates for merging; here each is classified. The filter must be a conjunction;
+        filters of several conjuncts in the table are left out.
+        """
+        if len(filter.conjuncts) > 1:
+            raise UnsupportedFilter(
+                f"{filter} has several conjuncts; ask for each of them, or use merge_candidates"
+            )
+        found: dict[K, Kinship] = {}
+        for conjunct in filter.conjuncts:
+            probe = Row(conjunct)
+            # Those with at most one constraint are near even if none is shared (02/T2).
+            shared: Counter[Row] = Counter(dict.fromkeys(self._short, 0))
+            for atom in probe.atoms:
+                shared.update(self._users.get(atom, ()))
+            for row, count in shared.items():
+                kinship = _kinship(row, probe, count)
+                if kinship is not None:
+                    for entry in row.owners:
+                        if len(entry.filter.conjuncts) == 1:
+                            found.update(dict.fromkeys(entry.keys, kinship))
+        return found
+
+    # -- candidates
+
+    def _within_names(self, names: Names) -> Iterator[Group]:
+        """Groups that mention no other attributes."""
+        for first in ("", *names):
+            for group in self._groups_from.get(first, ()):
+                if group.names <= names:
+                    yield group
+
+    def _beyond_names(self, probe: Row, *, alone: bool) -> Iterable[Group]:
+        """Groups with conjuncts that the probe may cover, alone or together with others.
+
+        What it covers alone mentions all of its attributes. Otherwise an attribute may be missing
+        if the probe accepts that it is absent.
+        """
+        needed = [n for n, c in probe.constraints.items() if alone or not c.absent]
+        if not needed:
+            return self._groups.values()
+        groups = [self._groups_with.get(name, set()) for name in needed]
+        return set.intersection(*sorted(groups, key=len))
+
+    def _accepting_unions(self, filter: Filter) -> set[_Entry[K]]:
+        """Filters of several conjuncts that accept a witness of each conjunct of this one."""
+        found: set[_Entry[K]] | None = None
+        for conjunct in filter.conjuncts:
+            probe = Row(conjunct)
+            states: dict[str, State] = {}
+            for name in probe.names:
+                sample = probe.sample(name)
+                if not isinstance(sample, Absent):
+                    states[name] = sample
+            accepting: set[_Entry[K]] = set()
+            for counted in self._unions.matching(states):
+                accepting |= counted.keys
+            found = accepting if found is None else found & accepting
+        return found or set()
+
+    def get(self, key: K) -> Filter | None:
+        """The filter that is held under the key, if any."""
+        return self._filters.get(key)
+
+    def __len__(self) -> int:
+        return len(self._filters)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._filters
+
+
+def _kinship(row: Row, probe: Row, shared: int) -> Kinship | None:
+    """The classification of §4.3; None if more than one constraint is not shared."""
+    size, probe_size = len(row.atoms), len(probe.atoms)
+    if shared == size:
+        return Kinship.IDENTICAL if size == probe_size else Kinship.COVERS
+    if shared != size - 1:
+        return None
+    if shared == probe_size:
+        return Kinship.COVERED
+    same_attributes = (
+        row.names == probe.names and row.conjunct.residuals == probe.conjunct.residuals
+    )
+    return Kinship.MERGEABLE if size == probe_size and same_attributes else Kinship.UNRELATED
+
+
+def _keys(entries: Iterable[_Entry[K]]) -> set[K]:
+    return {key for entry in entries for key in entry.keys}
+
+
+def _discard(sets: dict[Any, set[Any]], key: Any, item: Any) -> None:
+    sets[key].discard(item)
+    if not sets[key]:
+        del sets[key]
