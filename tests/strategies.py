@@ -94,7 +94,7 @@ _KINDS: tuple[tuple[str, ...], ...] = (
     ("x multiple_of 2", "not x multiple_of 3", "x multiple_of 2 and x > 0"),
     (*_ordered("m", _numbers[:4]), *_ordered("m", _texts[:4]), *_matched("m"), *_collected("m")),
     tuple(text for name in ("x", "s", "tags", "m") for text in _stated(name)),
-    ("x < y", "x + y = 3", "s = m"),
+    ("x < y", "x + y = 3", "s = (m)"),
 )
 
 #: All of them.

@@ -143,6 +143,9 @@ def test_words(text, printed):
         "not (some x is not number) and some x > 1",
         "x lacks 1 or x lacks 2 or x has 3 and x has 4",
         "not (some s suffix 'a') and some s prefix 'b'",
+        "some x is float or x not subset of (true, 'a', 1)",
+        "not (x not subset of (1, 2, 'a') or some x is float)",
+        "some x <= 1 and (some x is int or x not subset of (2, 1, true))",
         "some s like 'a%b' or not (some s contains 'q')",
     ],
 )

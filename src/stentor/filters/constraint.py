@@ -116,12 +116,15 @@ class Constraint:
         if len(constraints) == 1:
             return constraints[0]
         rest, absent = any(c.rest for c in constraints), any(c.absent for c in constraints)
-        parts: list[tuple[str, Part]] = []
-        for name in sorted({name for c in constraints for name, _ in c.parts}):
-            part = _union_of([c.part(name) for c in constraints])
-            if not (part.is_all if rest else part.is_none):
-                parts.append((name, part))
-        return Constraint(tuple(parts), rest=rest, absent=absent)
+        return _joined(constraints, "or", rest, absent)
+
+    @staticmethod
+    def intersection_of(constraints: Sequence[Constraint]) -> Constraint:
+        """The intersection of many at once."""
+        if len(constraints) == 2:
+            return constraints[0].intersection(constraints[1])
+        rest, absent = all(c.rest for c in constraints), all(c.absent for c in constraints)
+        return _joined(constraints, "and", rest, absent)
 
     def intersection(self, other: Constraint) -> Constraint:
         mine, theirs = self.parts, other.parts
@@ -227,6 +230,27 @@ def _types(a: Constraint, b: Constraint) -> list[str]:
     return sorted(names)
 
 
+def _joined(
+    constraints: Sequence[Constraint], operator: str, rest: bool, absent: bool
+) -> Constraint:
+    parts: list[tuple[str, Part]] = []
+    for name in sorted({name for c in constraints for name, _ in c.parts}):
+        part = _joined_parts(operator, [c.part(name) for c in constraints])
+        if not (part.is_all if rest else part.is_none):
+            parts.append((name, part))
+    return Constraint(tuple(parts), rest=rest, absent=absent)
+
+
+def _joined_parts(operator: str, parts: list[Any]) -> Any:
+    if any(type(p) is Tested for p in parts):
+        return tested.combined(parts[0].domain, operator, parts)
+    combine = _union if operator == "or" else _intersection
+    while len(parts) > 1:  # neighbors first: what came of all so far would be copied each time
+        joined = [combine(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+        parts = joined + parts[len(parts) & ~1 :]
+    return parts[0]
+
+
 # `Tested` knows all kinds of sets beside it, `SplitNumbers` knows `Ranges`, the others only
 # themselves. So an operation on two sets is asked of the one that knows more.
 
@@ -245,15 +269,6 @@ def _intersects(a: Any, b: Any) -> bool:
 
 def _union(a: Any, b: Any) -> Any:
     return a.union(b) if _knows_more(a, b) else b.union(a)
-
-
-def _union_of(parts: list[Any]) -> Any:
-    if len(parts) > tested.LEAF_LIMIT and any(type(p) is Tested for p in parts):
-        return tested.flat(parts[0].domain, "or", parts)
-    while len(parts) > 1:  # neighbors first: the union of all so far would be copied each time
-        joined = [_union(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
-        parts = joined + parts[len(parts) & ~1 :]
-    return parts[0]
 
 
 def _intersection(a: Any, b: Any) -> Any:

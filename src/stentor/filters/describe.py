@@ -8,12 +8,12 @@ gives an equal filter; it need not give the words that the filter was first writ
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from stentor.filters.collection import Cell, CollectionSet
 from stentor.filters.conjunct import Conjunct
 from stentor.filters.constraint import Constraint, Part
-from stentor.filters.domains import BYTES, Cut, first_above, last_below
+from stentor.filters.domains import BYTES, INTEGER, Cut, first_above, last_below
 from stentor.filters.expression import And, Atom, Expression, Not, Or, Truth
 from stentor.filters.numbers import SplitNumbers
 from stentor.filters.patterns import Pattern
@@ -48,15 +48,17 @@ def _rest(name: str, constraint: Constraint, some: str) -> list[Expression]:
     """Every type but those mentioned, or what is accepted of those."""
     if not constraint.parts:
         return [Atom(name, some + "exists")]
-    if some and (excluded := _finite(constraint.complement())) is not None:
-        return [Atom(name, "not subset", tuple(excluded))]
     options: list[Expression] = [
-        all_of([Atom(name, some + "is not", (t,)) for t, _ in constraint.parts])
+        _part(name, type_name, part, some)
+        for type_name, part in constraint.parts
+        if not part.is_none
     ]
-    for type_name, part in constraint.parts:
-        if not part.is_none:
-            options.append(_part(name, type_name, part, some))
-    return options
+    if some and (excluded := _finite(constraint.complement(), hull=True)) is not None:
+        # An element that is none of these. Of numbers, only the integer 1 may be excluded and the
+        # float 1.0 not: what is accepted of them is said again.
+        others = Atom(name, "not subset", tuple(excluded))
+        return [others, *options] if _has_split(constraint) else [others]
+    return [all_of([Atom(name, some + "is not", (t,)) for t, _ in constraint.parts]), *options]
 
 
 def _part(name: str, type_name: str, part: Part, some: str) -> Expression:
@@ -200,16 +202,37 @@ def _universe(name: str, universe: Constraint) -> Expression:
     return Not(constraint_expression(name, outside, "some "))
 
 
-def _finite(constraint: Constraint) -> list[Any] | None:
-    """All accepted values, if they can be listed."""
+def _has_split(constraint: Constraint) -> bool:
+    return any(isinstance(part, SplitNumbers) for _, part in constraint.parts)
+
+
+def _finite(constraint: Constraint, hull: bool = False) -> list[Any] | None:
+    """All accepted values, if they can be listed. With `hull`, an integer may stand for itself
+    and for the float that equals it."""
     if constraint.rest:
         return None
     found: list[Any] = []
     for _, part in constraint.parts:
         values = part.values if isinstance(part, Ranges) else None
+        if hull and isinstance(part, SplitNumbers):
+            values = _listed_numbers(part)
         if values is None:
             return None
         found.extend(plain(v) for v in values)
+    return found
+
+
+#: No longer run of integers than this is written as a list.
+_LONGEST_RUN: Final = 1_024
+
+
+def _listed_numbers(part: SplitNumbers) -> list[Any] | None:
+    found = part.floats.values
+    for low, high in part.ints.pieces:
+        first, last = first_above(INTEGER, low), last_below(INTEGER, high)
+        if found is None or last - first >= _LONGEST_RUN:
+            return None
+        found = found + list(range(first, last + 1))
     return found
 
 

@@ -43,15 +43,18 @@ def conjuncts_of(expression: Expression) -> list[Conjunct]:
 def _plain_conjunction(parts: tuple[Expression, ...]) -> list[Conjunct] | None:
     """The common case, `a and b and c` over atoms, without any detour; None if it is not."""
     folded: dict[str, Constraint] = {}
+    several: dict[str, list[Constraint]] = {}
     for part in parts:
         if type(part) is not Atom:
             return None
         name = part.name
         found = constraint(part.operator, part.constants)
-        known = folded.get(name)
-        if known is not None:
-            found = known.intersection(found)
-        folded[name] = found
+        if name in folded:
+            several.setdefault(name, [folded[name]]).append(found)
+        else:
+            folded[name] = found
+    for name, constraints in several.items():
+        folded[name] = Constraint.intersection_of(constraints)
     conjunct = Conjunct.of(folded)
     return [] if conjunct is None else [conjunct]
 
@@ -94,10 +97,14 @@ def _union(branches: list[list[Conjunct]]) -> list[Conjunct]:
 
 
 def _product(branches: list[list[Conjunct]]) -> list[Conjunct]:
-    found = [Conjunct({})]
+    # What can be said in one conjunct need not be multiplied out.
+    branches = [merge_conjuncts(b, exact_union) if len(b) > 1 else b for b in branches]
+    if not all(branches):
+        return []
+    found = _listed(_all_at_once([b[0] for b in branches if len(b) == 1]))
     for branch in branches:
-        if len(branch) > 1:  # what can be said in one conjunct need not be multiplied out
-            branch = merge_conjuncts(branch, exact_union)
+        if len(branch) == 1:
+            continue
         if len(found) * len(branch) > PRODUCT_LIMIT:
             raise _too_complex()
         joined: dict[Conjunct, None] = {}
@@ -110,6 +117,16 @@ def _product(branches: list[list[Conjunct]]) -> list[Conjunct]:
                 raise _too_complex()
         found = list(joined)
     return found
+
+
+def _all_at_once(conjuncts: list[Conjunct]) -> Conjunct | None:
+    """The conjunction, each attribute folded in one go."""
+    said: dict[str, list[Constraint]] = {}
+    for conjunct in conjuncts:
+        for name, found in conjunct.constraints.items():
+            said.setdefault(name, []).append(found)
+    folded = {n: c[0] if len(c) == 1 else Constraint.intersection_of(c) for n, c in said.items()}
+    return Conjunct.of(folded, [r for c in conjuncts for r in c.residuals])
 
 
 def _too_complex() -> FilterTooComplex:

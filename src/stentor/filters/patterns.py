@@ -123,6 +123,21 @@ class Pattern:
         return "" if self.kind in (SUFFIX, CONTAINS) else self.automaton.literal_prefix()
 
     @cached_property
+    def literal_suffix(self) -> str:
+        """Letters that every accepted string ends with.
+
+        >>> like("a%.tar_gz").literal_suffix
+        'gz'
+        """
+        found: list[str] = []
+        for item in reversed(self._items):
+            character = only_member(item.chars) if isinstance(item, Chars) else None
+            if character is None:
+                break
+            found.append(character)
+        return "".join(reversed(found))
+
+    @cached_property
     def required(self) -> tuple[str, ...]:
         """Strings that every accepted string contains, longest first, none within another.
 

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from stentor.filters.domains import BEGIN, END, Cut, Domain, first_above, last_below
+from stentor.filters.domains import BEGIN, BYTES, END, STRING, Cut, Domain, first_above, last_below
 
 Piece = tuple[Cut | None, Cut | None]
 
@@ -184,7 +184,7 @@ class Ranges:
         if self.values is not None:
             return True
         domain = self.domain
-        return all(
+        return (domain.discrete or domain is STRING or domain is BYTES) and all(
             _is_short_run(first_above(domain, low), last_below(domain, high))
             for low, high in self.pieces
         )

@@ -14,6 +14,7 @@ not equal".
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Iterable, Iterator
 from functools import reduce
 from typing import Any, Final, Protocol
@@ -28,7 +29,7 @@ from stentor.filters.regular import COMBINED_LIMIT, is_text, pattern_dfa, ranges
 from stentor.filters.unordered import plain
 
 #: An expression with more leaves than this is not decided by automata.
-LEAF_LIMIT: Final = 8
+LEAF_LIMIT: Final = 16
 #: Nor are more pairs of leaves than this compared with each other.
 PAIR_LIMIT: Final = 1_024
 
@@ -81,29 +82,10 @@ class Tested:
     # -- Boolean operations
 
     def union(self, other: Plain | Tested) -> Plain | Tested:
-        merger = self._merger(other)
-        if merger is not None:
-            return merger
-        if self.weight + _weight(other) > LEAF_LIMIT:
-            return flat(self.domain, "or", (self, other))
-        if self.included_in(other):
-            return other
-        if self.includes(other):
-            return self
-        if not self.complement().intersects(other.complement()):
-            return Ranges(self.domain, True, ())
-        return settled(flat(self.domain, "or", (self, other)))
+        return combined(self.domain, "or", (self, other))
 
     def intersection(self, other: Plain | Tested) -> Plain | Tested:
-        if self.weight + _weight(other) > LEAF_LIMIT:
-            return flat(self.domain, "and", (self, other))
-        if self.included_in(other):
-            return self
-        if self.includes(other):
-            return other
-        if not self.intersects(other):
-            return Ranges(self.domain, False, ())
-        return settled(flat(self.domain, "and", (self, other)))
+        return combined(self.domain, "and", (self, other))
 
     def complement(self) -> Tested:
         operator = _OPPOSITE[self.operator]
@@ -150,6 +132,13 @@ class Tested:
         return self.operator in ("and", "or") and choose(includes(other, p) for p in self.parts)
 
     def intersects(self, other: Plain | Tested) -> bool:
+        answer = self.meets(other)
+        if answer is None:
+            return not _structure(self.domain, "and", (self, other)).is_none
+        return answer
+
+    def meets(self, other: Plain | Tested) -> bool | None:
+        """Whether the two have a value in common; None if it cannot be told at once."""
         if isinstance(other, Tested):
             if self == other:
                 return True
@@ -164,8 +153,8 @@ class Tested:
                 return any(self.contains(v) for v in values)
         mine, theirs = self.dfa, _dfa(other)
         if mine is not None and theirs is not None:
-            return mine.intersects(theirs) is not False
-        return not flat(self.domain, "and", (self, other)).is_none
+            return mine.intersects(theirs)
+        return False if other.complement() == self else None
 
     def merge(self, other: Plain | Tested) -> Plain | Tested | None:
         """The union if one side covers the other, if it is everything, or if it is plain."""
@@ -175,15 +164,6 @@ class Tested:
             return other
         union = self.union(other)
         return union if union.size <= max(self.size, other.size) else None
-
-    def _merger(self, other: Plain | Tested) -> Tested | None:
-        """The one test that a registered operator offers for two of its own."""
-        if isinstance(other, Tested) and self.operator == other.operator == "leaf":
-            merged = getattr(self.test, "merged", None)
-            test = merged(other.test) if merged else None
-            if test is not None:
-                return Tested.leaf(self.domain, test)
-        return None
 
     def _includes_by_structure(self, other: Plain | Tested) -> bool:
         """Sound rules for sets without automata."""
@@ -250,7 +230,7 @@ class Tested:
             dfa = pattern_dfa(self.domain, self.test)
             return dfa.complement().minimize() if dfa and self.operator == "not" else dfa
         result: Dfa | None = None
-        for part in self.parts:
+        for part in sorted(self.parts, key=repr):
             dfa = _dfa(part)
             if dfa is not None and result is not None:
                 combine = result.intersection if self.operator == "and" else result.union
@@ -309,8 +289,8 @@ def settled(found: Plain | Tested) -> Plain | Tested:
     """The set in its plainest form, as far as automata can tell.
 
     >>> from stentor.filters.domains import STRING
-    >>> settled(Tested.leaf(STRING, Pattern("regex", "^a.")))
-    Ranges(string, False, (('a', 1), ('b', 0)))
+    >>> settled(Tested.leaf(STRING, Pattern("regex", "^(a|b)")))
+    Ranges(string, False, (('a', 0), ('c', 0)))
     """
     if not isinstance(found, Tested) or _is_simple(found) or (dfa := found.dfa) is None:
         return found
@@ -344,35 +324,87 @@ def _after_prefix(prefix: Any) -> list[Cut]:
     return [(head[:-1] + chr(0xE000 if last == 0xD800 else last), 0)]
 
 
-def flat(domain: Domain, operator: str, nodes: Iterable[Plain | Tested]) -> Plain | Tested:
-    """The `and` or `or` of the sets, with one plain set in it at most.
+def combined(domain: Domain, operator: str, nodes: Iterable[Plain | Tested]) -> Plain | Tested:
+    """The `and` or `or` of sets, in the one form that depends on the sets alone.
+
+    That holds for what automata cannot decide too, as long as all sets are given at once: so a
+    filter that is printed and parsed again has the same structure.
+    """
+    return settled(_structure(domain, operator, nodes))
+
+
+def _structure(domain: Domain, operator: str, nodes: Iterable[Plain | Tested]) -> Plain | Tested:
+    """A flat `and` or `or`, with one plain set in it at most, and no set that another one settles.
 
     A plain set that alone decides the result is the result, and so is a contradiction.
     """
     both = operator == "and"
-    tests: set[Tested] = set()
+    tests: dict[Tested, None] = {}
     rest: Plain = Ranges(domain, both, ())
     for node in nodes:
         flat = node.parts if isinstance(node, Tested) and node.operator == operator else (node,)
         for part in flat:
             if isinstance(part, Tested):
-                tests.add(part)
+                tests[part] = None
             else:
                 rest = numbers.intersection(rest, part) if both else numbers.union(rest, part)
-    decided = Ranges(domain, not both, ())
-    if any(t.operator == "not" and _is_simple(t) and t.complement() in tests for t in tests):
-        return decided
     # The values on which the tests still matter, if they can be listed, are decided here.
     values = (rest if both else rest.complement()).values
     if values is not None:
         decide = all if both else any
         points = Ranges.points(domain, [v for v in values if decide(t.contains(v) for t in tests)])
         return points if both else numbers.union(rest, points)
-    if rest == decided or not tests:
-        return rest
-    if rest.is_all if both else rest.is_none:
-        return next(iter(tests)) if len(tests) == 1 else Tested(domain, operator, frozenset(tests))
-    return Tested(domain, operator, frozenset((*tests, rest)))
+    parts: list[Plain | Tested] = sorted(tests, key=repr)
+    if not (rest.is_all if both else rest.is_none):
+        parts.append(rest)
+    if sum(map(_weight, parts)) ** 2 <= PAIR_LIMIT:
+        kept = _without_settled(parts, both)
+        if kept is None:
+            return Ranges(domain, not both, ())
+        parts = kept
+    return parts[0] if len(parts) == 1 else Tested(domain, operator, frozenset(parts))
+
+
+def _without_settled(parts: list[Plain | Tested], both: bool) -> list[Plain | Tested] | None:
+    """The parts that say something which no other one says; None if two contradict each other
+    (or, in an `or`, leave nothing out)."""
+    kept: list[Plain | Tested] = []
+    pending = deque(parts)
+    while pending:
+        part = pending.popleft()
+        if any(includes(part, o) if both else includes(o, part) for o in kept):
+            continue
+        for other in () if both else kept:
+            merger = _merger(other, part)
+            if merger is not None:
+                kept = [o for o in kept if o is not other]
+                pending.appendleft(merger)
+                break
+        else:
+            if any(_contradict(part, other, both) for other in kept):
+                return None
+            kept = [o for o in kept if not (includes(o, part) if both else includes(part, o))]
+            kept.append(part)
+    return kept
+
+
+def _contradict(mine: Plain | Tested, theirs: Plain | Tested, both: bool) -> bool:
+    if not both:
+        mine, theirs = mine.complement(), theirs.complement()
+    if isinstance(mine, Tested):
+        return mine.meets(theirs) is False
+    return isinstance(theirs, Tested) and theirs.meets(mine) is False
+
+
+def _merger(mine: Plain | Tested, theirs: Plain | Tested) -> Tested | None:
+    """The one test that a registered operator offers for two of its own."""
+    if not isinstance(mine, Tested) or not isinstance(theirs, Tested):
+        return None
+    if not mine.operator == theirs.operator == "leaf" or type(mine.test) is not type(theirs.test):
+        return None
+    merged = getattr(mine.test, "merged", None)
+    test = merged(theirs.test) if merged else None
+    return None if test is None else Tested.leaf(mine.domain, test)
 
 
 def _weight(node: Plain | Tested) -> int:

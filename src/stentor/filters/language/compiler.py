@@ -151,6 +151,14 @@ class Compiler(Transformer_NonRecursive[Token, Any]):
                     right.place,
                     ("a value",),
                 )
+            bare = right.name is not None and not right.parentheses
+            if bare and left.is_attribute and token.type in ("EQ", "NE"):
+                raise TextError(
+                    "this is read as the name of an attribute; write a string in single quotes, "
+                    "or put the attribute to compare with in parentheses",
+                    right.place,
+                    ("a value",),
+                )
             compared.append(self._compare(left, _SIGN_OF[token.type], right, _at(token)))
         if len(compared) == 1:
             return compared[0]

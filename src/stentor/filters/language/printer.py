@@ -156,8 +156,10 @@ def format_expression(expression: Expression) -> str:
         return f"not ({format_expression(expression.part)})"
     if isinstance(expression, Compare):
         right = format_term(expression.right)
-        # A quoted name right of a comparison is refused when bare: most often it is a mistake.
-        if right.startswith('"') and isinstance(expression.right, Attribute):
+        # A name right of a comparison is refused when bare: most often a string was meant.
+        if isinstance(expression.right, Attribute) and (
+            right.startswith('"') or expression.operator in ("=", "!=")
+        ):
             right = f"({right})"
         return f"{format_term(expression.left)} {expression.operator} {right}"
     word, empty = (" and ", "true") if isinstance(expression, And) else (" or ", "false")

@@ -12,7 +12,7 @@ frames use it for what is missing. Fields of structs are attributes with dotted 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,10 @@ from stentor.filters.constraint import comparable
 from stentor.matching.index.axes import MEASURED, grams, measure
 from stentor.model.notification import Notification
 from stentor.model.values import COLLECTION, INT_MAX, normal, value_type_of
+
+#: Batches up to this size are read without letting go of the interpreter, as most of Arrow's
+#: functions do: beside a busy thread each such call may wait for milliseconds to get it back.
+SMALL: Final = 1_024
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -166,6 +170,14 @@ class ObjectColumn:
         return self._values
 
 
+def _coded_values(values: list[Any]) -> tuple[Codes, list[Any]]:
+    places: dict[Any, int] = {}
+    codes = [-1 if v is None else places.setdefault(v, len(places)) for v in values]
+    found = np.array(codes, np.int64)
+    found[found < 0] = len(places)
+    return found, list(places)
+
+
 class ArrowColumn:
     """An Arrow array whose values all have one type."""
 
@@ -182,8 +194,11 @@ class ArrowColumn:
         if self._measured is None:
             array = self._array
             if kind == "time":
-                array = array.cast(pa.int64())
-            self._measured = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+                array = array.view(pa.int64())
+            found = array.to_numpy(zero_copy_only=False)
+            if found.dtype == object:  # Booleans among which some are null
+                found = np.array([np.nan if v is None else v for v in found.tolist()])
+            self._measured = found.astype(np.float64, copy=False)
         return self._measured
 
     def coded(self, kind: str) -> tuple[Codes, list[Any]] | None:
@@ -192,6 +207,9 @@ class ArrowColumn:
         if self._coded is None:
             array = self._array
             if not pt.is_dictionary(array.type):
+                if len(array) <= SMALL:
+                    self._coded = _coded_values(array.to_pylist())
+                    return self._coded
                 array = array.dictionary_encode()
             values = array.dictionary.to_pylist()
             codes = array.indices

@@ -21,13 +21,13 @@ import threading
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from stentor.errors import DuplicateKey, UnknownKey
+from stentor.errors import DuplicateKey, FilterTypeError, UnknownKey
 from stentor.filters import Filter
 from stentor.matching.index.axes import Axis
 from stentor.matching.index.columns import ArrowSource, RowSource, Source, flat_facts
@@ -83,6 +83,21 @@ class _Held:
         return self.dead > DEAD_SHARE * len(self.segment.distinct_slots)
 
 
+class _Seen(NamedTuple):
+    """What searches look at. It is replaced as a whole, except that recent filters come and go."""
+
+    held: tuple[Segment, ...]
+    #: The growing table as a segment, without its recent filters.
+    view: Segment | None
+    recent: dict[int, Filter]
+    #: All attributes that some filter looks at; it may have more.
+    names: set[str]
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return self.held if self.view is None else (*self.held, self.view)
+
+
 class Index(Generic[K]):
     """Finds the filters that match, among very many.
 
@@ -107,12 +122,8 @@ class Index(Generic[K]):
         self._numbers = 0
         self._growing = GrowingTable()
         self._growing_slots: list[int] = []
-        self._view: Segment | None = None
-        #: Filters in the growing table that the view does not have yet.
-        self._recent: dict[int, Filter] = {}
-        #: All attributes that some filter looks at, and those of the growing table.
-        self._names: set[str] = set()
         self._growing_names: set[str] = set()
+        self._seen = _Seen((), None, {}, set())
         self._token_uses: dict[tuple[Axis, object], int] = {}
         self._background = background
         self._worker: threading.Thread | None = None
@@ -130,9 +141,9 @@ class Index(Generic[K]):
         """How much memory the index takes, by its own count."""
         with self._lock:
             segments = sum(held.segment.nbytes for held in self._held)
-            recent = 400 * len(self._growing) + 1_000 * len(self._recent)
-            if self._view is not None:
-                recent += self._view.nbytes
+            recent = 400 * len(self._growing) + 1_000 * len(self._seen.recent)
+            if self._seen.view is not None:
+                recent += self._seen.view.nbytes
             return IndexMemory(segments, recent, self._slots.nbytes)
 
     @property
@@ -144,6 +155,8 @@ class Index(Generic[K]):
 
     def add(self, key: K, filter: Filter) -> None:
         """Hold a filter under a key. Takes effect at once; a key in use is a `DuplicateKey`."""
+        if not isinstance(filter, Filter):
+            raise FilterTypeError(f"expected a Filter, as in Filter({str(filter)!r})")
         with self._lock:
             if key in self._slot_of:
                 raise DuplicateKey(
@@ -162,10 +175,10 @@ class Index(Generic[K]):
             for box in boxes:
                 self._growing.append(slot, box)
             self._growing_slots.append(slot)
-            self._recent[slot] = filter
             self._slot_of[key] = slot
-            self._names |= filter.names
             self._growing_names |= filter.names
+            self._seen.names.update(filter.names)
+            self._seen.recent[slot] = filter
             if len(self._growing) >= GROWING_LIMIT:
                 self._settle_growing()
 
@@ -176,7 +189,7 @@ class Index(Generic[K]):
             if slot is None:
                 raise UnknownKey(f"there is no filter under {key!r}")
             self._slots.alive[slot] = 0
-            self._recent.pop(slot, None)
+            self._seen.recent.pop(slot, None)
             number = int(self._slots.segment_of[slot])
             if number == NOWHERE:
                 self._slots.release([slot])
@@ -207,12 +220,12 @@ class Index(Generic[K]):
 
     def match(self, notification: Notification | Mapping[str, Any]) -> list[K]:
         """The keys of all filters that match one notification, in no particular order."""
-        ticket, segments, recent = self._begin(1)
+        ticket, seen, recent = self._begin(1)
         try:
-            facts = flat_facts(notification, self._names)
+            facts = flat_facts(notification, seen.names)
             slots: list[int] = []
             alive, keys = self._slots.alive, self._slots.keys
-            for segment in segments:
+            for segment in seen.segments:
                 slots += search_one(segment, facts, alive)
             if self._slots.any_several and len(slots) > 1:
                 slots = list(dict.fromkeys(slots))
@@ -221,7 +234,7 @@ class Index(Generic[K]):
                     slots.append(slot)
             return [keys[slot] for slot in slots]
         finally:
-            self._end(ticket)
+            self._slots.end_search(ticket)
 
     def match_batch(self, batch: Batch) -> tuple[Rows, NDArray[Any]]:
         """All matches of a batch, as parallel arrays: row number and key, ordered by row.
@@ -235,17 +248,19 @@ class Index(Generic[K]):
         >>> sorted(zip(rows.tolist(), keys.tolist()))
         [(0, 'all'), (0, 'cheap'), (1, 'all')]
         """
+        if isinstance(batch, Mapping):
+            raise TypeError("expected a batch of notifications; for a single one call `match`")
         count = batch.num_rows if isinstance(batch, pa.RecordBatch | pa.Table) else len(batch)
-        ticket, segments, recent = self._begin(count)
+        ticket, seen, recent = self._begin(count)
         try:
             rows_found: list[Rows] = []
             keys_found: list[NDArray[Any]] = []
-            for offset, source in _sources(batch, self._names):
-                rows, slots = self._match_source(source, segments, recent)
+            for offset, source in _sources(batch, seen.names):
+                rows, slots = self._match_source(source, seen.segments, recent)
                 rows_found.append(rows + offset if offset else rows)
                 keys_found.append(self._slots.keys_at(slots))
         finally:
-            self._end(ticket)
+            self._slots.end_search(ticket)
         if not rows_found:
             return np.empty(0, np.int64), np.empty(0, object)
         if len(rows_found) == 1:
@@ -273,22 +288,22 @@ class Index(Generic[K]):
             rows, slots = rows[order], slots[order]
         return rows, slots
 
-    def _begin(
-        self, notifications: int
-    ) -> tuple[int, tuple[Segment, ...], list[tuple[int, Filter]]]:
-        """What to search at this moment, and a ticket to hand back at the end."""
-        with self._lock:
-            if len(self._recent) * notifications > TESTS_LIMIT:
-                self._view = Segment(joined([self._growing.frozen()], self._slots.alive))
-                self._recent.clear()
-            segments = [held.segment for held in self._held]
-            if self._view is not None:
-                segments.append(self._view)
-            return self._slots.begin_search(), tuple(segments), list(self._recent.items())
+    def _begin(self, notifications: int) -> tuple[int, _Seen, list[tuple[int, Filter]]]:
+        """A ticket to hand back at the end, and what to search.
 
-    def _end(self, ticket: int) -> None:
-        with self._lock:
-            self._slots.end_search(ticket)
+        Searches do not take the lock: a thread that changes the index all the time would keep them
+        from getting it.
+        """
+        ticket = self._slots.begin_search()
+        seen = self._seen
+        recent = list(seen.recent.items())
+        tests = len(recent) * notifications
+        if tests > TESTS_LIMIT and tests > 2 * len(self._growing):
+            with self._lock:
+                view = Segment(joined([self._growing.frozen()], self._slots.alive))
+                seen = self._seen = _Seen(self._held_segments(), view, {}, self._names())
+                recent = []
+        return ticket, seen, recent
 
     # -- copies for other processes
 
@@ -306,6 +321,7 @@ class Index(Generic[K]):
         self._slots, self._slot_of = slots, slot_of
         for segment in segments:
             self._hold(segment, replacing=())
+        self._seen = _Seen(self._held_segments(), None, {}, self._names())
 
     # -- segments
 
@@ -326,8 +342,7 @@ class Index(Generic[K]):
         self._growing = GrowingTable()
         self._growing_slots = []
         self._growing_names = set()
-        self._view = None
-        self._recent.clear()
+        self._seen = _Seen(self._held_segments(), None, {}, self._names())
         self._slots.release(dead)
         self._tend()
 
@@ -339,7 +354,12 @@ class Index(Generic[K]):
         self._numbers += 1
         self._slots.segment_of[slots] = held.number
         self._held = (*(h for h in self._held if h not in replacing), held)
-        self._names = self._growing_names.union(*[h.segment.names for h in self._held])
+
+    def _held_segments(self) -> tuple[Segment, ...]:
+        return tuple(held.segment for held in self._held)
+
+    def _names(self) -> set[str]:
+        return self._growing_names.union(*[held.segment.names for held in self._held])
 
     def _tend(self) -> None:
         """Have segments joined or cleaned if it is time."""
@@ -386,6 +406,8 @@ class Index(Generic[K]):
                 self._held = tuple(h for h in self._held if h not in chosen)
             else:
                 self._hold(segment, chosen)
+            seen = self._seen
+            self._seen = _Seen(self._held_segments(), seen.view, seen.recent, self._names())
             self._slots.release(dead)
 
 

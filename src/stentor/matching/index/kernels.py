@@ -44,7 +44,7 @@ LEVELS = 6
 PLAIN, FROM, UP_TO, INTERVAL, BOXES = 0, 1, 2, 3, 4
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, inline="always")
 def _mixed(h, bits):
     """One step of a hash over the bits of coordinates.
 
@@ -55,7 +55,7 @@ def _mixed(h, bits):
     return h ^ (h >> np.uint64(32))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def fill_table(coordinates, first_bucket, table, mask):
     """Enter the coordinates of buckets (one row each) into an open hash table."""
     bits = coordinates.view(np.int64)
@@ -69,7 +69,7 @@ def fill_table(coordinates, first_bucket, table, mask):
         table[place] = first_bucket + i
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, inline="always")
 def _emit(runs, count, begin, row, first, end):
     """Append a run, or lengthen the last one if it belongs to the same group."""
     if count > begin and runs[count - 1, 2] == first:
@@ -81,7 +81,7 @@ def _emit(runs, count, begin, row, first, end):
     return count + 1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, inline="always")
 def _scan_leaf(x, row, first, end, k, dims, dim_axis, dim_hole, bounds, at, runs, count, begin):
     """Test boxes one by one. `at` is where the bounds of the first one stand."""
     for i in range(first, end):
@@ -105,7 +105,7 @@ def _scan_leaf(x, row, first, end, k, dims, dim_axis, dim_hole, bounds, at, runs
     return count
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, inline="always")
 def _judge(x, k, dims, dim_axis, dim_hole, nodes, at):
     """0: no box below the node contains x; 2: all do; 1: some may."""
     verdict = 2
@@ -131,8 +131,8 @@ def _judge(x, k, dims, dim_axis, dim_hole, nodes, at):
     return verdict
 
 
-@njit(cache=True, nogil=True)
-def scan(points, start, token_ptr, token_bucket, access_arrays, group_arrays, runs, stack, todo):
+@njit(cache=True)
+def _scan(points, start, token_ptr, token_bucket, access_arrays, group_arrays, runs, stack, todo):
     """Match rows from `start` on. Returns (row where it stopped, number of runs).
 
     `token_bucket[token_ptr[row]:token_ptr[row + 1]]` are further buckets that tokens of the row led
@@ -334,6 +334,29 @@ def scan(points, start, token_ptr, token_bucket, access_arrays, group_arrays, ru
 
 
 @njit(cache=True, nogil=True)
+def scan_freely(
+    points, start, token_ptr, token_bucket, access_arrays, group_arrays, runs, stack, todo
+):
+    """Search while other threads run: for large batches."""
+    return _scan(
+        points, start, token_ptr, token_bucket, access_arrays, group_arrays, runs, stack, todo
+    )
+
+
+@njit(cache=True)
+def scan_at_once(
+    points, start, token_ptr, token_bucket, access_arrays, group_arrays, runs, stack, todo
+):
+    """Search without letting go: for small batches.
+
+    A thread that lets go of the interpreter may wait for milliseconds until it gets it back.
+    """
+    return _scan(
+        points, start, token_ptr, token_bucket, access_arrays, group_arrays, runs, stack, todo
+    )
+
+
+@njit(cache=True)
 def count_runs(runs, n, checked_from):
     """How many boxes the runs hold, those without and those with checks."""
     plain = 0
@@ -347,7 +370,7 @@ def count_runs(runs, n, checked_from):
     return plain, checked
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def expand(runs, n, checked_from, slots, alive, rows_out, slots_out):
     """Write (row, slot) for every live box of the runs without checks; returns their number."""
     at = 0
@@ -364,7 +387,7 @@ def expand(runs, n, checked_from, slots, alive, rows_out, slots_out):
     return at
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def expand_checked(runs, n, checked_from, rows_out, boxes_out):
     """Write (row, box) for every box of the runs with checks."""
     at = 0
@@ -377,7 +400,7 @@ def expand_checked(runs, n, checked_from, rows_out, boxes_out):
     return at
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def gather(table, codes, out, column):
     """out[i, column] = table[codes[i]]: values of a dictionary-encoded column."""
     for i in range(codes.shape[0]):

@@ -184,16 +184,16 @@ def _range_options(name: str, type_name: str, ranges: Ranges) -> list[Option]:
         inner = [gap for gap in gaps if gap[1] is not None]
         if len(inner) <= HOLE_LIMIT:
             return [_with_holes(name, type_name, inner, gaps)]
-    options: list[Option] = []
-    for piece in ranges.pieces:
-        bound, exact = _bound(name, type_name, piece)
-        head = _head(name, piece) if type_name == "string" and not bound.point else None
-        if head is None:
-            options.append(Option((bound,), exact))
-        else:
-            whole = len(piece[0][0]) <= HEAD_LIMIT  # type: ignore[index]
-            options.append(Option((head,) if whole else (head, bound)))
-    return options
+    return [_piece_option(name, type_name, piece) for piece in ranges.pieces]
+
+
+def _piece_option(name: str, type_name: str, piece: Piece) -> Option:
+    bound, exact = _bound(name, type_name, piece)
+    head = _head(name, piece) if type_name == "string" and not bound.point else None
+    if head is None:
+        return Option((bound,), exact)
+    whole = len(piece[0][0]) <= HEAD_LIMIT  # type: ignore[index]
+    return Option((head,) if whole else (head, bound))
 
 
 def _head(name: str, piece: Piece) -> Bound | None:
@@ -268,11 +268,13 @@ def _tested_option(name: str, type_name: str, part: Tested) -> Option:
             bounds.extend(_suffix_bounds(name, piece.test.text))
         else:
             exact = False
-            hull = piece.bounds.pieces
-            if not piece.bounds.is_all:
-                whole = (hull[0][0], hull[-1][1])
-                if whole != (None, None):
-                    bounds.append(_bound(name, type_name, whole)[0])
+            around = piece.bounds
+            if not around.is_all:
+                hull = (around.pieces[0][0], around.pieces[-1][1])
+                if hull != (None, None):
+                    bounds.extend(_piece_option(name, type_name, hull).bounds)
+            if part.domain is STRING and _is_pattern(piece) and piece.test.literal_suffix:
+                bounds.extend(_suffix_bounds(name, piece.test.literal_suffix))
             tokens.extend(_gram_tokens(name, piece))
     if not bounds:
         bounds.append(Bound(Axis(name, "typed", type_name), 1.0, 1.0))
@@ -289,13 +291,17 @@ def _suffix_bounds(name: str, suffix: str) -> list[Bound]:
     return [tail, Bound(Axis(name, "reverse"), low, high)]
 
 
+def _is_pattern(piece: Tested) -> bool:
+    return piece.operator == "leaf" and type(piece.test) is Pattern
+
+
 def _is_suffix(piece: Tested) -> bool:
-    return piece.operator == "leaf" and type(piece.test) is Pattern and piece.test.kind == "suffix"
+    return _is_pattern(piece) and piece.test.kind == "suffix"
 
 
 def _gram_tokens(name: str, piece: Tested) -> list[tuple[Axis, object]]:
     """Grams of a text that every accepted string contains."""
-    if piece.domain is not STRING or piece.operator != "leaf" or type(piece.test) is not Pattern:
+    if piece.domain is not STRING or not _is_pattern(piece):
         return []
     required = [text for text in piece.test.required if text]
     if not required:

@@ -8,6 +8,7 @@ from math import nan
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stentor.filters.constraint import comparable
 from stentor.matching.index.axes import MEASURED, OF_STRINGS, Axis, measure, seen_on
@@ -40,8 +41,24 @@ class Ranking:
         place = self.places.get(value)
         if place is not None:
             return place
-        if not self.ordered:  # only equalities on this axis: any place beside the constants will do
-            return 0.0
+        return self._between(value) if self.ordered else nan
+
+    def of_all(self, values: list[Any]) -> NDArray[np.float64]:
+        """The coordinates of many values, NaN for None, and NaN once more at the end."""
+        found = list(map(self.places.get, values))
+        if self.ordered:
+            for i, (place, value) in enumerate(zip(found, values, strict=True)):
+                if place is None and value is not None:
+                    found[i] = self._between(value)
+        found.append(None)
+        return np.array(found, np.float64)
+
+    def _between(self, value: Any) -> float:
+        """The coordinate of a value that is no constant.
+
+        It matters only on an axis with ranges; where there are only equalities, any value that is
+        no constant may as well be absent.
+        """
         place = self._cache.get(value)
         if place is None:
             if len(self._cache) >= self.CACHE:

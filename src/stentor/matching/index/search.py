@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stentor.filters.residual import Residual
 from stentor.matching.index import kernels
 from stentor.matching.index.axes import (
     MEASURED,
@@ -18,9 +17,9 @@ from stentor.matching.index.axes import (
     all_seen_on,
     grams,
 )
-from stentor.matching.index.columns import Source, gram_tokens
+from stentor.matching.index.checks import Checker
+from stentor.matching.index.columns import SMALL, Source, gram_tokens
 from stentor.matching.index.kernels import LEVELS
-from stentor.matching.index.plan import Check
 from stentor.matching.index.ranking import Ranking
 from stentor.matching.index.segment import Segment
 from stentor.model.values import COLLECTION, value_type_of
@@ -105,9 +104,7 @@ def _fill(
         codes, values = coded
         if derived:
             values = all_seen_on(axis, values)
-        table = [np.nan if v is None else ranking(v) for v in values]
-        table.append(np.nan)
-        kernels.gather(np.array(table), codes, points, i)
+        kernels.gather(ranking.of_all(values), codes, points, i)
     elif axis.kind in MEASURED:
         measured = column.measured(axis.kind)
         # Adding 0.0 turns -0.0, which would hash differently, into 0.0.
@@ -168,10 +165,11 @@ def _run(
     stack = np.empty((LEVELS, 2), np.int64)
     todo = np.empty(len(segment.access.free) + segment.most_groups + 64, np.int64)
     runs = np.empty((max(_RUNS_AT_LEAST, _RUNS_PER_ROW * total), 3), np.int32)
+    scan = kernels.scan_freely if total > SMALL else kernels.scan_at_once
     found: list[Pairs] = []
     start = 0
     while start < total:
-        stop, n = kernels.scan(
+        stop, n = scan(
             points,
             start,
             token_ptr,
@@ -208,22 +206,22 @@ def _run_one(
     room, groups = _RUNS_AT_LEAST, len(segment.access.free) + segment.most_groups + 64
     while True:
         runs, todo = np.empty((room, 3), np.int32), np.empty(groups, np.int64)
-        stop, n = kernels.scan(
+        stop, n = kernels.scan_at_once(
             point, 0, token_ptr, token_bucket, *segment.kernel_arrays, runs, stack, todo
         )
         if stop:
             break
         room, groups = 4 * room, 4 * groups
     found: list[int] = []
-    source = _One(facts)
+    checker = Checker(_One(facts))
     for _, first, end in runs[:n].tolist():
         slots = segment.slots[first:end]
         if first >= segment.checked_from:
-            checks = segment.checks[first - segment.checked_from : end - segment.checked_from]
+            tests = segment.tests[first - segment.checked_from : end - segment.checked_from]
             found += [
                 slot
-                for slot, check in zip(slots.tolist(), checks, strict=True)
-                if alive[slot] and _passes(check, 0, source, {}, {})
+                for slot, checks in zip(slots.tolist(), tests, strict=True)
+                if alive[slot] and checker.passes(checks, 0)
             ]
         else:
             found += slots[alive[slots] != 0].tolist()
@@ -248,53 +246,19 @@ def _expanded(segment: Segment, runs: Int32s, n: int, alive: Alive, source: Sour
 def _checked(
     segment: Segment, runs: Int32s, n: int, count: int, alive: Alive, source: Source
 ) -> Pairs:
-    """Candidates whose checks hold. A check on one value is made once for each distinct value."""
+    """Candidates whose checks hold."""
     rows = np.empty(count, np.int64)
     boxes = np.empty(count, np.int64)
     kernels.expand_checked(runs, n, segment.checked_from, rows, boxes)
     slots = segment.slots[boxes]
     live = alive[slots] != 0
     rows, boxes, slots = rows[live], boxes[live], slots[live]
-    known: dict[tuple[int, str], bool] = {}
+    checker = Checker(source)
     first = segment.checked_from
-    values: dict[str, Sequence[Any] | None] = {}
+    tests = segment.tests
     keep = [
-        _passes(segment.checks[box - first], row, source, known, values)
+        checker.passes(tests[box - first], row)
         for row, box in zip(rows.tolist(), boxes.tolist(), strict=True)
     ]
     chosen = np.array(keep, bool)
     return rows[chosen], slots[chosen]
-
-
-def _passes(
-    checks: tuple[Check, ...],
-    row: int,
-    source: Source,
-    known: dict[tuple[int, str], bool],
-    values: dict[str, Sequence[Any] | None],
-) -> bool:
-    """Whether all checks hold for a row. `known` and `values` remember what was found before."""
-    for check in checks:
-        if isinstance(check, Residual):
-            if not check.holds(source.facts(row, check.names)):
-                return False
-            continue
-        name, constraint = check
-        if name not in values:
-            values[name] = source.values(name)
-        column = values[name]
-        value = None if column is None else column[row]
-        if value is None:
-            if not constraint.absent:
-                return False
-        elif type(value) is not str:  # 1, 1.0 and True would be one key
-            if not constraint.accepts(value):
-                return False
-        else:
-            key = (id(constraint), value)
-            found = known.get(key)
-            if found is None:
-                found = known[key] = constraint.accepts(value)
-            if not found:
-                return False
-    return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stentor.matching.index.axes import OF_STRINGS, Axis
+from stentor.matching.index.checks import compiled
 from stentor.matching.index.layout import Layout
 from stentor.matching.index.plan import names_of
 from stentor.matching.index.ragged import object_array
@@ -28,6 +29,9 @@ class Segment:
         self.distinct_slots = np.unique(self.slots)
         self.checks = layout.checks
         self.checked_from = layout.checked_from
+        ready = {id(check): compiled(check) for checks in self.checks for check in checks}
+        #: The checks of each box again, ready for use.
+        self.tests = [tuple([ready[id(check)] for check in checks]) for checks in self.checks]
         #: For each token axis its bucket by coordinate.
         self.token_buckets = layout.token_buckets
         #: All attributes that are looked at.

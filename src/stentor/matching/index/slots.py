@@ -8,6 +8,7 @@ for the old one. So freed slots wait until every search that began before has en
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +22,7 @@ NOWHERE: Final = -2
 
 
 class Slots:
-    """The filters of an index by slot. The index's lock guards every change."""
+    """The filters of an index by slot. The index's lock guards all but `begin` and `end_search`."""
 
     def __init__(self) -> None:
         self.keys: NDArray[np.object_] = np.empty(64, object)
@@ -36,11 +37,14 @@ class Slots:
         self._used = 0
         self._free: list[int] = []
         self._waiting: list[tuple[int, list[int]]] = []
-        self._time = 0
-        self._searches: dict[int, int] = {}
+        #: Searches and releases are numbered in the order in which they happen.
+        self._clock = count()
+        self._searches: dict[int, None] = {}
 
     def take(self, key: Any, several: bool, segment: int) -> int:
         """A slot for a new filter."""
+        if not self._free and self._waiting:
+            self._reuse()
         if self._free:
             slot = self._free.pop()
         else:
@@ -67,20 +71,18 @@ class Slots:
     def release(self, slots: list[int]) -> None:
         """No segment mentions these slots any more."""
         if slots:
-            self._time += 1
-            self._waiting.append((self._time, slots))
+            self._waiting.append((next(self._clock), slots))
             self._reuse()
 
     def begin_search(self) -> int:
-        """Must be called before a search, and `end_search` with what it gave afterwards."""
-        self._time += 1
-        self._searches[self._time] = self._time
-        return self._time
+        """Must be called before a search looks at the segments. Needs no lock."""
+        ticket = next(self._clock)
+        self._searches[ticket] = None
+        return ticket
 
     def end_search(self, ticket: int) -> None:
+        """Must be called with the ticket when the search has turned slots into keys."""
         del self._searches[ticket]
-        if self._waiting:
-            self._reuse()
 
     @property
     def nbytes(self) -> int:
@@ -92,11 +94,17 @@ class Slots:
         state = dict(self.__dict__)
         waiting = [slot for _, slots in state.pop("_waiting") for slot in slots]
         # No search is under way in a copy.
-        return {**state, "_searches": {}, "_waiting": [], "_free": self._free + waiting}
+        return {
+            **state,
+            "_clock": count(),
+            "_searches": {},
+            "_waiting": [],
+            "_free": self._free + waiting,
+        }
 
     def _reuse(self) -> None:
-        oldest = min(self._searches, default=self._time + 1)
-        while self._waiting and self._waiting[0][0] < oldest:
+        searches = list(self._searches)  # in one step: searches begin and end meanwhile
+        while self._waiting and all(self._waiting[0][0] < ticket for ticket in searches):
             for slot in self._waiting.pop(0)[1]:
                 self.keys[slot] = None
                 self._free.append(slot)
