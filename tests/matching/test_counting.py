@@ -14,10 +14,10 @@ from stentor.filters.conjunct import Conjunct
 from stentor.filters.constraint import Constraint
 from stentor.filters.domains import REAL, domain
 from stentor.filters.ranges import Ranges
-from stentor.matching.conjunct_index import ConjunctIndex, states_of
 from stentor.matching.counting import Counting
-from stentor.matching.interval_tree import IntervalTree
-from stentor.matching.structure import Affixes, Substrings
+from stentor.matching.counting.conjunct_index import ConjunctIndex, states_of
+from stentor.matching.counting.interval_tree import IntervalTree
+from stentor.matching.counting.structure import Affixes, Substrings
 from stentor.model.values import ValueType, register_value_type
 
 

@@ -12,9 +12,8 @@ from strategies import conjunctions, filter_of, filters
 from stentor import Filter
 from stentor.errors import DuplicateKey, UnknownKey, UnsupportedFilter
 from stentor.filters.constraint import Constraint
-from stentor.matching import buckets
-from stentor.matching.relations import FilterTable, Kinship
-from stentor.matching.witness import ABSENT, Absent, witness
+from stentor.matching.relations import FilterTable, Kinship, buckets
+from stentor.matching.relations.witness import ABSENT, Absent, witness
 
 
 def table_of(**texts: str) -> FilterTable[str]:

@@ -1,5 +1,23 @@
-"""Matching engines: which filters match this notification?"""
+"""Matching engines: which filters match this notification?
 
+`Index` is the engine to use. `BruteForce` is the oracle, `Counting` the algorithm of the
+literature, and `FilterTable` answers questions about filters instead of notifications.
+"""
+
+from stentor.matching.brute import BruteForce
+from stentor.matching.counting import Counting
+from stentor.matching.forwarding import Forwarder
 from stentor.matching.index import Index, IndexMemory
+from stentor.matching.protocol import Matcher
+from stentor.matching.relations import FilterTable, Kinship
 
-__all__ = ["Index", "IndexMemory"]
+__all__ = [
+    "BruteForce",
+    "Counting",
+    "FilterTable",
+    "Forwarder",
+    "Index",
+    "IndexMemory",
+    "Kinship",
+    "Matcher",
+]

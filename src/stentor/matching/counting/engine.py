@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic
 
 from stentor.filters.filter import Filter, facts_of
-from stentor.matching.conjunct_index import ConjunctIndex, Predicate, states_of
+from stentor.matching.counting.conjunct_index import ConjunctIndex, Predicate, states_of
 from stentor.matching.protocol import Event, K, Matches, check_known, check_new, gather
 from stentor.model.notification import Notification
 from stentor.model.values import normal

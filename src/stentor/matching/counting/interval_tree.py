@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any, Generic
 
 from stentor.filters.domains import Cut
-from stentor.matching.structure import T
+from stentor.matching.counting.structure import T
 
 Interval = tuple[Cut, Cut]
 

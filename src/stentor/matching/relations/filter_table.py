@@ -35,10 +35,10 @@ from typing import Any, Generic
 from stentor.errors import UnsupportedFilter
 from stentor.filters.conjunct import Conjunct
 from stentor.filters.filter import Filter
-from stentor.matching.buckets import Group, Names, Row, Shape
-from stentor.matching.conjunct_index import ConjunctIndex, State
+from stentor.matching.counting.conjunct_index import ConjunctIndex, State
 from stentor.matching.protocol import K, check_known, check_new
-from stentor.matching.witness import Absent
+from stentor.matching.relations.buckets import Group, Names, Row, Shape
+from stentor.matching.relations.witness import Absent
 
 
 class Kinship(Enum):

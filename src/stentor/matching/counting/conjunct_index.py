@@ -30,8 +30,8 @@ from stentor.filters.conjunct import Conjunct
 from stentor.filters.constraint import EXISTS, Constraint, Part, comparable, everything
 from stentor.filters.ranges import Ranges
 from stentor.filters.tested import Tested
+from stentor.matching.counting.value_index import ValueIndex
 from stentor.matching.protocol import K
-from stentor.matching.value_index import ValueIndex
 from stentor.model.values import value_type_of
 
 #: The state of an attribute: type and comparable value. None stands for "there, but not known".

@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol
 
 from stentor.filters.collection import Cell, CollectionSet
 from stentor.filters.constraint import Constraint, comparable
-from stentor.matching.structure import T
+from stentor.matching.counting.structure import T
 from stentor.model.values import value_type_of
 
 

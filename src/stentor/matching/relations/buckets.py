@@ -16,9 +16,9 @@ from stentor.filters.constraint import Constraint
 from stentor.filters.numbers import SplitNumbers
 from stentor.filters.ranges import Ranges
 from stentor.filters.tested import Tested
-from stentor.matching.point_index import PointIndex, accepts
-from stentor.matching.value_index import ValueIndex
-from stentor.matching.witness import Absent, Sample, Witness, witness
+from stentor.matching.counting.value_index import ValueIndex
+from stentor.matching.relations.point_index import PointIndex, accepts
+from stentor.matching.relations.witness import Absent, Sample, Witness, witness
 
 #: A bucket with more conjuncts than this is indexed; with fewer than half of it, no longer.
 LARGE: Final = 24

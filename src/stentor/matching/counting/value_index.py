@@ -31,9 +31,9 @@ from stentor.filters.numbers import SplitNumbers
 from stentor.filters.patterns import Pattern
 from stentor.filters.ranges import Ranges
 from stentor.filters.tested import Tested, prefix_ranges
-from stentor.matching.cells import Cells
-from stentor.matching.interval_tree import IntervalTree
-from stentor.matching.structure import (
+from stentor.matching.counting.cells import Cells
+from stentor.matching.counting.interval_tree import IntervalTree
+from stentor.matching.counting.structure import (
     Affixes,
     Everything,
     HalfLines,
