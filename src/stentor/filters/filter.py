@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from stentor.errors import FilterTooComplex
+from stentor.errors import FilterTooComplex, FilterTypeError
 from stentor.filters.conjunct import Conjunct
 from stentor.filters.constraint import ANYTHING
 from stentor.filters.describe import expression_of
@@ -137,6 +137,7 @@ class Filter:
 
     def covers(self, other: Filter) -> bool:
         """Whether this filter matches everything that `other` matches."""
+        _require_filters(other)
         mine = self.conjuncts
         open_questions = [c for c in other.conjuncts if not any(m.covers(c) for m in mine)]
         if not open_questions or len(mine) < 2:
@@ -149,6 +150,7 @@ class Filter:
 
     def overlaps(self, other: Filter) -> bool:
         """Whether some notification could match both."""
+        _require_filters(other)
         return any(a.overlaps(b) for a in self.conjuncts for b in other.conjuncts)
 
     def merge(self, *others: Filter) -> Filter | None:
@@ -161,6 +163,7 @@ class Filter:
         >>> Filter("x between 2 and 3").merge(Filter("x between 5 and 6")) is None
         True
         """
+        _require_filters(*others)
         filters = (self, *others)
         merged = merge_conjuncts((c for f in filters for c in f.conjuncts), perfect_merger)
         if len(merged) > max(len(f.conjuncts) for f in filters):
@@ -211,6 +214,12 @@ class Filter:
         return _restore, (self.conjuncts,)
 
 
+def _require_filters(*others: object) -> None:
+    for other in others:
+        if not isinstance(other, Filter):
+            raise FilterTypeError(f"expected a Filter, as in Filter({str(other)!r})")
+
+
 def _restore(conjuncts: tuple[Conjunct, ...]) -> Filter:
     return Filter.of_conjuncts(conjuncts)
 
@@ -242,6 +251,9 @@ def facts_of(
     """
     if isinstance(notification, Notification):
         return notification.facts
+    if not isinstance(notification, Mapping):
+        kind = type(notification).__name__  # type: ignore[unreachable]
+        raise TypeError(f"expected a Notification or a mapping of attributes, not a {kind}")
     facts: dict[str, Any] = {}
     for name in names:
         value = notification.get(name)

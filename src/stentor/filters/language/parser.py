@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from stentor.errors import FilterSyntaxError
+from stentor.errors import FilterSyntaxError, FilterTypeError
 from stentor.filters.expression import Expression
 from stentor.filters.language.grammar import UnexpectedTextError
 from stentor.filters.language.mistakes import TextError, line_and_column, shown, syntax_error
@@ -23,6 +23,8 @@ def parse(text: str) -> Expression:
     >>> parse("")
     Truth(value=True)
     """
+    if not isinstance(text, str):
+        raise FilterTypeError(f"a filter is written as a string, not as a {type(text).__name__}")
     if len(text) > MAX_LENGTH:
         raise FilterSyntaxError(
             f"the filter has {len(text)} characters; at most {MAX_LENGTH} are allowed"

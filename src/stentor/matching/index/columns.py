@@ -117,6 +117,9 @@ def flat_facts(
     """The attributes that filters ask for, under their full names and with normal values."""
     if isinstance(notification, Notification):
         return notification.facts
+    if not isinstance(notification, Mapping):
+        kind = type(notification).__name__  # type: ignore[unreachable]
+        raise TypeError(f"expected a Notification or a mapping of attributes, not a {kind}")
     facts: dict[str, Any] = {}
     for key, value in notification.items():
         if value is None:
