@@ -45,9 +45,9 @@ def _verify(
                 continue
             for f in range(key_ptr[key], key_ptr[key + 1]):
                 ok = True
-                for c in range(attr.shape[1]):
-                    v = x[row, attr[f, c]]
-                    if v < low[f, c] or v > high[f, c]:
+                for c in range(attr.shape[0]):
+                    v = x[row, attr[c, f]]
+                    if v < low[c, f] or v > high[c, f]:
                         ok = False
                         break
                 if ok:
@@ -82,9 +82,9 @@ class Yardstick:
         order = np.argsort([self.keys[key] for key in best], kind="stable")
         sizes = np.bincount([self.keys[key] for key in best])
         width = max(len({a for a, _, _ in f}) for f in filters) - 1
-        attr = np.zeros((len(filters), width), np.int64)
-        low = np.full((len(filters), width), -np.inf)
-        high = np.full((len(filters), width), np.inf)
+        attr = np.zeros((width, len(filters)), np.int32)
+        low = np.full((width, len(filters)), -np.inf)
+        high = np.full((width, len(filters)), np.inf)
         for i, number in enumerate(order.tolist()):
             bounds: dict[str, list[float]] = {}
             for name, op, value in filters[number]:
@@ -93,7 +93,7 @@ class Yardstick:
                     both = bounds.setdefault(name, [-np.inf, np.inf])
                     both[0], both[1] = max(both[0], least), min(both[1], most)
             for c, (name, (least, most)) in enumerate(bounds.items()):
-                attr[i, c], low[i, c], high[i, c] = place[name], least, most
+                attr[c, i], low[c, i], high[c, i] = place[name], least, most
         self.arrays = (
             np.concatenate(([0], np.cumsum(sizes))).astype(np.int64),
             order.astype(np.int32),

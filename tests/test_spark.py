@@ -47,4 +47,4 @@ def test_an_index_matches_inside_spark_as_it_does_outside(spark: SparkSession) -
         [{"symbol": symbol, "price": price} for _, symbol, price in rows]
     )
     assert inside == set(zip(outside.tolist(), keys.tolist(), strict=True))
-    assert len(inside) == 20 * 9
+    assert len(inside) == 20 * 8
