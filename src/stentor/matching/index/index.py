@@ -51,7 +51,7 @@ DEAD_SHARE: Final = 0.25
 #: Tokens whose use is counted.
 TOKEN_LIMIT: Final = 1_000_000
 #: Rows of a batch that are searched at a time.
-ROWS_AT_A_TIME: Final = 16_384
+ROWS_AT_A_TIME: Final = 65_536
 
 Rows = NDArray[np.int64]
 Batch: TypeAlias = pa.RecordBatch | pa.Table | Sequence[Notification | Mapping[str, Any]]
@@ -256,9 +256,9 @@ class Index(Generic[K]):
             rows_found: list[Rows] = []
             keys_found: list[NDArray[Any]] = []
             for offset, source in _sources(batch, seen.names):
-                rows, slots = self._match_source(source, seen.segments, recent)
+                rows, keys = self._match_source(source, seen.segments, recent)
                 rows_found.append(rows + offset if offset else rows)
-                keys_found.append(self._slots.keys_at(slots))
+                keys_found.append(keys)
         finally:
             self._slots.end_search(ticket)
         if not rows_found:
@@ -269,24 +269,29 @@ class Index(Generic[K]):
 
     def _match_source(
         self, source: Source, segments: tuple[Segment, ...], recent: list[tuple[int, Filter]]
-    ) -> tuple[Rows, NDArray[np.int32]]:
-        alive, several = self._slots.alive, self._slots.several
-        parts = [search_batch(segment, source, alive) for segment in segments]
+    ) -> tuple[Rows, NDArray[Any]]:
+        """The rows and keys of all matches in a portion of a batch."""
+        slots = self._slots
+        several = slots.any_several
+        # Slots are needed to drop what is found twice; else numbers for keys save a step.
+        numbers = None if several else slots.numbers
+        parts = [search_batch(segment, source, slots.alive, numbers) for segment in segments]
         if recent:
-            parts.append(_test_each(source, recent))
+            rows, found = _test_each(source, recent)
+            parts.append((rows, found if numbers is None else numbers[found]))
         parts = [part for part in parts if len(part[0])]
         if not parts:
-            return np.empty(0, np.int64), np.empty(0, np.int32)
-        rows, slots = parts[0]
+            return np.empty(0, np.int64), slots.keys_at(np.empty(0, np.int32))
+        rows, labels = parts[0]
         if len(parts) > 1:
             rows = np.concatenate([part[0] for part in parts])
-            slots = np.concatenate([part[1] for part in parts])
-        if self._slots.any_several:
-            rows, slots = _once_each(rows, slots, several)
-        if len(parts) > 1 or self._slots.any_several:
+            labels = np.concatenate([part[1] for part in parts])
+        if several:
+            rows, labels = _once_each(rows, labels, slots.several)
+        if len(parts) > 1 or several:
             order = np.argsort(rows, kind="stable")
-            rows, slots = rows[order], slots[order]
-        return rows, slots
+            rows, labels = rows[order], labels[order]
+        return rows, labels if numbers is not None else slots.keys_at(labels)
 
     def _begin(self, notifications: int) -> tuple[int, _Seen, list[tuple[int, Filter]]]:
         """A ticket to hand back at the end, and what to search.
@@ -442,8 +447,8 @@ def _test_each(source: Source, recent: list[tuple[int, Filter]]) -> tuple[Rows, 
 
 
 def _once_each(
-    rows: Rows, slots: NDArray[np.int32], several: NDArray[np.uint8]
-) -> tuple[Rows, NDArray[np.int32]]:
+    rows: Rows, slots: NDArray[Any], several: NDArray[np.uint8]
+) -> tuple[Rows, NDArray[Any]]:
     """Without repeated pairs, which only filters with several boxes can give."""
     suspect = several[slots] != 0
     if not suspect.any():

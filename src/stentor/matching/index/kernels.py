@@ -371,8 +371,8 @@ def count_runs(runs, n, checked_from):
 
 
 @njit(cache=True)
-def expand(runs, n, checked_from, slots, alive, rows_out, slots_out):
-    """Write (row, slot) for every live box of the runs without checks; returns their number."""
+def expand(runs, n, checked_from, slots, labels, alive, rows_out, labels_out):
+    """Write (row, label) for every live box of the runs without checks; returns their number."""
     at = 0
     for i in range(n):
         first = runs[i, 1]
@@ -380,10 +380,9 @@ def expand(runs, n, checked_from, slots, alive, rows_out, slots_out):
             continue
         row = runs[i, 0]
         for box in range(first, runs[i, 2]):
-            slot = slots[box]
             rows_out[at] = row
-            slots_out[at] = slot
-            at += alive[slot]
+            labels_out[at] = labels[box]
+            at += alive[slots[box]]
     return at
 
 

@@ -27,7 +27,9 @@ from stentor.model.values import COLLECTION, value_type_of
 Int64s = NDArray[np.int64]
 Int32s = NDArray[np.int32]
 Alive = NDArray[np.uint8]
-Pairs = tuple[Int64s, Int32s]
+#: Slots, or the numbers that stand for them.
+Labels = Int32s | Int64s
+Pairs = tuple[Int64s, Labels]
 
 _NO_ROWS = np.empty(0, np.int64)
 _NO_SLOTS = np.empty(0, np.int32)
@@ -36,8 +38,12 @@ _RUNS_PER_ROW = 16
 _RUNS_AT_LEAST = 4_096
 
 
-def search_batch(segment: Segment, source: Source, alive: Alive) -> Pairs:
-    """All live boxes that contain the notifications of a batch, as (row, slot), by row."""
+def search_batch(segment: Segment, source: Source, alive: Alive, numbers: Int64s | None) -> Pairs:
+    """All live boxes that contain the notifications of a batch, as (row, slot), by row.
+
+    With `numbers`, which holds a number for each slot, as (row, number).
+    """
+    labels = segment.slots if numbers is None else segment.labels(numbers)
     points = np.empty((source.count, max(1, len(segment.axes))))
     for axis, column in segment.axes.items():
         _fill(points, column, axis, segment.rankings.get(axis), source)
@@ -45,7 +51,7 @@ def search_batch(segment: Segment, source: Source, alive: Alive) -> Pairs:
     for axis, buckets in segment.token_buckets.items():
         rows, places = _token_places(axis, segment.rankings[axis], source)
         led += [(r, buckets[p]) for r, p in zip(rows.tolist(), places, strict=True) if p in buckets]
-    return _run(segment, points, led, alive, source)
+    return _run(segment, points, led, labels, alive, source)
 
 
 def search_one(segment: Segment, facts: Mapping[str, Any], alive: Alive) -> list[int]:
@@ -148,6 +154,7 @@ def _run(
     segment: Segment,
     points: NDArray[np.float64],
     led: list[tuple[int, int]],
+    labels: Labels,
     alive: Alive,
     source: Source,
 ) -> Pairs:
@@ -180,7 +187,7 @@ def _run(
             todo,
         )
         if n:
-            found.append(_expanded(segment, runs, n, alive, source))
+            found.append(_expanded(segment, runs, n, labels, alive, source))
         elif stop < total and stop == start:  # not even one row fitted
             runs = np.empty((4 * len(runs), 3), np.int32)
             todo = np.empty(4 * len(todo), np.int64)
@@ -228,31 +235,32 @@ def _run_one(
     return found
 
 
-def _expanded(segment: Segment, runs: Int32s, n: int, alive: Alive, source: Source) -> Pairs:
+def _expanded(
+    segment: Segment, runs: Int32s, n: int, labels: Labels, alive: Alive, source: Source
+) -> Pairs:
     plain, checked = kernels.count_runs(runs, n, segment.checked_from)
     rows = np.empty(plain + 1, np.int64)
-    slots = np.empty(plain + 1, np.int32)
-    count = kernels.expand(runs, n, segment.checked_from, segment.slots, alive, rows, slots)
-    rows, slots = rows[:count], slots[:count]
+    found = np.empty(plain + 1, labels.dtype)
+    count = kernels.expand(runs, n, segment.checked_from, segment.slots, labels, alive, rows, found)
+    rows, found = rows[:count], found[:count]
     if checked:
-        more_rows, more_slots = _checked(segment, runs, n, checked, alive, source)
+        more_rows, boxes = _checked(segment, runs, n, checked, alive, source)
         rows = np.concatenate((rows, more_rows))
-        slots = np.concatenate((slots, more_slots))
+        found = np.concatenate((found, labels[boxes]))
         order = np.argsort(rows, kind="stable")
-        rows, slots = rows[order], slots[order]
-    return rows, slots
+        rows, found = rows[order], found[order]
+    return rows, found
 
 
 def _checked(
     segment: Segment, runs: Int32s, n: int, count: int, alive: Alive, source: Source
-) -> Pairs:
-    """Candidates whose checks hold."""
+) -> tuple[Int64s, Int64s]:
+    """Candidates whose checks hold, as (row, box)."""
     rows = np.empty(count, np.int64)
     boxes = np.empty(count, np.int64)
     kernels.expand_checked(runs, n, segment.checked_from, rows, boxes)
-    slots = segment.slots[boxes]
-    live = alive[slots] != 0
-    rows, boxes, slots = rows[live], boxes[live], slots[live]
+    live = alive[segment.slots[boxes]] != 0
+    rows, boxes = rows[live], boxes[live]
     checker = Checker(source)
     first = segment.checked_from
     tests = segment.tests
@@ -261,4 +269,4 @@ def _checked(
         for row, box in zip(rows.tolist(), boxes.tolist(), strict=True)
     ]
     chosen = np.array(keep, bool)
-    return rows[chosen], slots[chosen]
+    return rows[chosen], boxes[chosen]

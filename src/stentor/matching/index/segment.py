@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from stentor.matching.index.arrays import Int64s
 from stentor.matching.index.axes import OF_STRINGS, Axis
 from stentor.matching.index.checks import compiled
 from stentor.matching.index.layout import Layout
@@ -43,6 +44,7 @@ class Segment:
         )
         self._laid = layout.laid
         self._ragged = table.ragged
+        self._labels: Int64s | None = None
         #: No row is led to more groups than this by its equalities.
         sizes = np.diff(self.access.bucket_ptr)
         self.most_groups = int(sizes.max(initial=0)) * len(self.access.signature)
@@ -66,6 +68,12 @@ class Segment:
 
     def __len__(self) -> int:
         return len(self.slots)
+
+    def labels(self, numbers: Int64s) -> Int64s:
+        """The number of each box's slot: side by side, where a search finds them."""
+        if self._labels is None:
+            self._labels = numbers[self.slots]
+        return self._labels
 
     def __reduce__(self) -> tuple[type[Segment], tuple[Table]]:
         return Segment, (self.table(),)
@@ -100,6 +108,6 @@ class Segment:
     @property
     def nbytes(self) -> int:
         """Memory of the arrays, and an estimate for the constants."""
-        arrays = (*self.access, *self.arrays, self.slots)
+        arrays = (*self.access, *self.arrays, self.slots, self.distinct_slots)
         constants = sum(160 * len(r.constants) for r in self.rankings.values())
         return sum(a.nbytes for a in arrays) + self._ragged.nbytes + constants

@@ -64,7 +64,7 @@ class Slots:
         self.segment_of[slot] = segment
         return slot
 
-    def keys_at(self, slots: NDArray[np.int32]) -> NDArray[Any]:
+    def keys_at(self, slots: NDArray[Any]) -> NDArray[Any]:
         """The keys of slots: integers if all keys are, else objects."""
         return self.keys[slots] if self.numbers is None else self.numbers[slots]
 
