@@ -94,7 +94,7 @@ class Yardstick:
                     both[0], both[1] = max(both[0], least), min(both[1], most)
             for c, (name, (least, most)) in enumerate(bounds.items()):
                 attr[c, i], low[c, i], high[c, i] = place[name], least, most
-        self.arrays = (
+        self.arrays: tuple[Any, ...] = (
             np.concatenate(([0], np.cumsum(sizes))).astype(np.int64),
             order.astype(np.int32),
             attr,
@@ -132,7 +132,8 @@ class Yardstick:
                 codes[:, self.key_names.index(name)] = table[indices]
         while True:
             rows, found = np.empty(self.room, np.int64), np.empty(self.room, np.int32)
-            n = _verify(x, codes, *self.arrays, rows, found)
+            key_ptr, number, attr, low, high = self.arrays
+            n = _verify(x, codes, key_ptr, number, attr, low, high, rows, found)
             if n <= self.room:
                 return rows[:n], found[:n]
             self.room = 2 * n

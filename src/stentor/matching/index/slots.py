@@ -66,7 +66,8 @@ class Slots:
 
     def keys_at(self, slots: NDArray[Any]) -> NDArray[Any]:
         """The keys of slots: integers if all keys are, else objects."""
-        return self.keys[slots] if self.numbers is None else self.numbers[slots]
+        found: NDArray[Any] = self.keys[slots] if self.numbers is None else self.numbers[slots]
+        return found
 
     def release(self, slots: list[int]) -> None:
         """No segment mentions these slots any more."""
