@@ -430,6 +430,36 @@ def test_an_unknown_key_is_refused_and_nothing_changes() -> None:
     assert len(index) == 0
 
 
+def test_a_filter_that_cannot_be_indexed_leaves_nothing_behind() -> None:
+    class Moody:
+        """Ordered and equal like any other value, but it can't be hashed twice."""
+
+        hashed = 0
+
+        def __lt__(self, other: object) -> bool:
+            return False
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Moody)
+
+        def __hash__(self) -> int:
+            if Moody.hashed:
+                raise RuntimeError("not now")
+            return 1
+
+    register_value_type(ValueType("moody", (Moody,), parse=lambda _: Moody()))
+    index = index_of("x = 1")
+    filter_ = Filter("x = 1 and m = moody ''")
+    Moody.hashed = 1
+    with pytest.raises(RuntimeError, match="not now"):
+        index.add("bad", filter_)
+    assert "bad" not in index
+    assert index.match({"x": 1}) == ["x = 1"]
+    index.compact()
+    assert index.match({"x": 1}) == ["x = 1"]
+    assert len(index) == 1
+
+
 def test_a_filter_that_nothing_matches_is_held_and_removed() -> None:
     index = Index([("never", Filter("x = 1 and x = 2"))])
     assert "never" in index

@@ -172,9 +172,13 @@ class Index(Generic[K]):
                 self._slot_of[key] = self._slots.take(key, False, NOWHERE)
                 return
             slot = self._slots.take(key, several, GROWING)
-            for box in boxes:
-                self._growing.append(slot, box)
             self._growing_slots.append(slot)
+            try:
+                for box in boxes:
+                    self._growing.append(slot, box)
+            except BaseException:  # a constant of a registered type that cannot be hashed, say
+                self._slots.alive[slot] = 0  # whatever was appended disappears with the dead
+                raise
             self._slot_of[key] = slot
             self._growing_names |= filter.names
             self._seen.names.update(filter.names)
@@ -378,13 +382,17 @@ class Index(Generic[K]):
         self._worker.start()
 
     def _work(self) -> None:
-        while True:
-            with self._lock:
-                chosen = self._due()
-                if not chosen:
-                    self._worker = None
-                    return
-            self._join(chosen)
+        try:
+            while True:
+                with self._lock:
+                    chosen = self._due()
+                    if not chosen:
+                        self._worker = None
+                        return
+                self._join(chosen)
+        except BaseException:
+            self._worker = None  # nobody shall wait for it; the segments are as they were
+            raise
 
     def _due(self) -> tuple[_Held, ...]:
         """The segments to be joined next: enough of similar size, or one to be cleaned."""
