@@ -31,6 +31,7 @@ from stentor.errors import DuplicateKey, FilterTypeError, UnknownKey
 from stentor.filters import Filter
 from stentor.matching.index.axes import Axis
 from stentor.matching.index.columns import ArrowSource, RowSource, Source, flat_facts
+from stentor.matching.index.distinct import distinct
 from stentor.matching.index.plan import boxes_of
 from stentor.matching.index.search import search_batch, search_one
 from stentor.matching.index.segment import Segment
@@ -462,7 +463,7 @@ def _once_each(
     if not suspect.any():
         return rows, slots
     codes = rows[suspect] << 32 | slots[suspect]
-    once = np.unique(codes)
+    once = distinct(codes)
     if len(once) == len(codes):
         return rows, slots
     sure = ~suspect

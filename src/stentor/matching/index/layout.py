@@ -13,6 +13,7 @@ import numpy as np
 from stentor.matching.index import kernels
 from stentor.matching.index.arrays import AccessArrays, GroupArrays, Int32s, Int64s
 from stentor.matching.index.axes import MULTIPLE, Axis
+from stentor.matching.index.distinct import changes, distinct
 from stentor.matching.index.kernels import FAN, LEVELS
 from stentor.matching.index.order import box_order, size_class
 from stentor.matching.index.plan import Check
@@ -119,7 +120,7 @@ class Layout:
         found = np.empty((n, len(access)))
         for i, d in enumerate(access):
             found[:, i] = columns.lows[d][order]
-        starts = _starts(found)
+        starts = np.flatnonzero(changes(found))
         kind = _kind([shape.dims[d][1] for d in dims])
         if kind == kernels.INTERVAL:
             starts = _starts_by_size(starts, lows[0], highs[0])
@@ -232,8 +233,7 @@ class Layout:
             groups = np.concatenate([p[1] for p in parts])
             order = np.lexsort(coordinates.T)
             coordinates, groups = coordinates[order], groups[order]
-            changes = (coordinates[1:] != coordinates[:-1]).any(axis=1)
-            first = np.flatnonzero(np.concatenate(([True], changes)))
+            first = np.flatnonzero(changes(coordinates))
             distinct = np.ascontiguousarray(coordinates[first])
             bucket_group.append(groups)
             bucket_ptr.append(np.append(first[1:], len(groups)) + group_count)
@@ -290,7 +290,7 @@ class Layout:
             for axis in extras.axes:
                 self._axis(axis)
         for extras in self._extras:
-            for number in np.unique(extras.axis[extras.role != POINT]).tolist():
+            for number in distinct(extras.axis[extras.role != POINT]).tolist():
                 self._ordered.add(extras.axes[number])
         numbers = [np.array([self._axis(a) for a in e.axes], np.int64) for e in self._extras]
         return (
@@ -314,7 +314,7 @@ def _choose_access(table: Table) -> dict[Shape, list[int]]:
         tokens = [d for d, (_, role) in enumerate(shape.dims) if role == TOKEN]
         points = [d for d, (_, role) in enumerate(shape.dims) if role == POINT]
         if len(points) > _SIGNATURE_AXES:
-            points.sort(key=lambda d: -len(np.unique(columns.lows[d])))
+            points.sort(key=lambda d: -len(distinct(columns.lows[d])))
             points = sorted(points[:_SIGNATURE_AXES])
         chosen[shape] = tokens or points
         signature = tuple(shape.dims[d][0] for d in chosen[shape])
@@ -323,7 +323,7 @@ def _choose_access(table: Table) -> dict[Shape, list[int]]:
     for shape, dims in chosen.items():
         if len(dims) > 1 and tuple(shape.dims[d][0] for d in dims) not in kept:
             columns = table.shapes[shape]
-            chosen[shape] = [max(dims, key=lambda d: len(np.unique(columns.lows[d])))]
+            chosen[shape] = [max(dims, key=lambda d: len(distinct(columns.lows[d])))]
     return chosen
 
 
@@ -336,16 +336,14 @@ def _kind(roles: list[int]) -> int:
     return kinds.get(roles[0], kernels.BOXES)
 
 
-def _starts(keys: Floats) -> Int64s:
-    """Where a row differs from the one before."""
-    return np.flatnonzero(np.concatenate(([True], (keys[1:] != keys[:-1]).any(axis=1))))
-
-
 def _starts_by_size(starts: Int64s, low: Floats, high: Floats) -> Int64s:
     """Large groups of intervals are divided by size class, by which they are sorted already."""
     sizes = np.diff(np.append(starts, len(low)))
     classes = np.where(np.repeat(sizes, sizes) > kernels.LEAF, size_class(low, high), 0)
-    return np.union1d(starts, np.flatnonzero(np.diff(classes)) + 1)
+    begins = np.zeros(len(low), bool)
+    begins[starts] = True
+    begins[1:] |= classes[1:] != classes[:-1]
+    return np.flatnonzero(begins)
 
 
 def _concatenated(arrays: list[Any], dtype: Any) -> Any:

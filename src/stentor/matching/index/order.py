@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stentor.matching.index.distinct import distinct
 from stentor.matching.index.table import POINT, Columns, Floats, Shape
 
 Int64s = NDArray[np.int64]
@@ -34,7 +35,7 @@ def box_order(shape: Shape, columns: Columns, access: list[int], dims: list[int]
         low, high = columns.lows[d], columns.highs[d]
         if shape.dims[d][1] == POINT:
             keys.append(low)
-        elif len(dims) > 1 and len(np.unique(low)) * _FEW <= n:
+        elif len(dims) > 1 and len(distinct(low)) * _FEW <= n:
             keys += [low, high]
         else:
             spread.append(d)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stentor.matching.index.axes import FLAGS
+from stentor.matching.index.distinct import changes, distinct
 from stentor.matching.index.ragged import Ragged
 from stentor.matching.index.table import FROM, HOLE, POINT, RANGE, TOKEN, UP_TO, Columns, Shape
 
@@ -39,7 +40,7 @@ def pools_of(ragged: Ragged) -> list[Pool]:
     flags = np.array([axis.kind in FLAGS for axis in ragged.axes], bool)
     for number in range(len(ragged.axes)):
         points = (ragged.axis == number) & (ragged.role == POINT)
-        varied[number] = len(np.unique(ragged.low[points]))
+        varied[number] = len(distinct(ragged.low[points]))
     scores = np.array([_ROLE_SCORE[role] for role in range(6)])[ragged.role]
     scores += np.where(ragged.role == POINT, varied[ragged.axis], 0)
     scores[flags[ragged.axis]] = 1
@@ -55,9 +56,9 @@ def pools_of(ragged: Ragged) -> list[Pool]:
     axis = np.where(lead == HOLE, -1, np.append(ragged.axis, -1)[best])
     checked = np.array([bool(c) for c in ragged.checks], bool)
     keys = np.stack((axis, lead, checked), axis=1)
-    for key in np.unique(keys, axis=0):
-        boxes = np.flatnonzero((keys == key).all(axis=1))
-        pools.append(_pool(ragged, boxes, best[boxes], key.tolist()))
+    order = np.lexsort(keys.T)
+    for boxes in np.split(order, np.flatnonzero(changes(keys[order]))[1:]):
+        pools.append(_pool(ragged, boxes, best[boxes], keys[boxes[0]].tolist()))
     return pools
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stentor.matching.index.axes import Axis
+from stentor.matching.index.distinct import changes
 
 #: A shape with this many boxes gets columns of its own.
 COMMON: Final = 64
@@ -79,10 +80,8 @@ class Ragged:
         codes[:, 0] = [bool(c) for c in self.checks]
         row = np.repeat(np.arange(len(self)), sizes)
         codes[row, 1 + np.arange(len(self.axis)) - self.ptr[row]] = 8 * self.axis + self.role + 1
-        _, shape = np.unique(codes, axis=0, return_inverse=True)
-        shape = shape.reshape(-1)
-        order = np.argsort(shape, kind="stable")
-        return np.split(order, np.flatnonzero(np.diff(shape[order])) + 1)
+        order = np.lexsort(codes.T)
+        return np.split(order, np.flatnonzero(changes(codes[order]))[1:])
 
 
 def nothing_ragged() -> Ragged:

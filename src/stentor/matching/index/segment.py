@@ -7,6 +7,7 @@ import numpy as np
 from stentor.matching.index.arrays import Int64s
 from stentor.matching.index.axes import OF_STRINGS, Axis
 from stentor.matching.index.checks import compiled
+from stentor.matching.index.distinct import distinct
 from stentor.matching.index.layout import Layout
 from stentor.matching.index.plan import names_of
 from stentor.matching.index.ragged import object_array
@@ -27,7 +28,7 @@ class Segment:
         self.axes = layout.axes
         self.rankings = layout.rankings()
         self.slots = layout.slots
-        self.distinct_slots = np.unique(self.slots)
+        self.distinct_slots = distinct(self.slots)
         self.checks = layout.checks
         self.checked_from = layout.checked_from
         ready = {id(check): compiled(check) for checks in self.checks for check in checks}
