@@ -109,7 +109,7 @@ def at_scale(filters: int = 100_000, events: int = 50_000) -> None:
             "volume": [rng.randrange(100_000) for _ in range(events)],
         }
     )
-    index.match_batch(batch.slice(0, 100))  # the kernels are compiled at their first use
+    index.match_batch(batch.slice(0, 2_000))  # the kernels are compiled at their first use
     started = time.perf_counter()
     rows, _keys = index.match_batch(batch)
     matched = time.perf_counter() - started

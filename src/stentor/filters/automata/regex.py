@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from re import _constants as sre  # type: ignore[attr-defined]
-from re import _parser as sre_parser  # type: ignore[attr-defined]
+from importlib import import_module
 from typing import Any, Final
 
 from stentor.errors import UnsupportedPattern
@@ -30,6 +29,10 @@ from stentor.filters.automata.characters import (
     negated,
 )
 from stentor.filters.automata.syntax import Begin, Chars, Choice, Concat, End, Repeat, Tree, size
+
+# The standard library's own parser, which has no public name.
+sre: Any = import_module("re._constants")
+sre_parser: Any = import_module("re._parser")
 
 #: Longest text of a regular expression, deepest nesting of its groups, and most automaton states
 #: after its repetitions are written out.
