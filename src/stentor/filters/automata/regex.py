@@ -38,7 +38,7 @@ sre_parser: Any = import_module("re._parser")
 #: after its repetitions are written out.
 MAX_LENGTH: Final = 10_000
 MAX_DEPTH: Final = 100
-MAX_STATES: Final = 10_000
+MAX_STATES: Final = 2_000
 
 _TOKEN: Final = re.compile(
     r"""
