@@ -1,15 +1,22 @@
-"""The README is true: its examples run, and its commands exist."""
+"""The README and the pages with examples are true: the examples run as written."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
-EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+EXAMPLES = [
+    pytest.param(example, id=f"{page} {number}")
+    for page in ("README.md", "docs/extending.md")
+    for number, example in enumerate(
+        re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    )
+]
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
+@pytest.mark.parametrize("example", EXAMPLES)
 def test_examples_run_as_written(example: str) -> None:
     exec(compile(example, "README.md", "exec"), {})
 

@@ -121,8 +121,8 @@ def holds(expression: Expression, event: dict[str, Any]) -> bool:
 
 def value_holds(word: str, value: Any, constants: tuple[Any, ...]) -> bool:
     kind = "collection" if isinstance(value, list) else value_type_of(value)
-    if word == "is not":
-        return bool(kind != constants[0])
+    if word in ("is", "is not"):
+        return bool((kind == constants[0]) is (word == "is"))
     if kind != value_type_of(constants[0]):
         return False
     if word.startswith("not "):
@@ -444,3 +444,17 @@ def test_nesting_is_limited() -> None:
     assert isinstance(parse_pattern(pattern), Or)
     with pytest.raises(FilterSyntaxError, match="levels deep"):
         parse_pattern({"a": pattern})
+
+
+@pytest.mark.parametrize(
+    "test",
+    [{"prefix": ""}, {"suffix": ""}, {"wildcard": "*"}, {"prefix": {"equals-ignore-case": ""}}],
+)
+def test_a_test_that_every_string_passes_wants_a_string(test: dict[str, object]) -> None:
+    from stentor import Filter
+
+    found = Filter.from_pattern({"x": [test]})
+    assert found.matches({"x": "a"})
+    assert found.matches({"x": ["a"]})
+    assert not found.matches({"x": 5})
+    assert not Filter.from_pattern({"x": [True, False]}).matches({"x": 5})

@@ -438,3 +438,14 @@ def test_no_text_raises_anything_else(text: str) -> None:
     except FilterSyntaxError as caught:
         error = caught
     assert error is None or str(error).startswith(f"line {error.line}, column {error.column}: ")
+
+
+def test_like_anything_wants_a_string() -> None:
+    from stentor import Filter
+
+    any_string = Filter.from_selector("x LIKE '%'")
+    no_string = Filter.from_selector("NOT (x LIKE '%')")
+    for value in ("", "a", 5, True):
+        assert any_string.matches({"x": value}) is isinstance(value, str)
+        assert no_string.matches({"x": value}) is not isinstance(value, str)
+    assert not no_string.matches({"y": 1})

@@ -319,6 +319,26 @@ def test_an_empty_batch_and_an_empty_index_give_nothing() -> None:
     assert Index().match({"x": 1}) == []
 
 
+def test_a_dictionary_that_uses_all_its_codes_may_have_nulls() -> None:
+    words = [f"w{i}" for i in range(128)]
+    array = pa.DictionaryArray.from_arrays(pa.array([0, 127, None] * 700, pa.int8()), words)
+    index = index_of("s = 'w127'", "s is missing")
+    assert pairs(index, pa.record_batch({"s": array}))[:2] == [
+        (1, "s = 'w127'"),
+        (2, "s is missing"),
+    ]
+
+
+def test_times_without_a_zone_are_utc_in_lists_too() -> None:
+    times = pa.array([[datetime(2026, 1, 1)]], pa.list_(pa.timestamp("us")))
+    index = index_of("t has time '2026-01-01T00:00:00Z'")
+    assert len(pairs(index, pa.record_batch({"t": times}))) == 1
+
+
+def test_keys_that_are_no_names_are_no_attributes() -> None:
+    assert index_of("x = 1").match({1: 2, "x": 1}) == ["x = 1"]  # type: ignore[dict-item]
+
+
 # -- meaning at the edges
 
 
@@ -458,6 +478,46 @@ def test_a_filter_that_cannot_be_indexed_leaves_nothing_behind() -> None:
     index.compact()
     assert index.match({"x": 1}) == ["x = 1"]
     assert len(index) == 1
+
+
+def test_constants_that_cannot_be_compared_are_refused_when_they_are_added() -> None:
+    class Version(tuple[Any, ...]):
+        __slots__ = ()
+
+    def parse(text: str) -> Version:
+        return Version(int(p) if p.isdigit() else p for p in text.split("."))
+
+    register_value_type(ValueType("version", (Version,), parse=parse))
+    index = Index([("good", Filter("v = version '1.2'"))])
+    with pytest.raises(TypeError):
+        index.add("bad", Filter("v = version '1.rc'"))
+    index.compact()
+    assert index.match({"v": Version((1, 2))}) == ["good"]
+    assert not index._slots._searches
+
+
+def test_waiting_for_the_background_thread_is_safe_at_any_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(index_module, "GROWING_LIMIT", 8)
+    index: Index[int] = Index()
+    done = threading.Event()
+    failed: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            while not done.is_set():
+                index.settle()
+        except BaseException as error:
+            failed.append(error)
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    for i in range(3_000):
+        index.add(i, Filter(f"x = {i}"))
+    done.set()
+    waiter.join()
+    assert not failed
 
 
 def test_a_filter_that_nothing_matches_is_held_and_removed() -> None:

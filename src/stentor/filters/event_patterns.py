@@ -115,12 +115,26 @@ def _joined(join: type[And] | type[Or], parts: list[Expression]) -> Expression:
 def _one_of(name: str, values: list[Any]) -> Expression:
     if len(values) == 1:
         return _either(name, "=", values[0])
+    if True in values and False in values and isinstance(values[0], bool):
+        return _either(name, "is", "bool")
     return _either(name, "in", *values)
 
 
 def _either(name: str, operator: str, *constants: Any) -> Expression:
     """The value, or some element of it."""
+    if (operator, constants[0]) in _ANY_STRING:
+        operator, constants = "is", ("string",)  # any string, but nothing else
     return Or((Atom(name, operator, constants), Atom(name, "some " + operator, constants)))
+
+
+#: Tests that every string passes.
+_ANY_STRING = (
+    ("prefix", ""),
+    ("suffix", ""),
+    ("like", "%"),  # `_wildcard_pieces` allows no second star beside the first
+    ("regex", "(?i)^"),
+    ("regex", "(?i)$"),
+)
 
 
 # The tests

@@ -84,6 +84,9 @@ def register_operator(operator: Operator) -> Operator:
         raise FilterTypeError(
             "an operator works on single values; `some x` applies it to the elements"
         )
+    if operator.value_type not in values.value_type_names():
+        known = ", ".join(values.value_type_names())
+        raise FilterTypeError(f"there is no value type {operator.value_type!r}; known: {known}")
     _registered[name] = operator
     return operator
 

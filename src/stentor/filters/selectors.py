@@ -259,7 +259,10 @@ class _Reader(Transformer_NonRecursive[Token, Any]):
         texts = tuple([_text(pattern, "LIKE takes") for pattern in patterns])
         if len(texts) == 2:
             _check_escape(texts[0], texts[1], patterns)
-        condition = _test(name, "like", "not like", texts)
+        if not texts[0] or texts[0].strip("%"):
+            condition = _test(name, "like", "not like", texts)
+        else:  # any string, but nothing else; a bare `like '%'` would be `exists`
+            condition = _test(name, "is", "is not", ("string",))
         return _node(meta, [subject], condition.negated() if negated else condition)
 
     def null(self, meta: Meta, children: list[Any]) -> _Node:

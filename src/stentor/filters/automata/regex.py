@@ -60,7 +60,7 @@ _TOKEN: Final = re.compile(
 )
 
 _REASONS: Final = {
-    "look": ("lookaround", "write one `matches` condition per requirement and join them with and"),
+    "look": ("lookaround", "write one `regex` condition per requirement and join them with and"),
     "backref": ("a backreference", "spell out the alternatives"),
     "condition": ("a conditional group", "write an alternation"),
     "atomic": ("an atomic group", "use a plain group (?:...)"),

@@ -40,6 +40,8 @@ MEASURED: Final = frozenset(("number", "time", "bool"))
 MULTIPLE: Final = frozenset(("token", "gram"))
 #: Ways to see a string that differ from its own order.
 OF_STRINGS: Final = frozenset(("head", "tail", "reverse"))
+#: Ranked axes whose constants have an order that cannot fail, or need none.
+PLAIN_ORDER: Final = MULTIPLE | OF_STRINGS | {"string", "bytes"}
 FLAGS: Final = frozenset(("present", "missing", "typed"))
 
 #: Integers below this are exact as doubles, and so are their neighbors.

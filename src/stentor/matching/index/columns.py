@@ -12,6 +12,7 @@ frames use it for what is missing. Fields of structs are attributes with dotted 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -122,7 +123,7 @@ def flat_facts(
         raise TypeError(f"expected a Notification or a mapping of attributes, not a {kind}")
     facts: dict[str, Any] = {}
     for key, value in notification.items():
-        if value is None:
+        if value is None or not isinstance(key, str):
             continue
         name = within + key
         if isinstance(value, Mapping):
@@ -217,7 +218,7 @@ class ArrowColumn:
             values = array.dictionary.to_pylist()
             codes = array.indices
             if codes.null_count:
-                codes = codes.fill_null(pa.scalar(len(values), codes.type))
+                codes = codes.cast(pa.int64()).fill_null(len(values))
             # A dictionary may name null itself; that code then leads to None, which has no rank.
             self._coded = codes.to_numpy(zero_copy_only=False), values
         return self._coded
@@ -342,9 +343,16 @@ def _is_binary(kind: pa.DataType) -> bool:
     )
 
 
+def _in_utc(value: Any) -> Any:
+    """Arrow's times without a zone are read as UTC."""
+    if isinstance(value, datetime) and value.tzinfo is None:
+        return value.replace(tzinfo=UTC)
+    return value
+
+
 def _python_value(value: Any) -> Any:
     if value is None or value != value:
         return None
     if isinstance(value, list):
-        value = [v for v in value if v is not None and v == v]
+        value = [_in_utc(v) for v in value if v is not None and v == v]
     return normal(value)

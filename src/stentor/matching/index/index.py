@@ -218,8 +218,15 @@ class Index(Generic[K]):
 
     def settle(self) -> None:
         """Wait until the background thread has nothing left to do."""
-        while (worker := self._worker) is not None:
+        while True:
+            with self._lock:
+                worker = self._worker
+            if worker is None:
+                return
             worker.join()
+            with self._lock:
+                if self._worker is worker and not worker.is_alive():
+                    self._worker = None  # it ended without saying so, as threads do in a fork
 
     # -- matching
 
@@ -244,9 +251,9 @@ class Index(Generic[K]):
     def match_batch(self, batch: Batch) -> tuple[Rows, NDArray[Any]]:
         """All matches of a batch, as parallel arrays: row number and key, ordered by row.
 
-        A batch is a PyArrow record batch or table, or a sequence of notifications or mappings.
-        Null and NaN mean that the attribute is absent. Columns that no filter asks for may have
-        any type.
+        A batch is a PyArrow record batch or table, or a sequence of notifications or mappings. In
+        a column null and NaN mean that the attribute is absent; in a mapping NaN is no value, as
+        everywhere. Columns that no filter asks for may have any type.
 
         >>> index = Index([("cheap", Filter("price < 10")), ("all", Filter("exists price"))])
         >>> rows, keys = index.match_batch(pa.record_batch({"price": [5.0, 50.0, None]}))
@@ -267,7 +274,7 @@ class Index(Generic[K]):
         finally:
             self._slots.end_search(ticket)
         if not rows_found:
-            return np.empty(0, np.int64), np.empty(0, object)
+            return np.empty(0, np.int64), self._slots.keys_at(np.empty(0, np.int32))
         if len(rows_found) == 1:
             return rows_found[0], keys_found[0]
         return np.concatenate(rows_found), np.concatenate(keys_found)
@@ -309,10 +316,14 @@ class Index(Generic[K]):
         recent = list(seen.recent.items())
         tests = len(recent) * notifications
         if tests > TESTS_LIMIT and tests > 2 * len(self._growing):
-            with self._lock:
-                view = Segment(joined([self._growing.frozen()], self._slots.alive))
-                seen = self._seen = _Seen(self._held_segments(), view, {}, self._names())
-                recent = []
+            try:
+                with self._lock:
+                    view = Segment(joined([self._growing.frozen()], self._slots.alive))
+                    seen = self._seen = _Seen(self._held_segments(), view, {}, self._names())
+                    recent = []
+            except BaseException:
+                self._slots.end_search(ticket)
+                raise
         return ticket, seen, recent
 
     # -- copies for other processes
@@ -373,7 +384,7 @@ class Index(Generic[K]):
 
     def _tend(self) -> None:
         """Have segments joined or cleaned if it is time."""
-        if self._worker is not None or not self._due():
+        if (self._worker is not None and self._worker.is_alive()) or not self._due():
             return
         if not self._background:
             while chosen := self._due():

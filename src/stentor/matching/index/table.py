@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stentor.matching.index.axes import FLAGS, MEASURED, Axis, Bound
+from stentor.matching.index.axes import FLAGS, MEASURED, PLAIN_ORDER, Axis, Bound
 from stentor.matching.index.constants import join_constants
 from stentor.matching.index.plan import Box, Check
 from stentor.matching.index.ragged import COMMON, Ragged, object_array, stacked
@@ -145,7 +145,13 @@ class GrowingTable:
         known = self.constants.get(axis)
         if known is None:
             known = self.constants[axis] = {}
-        return known.setdefault(constant, len(known))
+        place = known.get(constant)
+        if place is None:
+            if axis.kind not in PLAIN_ORDER and known:
+                other = next(iter(known))
+                _ = constant < other or other < constant  # fails here, not when it is compiled
+            place = known[constant] = len(known)
+        return place
 
 
 def _role(bound: Bound, low: float, high: float) -> int:
