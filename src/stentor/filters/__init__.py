@@ -1,8 +1,9 @@
 """Filters as values, their algebra, and the languages they are written in."""
 
+from stentor.filters.custom import Operator
 from stentor.filters.filter import Filter, merge_all
 from stentor.filters.merging import Merger, merge_within_budget
-from stentor.filters.operators import Operator, register_operator
+from stentor.filters.operators import register_operator
 
 __all__ = [
     "Filter",

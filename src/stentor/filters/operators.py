@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -32,6 +31,13 @@ from stentor.filters.constraint import (
     everything,
     nothing,
 )
+from stentor.filters.custom import (
+    Constants,
+    CustomTest,
+    Operator,
+    registered,
+    registered_operator,
+)
 from stentor.filters.domains import REAL, Domain, domain
 from stentor.filters.language.tokens import is_plain_name
 from stentor.filters.numbers import ONLY_FLOATS, ONLY_INTS
@@ -41,30 +47,6 @@ from stentor.filters.unordered import BUILT_IN, comparable
 from stentor.model import values
 from stentor.model.event_types import event_types
 from stentor.model.values import COLLECTION, normal, value_type_of
-
-Constants = tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class Operator:
-    """A registered operator: `holds(value, *constants)`, for values of one type.
-
-    What it can say about two of its own uses is optional: `covers(mine, theirs)` and
-    `overlaps(mine, theirs)` compare two tuples of constants, `merge(mine, theirs)` gives the
-    constants of an exact merger or None. Without `merge` filters are never merged on it, without
-    `covers` only equal ones cover each other, without `overlaps` any two overlap, and constants
-    that cannot be hashed are equal only to themselves (R-07.22).
-    """
-
-    name: str
-    value_type: str
-    holds: Callable[..., bool]
-    covers: Callable[[Constants, Constants], bool] | None = None
-    overlaps: Callable[[Constants, Constants], bool] | None = None
-    merge: Callable[[Constants, Constants], Constants | None] | None = None
-
-
-_registered: dict[str, Operator] = {}
 
 
 def register_operator(operator: Operator) -> Operator:
@@ -87,83 +69,8 @@ def register_operator(operator: Operator) -> Operator:
     if operator.value_type not in values.value_type_names():
         known = ", ".join(values.value_type_names())
         raise FilterTypeError(f"there is no value type {operator.value_type!r}; known: {known}")
-    _registered[name] = operator
+    registered[name] = operator
     return operator
-
-
-class CustomTest:
-    """A use of a registered operator: a leaf of a `Tested` set."""
-
-    __slots__ = ("constants", "operator")
-
-    def __init__(self, operator: Operator, constants: Constants) -> None:
-        self.operator = operator
-        self.constants = constants
-
-    def matches(self, value: Any) -> bool:
-        return bool(self.operator.holds(value, *self.constants))
-
-    def covers(self, other: CustomTest) -> bool | None:
-        return self._ask(self.operator.covers, other)
-
-    def overlaps(self, other: CustomTest) -> bool | None:
-        return self._ask(self.operator.overlaps, other)
-
-    def merged(self, other: CustomTest) -> CustomTest | None:
-        merge = self.operator.merge
-        if merge is None or self.operator != other.operator:
-            return None
-        constants = merge(self.constants, other.constants)
-        return None if constants is None else CustomTest(self.operator, constants)
-
-    def _ask(
-        self, question: Callable[[Constants, Constants], bool] | None, other: CustomTest
-    ) -> bool | None:
-        if question is None or self.operator != other.operator:
-            return None
-        return question(self.constants, other.constants)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, CustomTest):
-            return NotImplemented
-        if self is other:
-            return True
-        return (
-            self._hashable
-            and self.operator == other.operator
-            and (self.constants == other.constants)
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.operator.name, self.constants)) if self._hashable else id(self)
-
-    def __repr__(self) -> str:
-        return f"{self.operator.name}{self.constants!r}"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _custom_test, (self.operator.name, self.constants)
-
-    @property
-    def _hashable(self) -> bool:
-        try:
-            hash(self.constants)
-        except TypeError:
-            return False
-        return True
-
-
-def _custom_test(name: str, constants: Constants) -> CustomTest:
-    """Operators travel by name: they must be registered wherever their filters go."""
-    return CustomTest(_registered_operator(name), constants)
-
-
-def _registered_operator(name: str) -> Operator:
-    found = _registered.get(name)
-    if found is None:
-        raise FilterTypeError(
-            f"there is no operator {name!r}; see `register_operator` for adding one"
-        )
-    return found
 
 
 def constraint(operator: str, constants: Constants) -> Constraint:
@@ -175,7 +82,7 @@ def constraint(operator: str, constants: Constants) -> Constraint:
         return _some(operator[5:], constants)
     if operator.startswith("not some "):
         return _within_collections(_some(operator[9:], constants))
-    custom = _registered_operator(operator.removeprefix("not "))
+    custom = registered_operator(operator.removeprefix("not "))
     constants = tuple([_constant(operator, c) for c in constants])
     leaf = Tested.leaf(
         _domain(custom.value_type), CustomTest(custom, constants), operator.startswith("not ")
