@@ -95,3 +95,63 @@ class UnsupportedFilter(StentorError, TypeError):
     """A filter that a matching engine of limited power cannot hold (see R-02.60 to R-02.66)."""
 
     code = "STN-304"
+
+
+class UnknownStrategy(StentorError, ValueError):
+    """A strategy, mapping or policy that does not exist. The message lists those that do."""
+
+    code = "STN-401"
+
+
+class InvalidTopology(StentorError, ValueError):
+    """Brokers and links that do not form what the chosen overlay needs."""
+
+    code = "STN-402"
+
+
+class UnknownBroker(StentorError, KeyError):
+    """A broker that is not part of the network."""
+
+    code = "STN-403"
+
+    def __str__(self) -> str:  # KeyError would print the repr of the message
+        return str(self.args[0]) if self.args else ""
+
+
+class DuplicateBroker(StentorError, ValueError):
+    """A second broker with an id that is taken."""
+
+    code = "STN-404"
+
+
+class UnknownClient(StentorError, KeyError):
+    """A client that is not, or no longer, part of the network."""
+
+    code = "STN-405"
+
+    def __str__(self) -> str:  # KeyError would print the repr of the message
+        return str(self.args[0]) if self.args else ""
+
+
+class InvalidConfiguration(StentorError, ValueError):
+    """Options that make no sense, or not together."""
+
+    code = "STN-406"
+
+
+class UnsupportedMapping(StentorError, TypeError):
+    """A filter that the chosen rendezvous mapping cannot carry. The message says which part."""
+
+    code = "STN-407"
+
+
+class NotAdvertised(StentorError, ValueError):
+    """A notification that none of its publisher's advertisements matches, published strictly."""
+
+    code = "STN-408"
+
+
+class RepeatedPublication(StentorError, ValueError):
+    """A notification whose id was published before; each is published at most once."""
+
+    code = "STN-409"

@@ -143,7 +143,7 @@ def merge_constraints(constraints: Sequence[Constraint], combine: Combine) -> li
     changed = True
     while changed and len(current) > 1:
         changed = False
-        current.sort(key=_order)
+        current.sort(key=constraint_order)
         swept: list[Constraint] = []
         for constraint in current:
             for i in range(len(swept) - 1, max(-1, len(swept) - 1 - _LOOK_BACK), -1):
@@ -196,7 +196,7 @@ def _is_finite(constraint: Constraint) -> bool:
     return isinstance(part, Ranges) and part.values is not None
 
 
-def _order(constraint: Constraint) -> tuple[Any, ...]:
+def constraint_order(constraint: Constraint) -> tuple[Any, ...]:
     """Finite sets first, then by lower end."""
     for type_name, part in constraint.parts:
         if isinstance(part, Ranges):

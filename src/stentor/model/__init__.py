@@ -24,6 +24,7 @@ from stentor.model.notification import (
     MAX_VALUE_BYTES,
     Notification,
 )
+from stentor.model.seen import SeenIds
 from stentor.model.values import (
     COLLECTION,
     INT_MAX,
@@ -54,6 +55,7 @@ __all__ = [
     "IdSource",
     "Notification",
     "NotificationId",
+    "SeenIds",
     "ValueType",
     "decode",
     "decode_header",

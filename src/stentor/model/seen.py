@@ -1,0 +1,257 @@
+"""Which notifications were seen: an exact memory of ids in little space.
+
+Ids of one producer sort in publication order, epochs included, and mostly they arrive in that
+order. So what was seen of a producer is a few intervals of consecutive ids. Epoch and sequence
+number are joined into one integer, and a producer's memory is one flat list
+
+    [floor, start, end, start, end, ...]        ends exclusive, everything ascending
+
+in which a bisection tells by parity whether an id lies inside an interval or in a gap between two.
+
+Memory is bounded by giving up precision, oldest first, and always on the safe side: what can no
+longer be told apart counts as seen, so it is never taken for new.
+
+- A producer with more than `max_intervals` intervals has its lowest one drowned by the floor.
+  All below the floor counts as seen. Old epochs are the lowest ids, so they go under first.
+- Of all but the `max_recent` producers added last, only the newest id is kept, as the floor.
+- Of all but `max_resting` of those, nothing is kept. This is the one case in which an id could be
+  taken for new a second time: it comes again after at least `max_recent + max_resting` other
+  producers were heard and its own was silent. `forgotten` counts such producers. The alternative,
+  to be deaf to every new producer from then on, would be worse.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, Final
+
+from stentor.errors import InvalidConfiguration, InvalidValue
+from stentor.model.identity import NotificationId
+
+#: Intervals that are kept of one producer.
+MAX_INTERVALS: Final = 64
+#: Producers of which intervals are kept.
+MAX_RECENT: Final = 10_000
+#: Producers of which the newest id is kept in addition.
+MAX_RESTING: Final = 100_000
+
+_SEQUENCE_BITS: Final = 63
+
+
+class SeenIds:
+    """A set of notification ids that needs little memory and never forgets in favor of the new.
+
+    >>> seen = SeenIds()
+    >>> seen.add(NotificationId("sensor-7", 0, 0)), seen.add(NotificationId("sensor-7", 0, 0))
+    (True, False)
+    >>> NotificationId("sensor-7", 0, 1) in seen
+    False
+    """
+
+    __slots__ = (
+        "_max_intervals",
+        "_max_recent",
+        "_max_resting",
+        "_recent",
+        "_resting",
+        "closed",
+        "forgotten",
+    )
+
+    def __init__(
+        self,
+        *,
+        max_intervals: int = MAX_INTERVALS,
+        max_recent: int = MAX_RECENT,
+        max_resting: int = MAX_RESTING,
+    ) -> None:
+        if max_intervals < 1 or max_recent < 1 or max_resting < 0:
+            raise InvalidConfiguration(
+                "a memory of seen ids needs room for at least one interval of one producer; "
+                f"it was given {max_intervals} intervals, {max_recent} producers"
+            )
+        self._max_intervals = max_intervals
+        self._max_recent = max_recent
+        self._max_resting = max_resting
+        self._recent: OrderedDict[str, list[int]] = OrderedDict()
+        self._resting: OrderedDict[str, int] = OrderedDict()
+        #: How often a floor rose over ids that may never have been seen.
+        self.closed = 0
+        #: Producers of which nothing is known any more.
+        self.forgotten = 0
+
+    def __contains__(self, id: NotificationId) -> bool:
+        bounds = self._recent.get(id.producer)
+        if bounds is not None:
+            return bisect_right(bounds, _code(id)) % 2 == 0
+        return _code(id) < self._resting.get(id.producer, 0)
+
+    def too_old(self, id: NotificationId) -> bool:
+        """Whether the id lies below the floor: it counts as seen, whether or not it was."""
+        bounds = self._recent.get(id.producer)
+        return _code(id) < (self._resting.get(id.producer, 0) if bounds is None else bounds[0])
+
+    @property
+    def producers(self) -> int:
+        """Producers of which something is known."""
+        return len(self._recent) + len(self._resting)
+
+    def add(self, id: NotificationId) -> bool:
+        """Note that the id was seen; False if it was before, or counts as such."""
+        bounds = self._of(id.producer)
+        code = _code(id)
+        if bounds[-1] == code and len(bounds) > 1:  # next in order: by far the most frequent
+            bounds[-1] = code + 1
+            return True
+        i = bisect_right(bounds, code)
+        if i % 2 == 0:
+            return False
+        touches_lower = i > 1 and bounds[i - 1] == code
+        touches_upper = i < len(bounds) and bounds[i] == code + 1
+        if touches_lower and touches_upper:
+            del bounds[i - 1 : i + 1]
+        elif touches_lower:
+            bounds[i - 1] = code + 1
+        elif touches_upper:
+            bounds[i] = code
+        else:
+            bounds[i:i] = (code, code + 1)
+            self._trim(bounds)
+        return True
+
+    def discard(self, id: NotificationId) -> bool:
+        """Take the id for unseen again; False if it is, or if it lies below the floor."""
+        bounds = self._recent.get(id.producer)
+        if bounds is None:
+            return False
+        code = _code(id)
+        i = bisect_right(bounds, code)
+        if i % 2 == 1 or i == 0:
+            return False
+        starts, ends = bounds[i - 1] == code, bounds[i] == code + 1
+        if starts and ends:
+            del bounds[i - 1 : i + 1]
+        elif starts:
+            bounds[i - 1] = code + 1
+        elif ends:
+            bounds[i] = code
+        else:
+            bounds[i:i] = (code, code + 1)
+            self._trim(bounds)
+        return True
+
+    def copy(self) -> SeenIds:
+        """An independent memory of the same ids."""
+        other = SeenIds(
+            max_intervals=self._max_intervals,
+            max_recent=self._max_recent,
+            max_resting=self._max_resting,
+        )
+        other._recent.update((name, list(bounds)) for name, bounds in self._recent.items())
+        other._resting.update(self._resting)
+        other.closed, other.forgotten = self.closed, self.forgotten
+        return other
+
+    # -- bounds on memory
+
+    def _of(self, producer: str) -> list[int]:
+        """The producer's bounds; it is now the most recent one."""
+        bounds = self._recent.get(producer)
+        if bounds is not None:
+            self._recent.move_to_end(producer)
+            return bounds
+        bounds = self._recent[producer] = [self._resting.pop(producer, 0)]
+        if len(self._recent) > self._max_recent:
+            self._rest()
+        return bounds
+
+    def _trim(self, bounds: list[int]) -> None:
+        """Let the floor drown the lowest intervals until few enough are left."""
+        surplus = len(bounds) // 2 - self._max_intervals
+        if surplus > 0:
+            bounds[0] = bounds[2 * surplus]
+            del bounds[1 : 2 * surplus + 1]
+            self.closed += surplus
+
+    def _rest(self) -> None:
+        """Keep only the newest id of the producer that was silent longest."""
+        producer, bounds = self._recent.popitem(last=False)
+        if bounds[-1] == 0:
+            return  # all that was seen of it was discarded
+        self.closed += len(bounds) // 2
+        self._resting[producer] = bounds[-1]
+        if len(self._resting) > self._max_resting:
+            self._resting.popitem(last=False)
+            self.forgotten += 1
+
+    # -- plain data
+
+    def to_data(self) -> dict[str, Any]:
+        """Everything as lists, texts and 64-bit integers, to be stored with who has seen it.
+
+        >>> seen = SeenIds()
+        >>> seen.add(NotificationId("sensor-7", 3, 41))
+        True
+        >>> seen.to_data()["recent"]
+        [['sensor-7', [[0, 0], [3, 41], [3, 42]]]]
+        """
+        return {
+            "recent": [[name, [_pair(b) for b in bounds]] for name, bounds in self._recent.items()],
+            "resting": [[name, _pair(floor)] for name, floor in self._resting.items()],
+            "closed": self.closed,
+            "forgotten": self.forgotten,
+        }
+
+    @classmethod
+    def from_data(
+        cls,
+        data: Mapping[str, Any],
+        *,
+        max_intervals: int = MAX_INTERVALS,
+        max_recent: int = MAX_RECENT,
+        max_resting: int = MAX_RESTING,
+    ) -> SeenIds:
+        """What `to_data` wrote. The limits may be other ones; `InvalidValue` for other data."""
+        self = cls(max_intervals=max_intervals, max_recent=max_recent, max_resting=max_resting)
+        try:
+            for name, floor in data["resting"]:
+                self._of(_checked(name))[0] = _joined(floor)
+                self._rest()
+            for name, pairs in data["recent"]:
+                bounds = [_joined(pair) for pair in pairs]
+                if len(bounds) % 2 == 0 or any(a > b for a, b in pairwise(bounds)):
+                    raise ValueError(f"the intervals of {name!r} are not in order")
+                self._of(_checked(name))[:] = bounds
+                self._trim(self._recent[name])
+            self.closed = int(data["closed"])
+            self.forgotten = int(data["forgotten"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidValue(
+                f"this is not a stored memory of seen ids ({error}); restore it from a good copy"
+            ) from error
+        return self
+
+
+def _code(id: NotificationId) -> int:
+    """Epoch and sequence number as one integer; the order stays the same."""
+    return id.epoch << _SEQUENCE_BITS | id.sequence
+
+
+def _pair(code: int) -> list[int]:
+    return list(divmod(code, 1 << _SEQUENCE_BITS))
+
+
+def _checked(name: object) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"a producer is named by a text, not by {name!r}")
+    return name
+
+
+def _joined(pair: list[int]) -> int:
+    epoch, sequence = pair
+    if not (type(epoch) is type(sequence) is int and epoch >= 0 <= sequence):
+        raise ValueError(f"{pair!r} is not an epoch and a sequence number")
+    return epoch << _SEQUENCE_BITS | sequence

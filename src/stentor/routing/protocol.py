@@ -1,0 +1,137 @@
+"""What every router is: a broker's routing decisions, without input or output.
+
+A router is a deterministic state machine. It is told what happens (a client subscribes, a message
+arrives, a link comes up, a timer expires) and answers with what is to be done: messages to send,
+notifications to hand to local clients, timers to arm. Each call is one atomic step (R-03.08); a
+host runs the steps of one broker one after the other and carries the outputs out in order.
+The live broker and the simulator are such hosts, so both run the very same routers.
+
+What a host promises (R-03.01 to R-03.03): messages from one broker to another arrive in the order
+they were sent, unaltered and once, or not at all if the link goes down; after `link_down` nothing
+of that link arrives any more, so a link that comes up again starts afresh. Nothing waits for ever.
+
+Rules for messages: they are immutable, they hold nothing but values, and each class says in `kind`
+what it is counted as.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
+
+from msgspec import Struct
+
+from stentor.filters import Filter
+from stentor.model.notification import Notification
+
+BrokerId: TypeAlias = int | str
+ClientId: TypeAlias = str
+Kind: TypeAlias = Literal["notification", "subscription", "advertisement", "control"]
+
+
+class FilterId(Struct, frozen=True, order=True, array_like=True, gc=False):
+    """One act of subscribing or advertising: whose it is, and which. Never used again."""
+
+    client: ClientId
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.client}#{self.number}"
+
+
+class Message(Struct, frozen=True):
+    """Base of all that brokers say to each other."""
+
+    kind: ClassVar[Kind]
+
+
+class Send(Struct, frozen=True):
+    """Give a message to the link to another broker."""
+
+    to: BrokerId
+    message: Message
+
+
+class Deliver(Struct, frozen=True):
+    """A notification for a local client, at least one of whose subscriptions matches it."""
+
+    to: ClientId
+    notification: Notification
+
+
+class Arm(Struct, frozen=True):
+    """Call `expired(timer)` after so many units of time. Arming again starts anew."""
+
+    timer: Hashable
+    after: float
+
+
+class Close(Struct, frozen=True):
+    """The link to this neighbor is no longer used; it is closed when both ends say so."""
+
+    to: BrokerId
+
+
+Output: TypeAlias = Send | Deliver | Arm | Close
+Outputs: TypeAlias = list[Output]
+
+
+class TableSize(Struct, frozen=True):
+    """Entries of a broker's tables: those of its clients, those of others, advertisements."""
+
+    local: int = 0
+    remote: int = 0
+    advertisements: int = 0
+
+    @property
+    def total(self) -> int:
+        """Subscription entries; advertisements are counted apart."""
+        return self.local + self.remote
+
+
+@runtime_checkable
+class Router(Protocol):
+    """The routing decisions of one broker.
+
+    A filter id is used for one subscription or advertisement and then never again. Withdrawing
+    one that is unknown, or submitting one that is held, changes nothing (R-03.07).
+    """
+
+    @property
+    def id(self) -> BrokerId: ...
+
+    @property
+    def neighbors(self) -> frozenset[BrokerId]:
+        """The brokers to which there is a link now."""
+
+    def subscribe(self, id: FilterId, filter: Filter) -> Outputs:
+        """A local client wants what the filter matches."""
+
+    def unsubscribe(self, id: FilterId) -> Outputs:
+        """It no longer does."""
+
+    def advertise(self, id: FilterId, filter: Filter) -> Outputs:
+        """A local client intends to publish what the filter matches."""
+
+    def unadvertise(self, id: FilterId) -> Outputs:
+        """It no longer does."""
+
+    def publish(self, client: ClientId, notification: Notification) -> Outputs:
+        """A local client publishes. The notification has an id that is new."""
+
+    def receive(self, sender: BrokerId, message: Message) -> Outputs:
+        """A message from another broker."""
+
+    def link_up(self, neighbor: BrokerId) -> Outputs:
+        """A new, empty link to the neighbor is there."""
+
+    def link_down(self, neighbor: BrokerId) -> Outputs:
+        """The link is gone, with everything that was on its way."""
+
+    def expired(self, timer: Hashable) -> Outputs:
+        """A timer that was armed has run out."""
+
+    def table_size(self) -> TableSize: ...
+
+    def offers(self) -> list[Filter]:
+        """What may currently be published, as far as this broker knows (R-01.37)."""

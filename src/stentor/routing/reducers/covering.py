@@ -1,0 +1,201 @@
+"""Covering-based routing: only what nothing else covers is announced (R-03.19, 08/A2 to A5).
+
+For each neighbor the announced filters are the maximal ones of those wanted there. One structure
+serves all neighbors, because the questions are the same for all of them: a filter is a node that
+knows at which neighbors it is wanted and at which it is announced, both as bit masks. Wanted but
+not announced means hidden: another filter that is wanted there covers it.
+
+The announced filters, those that are announced somewhere, are in a `FilterTable`. So a change is
+decided by two searches, for the announced filters that cover the new one and for those that it
+covers, and neither looks at what is hidden. That is enough: if any wanted filter covers
+another, then so does one that is announced.
+
+A hidden node hangs below others that cover it, its parents: wherever it is hidden, one of them is
+wanted. When a node is no longer wanted somewhere, only its children can have lost what
+hid them there; each is looked up again, and then either hangs elsewhere or is announced. When an
+announced node is hidden by a larger one, its children stay where they are, since the larger one
+covers them too. Children never hang below themselves: a node is hung below one that is
+announced at that moment, so for each neighbor the way up leads to nodes hidden ever later.
+
+The table is no full diagram of the order, and a node hangs only where it must: that makes a change
+cheap, whatever the number of filters held.
+
+The first slot is no neighbor but a reference: everything wanted anywhere is wanted there, so what
+is announced there is covered by nothing. A link that comes up finds its announcements ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from itertools import count
+
+from stentor.filters import Filter
+from stentor.matching import FilterTable
+from stentor.routing.reducers.announcements import Announcements
+from stentor.routing.reducers.reducer import REFERENCE, slots_of
+
+
+class _Node:
+    """A filter, where it is wanted, where it is announced, and what hides it elsewhere."""
+
+    __slots__ = ("announced", "children", "filter", "number", "parents", "wanted")
+
+    def __init__(self, filter: Filter, number: int) -> None:
+        self.filter = filter
+        self.number = number  # makes the order of changes the same in every run
+        self.wanted = 0
+        self.announced = 0
+        self.parents: dict[_Node, None] = {}
+        self.children: dict[_Node, None] = {}
+
+    @property
+    def hidden(self) -> int:
+        return self.wanted & ~self.announced
+
+
+class CoveringReducer:
+    """Announces the maximal ones of the wanted filters.
+
+    >>> reducer = CoveringReducer()
+    >>> small, large = Filter("x > 5"), Filter("x > 1")
+    >>> reducer.want(small, small, REFERENCE | 0b10)
+    >>> reducer.want(large, large, REFERENCE | 0b10)
+    >>> list(reducer.announcements.announced(1))
+    [Filter('x > 1')]
+    >>> reducer.want(large, large, 0)
+    >>> list(reducer.announcements.announced(1))
+    [Filter('x > 5')]
+    """
+
+    def __init__(self) -> None:
+        self.announcements = Announcements()
+        self._nodes: dict[Filter, _Node] = {}
+        self._visible: FilterTable[_Node] = FilterTable()
+        self._numbers = count()
+
+    def want(self, key: Hashable, filter: Filter, wanted: int) -> None:
+        node = self._nodes.get(filter)
+        if node is None:
+            if not wanted or filter.is_never:  # what nothing matches is covered by all (08/8.15)
+                return
+            node = self._nodes[filter] = _Node(filter, next(self._numbers))
+        more, less = wanted & ~node.wanted, node.wanted & ~wanted
+        if less:
+            self._want_less(node, less)
+        if more:
+            node.wanted |= more
+            self._place(node, more)
+        if not node.wanted:
+            del self._nodes[filter]
+
+    def _want_less(self, node: _Node, less: int) -> None:
+        node.wanted &= ~less
+        if node.announced & less:
+            self._unannounce(node, node.announced & less)
+        if not node.hidden:
+            self._detach(node)
+        freed = [child for child in node.children if child.hidden & less]
+        if not node.wanted:
+            for child in node.children:
+                del child.parents[node]
+            node.children = {}
+        # Those that say less cover more, and once announced they hide the others.
+        freed.sort(key=_mentions)
+        for child in freed:
+            self._place(child, child.hidden & less)
+
+    def _place(self, node: _Node, where: int) -> None:
+        """Decide anew for these neighbors, where the node is wanted and not announced."""
+        open_ = where
+        parents: list[_Node] = []
+        for coverer in sorted(self._visible.coverers(node.filter), key=_number):
+            if coverer is not node and coverer.announced & open_:
+                open_ &= ~coverer.announced
+                parents.append(coverer)
+                if not open_:
+                    break
+        for parent in parents:
+            node.parents[parent] = None
+            parent.children[node] = None
+        if open_:
+            self._announce(node, open_)
+
+    def _announce(self, node: _Node, where: int) -> None:
+        for covered in sorted(self._visible.covered(node.filter), key=_number):
+            hidden = covered.announced & where
+            if hidden and covered is not node:
+                self._unannounce(covered, hidden)
+                covered.parents[node] = None
+                node.children[covered] = None
+        if not node.announced:
+            self._visible.add(node, node.filter)
+        node.announced |= where
+        for slot in slots_of(where):
+            self.announcements.announce(slot, node.filter, node.filter)
+        if not node.hidden:
+            self._detach(node)
+
+    def _unannounce(self, node: _Node, where: int) -> None:
+        node.announced &= ~where
+        if not node.announced:
+            self._visible.remove(node)
+        for slot in slots_of(where):
+            self.announcements.withdraw(slot, node.filter)
+
+    def _detach(self, node: _Node) -> None:
+        """It is hidden nowhere any more."""
+        for parent in node.parents:
+            del parent.children[node]
+        node.parents = {}
+
+    def add_slot(self, slot: int, keys: dict[Hashable, tuple[Filter, int]]) -> None:
+        """All that is wanted is given, and hardly anything of it needs a search.
+
+        What is announced at the reference slot is covered by nothing. The rest hangs below nodes
+        that cover it, and most of these are wanted at the new neighbor as well.
+        """
+        bit = 1 << slot
+        late: list[_Node] = []
+        for filter, wanted in keys.values():
+            if wanted & bit and not filter.is_never:
+                node = self._nodes.get(filter)
+                if node is None:
+                    self.want(filter, filter, wanted & ~bit)
+                    node = self._nodes[filter]
+                node.wanted |= bit
+                late.append(node)
+        for node in sorted(late, key=_mentions):
+            if node.announced & REFERENCE:
+                node.announced |= bit
+                self.announcements.announce(slot, node.filter, node.filter)
+            elif not any(parent.wanted & bit for parent in node.parents):
+                self._place(node, bit)
+
+    def drop_slot(self, slot: int) -> None:
+        self.announcements.forget(slot)
+        bit = 1 << slot
+        for filter, node in list(self._nodes.items()):
+            node.wanted &= ~bit
+            if node.announced & bit:
+                node.announced &= ~bit
+                if not node.announced:
+                    self._visible.remove(node)
+            if not node.hidden:
+                self._detach(node)
+            if not node.wanted:
+                for child in node.children:
+                    del child.parents[node]
+                del self._nodes[filter]
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+
+def _number(node: _Node) -> int:
+    return node.number
+
+
+def _mentions(node: _Node) -> tuple[int, int]:
+    """How much the filter says."""
+    said = sum(len(conjunct.constraints) for conjunct in node.filter.conjuncts)
+    return said, node.number

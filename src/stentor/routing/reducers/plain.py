@@ -1,0 +1,52 @@
+"""Simple and identity-based routing: whatever is wanted is announced (R-03.17, R-03.18).
+
+The two differ in the key. Under simple routing it is the subscription's own id, so that all are
+announced one by one; under identity-based routing it is the filter, so that equal ones are one.
+A change costs as much as the messages it causes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from stentor.filters import Filter
+from stentor.routing.reducers.announcements import Announcements
+from stentor.routing.reducers.reducer import REFERENCE, slots_of
+
+
+class PlainReducer:
+    """Announces each wanted filter.
+
+    >>> reducer = PlainReducer()
+    >>> reducer.want("a", Filter("x > 1"), REFERENCE | 0b110)
+    >>> sorted(reducer.announcements.take())
+    [1, 2]
+    """
+
+    def __init__(self) -> None:
+        self.announcements = Announcements()
+        self._wanted: dict[Hashable, int] = {}
+
+    def want(self, key: Hashable, filter: Filter, wanted: int) -> None:
+        wanted &= ~REFERENCE  # what is announced here depends on nothing else
+        before = self._wanted.get(key, 0)
+        for slot in slots_of(wanted & ~before):
+            self.announcements.announce(slot, key, filter)
+        for slot in slots_of(before & ~wanted):
+            self.announcements.withdraw(slot, key)
+        if wanted:
+            self._wanted[key] = wanted
+        else:
+            self._wanted.pop(key, None)
+
+    def add_slot(self, slot: int, keys: dict[Hashable, tuple[Filter, int]]) -> None:
+        for key, (filter, wanted) in keys.items():
+            self.want(key, filter, wanted)
+
+    def drop_slot(self, slot: int) -> None:
+        self.announcements.forget(slot)
+        kept = ((key, mask & ~(1 << slot)) for key, mask in self._wanted.items())
+        self._wanted = {key: mask for key, mask in kept if mask}
+
+    def __len__(self) -> int:
+        return len(self._wanted)

@@ -1,0 +1,52 @@
+"""What a reducer does."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Protocol
+
+from stentor.filters import Filter
+from stentor.routing.reducers.announcements import Announcements
+
+#: The slot that is no neighbor: wherever something is wanted, it is wanted here too.
+REFERENCE = 1
+
+
+class Reducer(Protocol):
+    """Keeps what is announced in step with what is wanted, one change at a time.
+
+    Neighbors are numbered by slots from 1 on, and a set of neighbors is a bit mask of slots: one
+    operation then decides for all neighbors at once, and a search for covering filters is
+    done once instead of once for each neighbor.
+    """
+
+    announcements: Announcements
+
+    def want(self, key: Hashable, filter: Filter, wanted: int) -> None:
+        """The filter is wanted at exactly these neighbors from now on; 0 is nowhere.
+
+        What is wanted anywhere is wanted at `REFERENCE` as well.
+        """
+
+    def add_slot(self, slot: int, keys: dict[Hashable, tuple[Filter, int]]) -> None:
+        """A new neighbor. All that is wanted, with where it is wanted from now on."""
+
+    def drop_slot(self, slot: int) -> None:
+        """The neighbor is gone; nothing is wanted there any more."""
+
+    def __len__(self) -> int:
+        """How many filters are wanted somewhere."""
+
+
+def slots_of(mask: int) -> list[int]:
+    """The slots in a mask.
+
+    >>> slots_of(0b1101)
+    [0, 2, 3]
+    """
+    found = []
+    while mask:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return found

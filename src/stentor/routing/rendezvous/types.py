@@ -1,0 +1,198 @@
+"""Type-based rendezvous routing, as in Hermes (R-03.34 to R-03.37, R-07.70).
+
+Each event type has a tree, and its root is the type's rendezvous. Subscriptions to the type are
+asked for in its tree, reduced on the way by the strategy; notifications rise in the tree of their
+own type.
+
+A subscription to a type also wants all subtypes, among them those that appear later (07/T-10). It
+stays in its own tree; what is carried further is the *interest* of that tree. A notification
+names all its supertypes. When it has risen to the root of its own type, it also enters the trees of
+the supertypes, unless that root knows that nobody there wants it:
+
+  - As long as it does not know the interest of a supertype, every notification enters that tree,
+    and asks on arrival at the root there to be told.
+  - From then on the root of the supertype tells the root of the subtype what is asked for in its
+    tree, and each change of it, and only what matches enters the tree.
+
+So interest saves messages and is never needed for a delivery. Whenever one of the two roots is
+replaced, the interest is forgotten, and the next notification asks again. No broker has to know the
+type hierarchy, types need not be declared, and a root keeps nothing that cannot be lost (R-03.35).
+
+With `catch_all` there is one more supertype, of everything. Its tree takes subscriptions that name
+no type, and notifications without one. Without it such a subscription is refused: each of its
+notifications would have to pass one and the same root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from stentor.errors import UnsupportedMapping
+from stentor.filters import Filter
+from stentor.filters.addressing.content import TYPES
+from stentor.filters.conjunct import Conjunct
+from stentor.model.event_types import EventTypes
+from stentor.model.notification import Notification
+from stentor.routing.protocol import BrokerId, ClientId, Message, Outputs, TableSize
+from stentor.routing.rendezvous.addresses import types_of
+from stentor.routing.rendezvous.interests import Interests
+from stentor.routing.rendezvous.ring_messages import (
+    AskNoMore,
+    Carry,
+    Entry,
+    Interest,
+    InterestUnknown,
+)
+from stentor.routing.rendezvous.ring_router import Ring, RingRouter, Store
+from stentor.routing.rendezvous.summary import Strategy
+
+#: The supertype of everything; no type can have this name.
+EVERYTHING: Final = ""
+#: Types of which a root remembers the interest of supertypes. Of others it asks again.
+REMEMBERED: Final = 10_000
+
+
+class TypeRendezvousRouter(RingRouter):
+    """Routes by event type, and by content within each type.
+
+    >>> from stentor.routing.protocol import FilterId
+    >>> from stentor.routing.rendezvous.pastry import Pastry
+    >>> router = TypeRendezvousRouter(Pastry("b1"))
+    >>> _ = router.subscribe(FilterId("ann", 1), Filter("isa quote and price > 100"))
+    >>> router.subscribe(FilterId("ann", 2), Filter("price > 100"))
+    Traceback (most recent call last):
+    ...
+    stentor.errors.UnsupportedMapping: the filter price > 100 names no event type; add isa ... to \
+each alternative, or let the routers have a catch_all rendezvous
+    """
+
+    def __init__(
+        self,
+        ring: Ring,
+        *,
+        strategy: Strategy = "covering",
+        store: Store = "path",
+        catch_all: bool = False,
+        types: EventTypes | None = None,
+    ) -> None:
+        """With `types`, only notifications that are legal events of their type are published."""
+        super().__init__(ring, strategy=strategy, store=store)
+        self._catch_all = catch_all
+        self._types = types
+        #: Where this broker is the root of a type: what the roots of its supertypes want.
+        self._interests: dict[str, Interests] = {}
+        #: Where it is the root of a supertype: the subtypes whose roots are to be told, and these.
+        self._askers: dict[str, dict[tuple[str, BrokerId], None]] = {}
+
+    def publish(self, client: ClientId, notification: Notification) -> Outputs:
+        if self._types is not None:
+            self._types.check(notification)
+        return super().publish(client, notification)
+
+    def table_size(self) -> TableSize:
+        size = super().table_size()
+        known = sum(len(interests) for interests in self._interests.values())
+        return TableSize(size.local, size.remote + known, size.advertisements)
+
+    def _names(self, conjunct: Conjunct, filter: Filter) -> Iterable[str]:
+        types = types_of(conjunct)
+        if types is None:
+            if not self._catch_all:
+                raise UnsupportedMapping(
+                    f"the filter {filter} names no event type; add isa ... to each alternative, "
+                    "or let the routers have a catch_all rendezvous"
+                )
+            return [EVERYTHING]
+        return types
+
+    def _name(self, notification: Notification) -> str | None:
+        if notification.type is None:
+            return EVERYTHING if self._catch_all else None
+        return notification.type
+
+    def _supertypes(self, notification: Notification) -> list[str]:
+        others = sorted(notification.facts[TYPES] - {notification.type})
+        return [*others, EVERYTHING] if self._catch_all else others
+
+    # -- at the root of a type
+
+    def _arrived(self, message: Carry) -> None:
+        notification, name = message.notification, message.tree
+        if notification.type is None:
+            return
+        if name != notification.type:
+            if message.asks is not None:
+                self._asked_by(message.asks, name, notification.type)
+            return
+        supertypes = self._supertypes(notification)
+        if not supertypes:
+            return
+        interests = self._interests.get(name)
+        if interests is None:
+            interests = self._interests[name] = Interests()
+            if len(self._interests) > REMEMBERED:
+                self._forget_interests(next(iter(self._interests)))
+        wanting = interests.wanting(notification)
+        for supertype in supertypes:
+            if not interests.known(supertype):
+                self._carry(None, Carry(supertype, notification, rising=True, asks=self.id))
+            elif supertype in wanting:
+                self._carry(None, Carry(supertype, notification, rising=True))
+
+    def _told(self, root: BrokerId, message: Interest) -> None:
+        interests = self._interests.get(message.tree)
+        if interests is None:
+            self._send(root, AskNoMore(message.supertype, message.tree))
+        elif message.fresh:
+            interests.learn(message.supertype, root, message.added)
+        elif interests.known(message.supertype) == root:
+            interests.change(message.supertype, message.added, message.removed)
+
+    def _forget_interests(self, name: str) -> None:
+        for supertype, root in self._interests.pop(name).roots.items():
+            self._send(root, AskNoMore(supertype, name))
+
+    # -- at the root of a supertype
+
+    def _asked_by(self, broker: BrokerId, name: str, subtype: str) -> None:
+        reachable = broker == self.id or broker in self._neighbors
+        if reachable and (subtype, broker) not in self._askers.get(name, ()):
+            self._askers.setdefault(name, {})[subtype, broker] = None
+            tree = self._trees.get(name)
+            entries = () if tree is None else tree.summary.entries
+            self._send(broker, Interest(subtype, name, entries, fresh=True))
+
+    def _changed(self, name: str, added: tuple[Entry, ...], removed: tuple[Entry, ...]) -> None:
+        for subtype, broker in self._askers.get(name, ()):
+            self._send(broker, Interest(subtype, name, added, removed))
+
+    # -- both
+
+    def _handle(self, sender: BrokerId, message: Message) -> None:
+        match message:
+            case Interest():
+                self._told(sender, message)
+            case InterestUnknown(tree=name, supertype=supertype):
+                if name in self._interests:
+                    self._interests[name].forget(supertype, sender)
+            case AskNoMore(tree=name, subtype=subtype):
+                self._askers.get(name, {}).pop((subtype, sender), None)
+            case _:
+                super()._handle(sender, message)
+
+    def _lost(self, neighbor: BrokerId) -> None:
+        for interests in self._interests.values():
+            for supertype in list(interests.roots):
+                interests.forget(supertype, neighbor)
+        for askers in self._askers.values():
+            for asker in [asker for asker in askers if asker[1] == neighbor]:
+                del askers[asker]
+
+    def _follow_ring(self) -> None:
+        super()._follow_ring()
+        for name in [name for name in self._interests if self._hop(name) is not None]:
+            self._forget_interests(name)
+        for name in [name for name in self._askers if self._hop(name) is not None]:
+            for subtype, broker in self._askers.pop(name):
+                self._send(broker, InterestUnknown(subtype, name))

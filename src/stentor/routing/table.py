@@ -1,0 +1,127 @@
+"""The routing table: which filters lead to which destinations (R-03.05, R-03.09).
+
+An entry says that what a filter matches goes to a destination, a neighbor broker or a local client.
+Many entries have equal filters, so the table holds each distinct filter once, with its owners, and
+the production index searches the distinct ones. An entry has a key of its own within its
+destination: a subscription's id where each is kept apart, else the filter itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from stentor.filters import Filter
+from stentor.matching import Index, Matcher
+from stentor.model.notification import Notification
+from stentor.routing.protocol import BrokerId, ClientId
+
+
+class Neighbor(Struct, frozen=True, gc=False):
+    """A destination: another broker."""
+
+    id: BrokerId
+
+
+class Local(Struct, frozen=True, gc=False):
+    """A destination: a client of this broker."""
+
+    id: ClientId
+
+
+Destination: TypeAlias = Neighbor | Local
+
+
+class Ghost(Struct, frozen=True, gc=False):
+    """A neighbor that is gone and whose interest lingers: no destination of notifications."""
+
+    id: BrokerId
+    number: int
+
+
+class Row:
+    """A distinct filter and how many entries each destination has for it."""
+
+    __slots__ = ("filter", "owners")
+
+    def __init__(self, filter: Filter) -> None:
+        self.filter = filter
+        self.owners: dict[Destination, int] = {}
+
+
+class RoutingTable:
+    """Entries of filters and destinations.
+
+    >>> table = RoutingTable()
+    >>> _ = table.add(Neighbor("north"), 1, Filter("x > 1"))
+    >>> _ = table.add(Local("ann"), 2, Filter("x > 5"))
+    >>> table.targets({"x": 3})
+    {Neighbor(id='north')}
+    """
+
+    def __init__(self, engine: Callable[[], Matcher[Any]] | None = None) -> None:
+        self._engine: Matcher[Row] = Index(background=False) if engine is None else engine()
+        self._rows: dict[Filter, Row] = {}
+        self._entries: dict[Destination, dict[Hashable, Filter]] = {}
+
+    def add(self, destination: Destination, key: Hashable, filter: Filter) -> Row:
+        """A new entry; the key must be free. The row shows all owners of the filter."""
+        row = self._rows.get(filter)
+        if row is None:
+            row = Row(filter)
+            self._engine.add(row, filter)
+            self._rows[filter] = row
+        self._entries.setdefault(destination, {})[key] = filter
+        row.owners[destination] = row.owners.get(destination, 0) + 1
+        return row
+
+    def remove(self, destination: Destination, key: Hashable) -> Row:
+        """Take an entry away; the key must be held. The row shows the owners that are left."""
+        entries = self._entries[destination]
+        filter = entries.pop(key)
+        if not entries:
+            del self._entries[destination]
+        row = self._rows[filter]
+        row.owners[destination] -= 1
+        if not row.owners[destination]:
+            del row.owners[destination]
+            if not row.owners:
+                del self._rows[filter]
+                self._engine.remove(row)
+        return row
+
+    def targets(self, notification: Notification | Mapping[str, Any]) -> set[Destination]:
+        """The destinations with at least one filter that the notification matches."""
+        found: set[Destination] = set()
+        for row in self._engine.match(notification):
+            found.update(row.owners)
+        return found
+
+    def at(self, destination: Destination) -> Mapping[Hashable, Filter]:
+        """The entries of a destination."""
+        return self._entries.get(destination, {})
+
+    def besides(self, destination: Destination) -> list[Filter]:
+        """The distinct filters that some other destination has."""
+        return [row.filter for row in self._rows.values() if row.owners.keys() - {destination}]
+
+    def owners(self, filter: Filter) -> Mapping[Destination, int]:
+        """The destinations that have this filter, with how many entries each."""
+        row = self._rows.get(filter)
+        return {} if row is None else row.owners
+
+    def rows(self) -> Iterator[Row]:
+        yield from self._rows.values()
+
+    @property
+    def destinations(self) -> list[Destination]:
+        return list(self._entries)
+
+    def count(self, kind: type[Neighbor] | type[Local]) -> int:
+        """The number of entries of neighbors, or of clients."""
+        return sum(len(e) for d, e in self._entries.items() if isinstance(d, kind))
+
+    def __len__(self) -> int:
+        return sum(len(entries) for entries in self._entries.values())

@@ -1,0 +1,226 @@
+"""Replacing a link of a tree, planned, without losing anything (R-07.67, 07/§4.9).
+
+The link a–b goes and c–d comes. Both trees differ only on the cycle that the two links close
+together, that is, for the brokers on the way from c to d: everybody else sees the same filters
+in the same direction before and after. So only these brokers take part. Seen from the old tree
+they form the line c … a–b … d, seen from the new one the line a … c–d … b.
+
+Each of them keeps two planes side by side while the change lasts: the old one, and the one of the
+new tree, which starts with what its clients and its neighbors off the line ask for. Messages of the
+new plane travel wrapped (`Ahead`). Both planes learn of every change, so nothing has to stand
+still. A notification belongs to one plane from the first broker of the line it meets until it
+leaves the line; it sees one consistent tree, and is thus neither lost nor doubled. The steps:
+
+  1. `prepare`, along the old line from c to d: set up the new plane, announce in it.
+  2. `sweep`, along the new line and back. Links keep the order, so when it has come back every
+     new plane is complete.
+  3. `switch`, along the new line: from now on notifications that enter the line use the new plane.
+  4. `switched`, back from the end of the new line to c: now all do.
+  5. `drain`, along the old line and back: what came before it is through, nothing of the old plane
+     is left behind. On its way back, each broker drops its old plane, says `commit` to its
+     neighbors on the new line, from where on its messages are no longer wrapped, and tells its
+     neighbors off the line if they must know anything.
+
+A change that need not be lossless skips 4 and 5: a broker commits as soon as it switches, and what
+is still on its way in the old plane is dropped. This is the book's reconfiguration path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, Literal, TypeAlias
+
+from msgspec import Struct
+
+from stentor.model.notification import Notification
+from stentor.routing.messages import AdvertisementUpdate, Forward, SubscriptionUpdate, Update
+from stentor.routing.protocol import BrokerId, Close, Kind, Message, Outputs, Send
+from stentor.routing.table import Local
+from stentor.routing.tree.plane import Plane
+
+
+class Plan(Struct, frozen=True):
+    """A planned replacement: the line of the old tree from c to d, and where it is cut."""
+
+    number: int
+    line: tuple[BrokerId, ...]
+    #: The link that goes leads from this place of the line to the next.
+    cut: int
+    lossless: bool = True
+
+    @property
+    def new_line(self) -> tuple[BrokerId, ...]:
+        return (*self.line[: self.cut + 1][::-1], *self.line[self.cut + 1 :][::-1])
+
+
+Name: TypeAlias = Literal[
+    "prepare", "sweep", "swept", "switch", "switched", "drain", "drained", "commit"
+]
+
+
+class ChangeStep(Message, frozen=True):
+    """One step of a planned change, passed on along a line."""
+
+    kind: ClassVar[Kind] = "control"
+
+    plan: Plan
+    name: Name
+
+
+class Ahead(Message, frozen=True):
+    """A message of the new plane."""
+
+    plan: int
+    message: Forward | Update
+
+
+class AheadForward(Ahead, frozen=True):
+    kind: ClassVar[Kind] = "notification"
+
+
+class AheadSubscription(Ahead, frozen=True):
+    kind: ClassVar[Kind] = "subscription"
+
+
+class AheadAdvertisement(Ahead, frozen=True):
+    kind: ClassVar[Kind] = "advertisement"
+
+
+_WRAPPERS: dict[type[Message], type[Ahead]] = {
+    Forward: AheadForward,
+    SubscriptionUpdate: AheadSubscription,
+    AdvertisementUpdate: AheadAdvertisement,
+}
+
+
+class Change:
+    """One broker's part in a planned change, until all its neighbors on the line have committed."""
+
+    def __init__(self, id: BrokerId, plan: Plan, old: Plane, new: Plane) -> None:
+        self.plan = plan
+        self.old = old
+        self.new = new
+        self.switched = False
+        self.committed = False
+        self._old_left, self._old_right = _beside(plan.line, id)
+        self._left, self._right = _beside(plan.new_line, id)
+        self.on_line = {n for n in (self._old_left, self._old_right) if n is not None}
+        self.on_new_line = {n for n in (self._left, self._right) if n is not None}
+        #: Neighbors whose messages are no longer wrapped, though they are of the new plane.
+        self._marked: set[BrokerId] = set()
+        for neighbor in old.subscriptions.neighbors:
+            if neighbor not in self.on_line:
+                new.add_neighbor(neighbor)
+        for neighbor in self._beside:
+            new.add_neighbor(neighbor)
+        for destination in old.destinations:
+            if isinstance(destination, Local) or destination.id not in self.on_line:
+                new.copy_entries(old, destination)
+
+    @property
+    def over(self) -> bool:
+        return self.committed and self._marked >= self.on_new_line
+
+    def of_new_plane(self, sender: BrokerId) -> bool | None:
+        """To which plane an unwrapped message belongs; None if to one that is gone."""
+        if sender not in self.on_line | self.on_new_line or sender in self._marked:
+            return True
+        return None if self.committed else False
+
+    def tell(self) -> Outputs:
+        """What the neighbors on the new line are to be told; the others hear of it at the end."""
+        return [
+            Send(to, self._wrapped(message))
+            for to, message in self.new.take()
+            if to in self.on_new_line or self.committed
+        ]
+
+    def route(
+        self, notification: Notification, sender: BrokerId | None
+    ) -> tuple[Outputs, list[str]]:
+        """Where a notification goes in the new plane, and to which clients."""
+        neighbors, clients = self.new.targets(notification, sender)
+        message = Forward(notification)
+        return [
+            Send(n, self._wrapped(message) if n in self.on_new_line else message) for n in neighbors
+        ], clients
+
+    def _wrapped(self, message: Forward | Update) -> Message:
+        return message if self.committed else _WRAPPERS[type(message)](self.plan.number, message)
+
+    # -- the steps
+
+    def begin(self) -> Outputs:
+        """Prepared: pass it on, and announce in the new plane."""
+        outputs = self._pass("prepare", self._old_right)
+        outputs += self.tell()
+        if self._left is None:
+            outputs += self._pass("sweep", self._right)
+        return outputs
+
+    def step(self, name: Name, sender: BrokerId) -> Outputs:
+        """A step has arrived; the answer passes it on, or turns it into the next."""
+        steps: dict[Name, Callable[[], Outputs]] = {
+            "sweep": lambda: self._pass("sweep", self._right, or_else="swept", back=self._left),
+            "swept": lambda: self._pass("swept", self._left) or self._switch(),
+            "switch": self._switch,
+            "switched": lambda: (
+                self._pass("drain", self._old_right)
+                if self._old_left is None
+                else self._pass("switched", self._left)
+            ),
+            "drain": lambda: (
+                self._pass("drain", self._old_right)
+                or self._pass("drained", self._old_left) + self._commit()
+            ),
+            "drained": lambda: self._pass("drained", self._old_left) + self._commit(),
+        }
+        if name == "commit":
+            self._marked.add(sender)
+            return []
+        return steps[name]()
+
+    def _pass(
+        self,
+        name: Name,
+        to: BrokerId | None,
+        *,
+        or_else: Name | None = None,
+        back: BrokerId | None = None,
+    ) -> Outputs:
+        if to is None:
+            return [] if or_else is None else self._pass(or_else, back)
+        return [Send(to, ChangeStep(self.plan, name))]
+
+    def _switch(self) -> Outputs:
+        self.switched = True
+        outputs = self._pass("switch", self._right)
+        if not self.plan.lossless:
+            return outputs + self._commit()
+        if self._right is None:
+            outputs += self._pass("switched", self._left)
+        return outputs
+
+    def _commit(self) -> Outputs:
+        outputs: Outputs = list(self.tell())
+        for neighbor in self.old.subscriptions.neighbors:
+            if neighbor not in self.on_line:
+                updates = self.new.differences(self.old, neighbor)
+                outputs += [Send(neighbor, message) for message in updates]
+        self.committed = True
+        outputs += [Send(to, ChangeStep(self.plan, "commit")) for to in self._beside]
+        outputs += [Close(n) for n in self.on_line - self.on_new_line]
+        return outputs
+
+    @property
+    def _beside(self) -> list[BrokerId]:
+        """The neighbors on the new line."""
+        return [n for n in (self._left, self._right) if n is not None]
+
+
+def _beside(line: tuple[BrokerId, ...], id: BrokerId) -> tuple[BrokerId | None, BrokerId | None]:
+    at = line.index(id)
+    return (
+        line[at - 1] if at else None,
+        line[at + 1] if at + 1 < len(line) else None,
+    )

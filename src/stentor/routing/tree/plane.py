@@ -1,0 +1,257 @@
+"""A plane: everything one broker knows for routing on one tree.
+
+A plane is the layer of subscriptions and, where advertisements are in use, the layer of
+advertisements, coupled: a subscription is announced to a neighbor only while an advertisement from
+there overlaps it (R-03.27 to R-03.29). When an advertisement comes or goes, exactly those
+subscriptions that overlap it are decided anew. What a neighbor is told no longer serves is
+withdrawn by a message, as any other withdrawal; the printed protocol lets the receiver drop it
+silently, and then both ends can disagree (03/X-03.27).
+
+Links have roles (R-03.31, R-03.33). Among peers filters go both ways. In a hierarchy filters go to
+the parent only, and notifications always go to the parent; without a parent, a broker is the root
+of its subtree, and its peers are told what the whole subtree asks for. Advertisements count only
+towards peers. The children of a flooded subtree get every notification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stentor.filters import Filter
+from stentor.matching import FilterTable, Matcher
+from stentor.model.notification import Notification
+from stentor.routing.messages import (
+    AdvertisementUpdate,
+    SubscriptionUpdate,
+    Update,
+    update,
+)
+from stentor.routing.protocol import BrokerId, ClientId
+from stentor.routing.reducers import Change, Sample
+from stentor.routing.strategy import Strategy
+from stentor.routing.table import Destination, Ghost, Local, Neighbor
+from stentor.routing.tree.layer import Layer
+
+
+@dataclass(frozen=True)
+class Role:
+    """A broker's place in a hierarchy. Neighbors that are neither parent nor child are peers."""
+
+    parent: BrokerId | None = None
+    children: frozenset[BrokerId] = frozenset()
+    #: Whether the children get every notification.
+    flooded: bool = False
+
+    def tells(self, neighbor: BrokerId) -> bool:
+        """Whether the neighbor is told what this broker and its subtree ask for."""
+        if self.parent is not None:
+            return neighbor == self.parent
+        return neighbor not in self.children
+
+    def always(self, neighbor: BrokerId) -> bool:
+        """Whether every notification goes to the neighbor."""
+        return neighbor == self.parent or (self.flooded and neighbor in self.children)
+
+
+class Plane:
+    """Layers of filters, and where notifications go."""
+
+    def __init__(
+        self,
+        routing: Strategy,
+        advertisements: Strategy | None = None,
+        role: Role | None = None,
+        engine: Callable[[], Matcher[Any]] | None = None,
+    ) -> None:
+        self.role = role or Role()
+        self._sample = Sample(routing.sample)
+        self.subscriptions = Layer(routing, sample=self._sample, engine=engine)
+        self.advertisements: Layer | None = None
+        #: The distinct advertisements of neighbors, to find those that overlap a subscription.
+        self._offered: FilterTable[Filter] = FilterTable()
+        self._changed: list[Filter] = []
+        if advertisements is not None:
+            self.advertisements = Layer(advertisements, on_entry=self._offer)
+            if not advertisements.floods:
+                self.subscriptions.serve(self._serving)
+
+    # -- neighbors
+
+    def add_neighbor(self, neighbor: BrokerId) -> None:
+        told = self.role.tells(neighbor)
+        if self.advertisements is not None:
+            self.advertisements.add_neighbor(neighbor, told=told)
+        self.subscriptions.add_neighbor(neighbor, told=told)
+
+    def drop_neighbor(self, neighbor: BrokerId) -> None:
+        self.forget_neighbor(neighbor)
+        self.clear(Neighbor(neighbor))
+
+    def forget_neighbor(self, neighbor: BrokerId) -> None:
+        """The neighbor is told nothing any more; what it asked for stays."""
+        for layer in self._layers:
+            layer.forget_neighbor(neighbor)
+
+    # -- filters come and go
+
+    def insert(
+        self, kind: type[Update], destination: Destination, key: Hashable, filter: Filter
+    ) -> None:
+        """The destination asks for this, or offers it."""
+        layer = self._layer(kind)
+        if layer is not None:
+            layer.insert(destination, key, filter)
+            self._reconsider()
+
+    def delete(self, kind: type[Update], destination: Destination, key: Hashable) -> None:
+        """It no longer does."""
+        layer = self._layer(kind)
+        if layer is not None:
+            layer.delete(destination, key)
+            self._reconsider()
+
+    def apply(self, sender: BrokerId, message: Update) -> None:
+        """A neighbor's change, in one step: additions first, so that nothing is gone between."""
+        layer = self._layer(type(message))
+        if layer is None:
+            return
+        destination = Neighbor(sender)
+        merge = not message.removed or _only_widens(message)
+        for key, filter in message.added:
+            if not layer.holds(destination, key):
+                layer.insert(destination, key, filter, merge=merge)
+        for key in message.removed:
+            layer.delete(destination, key)
+        self._reconsider()
+
+    def clear(self, neighbor: Neighbor) -> None:
+        """The neighbor asks for nothing any more, and offers nothing."""
+        for layer in self._layers:
+            layer.clear(neighbor)
+        self._reconsider()
+
+    def linger(self, neighbor: BrokerId, ghost: Ghost) -> None:
+        """Like `drop_neighbor`, but the others are not told yet."""
+        self.forget_neighbor(neighbor)
+        for layer in self._layers:
+            layer.linger(Neighbor(neighbor), ghost)
+        self._reconsider()
+
+    def end_linger(self, ghost: Ghost) -> None:
+        for layer in self._layers:
+            layer.end_linger(ghost)
+        self._reconsider()
+
+    def copy_entries(self, other: Plane, destination: Destination) -> None:
+        """Ask for what the destination asks for in the other plane."""
+        for mine, theirs in zip(self._layers, other._layers, strict=True):
+            for key, filter in theirs.asked(destination):
+                mine.insert(destination, key, filter)
+        self._reconsider()
+
+    def differences(self, other: Plane, neighbor: BrokerId) -> list[Update]:
+        """What a neighbor that was told by the other plane must be told to be told by this one."""
+        updates: list[Update] = []
+        for kind in (AdvertisementUpdate, SubscriptionUpdate):
+            mine, theirs = self._layer(kind), other._layer(kind)
+            if mine is not None and theirs is not None:
+                now, before = mine.announced(neighbor), theirs.announced(neighbor)
+                added = {key: now[key] for key in now if key not in before}
+                removed = {key: before[key] for key in before if key not in now}
+                if added or removed:
+                    updates.append(update(kind, Change(added, removed)))
+        return updates
+
+    @property
+    def destinations(self) -> list[Destination]:
+        """All that ask for something, or offer something."""
+        found = [d for layer in self._layers for d in layer.table.destinations]
+        return list(dict.fromkeys(found))
+
+    @property
+    def _layers(self) -> list[Layer]:
+        both = (self.advertisements, self.subscriptions)
+        return [layer for layer in both if layer is not None]
+
+    def _layer(self, kind: type[Update]) -> Layer | None:
+        return self.advertisements if kind is AdvertisementUpdate else self.subscriptions
+
+    # -- advertisements serve subscriptions
+
+    def _offer(self, destination: Destination, filter: Filter) -> None:
+        """An entry of advertisements has come or gone."""
+        assert self.advertisements is not None
+        if isinstance(destination, Neighbor):
+            owners = self.advertisements.table.owners(filter)
+            offered = any(isinstance(owner, Neighbor) for owner in owners)
+            if offered and filter not in self._offered:
+                self._offered.add(filter, filter)
+            elif not offered and filter in self._offered:
+                self._offered.remove(filter)
+            self._changed.append(filter)
+
+    def _reconsider(self) -> None:
+        if self._changed:
+            changed, self._changed = self._changed, []
+            assert self.advertisements is not None
+            if not self.advertisements.strategy.floods:
+                self.subscriptions.reconsider(changed)
+
+    def _serving(self, filter: Filter) -> int:
+        """The neighbors from which something may come that the filter matches, as a mask."""
+        assert self.advertisements is not None
+        serving = 0
+        parent = self.role.parent
+        if parent is not None and parent in self.subscriptions.neighbors:
+            serving |= self.subscriptions.bit(parent)
+        neighbors = self.subscriptions.neighbors
+        for offer in self._offered.overlapping(filter):
+            for owner in self.advertisements.table.owners(offer):
+                if isinstance(owner, Neighbor) and owner.id in neighbors:
+                    serving |= self.subscriptions.bit(owner.id)
+        return serving
+
+    # -- what results
+
+    def take(self) -> list[tuple[BrokerId, Update]]:
+        """What each neighbor is to be told now, advertisements first."""
+        updates: list[tuple[BrokerId, Update]] = []
+        if self.advertisements is not None:
+            changes = self.advertisements.take()
+            updates += [(to, update(AdvertisementUpdate, change)) for to, change in changes]
+        changes = self.subscriptions.take()
+        updates += [(to, update(SubscriptionUpdate, change)) for to, change in changes]
+        return updates
+
+    def targets(
+        self, notification: Notification | Mapping[str, Any], sender: BrokerId | None
+    ) -> tuple[list[BrokerId], list[ClientId]]:
+        """The neighbors, never the sender, and the clients that a notification goes to."""
+        self._sample.observe(notification)
+        table = self.subscriptions.table
+        found = table.targets(notification)
+        floods = self.subscriptions.strategy.floods
+        neighbors = [
+            n
+            for n in self.subscriptions.neighbors
+            if n != sender and (floods or self.role.always(n) or Neighbor(n) in found)
+        ]
+        return neighbors, sorted(d.id for d in found if isinstance(d, Local))
+
+    @property
+    def is_empty(self) -> bool:
+        return all(layer.is_empty for layer in self._layers) and not len(self._offered)
+
+
+def _only_widens(message: Update) -> bool:
+    """Whether all that goes is covered by what comes: a new interest, not the end of one.
+
+    What takes the place of a withdrawn filter may soon be withdrawn as well; merging waits for
+    something new (03/A7).
+    """
+    return all(
+        isinstance(gone, Filter) and any(filter.covers(gone) for _, filter in message.added)
+        for gone in message.removed
+    )

@@ -1,0 +1,251 @@
+"""`TreeRouter`: the framework of the routing sheet on acyclic overlays (03/A1).
+
+Links form a tree, so that a notification that never returns to its sender reaches each broker at
+most once (R-03.10). Each call is one atomic step: it changes the plane, tells every neighbor
+what has changed in one message, and passes a notification to all its targets at once, which also
+keeps the causal order (R-01.31).
+
+A link that fails takes the neighbor's filters with it at once. A link that is about to be replaced
+may go in three gentler ways: its filters linger for a while, or the change is planned along the
+cycle that the old and the new link close (see `change`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from itertools import count
+from typing import Any
+
+from stentor.filters import Filter
+from stentor.matching import Matcher
+from stentor.model.notification import Notification
+from stentor.routing.messages import AdvertisementUpdate, Forward, SubscriptionUpdate, Update
+from stentor.routing.protocol import (
+    Arm,
+    BrokerId,
+    ClientId,
+    Deliver,
+    FilterId,
+    Message,
+    Outputs,
+    Send,
+    TableSize,
+)
+from stentor.routing.strategy import Strategy
+from stentor.routing.table import Ghost, Local, Neighbor
+from stentor.routing.tree.change import Ahead, Change, ChangeStep, Plan
+from stentor.routing.tree.plane import Plane, Role
+
+
+class TreeRouter:
+    """Routes on a tree, among peers or in a hierarchy.
+
+    >>> router = TreeRouter(1, Strategy("covering"))
+    >>> router.link_up(2)
+    []
+    >>> [send] = router.subscribe(FilterId("ann", 1), Filter("x > 1"))
+    >>> send.to, send.message.added
+    (2, ((Filter('x > 1'), Filter('x > 1')),))
+    """
+
+    def __init__(
+        self,
+        id: BrokerId,
+        routing: Strategy,
+        advertisements: Strategy | None = None,
+        role: Role | None = None,
+        engine: Callable[[], Matcher[Any]] | None = None,
+    ) -> None:
+        self._id = id
+        self._routing = routing
+        self._advertisements = advertisements
+        self._engine = engine
+        self.plane = Plane(routing, advertisements, role, engine)
+        self._ghosts = count()
+        self._change: Change | None = None
+        self._last_plan = 0
+        #: Messages of a plan that has not arrived here yet.
+        self._early: list[tuple[BrokerId, Message]] = []
+
+    @property
+    def id(self) -> BrokerId:
+        return self._id
+
+    @property
+    def neighbors(self) -> frozenset[BrokerId]:
+        return frozenset(self.plane.subscriptions.neighbors)
+
+    # -- clients
+
+    def subscribe(self, id: FilterId, filter: Filter) -> Outputs:
+        return self._insert(SubscriptionUpdate, id, filter)
+
+    def unsubscribe(self, id: FilterId) -> Outputs:
+        return self._delete(SubscriptionUpdate, id)
+
+    def advertise(self, id: FilterId, filter: Filter) -> Outputs:
+        return self._insert(AdvertisementUpdate, id, filter)
+
+    def unadvertise(self, id: FilterId) -> Outputs:
+        return self._delete(AdvertisementUpdate, id)
+
+    def _insert(self, kind: type[Update], id: FilterId, filter: Filter) -> Outputs:
+        for plane in self._planes:
+            plane.insert(kind, Local(id.client), id, filter)
+        return self._tell()
+
+    def _delete(self, kind: type[Update], id: FilterId) -> Outputs:
+        for plane in self._planes:
+            plane.delete(kind, Local(id.client), id)
+        return self._tell()
+
+    def publish(self, client: ClientId, notification: Notification) -> Outputs:
+        return self._route(notification, None, ahead=self._change is not None)
+
+    # -- links
+
+    def receive(self, sender: BrokerId, message: Message) -> Outputs:
+        match message:
+            case ChangeStep():
+                return self._change_step(sender, message)
+            case Ahead():
+                if self._change is None and message.plan > self._last_plan:
+                    self._early.append((sender, message))
+                    return []
+                return self._receive(sender, message.message, ahead=True)
+            case Forward() | Update():
+                ahead: bool | None = self._change is not None
+                if self._change is not None:
+                    ahead = self._change.of_new_plane(sender)
+                if ahead is None:
+                    return []  # of a plane that is gone
+                return self._receive(sender, message, ahead=ahead)
+        return []
+
+    def _receive(self, sender: BrokerId, message: Forward | Update, *, ahead: bool) -> Outputs:
+        """A message for the new plane (`ahead`) or the old one; off the line it is for both."""
+        if isinstance(message, Forward):
+            return self._route(message.notification, sender, ahead=ahead)
+        for plane in self._planes:
+            change = self._change
+            on_line = change is not None and sender in change.on_line | change.on_new_line
+            belongs = not on_line or (plane is self._planes[-1]) is ahead
+            if belongs and sender in plane.subscriptions.neighbors:
+                plane.apply(sender, message)
+        return self._tell()
+
+    def link_up(self, neighbor: BrokerId) -> Outputs:
+        for plane in self._planes:
+            if neighbor in plane.subscriptions.neighbors:
+                plane.drop_neighbor(neighbor)
+            plane.add_neighbor(neighbor)
+        return self._tell()
+
+    def link_down(self, neighbor: BrokerId) -> Outputs:
+        for plane in self._planes:
+            if neighbor in plane.subscriptions.neighbors:
+                plane.drop_neighbor(neighbor)
+        return self._tell()
+
+    def link_down_lingering(self, neighbor: BrokerId, patience: float) -> Outputs:
+        """The link is gone, and another will take its place: wait with the withdrawals.
+
+        Nothing goes to the neighbor any more, but the others are told only after `patience`, and
+        then only of what has not come back another way (deferred unsubscription, 07/§4.9).
+        """
+        ghost = Ghost(neighbor, next(self._ghosts))
+        for plane in self._planes:
+            if neighbor in plane.subscriptions.neighbors:
+                plane.linger(neighbor, ghost)
+        return [*self._tell(), Arm(ghost, patience)]
+
+    def expired(self, timer: Hashable) -> Outputs:
+        if isinstance(timer, Ghost):
+            for plane in self._planes:
+                plane.end_linger(timer)
+        return self._tell()
+
+    # -- planned changes
+
+    def replace_link(self, plan: Plan) -> Outputs:
+        """Begin a planned change; this broker is the first of its line."""
+        return self._change_step(self._id, ChangeStep(plan, "prepare"))
+
+    @property
+    def is_peer(self) -> bool:
+        """Whether all its links are between peers; only these can be replaced as planned."""
+        return self.plane.role == Role()
+
+    @property
+    def is_changing(self) -> bool:
+        return self._change is not None
+
+    def _change_step(self, sender: BrokerId, step: ChangeStep) -> Outputs:
+        if step.name == "prepare":
+            self._last_plan = step.plan.number
+            new = Plane(self._routing, self._advertisements, engine=self._engine)
+            self._change = Change(self._id, step.plan, self.plane, new)
+            outputs = self._change.begin()
+            early, self._early = self._early, []
+            for sender, message in early:
+                outputs += self.receive(sender, message)
+            return outputs
+        if self._change is None:
+            if step.plan.number > self._last_plan:
+                self._early.append((sender, step))
+            return []
+        outputs = self._change.step(step.name, sender)
+        if self._change.committed:
+            self.plane = self._change.new
+        if self._change.over:
+            self._change = None
+        return outputs
+
+    @property
+    def _planes(self) -> list[Plane]:
+        """The plane, or the old one and the new one while there are two."""
+        if self._change is None or self._change.committed:
+            return [self.plane]
+        return [self._change.old, self._change.new]
+
+    def _tell(self) -> Outputs:
+        outputs: Outputs = []
+        if self._change is None or not self._change.committed:
+            outputs += [Send(to, message) for to, message in self.plane.take()]
+        if self._change is not None:
+            outputs += self._change.tell()
+        return outputs
+
+    def _route(
+        self, notification: Notification, sender: BrokerId | None, *, ahead: bool
+    ) -> Outputs:
+        change = self._change
+        outputs: Outputs
+        if change is not None and (change.committed or (ahead and self._goes_ahead(sender))):
+            outputs, clients = change.route(notification, sender)
+        else:
+            neighbors, clients = self.plane.targets(notification, sender)
+            outputs = [Send(neighbor, Forward(notification)) for neighbor in neighbors]
+        return outputs + [Deliver(client, notification) for client in clients]
+
+    def _goes_ahead(self, sender: BrokerId | None) -> bool:
+        """Whether a notification uses the new plane; on entering the line, once switched."""
+        change = self._change
+        assert change is not None
+        return change.switched or sender in change.on_line | change.on_new_line
+
+    # -- what it holds
+
+    def table_size(self) -> TableSize:
+        subscriptions = self.plane.subscriptions.table
+        advertisements = self.plane.advertisements
+        return TableSize(
+            local=subscriptions.count(Local),
+            remote=subscriptions.count(Neighbor),
+            advertisements=0 if advertisements is None else len(advertisements.table),
+        )
+
+    def offers(self) -> list[Filter]:
+        if self.plane.advertisements is None:
+            return []
+        return [row.filter for row in self.plane.advertisements.table.rows()]

@@ -1,0 +1,54 @@
+"""The formal model as software: an oracle that says what may happen, a checker of what did.
+
+A run of any router, overlay or pipeline is recorded as a `Trace` of interface actions and held
+against the specification by `check`. While a run is under way, an `Oracle` that is shown the same
+actions knows whom a publication may and must reach.
+
+    >>> from stentor.filters import Filter
+    >>> from stentor.model import Notification, NotificationId
+    >>> trace = Trace()
+    >>> trace.sub("b", "b#1", Filter("price > 10"))
+    >>> trace.quiescent()
+    >>> trace.pub("a", Notification({"price": 12}, id=NotificationId("a", 0, 0)))
+    >>> trace.quiescent()
+    >>> print(check(trace))
+    1 violation (4 actions, 1 publications, 0 deliveries, 1 owed)
+      LOST at action 2: a published a:0:0 at action 2, but b was not notified of it by the last
+      settling point, action 3, although its subscription b#1 (price > 10) had settled at action 1
+
+`stentor.semantics.temporal` evaluates the temporal logic in which the specification is written.
+"""
+
+from stentor.semantics.actions import (
+    Action,
+    Adv,
+    Internal,
+    Notify,
+    Pub,
+    Quiescent,
+    Sub,
+    Trace,
+    Unadv,
+    Unsub,
+)
+from stentor.semantics.checker import check
+from stentor.semantics.oracle import Oracle
+from stentor.semantics.violations import Condition, Report, Violation
+
+__all__ = [
+    "Action",
+    "Adv",
+    "Condition",
+    "Internal",
+    "Notify",
+    "Oracle",
+    "Pub",
+    "Quiescent",
+    "Report",
+    "Sub",
+    "Trace",
+    "Unadv",
+    "Unsub",
+    "Violation",
+    "check",
+]

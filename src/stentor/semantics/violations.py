@@ -1,0 +1,96 @@
+"""What a check answers: which condition broke, at which action, and why.
+
+One fault is reported once. A delivery under the id of a published notification but with other
+content is `ALTERED` and is otherwise taken for a delivery of what was published; the orders look
+only at the first delivery of what had been published, since a repeated or an invented one is
+reported as `DUPLICATE` or `PHANTOM`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from stentor.semantics.actions import Action
+
+_SHOWN: Final = 20
+
+
+class Condition(StrEnum):
+    """What a trace has to satisfy, by the name of the fault."""
+
+    #: Delivered, but not published before (R-01.19).
+    PHANTOM = "PHANTOM"
+    #: Delivered with other content than it was published with (R-01.19).
+    ALTERED = "ALTERED"
+    #: No active subscription matched at the moment of delivery (R-01.18).
+    NOT_SUBSCRIBED = "NOT_SUBSCRIBED"
+    #: Delivered to the same component before (R-01.20).
+    DUPLICATE = "DUPLICATE"
+    #: No active advertisement of its publisher matched when it was published (R-01.33).
+    UNADVERTISED = "UNADVERTISED"
+    #: Published a second time (R-01.09).
+    REPEATED_PUBLICATION = "REPEATED_PUBLICATION"
+    #: Owed to a component, but not delivered by the last settling point (R-01.21, R-01.34).
+    LOST = "LOST"
+    #: Two notifications of one producer, delivered against the order of publication (R-01.26).
+    FIFO = "FIFO"
+    #: Delivered after something that it happened before (R-01.27).
+    CAUSAL = "CAUSAL"
+    #: The same, with chains of deliveries only, as Eq 2.4 is printed.
+    CAUSAL_PRINTED = "CAUSAL_PRINTED"
+    #: Two components were notified of two notifications in opposite orders (R-01.28).
+    TOTAL_PAIRWISE = "TOTAL_PAIRWISE"
+    #: The orders in which the components were notified contradict each other (R-01.32).
+    TOTAL_GLOBAL = "TOTAL_GLOBAL"
+
+
+class Violation(Struct, frozen=True):
+    """A condition that broke, the action that broke it, and the reason in a sentence."""
+
+    condition: Condition
+    position: int
+    action: Action
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.condition} at action {self.position}: {self.why}"
+
+
+class Report(Struct, frozen=True):
+    """The outcome of a check.
+
+    `owed` counts the deliveries that liveness asked for: a run that owed nothing has not tested
+    liveness at all.
+    """
+
+    violations: tuple[Violation, ...]
+    actions: int
+    publications: int
+    deliveries: int
+    owed: int
+
+    @property
+    def ok(self) -> bool:
+        return not self.violations
+
+    @property
+    def conditions(self) -> frozenset[Condition]:
+        """Which conditions broke."""
+        return frozenset(violation.condition for violation in self.violations)
+
+    def __str__(self) -> str:
+        size = (
+            f"{self.actions} actions, {self.publications} publications, "
+            f"{self.deliveries} deliveries, {self.owed} owed"
+        )
+        if self.ok:
+            return f"conforms ({size})"
+        found = len(self.violations)
+        lines = [f"{found} violation{'s' if found > 1 else ''} ({size})"]
+        lines += [f"  {violation}" for violation in self.violations[:_SHOWN]]
+        if found > _SHOWN:
+            lines.append(f"  and {found - _SHOWN} more")
+        return "\n".join(lines)

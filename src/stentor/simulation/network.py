@@ -1,0 +1,492 @@
+"""`Network`: simulated networks of every overlay."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count
+from typing import Any, Final, cast
+
+from stentor.errors import InvalidConfiguration, InvalidTopology, UnknownStrategy
+from stentor.matching import Matcher
+from stentor.model.event_types import EventTypes
+from stentor.routing.flooding import FloodingRouter, MatchEarlyRouter, SubscriptionFloodingRouter
+from stentor.routing.gossip import GossipRouter, GroupRouter, GroupTree, SemiProbabilisticRouter
+from stentor.routing.graph import FirstArrivalRouter, GraphRouter
+from stentor.routing.protocol import BrokerId, Router
+from stentor.routing.rendezvous import (
+    AttributeSplit,
+    Axis,
+    BoxRouter,
+    BoxSpace,
+    KeyRendezvousRouter,
+    KeySpaceSplit,
+    Pastry,
+    SelectiveAttribute,
+    TopicRouter,
+    TypeRendezvousRouter,
+)
+from stentor.routing.strategy import STRATEGIES, Strategy
+from stentor.routing.tree import Plan, Role, TreeRouter
+from stentor.simulation import topology
+from stentor.simulation.host import Host
+
+#: The ways to replace a link.
+REPLACEMENTS: Final = ("strawman", "deferred", "path", "lossless")
+#: The routing strategies on graphs with cycles.
+GRAPH_ROUTINGS: Final = (*STRATEGIES, "first-arrival")
+#: What a rendezvous is found by.
+MAPPINGS: Final = (
+    "types",
+    "topics",
+    "boxes",
+    "attribute-split",
+    "key-space-split",
+    "selective-attribute",
+)
+
+
+class Network(Host):
+    """Brokers, links and clients in one process, for every overlay.
+
+    >>> net = Network.graph([(1, 2), (2, 3), (3, 1)], routing="covering")
+    >>> a, b = net.client(at=1), net.client(at=3)
+    >>> wanted = b.subscribe("x > 1")
+    >>> net.settle()
+    >>> _ = a.publish({"x": 2})
+    >>> net.settle()
+    >>> len(b.received), net.check().ok
+    (1, True)
+    """
+
+    # -- overlays
+
+    @classmethod
+    def tree(
+        cls,
+        edges: Iterable[tuple[BrokerId, BrokerId]],
+        routing: str | Strategy = "covering",
+        advertisements: str | Strategy | None = None,
+        *,
+        brokers: Iterable[BrokerId] = (),
+        looseness: float = 0.0,
+        sample: Iterable[Mapping[str, Any]] | None = None,
+        engine: Callable[[], Matcher[Any]] | None = None,
+        seed: int | None = None,
+    ) -> Network:
+        """Peers on an acyclic overlay. `brokers` names those that have no link.
+
+        `looseness` and `sample` are for imperfect merging: the share of a merger's matches that
+        may be in vain, and the notifications that it is measured on.
+
+        >>> Network.tree([(1, 2), (2, 3), (3, 1)])
+        Traceback (most recent call last):
+        ...
+        stentor.errors.InvalidTopology: the link 3-1 closes a cycle; take one of its links away, \
+or use Network.graph, which routes on cycles
+        """
+        edges = list(edges)
+        names = topology.brokers_of(edges, brokers)
+        topology.check_tree(names, edges)
+        strategy, offers = _strategies(routing, advertisements, looseness, sample)
+
+        def make(id: BrokerId) -> TreeRouter:
+            return TreeRouter(id, strategy, offers, engine=engine)
+
+        return cls._made(make, names, edges, offers, seed, acyclic=True)
+
+    @classmethod
+    def hierarchy(
+        cls,
+        edges: Iterable[tuple[BrokerId, BrokerId]],
+        routing: str | Strategy = "covering",
+        advertisements: str | Strategy | None = None,
+        *,
+        root: BrokerId | None = None,
+        looseness: float = 0.0,
+        sample: Iterable[Mapping[str, Any]] | None = None,
+        seed: int | None = None,
+    ) -> Network:
+        """A rooted tree: filters go up only, notifications always go up, and down where wanted.
+
+        Links are (parent, child), in any order if the root is named.
+        """
+        edges = list(edges)
+        names = topology.brokers_of(edges, () if edges or root is None else (root,))
+        topology.check_tree(names, edges)
+        return cls._hybrid(
+            edges, topology.parents(edges, root), routing, advertisements, looseness, sample, seed
+        )
+
+    @classmethod
+    def hybrid(
+        cls,
+        peers: Iterable[tuple[BrokerId, BrokerId]],
+        subtrees: Mapping[BrokerId, BrokerId],
+        routing: str | Strategy = "covering",
+        advertisements: str | Strategy | None = None,
+        *,
+        flooded: Iterable[BrokerId] = (),
+        looseness: float = 0.0,
+        sample: Iterable[Mapping[str, Any]] | None = None,
+        seed: int | None = None,
+    ) -> Network:
+        """Peers at the core and hierarchies below them; `subtrees` gives brokers their parents.
+
+        In the subtrees of the brokers named in `flooded` every notification goes everywhere, and
+        filters only go up to that broker.
+
+        >>> net = Network.hybrid([("rome", "oslo")], {"desk": "rome"}, flooded=["rome"])
+        >>> net.links
+        [('rome', 'oslo'), ('rome', 'desk')]
+        """
+        edges = [*peers, *((parent, child) for child, parent in subtrees.items())]
+        names = topology.brokers_of(edges)
+        topology.check_tree(names, edges)
+        return cls._hybrid(
+            edges, dict(subtrees), routing, advertisements, looseness, sample, seed, set(flooded)
+        )
+
+    @classmethod
+    def _hybrid(
+        cls,
+        edges: list[tuple[BrokerId, BrokerId]],
+        parents: Mapping[BrokerId, BrokerId],
+        routing: str | Strategy,
+        advertisements: str | Strategy | None,
+        looseness: float,
+        sample: Iterable[Mapping[str, Any]] | None,
+        seed: int | None,
+        flooded: set[BrokerId] = frozenset(),  # type: ignore[assignment]
+    ) -> Network:
+        strategy, offers = _strategies(routing, advertisements, looseness, sample)
+
+        def is_flooded(id: BrokerId) -> bool:
+            return id in flooded or (id in parents and is_flooded(parents[id]))
+
+        def make(id: BrokerId) -> TreeRouter:
+            children = topology.children_of(parents, id)
+            role = Role(parents.get(id), children, is_flooded(id))
+            return TreeRouter(id, strategy, offers, role)
+
+        names = topology.brokers_of(edges)
+        return cls._made(make, names, edges, offers, seed, acyclic=True)
+
+    @classmethod
+    def graph(
+        cls,
+        edges: Iterable[tuple[BrokerId, BrokerId]],
+        routing: str = "covering",
+        advertisements: str | None = None,
+        *,
+        costs: Mapping[tuple[BrokerId, BrokerId], int] | None = None,
+        seed: int | None = None,
+    ) -> Network:
+        """Any connected graph; cycles make it survive the loss of links and brokers.
+
+        Notifications take the tree of shortest paths from where they are published; `costs` are
+        lengths of links, otherwise all are 1. With `routing="flooding"` every notification goes
+        everywhere, once; with `"first-arrival"` each subscription has a tree of its own.
+        """
+        edges = list(edges)
+        names = topology.brokers_of(edges)
+        topology.check_edges(edges)
+        topology.check_connected(names, edges)
+        check_choice("routing strategy for graphs", routing, GRAPH_ROUTINGS)
+        lengths = _lengths(costs or {}, edges)
+
+        def make(id: BrokerId) -> Router:
+            match routing:
+                case "flooding":
+                    return FloodingRouter(id)
+                case "first-arrival":
+                    return FirstArrivalRouter(id)
+                case _:
+                    return GraphRouter(id, routing, advertisements, lengths.get(id))
+
+        return cls._made(make, names, edges, advertisements, seed)
+
+    @classmethod
+    def rendezvous(
+        cls,
+        brokers: int | Iterable[BrokerId],
+        mapping: str = "types",
+        routing: str = "covering",
+        *,
+        axes: Iterable[tuple[str, Any, Any]] = (),
+        attribute: str = "topic",
+        types: EventTypes | None = None,
+        store: str = "path",
+        catch_all: bool = False,
+        digit_bits: int = 4,
+        leaves: int = 16,
+        seed: int | None = None,
+    ) -> Network:
+        """Brokers that all reach each other; filters and notifications meet at a third one.
+
+        The mapping says where. `types`: one place for each event type, with a tree of brokers
+        towards it. `topics`: likewise for each value of `attribute`, filtered at the edge.
+        `boxes` and the three key mappings cut up the space of some attributes, given as `axes` of
+        (name, lowest, highest). A filter that a mapping cannot carry is refused, unless there is a
+        place that is asked for every notification (`catch_all`).
+
+        >>> net = Network.rendezvous(4, "boxes", axes=[("price", 0, 1000)])
+        >>> _ = net.client(at=1).subscribe("price > 100")
+        >>> _ = net.client(at=1).subscribe("color = 'red'")
+        Traceback (most recent call last):
+        ...
+        stentor.errors.UnsupportedMapping: ...
+        """
+        names = _names(brokers)
+        check_choice("rendezvous mapping", mapping, MAPPINGS)
+
+        def ring(id: BrokerId) -> Pastry:
+            return Pastry(id, digit_bits=digit_bits, leaves=leaves)
+
+        def dimensions() -> list[Axis]:
+            found = [Axis(*axis) for axis in axes]
+            if not found:
+                raise InvalidConfiguration(
+                    f"the mapping {mapping!r} needs attributes with their domains; "
+                    "give axes=[(name, lowest, highest), ...]"
+                )
+            return found
+
+        make: Callable[[BrokerId], Router]
+        match mapping:
+            case "types":
+
+                def make(id: BrokerId) -> Router:
+                    return TypeRendezvousRouter(
+                        ring(id),
+                        strategy=cast(Any, routing),
+                        store=cast(Any, store),
+                        catch_all=catch_all,
+                        types=types,
+                    )
+
+            case "topics":
+
+                def make(id: BrokerId) -> Router:
+                    return TopicRouter(ring(id), attribute=attribute)
+
+            case "boxes":
+                space = BoxSpace(dimensions(), catch_all=catch_all)
+
+                def make(id: BrokerId) -> Router:
+                    return BoxRouter(id, space)
+
+            case _:
+                kinds = (AttributeSplit, KeySpaceSplit, SelectiveAttribute)
+                keys = kinds[MAPPINGS.index(mapping) - 3](dimensions(), catch_all=catch_all)
+
+                def make(id: BrokerId) -> Router:
+                    return KeyRendezvousRouter(id, keys)
+
+        return cls._made(make, names, None, None, seed)
+
+    @classmethod
+    def mesh(
+        cls,
+        brokers: int | Iterable[BrokerId],
+        routing: str = "identity",
+        *,
+        seed: int | None = None,
+    ) -> Network:
+        """Subscription flooding: every broker knows what all others want, and sends directly.
+
+        `simple` announces each subscription, `identity` each distinct filter, `summary` one filter
+        around all of a broker's subscriptions.
+        """
+        names = _names(brokers)
+
+        def make(id: BrokerId) -> Router:
+            if routing == "summary":
+                return MatchEarlyRouter(id)
+            return SubscriptionFloodingRouter(id, cast(Any, routing))
+
+        return cls._made(make, names, None, None, seed)
+
+    @classmethod
+    def gossip(
+        cls,
+        brokers: int | Iterable[BrokerId],
+        *,
+        fanout: int = 4,
+        mode: str = "push",
+        ttl: int | None = None,
+        view: int | None = None,
+        seed: int = 0,
+    ) -> Network:
+        """Basic gossip: each broker tells a few others at random. Delivery is likely, not sure."""
+        names = _names(brokers)
+
+        def make(id: BrokerId) -> Router:
+            rng = random.Random(f"{seed}/{id}")
+            return GossipRouter(id, rng, fanout=fanout, ttl=ttl, view=view, mode=cast(Any, mode))
+
+        return cls._made(make, names, None, None, seed)
+
+    @classmethod
+    def informed_gossip(
+        cls,
+        edges: Iterable[tuple[BrokerId, BrokerId]],
+        *,
+        phi: int,
+        tau: float,
+        seed: int = 0,
+    ) -> Network:
+        """Subscriptions travel `phi` hops; where none is known, a share `tau` of links is tried."""
+        edges = list(edges)
+        names = topology.brokers_of(edges)
+        topology.check_edges(edges)
+        topology.check_connected(names, edges)
+
+        def make(id: BrokerId) -> Router:
+            return SemiProbabilisticRouter(id, random.Random(f"{seed}/{id}"), phi=phi, tau=tau)
+
+        return cls._made(make, names, edges, None, seed)
+
+    @classmethod
+    def group_gossip(
+        cls,
+        groups: Sequence[Any],
+        *,
+        fanout: int = 4,
+        floor: float = 0.05,
+        delegates: int = 2,
+        seed: int = 0,
+    ) -> Network:
+        """Gossip among the interested, in a tree of groups given as nested lists of brokers."""
+        tree = GroupTree(groups, delegates=delegates)
+
+        def make(id: BrokerId) -> Router:
+            rng = random.Random(f"{seed}/{id}")
+            return GroupRouter(id, tree, rng, fanout=fanout, floor=floor)
+
+        return cls._made(make, tree.brokers, None, None, seed)
+
+    @classmethod
+    def _made(
+        cls,
+        make: Callable[[BrokerId], Router],
+        names: list[BrokerId],
+        edges: list[tuple[BrokerId, BrokerId]] | None,
+        offers: object,
+        seed: int | None,
+        *,
+        acyclic: bool = False,
+    ) -> Network:
+        routers = {name: make(name) for name in names}
+        return cls(
+            routers,
+            edges,
+            seed=seed,
+            advertisements=offers is not None,
+            make=make,
+            acyclic=acyclic,
+        )
+
+    def replace_link(
+        self,
+        old: tuple[BrokerId, BrokerId],
+        new: tuple[BrokerId, BrokerId],
+        how: str = "lossless",
+        *,
+        patience: float = 100.0,
+    ) -> None:
+        """One link of a tree for another (R-07.67).
+
+        `strawman` takes the old link away and adds the new one. `deferred` does so too, but the
+        ends of the old link wait for `patience` before they withdraw what came over it. `path`
+        changes only the brokers along the cycle that both links close. These three can lose
+        notifications on their way. `lossless` works like `path` and loses nothing.
+        """
+        (a, b), (c, d) = old, new
+        check_choice("way to replace a link", how, REPLACEMENTS)
+        remaining = [edge for edge in self.links if set(edge) != {a, b}]
+        if len(remaining) == len(self.links):
+            raise InvalidTopology(f"there is no link between {a!r} and {b!r}")
+        for broker in (c, d):
+            self.node(broker)
+        if d in topology.reachable(c, remaining):
+            raise InvalidTopology(
+                f"the link {c!r}-{d!r} does not join the two parts that are left without "
+                f"{a!r}-{b!r}"
+            )
+        if how == "strawman":
+            self.disconnect(a, b)
+            self.connect(c, d)
+        elif how == "deferred":
+            self.counters.lost += self._links.close(a, b)
+            self._lose_lingering(a, b, patience)
+            self._lose_lingering(b, a, patience)
+            self.connect(c, d)
+        else:
+            line = topology.path(c, d, self.links)
+            cut = min(line.index(a), line.index(b))
+            plan = Plan(next(_plans), tuple(line), cut, how == "lossless")
+            self._start(plan, c, d)
+
+    def _lose_lingering(self, at: BrokerId, neighbor: BrokerId, patience: float) -> None:
+        router = self._tree_router(at)
+        node = self._nodes[at]
+        self._carry_out(at, node.apply(lambda: router.link_down_lingering(neighbor, patience)))
+
+    def _start(self, plan: Plan, c: BrokerId, d: BrokerId) -> None:
+        for broker in plan.line:
+            if self._tree_router(broker).is_changing:
+                raise InvalidConfiguration(
+                    f"{broker!r} still takes part in another change; let the network settle first"
+                )
+        self._links.open(c, d)
+        router = self._tree_router(c)
+        self._carry_out(c, self._nodes[c].apply(lambda: router.replace_link(plan)))
+
+    def _tree_router(self, broker: BrokerId) -> TreeRouter:
+        router = self.router(broker)
+        if not isinstance(router, TreeRouter) or not router.is_peer:
+            raise InvalidConfiguration("only links between the peers of a tree can be replaced so")
+        return router
+
+
+#: Numbers of planned changes; a later one has a higher number.
+_plans = count(1)
+
+
+def check_choice(what: str, given: str, known: Sequence[str]) -> None:
+    if given not in known:
+        raise UnknownStrategy(f"there is no {what} {given!r}; choose one of {', '.join(known)}")
+
+
+def _names(brokers: int | Iterable[BrokerId]) -> list[BrokerId]:
+    """The brokers, or as many as there shall be, numbered from 1."""
+    given = list(range(1, brokers + 1)) if isinstance(brokers, int) else list(brokers)
+    names = topology.brokers_of((), given)
+    if not names:
+        raise InvalidTopology("a network needs at least one broker")
+    return names
+
+
+def _lengths(
+    costs: Mapping[tuple[BrokerId, BrokerId], int], edges: Sequence[tuple[BrokerId, BrokerId]]
+) -> dict[BrokerId, dict[BrokerId, int]]:
+    """For each broker the costs of its links."""
+    links = {frozenset(edge) for edge in edges}
+    lengths: dict[BrokerId, dict[BrokerId, int]] = {}
+    for (a, b), cost in costs.items():
+        if frozenset((a, b)) not in links:
+            raise InvalidTopology(f"there is no link {a!r}-{b!r} that could cost {cost}")
+        lengths.setdefault(a, {})[b] = cost
+        lengths.setdefault(b, {})[a] = cost
+    return lengths
+
+
+def _strategies(
+    routing: str | Strategy,
+    advertisements: str | Strategy | None,
+    looseness: float = 0.0,
+    sample: Iterable[Mapping[str, Any]] | None = None,
+) -> tuple[Strategy, Strategy | None]:
+    strategy = Strategy.of(routing, looseness, sample)
+    return strategy, None if advertisements is None else Strategy.of(advertisements)
