@@ -1,6 +1,6 @@
 """A short tour: who gets which event, and what a hundred thousand subscriptions cost.
 
-Run it with `./dev demo`. Everything it prints is computed while it runs.
+Everything it prints is computed while it runs.
 """
 
 from __future__ import annotations
@@ -127,7 +127,11 @@ def at_scale(filters: int = 100_000, events: int = 50_000) -> None:
     )
 
 
-if __name__ == "__main__":
+def main() -> None:
     who_gets_what()
     what_filters_know()
     at_scale()
+
+
+if __name__ == "__main__":
+    main()

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 EXAMPLES = [
     pytest.param(example, id=f"{page} {number}")
-    for page in ("README.md", "docs/extending.md")
+    for page in ("README.md", "docs/extending.md", "docs/routing.md")
     for number, example in enumerate(
         re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     )

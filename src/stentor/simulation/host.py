@@ -36,6 +36,7 @@ from stentor.routing.protocol import (
     Close,
     Deliver,
     FilterId,
+    Message,
     Outputs,
     Router,
     Send,
@@ -213,6 +214,10 @@ class Host:
     def pending(self) -> list[Channel]:
         """The links, as (from, to), on which a message may arrive next."""
         return self._links.pending
+
+    def on_the_way(self, sender: BrokerId, receiver: BrokerId) -> list[Message]:
+        """The messages from one broker to another that have not arrived, the next one first."""
+        return self._links.on_the_way(sender, receiver)
 
     def step(self, channel: Channel | None = None) -> bool:
         """Let one message arrive, from the given link or from any; False if there is none."""

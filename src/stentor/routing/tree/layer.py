@@ -268,6 +268,11 @@ class Layer:
         """What the neighbor has been told."""
         return dict(self._reducer.announcements.announced(self._slots[neighbor]))
 
+    def wanted(self, neighbor: BrokerId) -> list[Filter]:
+        """All that must be asked for at the neighbor (α of the remote invariant)."""
+        bit = self.bit(neighbor)
+        return [d.filter for d in self._demand.values() if self._wanted(d) & bit]
+
     @property
     def is_empty(self) -> bool:
         """Whether nothing at all is held."""

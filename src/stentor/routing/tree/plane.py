@@ -230,15 +230,21 @@ class Plane:
     ) -> tuple[list[BrokerId], list[ClientId]]:
         """The neighbors, never the sender, and the clients that a notification goes to."""
         self._sample.observe(notification)
-        table = self.subscriptions.table
-        found = table.targets(notification)
-        floods = self.subscriptions.strategy.floods
-        neighbors = [
-            n
-            for n in self.subscriptions.neighbors
-            if n != sender and (floods or self.role.always(n) or Neighbor(n) in found)
-        ]
+        found = self.subscriptions.table.targets(notification)
+        neighbors = [n for n in self._neighbors_in(found) if n != sender]
         return neighbors, sorted(d.id for d in found if isinstance(d, Local))
+
+    def directions(self, notification: Notification | Mapping[str, Any]) -> list[BrokerId]:
+        """All neighbors that lead to somebody who wants the notification."""
+        return self._neighbors_in(self.subscriptions.table.targets(notification))
+
+    def _neighbors_in(self, found: set[Destination]) -> list[BrokerId]:
+        floods = self.subscriptions.strategy.floods
+        return [
+            neighbor
+            for neighbor in self.subscriptions.neighbors
+            if floods or self.role.always(neighbor) or Neighbor(neighbor) in found
+        ]
 
     @property
     def is_empty(self) -> bool:

@@ -1,0 +1,39 @@
+"""Multicast groups: who is sent to together, when the network can do that (R-03.46).
+
+Planning only: which groups there must be, which of them a notification is sent to, and whom that
+reaches. Groups of brokers are in `groups` and `schemes`, groups of regions in `regions`.
+"""
+
+from stentor.routing.multicast.groups import Groups
+from stentor.routing.multicast.regions import Arrival, Churn, GridGroups, Region, RegionGroups
+from stentor.routing.multicast.schemes import (
+    HopByHop,
+    Multicast,
+    OneStep,
+    Plan,
+    Scheme,
+    clustered,
+    ideal,
+    interested,
+    neighbor_matching,
+    threshold_clustered,
+)
+
+__all__ = [
+    "Arrival",
+    "Churn",
+    "GridGroups",
+    "Groups",
+    "HopByHop",
+    "Multicast",
+    "OneStep",
+    "Plan",
+    "Region",
+    "RegionGroups",
+    "Scheme",
+    "clustered",
+    "ideal",
+    "interested",
+    "neighbor_matching",
+    "threshold_clustered",
+]
