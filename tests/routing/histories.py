@@ -23,7 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import count, product
+from itertools import count, pairwise, product
 from typing import Any
 
 from stentor.filters import Filter
@@ -32,6 +32,7 @@ from stentor.model import Notification
 from stentor.routing.table import Neighbor
 from stentor.routing.tree import TreeRouter
 from stentor.simulation import Client, Network, topology
+from stentor.simulation.network import REPLACEMENTS
 
 EXACT = ("simple", "identity", "covering", "merging")
 EVENTS: list[dict[str, Any]] = [
@@ -133,6 +134,8 @@ class Overlay:
     #: Which faults it survives: "links" that come back, "any" that leave it connected, "brokers".
     faults: str = ""
     ordered: bool = False
+    #: Whether its links are between the peers of a tree, and can be replaced.
+    peers: bool = False
 
 
 def random_tree(rng: random.Random, most: int = 8) -> list[tuple[int, int]]:
@@ -169,6 +172,7 @@ def _overlays() -> list[Overlay]:
                 exact=routing != "flooding" and not looseness,
                 faults="links",
                 ordered=True,
+                peers=True,
             )
         )
 
@@ -340,15 +344,32 @@ class History:
             broker = rng.choice(net.brokers)
             self.lose(broker)
             self.heal()
+        elif net.links and self.overlay.peers and rng.random() < 0.6:
+            self.replace_link()
         elif net.links:
             a, b = rng.choice(net.links)
             net.disconnect(a, b)
             for _ in range(rng.randint(0, 8)):
                 net.step()
-            if self.overlay.faults == "links" or rng.random() < 0.5:
-                net.connect(a, b)
-            else:
+            if self.overlay.faults == "any" and rng.random() < 0.5:
                 self.heal()
+            elif self.overlay.peers:
+                # In the middle of a planned change, another link may have taken its place.
+                net.settle()
+                self.heal()
+            else:
+                net.connect(a, b)
+
+    def replace_link(self) -> None:
+        net, rng = self.net, self.rng
+        if any(isinstance(r := net.router(b), TreeRouter) and r.is_changing for b in net.brokers):
+            return
+        a, b = rng.choice(net.links)
+        rest = [link for link in net.links if set(link) != {a, b}]
+        new = [rng.choice(sorted(topology.reachable(end, rest))) for end in (a, b)]
+        rng.shuffle(new)
+        if set(new) != {a, b}:
+            net.replace_link((a, b), (new[0], new[1]), rng.choice(REPLACEMENTS))
 
     def lose(self, broker: Any) -> None:
         self.clients = [c for c in self.clients if c.at != broker]
@@ -392,7 +413,7 @@ class History:
     def smallest_subtree(self, publisher: Client, expected: list[Client]) -> set[Any]:
         links = self.net.links
         ways = [topology.path(publisher.at, client.at, links) for client in expected]
-        return {link for way in ways for link in zip(way, way[1:], strict=False)}
+        return {link for way in ways for link in pairwise(way)}
 
     def antichains(self) -> None:
         for broker in self.net.brokers:

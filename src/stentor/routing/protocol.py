@@ -76,17 +76,35 @@ Output: TypeAlias = Send | Deliver | Arm | Close
 Outputs: TypeAlias = list[Output]
 
 
-class TableSize(Struct, frozen=True):
-    """Entries of a broker's tables: those of its clients, those of others, advertisements."""
+class TableSize(int):
+    """How many entries for subscriptions a broker holds, and how they are made up.
 
-    local: int = 0
-    remote: int = 0
-    advertisements: int = 0
+    >>> size = TableSize(local=1, remote=2, advertisements=5)
+    >>> size, size.remote, size + 1
+    (TableSize(local=1, remote=2, advertisements=5), 2, 4)
+    """
+
+    #: Entries of the broker's clients, and those of others.
+    local: int
+    remote: int
+    #: Entries for advertisements, of clients and others; not part of the number.
+    advertisements: int
+
+    def __new__(cls, local: int = 0, remote: int = 0, advertisements: int = 0) -> TableSize:
+        size = super().__new__(cls, local + remote)
+        size.local, size.remote, size.advertisements = local, remote, advertisements
+        return size
 
     @property
     def total(self) -> int:
         """Subscription entries; advertisements are counted apart."""
-        return self.local + self.remote
+        return int(self)
+
+    def __repr__(self) -> str:
+        return (
+            f"TableSize(local={self.local}, remote={self.remote}, "
+            f"advertisements={self.advertisements})"
+        )
 
 
 @runtime_checkable

@@ -266,8 +266,7 @@ class Host:
                 case Close(to):
                     self._hung_up.add((broker, to))
                     if (to, broker) in self._hung_up:
-                        self._hung_up -= {(to, broker), (broker, to)}
-                        self.counters.lost += self._links.close(broker, to)
+                        self._close(broker, to)
                 case Arm(timer, after):
                     number = self._armed[broker, timer] = next(self._timer_numbers)
                     heapq.heappush(self._timers, (self.now + after, number, broker, timer))
@@ -302,7 +301,7 @@ class Host:
             self.node(broker)
         if not self._links.is_open(a, b):
             raise InvalidTopology(f"there is no link between {a!r} and {b!r}")
-        self.counters.lost += self._links.close(a, b)
+        self._close(a, b)
         self._carry_out(a, self._nodes[a].link_down(b))
         self._carry_out(b, self._nodes[b].link_down(a))
 
@@ -327,7 +326,7 @@ class Host:
             self._record_withdrawals(client)
             del self._clients[client.id]
         for other in neighbors:
-            self.counters.lost += self._links.close(id, other)
+            self._close(id, other)
         del self._nodes[node.id]
         for other in neighbors:
             self._carry_out(other, self._nodes[other].link_down(id))
@@ -345,6 +344,10 @@ class Host:
         self._links.open(a, b)
         self._carry_out(a, self._nodes[a].link_up(b))
         self._carry_out(b, self._nodes[b].link_up(a))
+
+    def _close(self, a: BrokerId, b: BrokerId) -> None:
+        self._hung_up -= {(a, b), (b, a)}
+        self.counters.lost += self._links.close(a, b)
 
     def _check_link(self, a: BrokerId, b: BrokerId) -> None:
         """Whether the overlay allows this link."""

@@ -418,7 +418,7 @@ or use Network.graph, which routes on cycles
             self.disconnect(a, b)
             self.connect(c, d)
         elif how == "deferred":
-            self.counters.lost += self._links.close(a, b)
+            self._close(a, b)
             self._lose_lingering(a, b, patience)
             self._lose_lingering(b, a, patience)
             self.connect(c, d)
@@ -440,7 +440,9 @@ or use Network.graph, which routes on cycles
                     f"{broker!r} still takes part in another change; let the network settle first"
                 )
         self._links.open(c, d)
+        self._tree_router(d).link_planned(c)
         router = self._tree_router(c)
+        router.link_planned(d)
         self._carry_out(c, self._nodes[c].apply(lambda: router.replace_link(plan)))
 
     def _tree_router(self, broker: BrokerId) -> TreeRouter:

@@ -21,6 +21,13 @@ leaves the line; it sees one consistent tree, and is thus neither lost nor doubl
      neighbors on the new line, from where on its messages are no longer wrapped, and tells its
      neighbors off the line if they must know anything.
 
+If a link of the cycle fails meanwhile, what is left of the cycle, the other link of the two
+included, is still a tree. So a broker that has not committed gives up: it keeps its old plane,
+takes all neighbors that it has on either line, and begins afresh with each of them (`Restart`). It
+tells them, and they do the same. A broker that has committed just answers a neighbor that begins
+afresh, or says that it has hung up on it. What was on its way may be lost then, as with any
+failure.
+
 A change that need not be lossless skips 4 and 5: a broker commits as soon as it switches, and what
 is still on its way in the old plane is dropped. This is the book's reconfiguration path.
 """
@@ -54,7 +61,7 @@ class Plan(Struct, frozen=True):
 
 
 Name: TypeAlias = Literal[
-    "prepare", "sweep", "swept", "switch", "switched", "drain", "drained", "commit"
+    "prepare", "sweep", "swept", "switch", "switched", "drain", "drained", "commit", "abandon"
 ]
 
 
@@ -65,6 +72,18 @@ class ChangeStep(Message, frozen=True):
 
     plan: Plan
     name: Name
+
+
+class Restart(Message, frozen=True):
+    """The sender has forgotten all that was said over this link, and begins afresh."""
+
+    kind: ClassVar[Kind] = "control"
+
+
+class HungUp(Message, frozen=True):
+    """The sender no longer uses this link."""
+
+    kind: ClassVar[Kind] = "control"
 
 
 class Ahead(Message, frozen=True):
@@ -116,6 +135,16 @@ class Change:
         for destination in old.destinations:
             if isinstance(destination, Local) or destination.id not in self.on_line:
                 new.copy_entries(old, destination)
+
+    @property
+    def ring(self) -> list[BrokerId]:
+        """The neighbors on either line."""
+        both = (self._old_left, self._old_right, self._left, self._right)
+        return list(dict.fromkeys(n for n in both if n is not None))
+
+    def mark(self, neighbor: BrokerId) -> None:
+        """From now on the neighbor's messages are not wrapped, and of the new plane."""
+        self._marked.add(neighbor)
 
     @property
     def over(self) -> bool:
@@ -176,7 +205,7 @@ class Change:
             "drained": lambda: self._pass("drained", self._old_left) + self._commit(),
         }
         if name == "commit":
-            self._marked.add(sender)
+            self.mark(sender)
             return []
         return steps[name]()
 

@@ -24,6 +24,7 @@ from stentor.routing.protocol import (
     Arm,
     BrokerId,
     ClientId,
+    Close,
     Deliver,
     FilterId,
     Message,
@@ -33,7 +34,7 @@ from stentor.routing.protocol import (
 )
 from stentor.routing.strategy import Strategy
 from stentor.routing.table import Ghost, Local, Neighbor
-from stentor.routing.tree.change import Ahead, Change, ChangeStep, Plan
+from stentor.routing.tree.change import Ahead, Change, ChangeStep, HungUp, Plan, Restart
 from stentor.routing.tree.plane import Plane, Role
 
 
@@ -64,6 +65,10 @@ class TreeRouter:
         self._ghosts = count()
         self._change: Change | None = None
         self._last_plan = 0
+        #: Brokers to which there is a link, in use or not yet.
+        self._links: set[BrokerId] = set()
+        #: Neighbors with which it began afresh and that have not answered.
+        self._awaited: set[BrokerId] = set()
         #: Messages of a plan that has not arrived here yet.
         self._early: list[tuple[BrokerId, Message]] = []
 
@@ -108,6 +113,10 @@ class TreeRouter:
         match message:
             case ChangeStep():
                 return self._change_step(sender, message)
+            case Restart():
+                return self._restarted(sender)
+            case HungUp():
+                return [*self.link_down(sender), Close(sender)]
             case Ahead():
                 if self._change is None and message.plan > self._last_plan:
                     self._early.append((sender, message))
@@ -126,6 +135,8 @@ class TreeRouter:
         """A message for the new plane (`ahead`) or the old one; off the line it is for both."""
         if isinstance(message, Forward):
             return self._route(message.notification, sender, ahead=ahead)
+        if sender in self._awaited:
+            return []  # said before it began afresh
         for plane in self._planes:
             change = self._change
             on_line = change is not None and sender in change.on_line | change.on_new_line
@@ -135,6 +146,8 @@ class TreeRouter:
         return self._tell()
 
     def link_up(self, neighbor: BrokerId) -> Outputs:
+        self._links.add(neighbor)
+        self._awaited.discard(neighbor)
         for plane in self._planes:
             if neighbor in plane.subscriptions.neighbors:
                 plane.drop_neighbor(neighbor)
@@ -142,6 +155,12 @@ class TreeRouter:
         return self._tell()
 
     def link_down(self, neighbor: BrokerId) -> Outputs:
+        self._links.discard(neighbor)
+        self._awaited.discard(neighbor)
+        change = self._change
+        if change is not None and not change.committed and neighbor in change.ring:
+            return self._abandon(change)
+        self._mark(neighbor)
         for plane in self._planes:
             if neighbor in plane.subscriptions.neighbors:
                 plane.drop_neighbor(neighbor)
@@ -154,6 +173,7 @@ class TreeRouter:
         then only of what has not come back another way (deferred unsubscription, 07/§4.9).
         """
         ghost = Ghost(neighbor, next(self._ghosts))
+        self._links.discard(neighbor)
         for plane in self._planes:
             if neighbor in plane.subscriptions.neighbors:
                 plane.linger(neighbor, ghost)
@@ -166,6 +186,10 @@ class TreeRouter:
         return self._tell()
 
     # -- planned changes
+
+    def link_planned(self, neighbor: BrokerId) -> None:
+        """There is a link to this broker, to be used when a planned change says so."""
+        self._links.add(neighbor)
 
     def replace_link(self, plan: Plan) -> Outputs:
         """Begin a planned change; this broker is the first of its line."""
@@ -181,11 +205,22 @@ class TreeRouter:
         return self._change is not None
 
     def _change_step(self, sender: BrokerId, step: ChangeStep) -> Outputs:
+        change = self._change
+        if step.name == "abandon":
+            self._last_plan = max(self._last_plan, step.plan.number)
+            self._early = []
+            if change is not None and not change.committed:
+                return self._abandon(change)
+            return []
         if step.name == "prepare":
+            if step.plan.number <= self._last_plan:
+                return []  # given up before it came here
             self._last_plan = step.plan.number
             new = Plane(self._routing, self._advertisements, engine=self._engine)
-            self._change = Change(self._id, step.plan, self.plane, new)
-            outputs = self._change.begin()
+            change = self._change = Change(self._id, step.plan, self.plane, new)
+            if not self._links.issuperset(change.ring):
+                return self._abandon(change)  # a link has failed before this came here
+            outputs = change.begin()
             early, self._early = self._early, []
             for sender, message in early:
                 outputs += self.receive(sender, message)
@@ -197,9 +232,47 @@ class TreeRouter:
         outputs = self._change.step(step.name, sender)
         if self._change.committed:
             self.plane = self._change.new
+            self._links -= self._change.on_line - self._change.on_new_line
         if self._change.over:
             self._change = None
         return outputs
+
+    def _abandon(self, change: Change) -> Outputs:
+        """Give up a change; what is left of the cycle becomes the tree."""
+        self._change = None
+        for neighbor in change.on_line & self.neighbors:
+            self.plane.drop_neighbor(neighbor)
+        outputs: Outputs = []
+        for neighbor in change.ring:
+            if neighbor in self._links:
+                outputs.append(Send(neighbor, ChangeStep(change.plan, "abandon")))
+                outputs += self._restart(neighbor)
+        return outputs + self._tell()
+
+    def _mark(self, neighbor: BrokerId) -> None:
+        """Nothing of the old plane can come from there any more."""
+        if self._change is not None:
+            self._change.mark(neighbor)
+            if self._change.over:
+                self._change = None
+
+    def _restart(self, neighbor: BrokerId) -> Outputs:
+        self.plane.add_neighbor(neighbor)
+        self._awaited.add(neighbor)
+        return [Send(neighbor, Restart())]
+
+    def _restarted(self, neighbor: BrokerId) -> Outputs:
+        """The neighbor has begun afresh: do so as well, unless that is what it answers to."""
+        if neighbor not in self._links:
+            return [Send(neighbor, HungUp())]
+        self._mark(neighbor)
+        outputs: Outputs = []
+        if neighbor not in self._awaited:
+            if neighbor in self.plane.subscriptions.neighbors:
+                self.plane.drop_neighbor(neighbor)
+            outputs += self._restart(neighbor)
+        self._awaited.discard(neighbor)
+        return outputs + self._tell()
 
     @property
     def _planes(self) -> list[Plane]:

@@ -1,0 +1,47 @@
+"""Changes that come to nothing are not sent; what is sent is the difference to what was told."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stentor.filters import Filter
+from stentor.routing.reducers import Announcements
+
+KEYS = ["a", "b", "c"]
+FILTER = Filter("x > 1")
+
+
+@given(st.lists(st.tuples(st.sampled_from(KEYS), st.booleans()), max_size=30))
+def test_the_difference_leads_from_told_to_announced(steps: list[tuple[str, bool]]) -> None:
+    announcements, told = Announcements(), set[object]()
+    for key, take in steps:
+        if key in announcements.announced(1):
+            announcements.withdraw(1, key)
+        else:
+            announcements.announce(1, key, FILTER)
+        if take:
+            for change in announcements.take().values():
+                assert not change.added.keys() & told
+                assert change.removed.keys() <= told
+                assert change.added or change.removed
+                told = (told - change.removed.keys()) | change.added.keys()
+            assert told == set(announcements.announced(1))
+
+
+def test_what_came_and_went_is_not_sent() -> None:
+    announcements = Announcements()
+    announcements.announce(1, "a", FILTER)
+    announcements.withdraw(1, "a")
+    assert announcements.take() == {}
+    announcements.announce(1, "a", FILTER)
+    announcements.take()
+    announcements.withdraw(1, "a")
+    announcements.announce(1, "a", FILTER)
+    assert announcements.take() == {}
+
+
+def test_a_neighbor_that_is_gone_is_told_nothing() -> None:
+    announcements = Announcements()
+    announcements.announce(1, "a", FILTER)
+    announcements.forget(1)
+    assert announcements.take() == {}
+    assert not announcements.announced(1)
