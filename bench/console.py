@@ -10,16 +10,16 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 from figures import seconds
-from tables import Results, tables_of
+from tables import Results, Table
 
 #: Wide enough for every table where there is no terminal to ask.
 WIDTH = 140
 
 
-def show(results: Results) -> None:
-    """All tables."""
+def show(results: Results, tables: list[Table]) -> None:
+    """All tables, and what they were measured with."""
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
-    for table in tables_of(results):
+    for table in tables:
         grid = Grid(title=table.title, caption=table.note, box=SIMPLE_HEAD, title_justify="left")
         grid.title_style, grid.caption_justify = "bold", "left"
         for place, name in enumerate(table.header):

@@ -1,38 +1,61 @@
-"""Writes the results into docs/benchmarks.md, between the two markers."""
+"""Writes the results into docs/benchmarks.md: each subject between two markers of its own."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from figures import seconds
-from tables import Results, Table, tables_of
-
-BEGIN: Final = "<!-- results: begin, written by bench/run.py --write-docs -->"
-END: Final = "<!-- results: end -->"
+from tables import Results, Table
 
 
-def write_docs(results: Results, page: Path) -> None:
-    """Replaces what stands between the markers."""
+@dataclass(frozen=True)
+class Section:
+    """What one command writes: its name in the markers, and the command."""
+
+    name: str
+    arguments: str
+
+    @property
+    def begin(self) -> str:
+        return f"<!-- {self.name}: begin, written by bench/run.py{self.arguments} --write-docs -->"
+
+    @property
+    def end(self) -> str:
+        return f"<!-- {self.name}: end -->"
+
+
+MATCHING: Final = Section("results", "")
+ROUTING: Final = Section("routing", " routing")
+
+
+def write_docs(results: Results, tables: list[Table], page: Path, section: Section) -> None:
+    """Replaces what stands between the section's markers, and nothing else."""
     text = page.read_text(encoding="utf-8")
-    if text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise SystemExit(f"{page}: needs the lines\n{BEGIN}\n{END}\nonce each")
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    page.write_text(f"{before}{BEGIN}\n\n{markdown(results)}\n{END}{after}", encoding="utf-8")
+    begin, end = section.begin, section.end
+    if text.count(begin) != 1 or text.count(end) != 1:
+        raise SystemExit(f"{page}: needs the lines\n{begin}\n{end}\nonce each")
+    before, rest = text.split(begin)
+    _, after = rest.split(end)
+    written = markdown(results, tables, section)
+    page.write_text(f"{before}{begin}\n\n{written}\n{end}{after}", encoding="utf-8")
 
 
-def markdown(results: Results) -> str:
+def markdown(results: Results, tables: list[Table], section: Section) -> str:
     """The whole section."""
     machine = results["machine"]
     flags = {"default": ""}.get(results["profile"], f" --{results['profile']}")
+    command = f"./dev bench{section.arguments}{flags}"
     parts = [
-        f"Measured with `./dev bench{flags}` in {seconds(results['seconds'])} on "
+        f"Measured with `{command}` in {seconds(results['seconds'])} on "
         f"{machine['processor']}, {machine['cores']} cores ({machine['system']}), "
         f"Python {machine['python']}, Numba {machine['numba']}, NumPy {machine['numpy']}, "
         f"PyArrow {machine['pyarrow']}.\n"
     ]
-    return "\n".join(parts + [_table(table) for table in tables_of(results)])
+    if load := results.get("load_average"):
+        parts.append(f"The load average was {load:.1f}; the run itself makes one of it.\n")
+    return "\n".join(parts + [_table(table) for table in tables])
 
 
 def _table(table: Table) -> str:

@@ -74,7 +74,7 @@ def _lines(series: dict[str, list[tuple[int, float]]], title: str, label: str, p
     axes.set_title(title, loc="left", fontweight="bold")
     axes.grid(True, which="major", color="#dddddd")
     axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1))
-    return _saved(figure, path)
+    return save(figure, path)
 
 
 def _bars(shapes: list[dict[str, Any]], path: Path) -> Path:
@@ -110,10 +110,10 @@ def _bars(shapes: list[dict[str, Any]], path: Path) -> Path:
     axes.grid(True, axis="x", color="#dddddd")
     axes.set_axisbelow(True)
     axes.legend(frameon=False, loc="lower right")
-    return _saved(figure, path)
+    return save(figure, path)
 
 
-def _saved(figure: Any, path: Path) -> Path:
+def save(figure: Any, path: Path) -> Path:
     for axes in figure.axes:
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)

@@ -33,14 +33,14 @@ def run_suite(profile: Profile, parts: tuple[str, ...]) -> dict[str, Any]:
         results["stock"] = []
         for size in profile.sizes:
             progress(f"stock quotes, {size:,} filters")
-            results["stock"].append(_apart(measure_stock, size, profile))
+            results["stock"].append(apart(measure_stock, size, profile))
     if "shapes" in parts:
-        results["shapes"] = _apart(measure_shapes, profile)
+        results["shapes"] = apart(measure_shapes, profile)
     if "sweep" in parts:
-        results["sweep"] = _apart(measure_sweep, profile)
+        results["sweep"] = apart(measure_sweep, profile)
     if "tuples" in parts:
         progress("tuples and records")
-        results["tuples"] = _apart(measure_tuples, profile)
+        results["tuples"] = apart(measure_tuples, profile)
     results["seconds"] = perf_counter() - started
     return results
 
@@ -65,7 +65,7 @@ def _processor() -> str:
     return platform.processor() or "unknown"
 
 
-def _apart(measure: Callable[..., Any], *arguments: Any) -> Any:
+def apart(measure: Callable[..., Any], *arguments: Any) -> Any:
     """The measurement's result, from a fresh process."""
     sys.stdout.flush()
     fresh = multiprocessing.get_context("spawn")

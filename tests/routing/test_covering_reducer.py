@@ -1,7 +1,7 @@
 """The covering reducer against brute force: what is announced is what nothing else covers."""
 
 from collections.abc import Callable, Iterable
-from functools import lru_cache
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -18,7 +18,7 @@ from stentor.routing.reducers.reducer import REFERENCE, slots_of
 SLOTS = (1, 2, 3)
 
 
-@lru_cache(maxsize=None)
+@cache
 def chosen(number: int) -> Filter:
     return Filter(FILTERS[number])
 
@@ -140,7 +140,9 @@ TestReducing = pytest.mark.spec(
 
 @pytest.mark.spec("R-03.19", "R-03.22", "08/6.4", "08/8.15")
 @given(st.lists(any_filters, max_size=12), st.randoms(use_true_random=False))
-def test_filters_of_all_kinds_announce_their_maximal_ones(wanted: list[Filter], chance: Random):
+def test_filters_of_all_kinds_announce_their_maximal_ones(
+    wanted: list[Filter], chance: Random
+) -> None:
     reducer = CoveringReducer()
     for filter in wanted:
         reducer.want(filter, filter, REFERENCE | 0b10)
@@ -263,6 +265,23 @@ def test_a_new_neighbor_is_told_the_maximal_ones_without_a_search(
     reducer.add_slot(1, keys)
     assert counting.compared == 0
     assert set(reducer.announcements.announced(1)) == set(stocks(500)[::10])
+
+
+@pytest.mark.spec("R-03.19", "R-03.38")
+def test_a_new_neighbor_where_only_some_filters_are_wanted() -> None:
+    """What hides a filter elsewhere is not wanted there, but something that says more is."""
+    wide, between, narrow = Filter("x > 1 or y > 1"), Filter("x > 3"), Filter("x > 5")
+    reducer = CoveringReducer()
+    for filter in (between, narrow, wide):
+        reducer.want(filter, filter, REFERENCE)
+    here, elsewhere = REFERENCE | 0b10, REFERENCE
+    keys: dict[Any, tuple[Filter, int]] = {
+        wide: (wide, here),
+        between: (between, elsewhere),
+        narrow: (narrow, here),
+    }
+    reducer.add_slot(1, keys)
+    assert set(reducer.announcements.announced(1)) == {wide}
 
 
 @pytest.mark.spec("R-03.17", "R-03.18")

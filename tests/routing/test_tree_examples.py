@@ -11,7 +11,6 @@ from stentor.model import Notification, NotificationId
 from stentor.routing import FilterId, Outputs, Send, Strategy, TreeRouter
 from stentor.routing.messages import Forward, SubscriptionUpdate
 from stentor.routing.protocol import BrokerId, Deliver
-from stentor.routing.table import Local, Neighbor
 from stentor.simulation import Client, Network
 
 EXACT = ("simple", "identity", "covering", "merging")
@@ -521,7 +520,7 @@ def test_the_reference_benchmark(routing: str, remote: int, subs: int, unsubs: i
 @pytest.mark.parametrize("seed", [7, 8])
 def test_orderings_that_hold_on_any_seed(seed: int) -> None:
     loose = (0.1, 0.3, 1.0)
-    size = {"seed": seed, "clients": 40, "publications": 40}
+    size = {"seed": seed, "clients": 30, "publications": 30}
     runs = {name: measure(name, **size) for name in ("flooding", *EXACT)}
     loosely = {share: measure("merging", looseness=share, **size) for share in loose}
 
@@ -531,9 +530,9 @@ def test_orderings_that_hold_on_any_seed(seed: int) -> None:
 
     exact = {runs[name]["forwards"] for name in EXACT}
     assert len(exact) == 1
-    assert runs["flooding"]["forwards"] == 40 * 14
+    assert runs["flooding"]["forwards"] == 30 * 14
     least = exact.pop()
-    assert all(least <= run["forwards"] <= 40 * 14 for run in loosely.values())
+    assert all(least <= run["forwards"] <= 30 * 14 for run in loosely.values())
 
     sizes = [runs[name]["remote"] for name in EXACT]
     assert sizes == sorted(sizes, reverse=True)
@@ -761,13 +760,3 @@ def test_a_neighbors_parts_outlive_their_merger() -> None:
     bench.hears(2, remove=[within(0, 5)])
     assert bench.table == {(within(5, 10), 2)}
     assert bench.holds(3) == {within(5, 10)}
-
-
-@pytest.mark.spec("R-03.09")
-def test_destinations_are_told_apart_by_kind_not_by_name() -> None:
-    bench = Bench("covering", "S", 2)
-    bench.subscribes("S", F)
-    table = bench.router.plane.subscriptions.table
-    assert table.targets({"x": 1}) == {Local("S")}
-    bench.hears("S", add=[G])
-    assert table.targets({"x": 3}) == {Local("S"), Neighbor("S")}

@@ -85,6 +85,10 @@ class Fixed:
     def next_hop(self, key: int) -> BrokerId | None:
         return self._hop
 
+    @property
+    def leaf_set(self) -> list[BrokerId]:
+        return []
+
 
 # -- the figures
 
@@ -402,9 +406,13 @@ def test_publications_can_be_checked_against_the_schema() -> None:
 def test_options_must_exist() -> None:
     with pytest.raises(UnknownStrategy, match="choose path or root"):
         TypeRendezvousRouter(Pastry(1), store="leaf")  # type: ignore[arg-type]
-    router = TypeRendezvousRouter(Pastry(1), strategy="magic")  # type: ignore[arg-type]
-    with pytest.raises(UnknownStrategy, match="simple, identity, covering, merging"):
-        router.subscribe(FilterId("c", 1), Filter("isa a"))
+    for options in (
+        {"strategy": "magic"},
+        {"strategy": "presence"},
+        {"advertisements": "flooding"},
+    ):
+        with pytest.raises(UnknownStrategy, match=r"one of simple, identity, covering, merging$"):
+            TypeRendezvousRouter(Pastry(1), **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.spec("R-03.07")

@@ -1,7 +1,8 @@
 """Multicast groups: who is sent to together, when the network can do that (R-03.46).
 
 Planning only: which groups there must be, which of them a notification is sent to, and whom that
-reaches. Groups of brokers are in `groups` and `schemes`, groups of regions in `regions`.
+reaches. Groups of brokers are in `groups` and `schemes`, local networks that broadcast in
+`two_level`, groups of regions in `regions`.
 """
 
 from stentor.routing.multicast.groups import Groups
@@ -18,6 +19,7 @@ from stentor.routing.multicast.schemes import (
     neighbor_matching,
     threshold_clustered,
 )
+from stentor.routing.multicast.two_level import TwoLevel
 
 __all__ = [
     "Arrival",
@@ -31,6 +33,7 @@ __all__ = [
     "Region",
     "RegionGroups",
     "Scheme",
+    "TwoLevel",
     "clustered",
     "ideal",
     "interested",

@@ -1,6 +1,6 @@
 """The four multicast schemes (03/A19): where a notification is sent, given who wants it.
 
-Two differ in how often they send. *In one step* the publisher's broker knows who is interested,
+They differ in who knows what. *In one step* the publisher's broker knows who is interested,
 everywhere, as simple routing and subscription flooding let it know, and sends to one group in each
 cluster of brokers. *Ideal* multicast has a single cluster with a group for every subset; *clustered
 group multicast* (CGM) has several, and so far fewer groups for a few more sends; *threshold
@@ -26,6 +26,7 @@ from typing import Any, Protocol
 from stentor.errors import DuplicateBroker, InvalidTopology, UnknownBroker
 from stentor.model.notification import Notification
 from stentor.routing.multicast.groups import Groups
+from stentor.routing.multicast.ways import beside, connects, leading, outwards
 from stentor.routing.protocol import BrokerId
 from stentor.routing.table import Neighbor, RoutingTable
 
@@ -74,32 +75,14 @@ class Scheme(Protocol):
     """Groups that are set up once, and a plan for each notification."""
 
     @property
-    def selective(self) -> int:
-        """How many groups reach exactly some subset."""
-
-    @property
     def count(self) -> int:
-        """How many groups there are altogether."""
+        """How many groups there are."""
 
     def plan(self, sender: BrokerId, interested: Iterable[BrokerId]) -> Plan:
         """What is sent for a notification that is published at the sender."""
 
 
-class _Counted:
-    """The numbers of groups of all brokers or clusters together."""
-
-    _groups: Collection[Groups]
-
-    @property
-    def selective(self) -> int:
-        return sum(groups.selective for groups in self._groups)
-
-    @property
-    def count(self) -> int:
-        return sum(groups.count for groups in self._groups)
-
-
-class OneStep(_Counted):
+class OneStep:
     """The sender reaches all that are interested itself, with one send for each cluster.
 
     >>> scheme = OneStep([(1, 2, 3), (4, 5, 6)])
@@ -110,19 +93,28 @@ class OneStep(_Counted):
     def __init__(
         self, clusters: Iterable[Iterable[BrokerId]], threshold: int | None = None
     ) -> None:
-        self._groups = [Groups(tuple(cluster), threshold) for cluster in clusters]
-        brokers = [member for groups in self._groups for member in groups.members]
+        self._clusters = [Groups(tuple(cluster), threshold) for cluster in clusters]
+        brokers = [member for groups in self._clusters for member in groups.members]
         self._brokers = frozenset(brokers)
         if len(self._brokers) < len(brokers):
             raise DuplicateBroker("a broker is in two clusters; each belongs to one")
 
+    @property
+    def selective(self) -> int:
+        """How many groups reach exactly some subset of a cluster."""
+        return sum(groups.selective for groups in self._clusters)
+
+    @property
+    def count(self) -> int:
+        return sum(groups.count for groups in self._clusters)
+
     def plan(self, sender: BrokerId, interested: Iterable[BrokerId]) -> Plan:
-        wanted = _others(sender, interested, self._brokers)
-        found = (groups.group(wanted) for groups in self._groups)
+        wanted = others(sender, interested, self._brokers)
+        found = (groups.group(wanted) for groups in self._clusters)
         return Plan(tuple(Multicast(sender, group) for group in found if group), wanted)
 
 
-class HopByHop(_Counted):
+class HopByHop:
     """Each broker of a tree sends to the group of those neighbors that lead to somebody.
 
     >>> scheme = HopByHop([(1, 2), (2, 3), (2, 4), (4, 5)])
@@ -133,32 +125,105 @@ class HopByHop(_Counted):
     def __init__(
         self, edges: Iterable[tuple[BrokerId, BrokerId]], threshold: int | None = None
     ) -> None:
-        beside = _tree(edges)
-        self._at = {broker: Groups(tuple(near), threshold) for broker, near in beside.items()}
-        self._groups = self._at.values()
+        self._threshold = threshold
+        self._neighbors = _tree(edges)
+        self._at = [Groups(tuple(near), threshold) for near in self._neighbors.values()]
+
+    @property
+    def count(self) -> int:
+        """With a threshold also the groups of all neighbors but one, from which it came."""
+        counts = [groups.count for groups in self._at]
+        if self._threshold is not None:
+            degrees = [len(groups.members) for groups in self._at]
+            counts += [degree for degree in degrees if degree - 1 > self._threshold]
+        return sum(counts)
 
     def plan(self, sender: BrokerId, interested: Iterable[BrokerId]) -> Plan:
-        wanted = _others(sender, interested, self._at.keys())
-        order, came_from = self._walk(sender)
-        # Towards the sender, so that a broker comes after all that are behind it.
-        leading: set[BrokerId] = set(wanted)
-        for broker in reversed(order):
-            if broker in leading and broker != sender:
-                leading.add(came_from[broker])
+        wanted = others(sender, interested, self._neighbors.keys())
+        before = outwards(self._neighbors, sender)
+        matching = leading(before, wanted)
         sends = []
-        for broker in order:
-            ahead = [n for n in self._at[broker].members if came_from.get(n) == broker]
-            group = self._at[broker].group(leading.intersection(ahead))
+        for broker, previous in before.items():
+            ahead = [neighbor for neighbor in self._neighbors[broker] if neighbor != previous]
+            group = Groups(tuple(ahead), self._threshold).group(matching)
             if group:
-                sends.append(Multicast(broker, self._onward(group, came_from.get(broker))))
+                sends.append(Multicast(broker, group))
         return Plan(tuple(sends), wanted)
 
-    def _walk(self, start: BrokerId) -> tuple[list[BrokerId], dict[BrokerId, BrokerId]]:
-        """All brokers from the start outwards, and the neighbor through which each is reached."""
-        order, came_from = [start], dict[BrokerId, BrokerId]()
-        for broker in order:
-            for neighbor in self._at[broker].members:
-                if neighbor != came_from.get(broker):
-                    came_from[neighbor] = broker
-                    order.append(neighbor)
-        return order, came_from
+
+# -- the four by name
+
+
+def ideal(brokers: Iterable[BrokerId]) -> OneStep:
+    """A group for every subset of brokers.
+
+    >>> ideal(range(10)).count
+    1024
+    """
+    return OneStep([brokers])
+
+
+def clustered(clusters: Iterable[Iterable[BrokerId]]) -> OneStep:
+    """CGM: a group for every subset of each cluster.
+
+    >>> clustered([range(5), range(5, 10)]).count
+    64
+    """
+    return OneStep(clusters)
+
+
+def threshold_clustered(clusters: Iterable[Iterable[BrokerId]], threshold: int) -> OneStep:
+    """TCGM: in each cluster groups of up to `threshold` brokers, and one of all.
+
+    >>> scheme = threshold_clustered([range(5), range(5, 10)], 2)
+    >>> scheme.selective, scheme.count
+    (30, 32)
+    """
+    return OneStep(clusters, threshold)
+
+
+def neighbor_matching(
+    edges: Iterable[tuple[BrokerId, BrokerId]], threshold: int | None = None
+) -> HopByHop:
+    """Hop by hop along a tree.
+
+    >>> neighbor_matching([(1, 2), (2, 3)]).count
+    8
+    """
+    return HopByHop(edges, threshold)
+
+
+def interested(
+    table: RoutingTable, notification: Notification | Mapping[str, Any]
+) -> frozenset[BrokerId]:
+    """The brokers with a matching subscription, from a table that has those of all brokers.
+
+    >>> from stentor.filters import Filter
+    >>> table = RoutingTable()
+    >>> for broker in (1, 2, 3):
+    ...     _ = table.add(Neighbor(broker), broker, Filter(f"x > {broker}"))
+    >>> sorted(interested(table, {"x": 3}))
+    [1, 2]
+    """
+    found = table.targets(notification)
+    return frozenset(target.id for target in found if isinstance(target, Neighbor))
+
+
+def others(
+    sender: BrokerId, interested: Iterable[BrokerId], known: Collection[BrokerId]
+) -> frozenset[BrokerId]:
+    """Those that must be sent to; what is published at a broker need not be sent there."""
+    wanted = frozenset(interested)
+    for broker in (sender, *wanted):
+        if broker not in known:
+            raise UnknownBroker(f"there is no broker {broker!r} in the groups; add it first")
+    return wanted - {sender}
+
+
+def _tree(edges: Iterable[tuple[BrokerId, BrokerId]]) -> dict[BrokerId, list[BrokerId]]:
+    """Each broker's neighbors."""
+    links = list(edges)
+    near = beside(links)
+    if len(links) != len(near) - 1 or not connects(near, near):
+        raise InvalidTopology("hop by hop needs links that form one tree, without cycles")
+    return near

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from stentor.filters import Filter
 from stentor.model.notification import Notification
+from stentor.routing.messages import AdvertisementUpdate, SubscriptionUpdate
 from stentor.routing.protocol import BrokerId, FilterId, Kind, Message
 
 
@@ -36,8 +37,54 @@ class Announce(Message, frozen=True):
     fresh: bool = False
 
 
+class Ask(Message, frozen=True):
+    """`Announce` where advertisements are in use."""
+
+    kind: ClassVar[Kind] = "subscription"
+    tree: str
+    update: SubscriptionUpdate
+    fresh: bool = False
+
+
+class Offer(Message, frozen=True):
+    """A child tells its parent what may be published below. Offers are numbered.
+
+    The first message to a parent, be it an `Ask` or an `Offer`, is `fresh`.
+    """
+
+    kind: ClassVar[Kind] = "advertisement"
+    tree: str
+    update: AdvertisementUpdate
+    number: int
+    fresh: bool = False
+
+
+class AskBack(Message, frozen=True):
+    """A parent asks a child for something that meets its offers.
+
+    `since` is the number of the first of these offers. If the child's is another by now, it has
+    left and come back in the meantime.
+    """
+
+    kind: ClassVar[Kind] = "subscription"
+    tree: str
+    update: SubscriptionUpdate
+    since: int
+
+
+class Heard(Message, frozen=True):
+    """The child's offers up to this number are known up to the root.
+
+    All that meets them and was asked for anywhere before has been asked back before this.
+    """
+
+    kind: ClassVar[Kind] = "control"
+    tree: str
+    number: int
+
+
 class Leave(Message, frozen=True):
-    """A child asks its parent for nothing any more."""
+    """A child asks its parent for nothing any more, and offers nothing."""
 
     kind: ClassVar[Kind] = "subscription"
     tree: str
@@ -45,6 +92,8 @@ class Leave(Message, frozen=True):
 
 class Carry(Message, frozen=True):
     """A notification on its way in a tree: rising to the root, or coming down from it.
+
+    One that is `advertised` rises only as far as it is asked for from above.
 
     `asks` is the root of the notification's own type, on the way to the root of a supertype whose
     interest it does not know yet.
@@ -54,6 +103,7 @@ class Carry(Message, frozen=True):
     tree: str
     notification: Notification
     rising: bool
+    advertised: bool = False
     asks: BrokerId | None = None
 
 

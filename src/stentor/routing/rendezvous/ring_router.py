@@ -29,7 +29,7 @@ everything is delivered again.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Final, Literal, Protocol, TypeAlias
 
 from stentor.errors import UnknownStrategy
@@ -47,17 +47,20 @@ from stentor.routing.protocol import (
     Send,
     TableSize,
 )
+from stentor.routing.rendezvous.advertised import AdvertisedTree
 from stentor.routing.rendezvous.pastry import key_of
 from stentor.routing.rendezvous.ring_messages import (
     Announce,
+    Ask,
+    AskBack,
     Carry,
-    Entry,
     Found,
+    Heard,
     Leave,
     Moved,
+    Offer,
     Seek,
 )
-from stentor.routing.rendezvous.summary import Strategy
 from stentor.routing.rendezvous.tree import Tree
 from stentor.routing.table import Local, Neighbor
 
@@ -85,15 +88,20 @@ class Ring(Protocol):
     def next_hop(self, key: int) -> BrokerId | None:
         """A broker closer to the key's root, or None at the root itself."""
 
+    @property
+    def leaf_set(self) -> list[BrokerId]:
+        """Those next to this one, of which some would be the root of its keys if it failed."""
+
 
 class RingRouter(ABC):
     """A broker's part in all trees. The kinds of routers differ in what the names are."""
 
-    def __init__(self, ring: Ring, *, strategy: Strategy, store: Store) -> None:
+    def __init__(self, ring: Ring, *, plant: Callable[[str], Tree], store: Store) -> None:
+        """`plant` gives a tree of that name in which nothing was asked for yet."""
         if store not in ("path", "root"):
             raise UnknownStrategy(f"there is no store {store!r}; choose path or root")
         self._ring = ring
-        self._strategy: Strategy = strategy
+        self._plant = plant
         self._store = store
         self._neighbors: dict[BrokerId, None] = {}
         self._trees: dict[str, Tree] = {}
@@ -116,10 +124,8 @@ class RingRouter(ABC):
     def _arrived(self, message: Carry) -> None:  # noqa: B027 (a hook)
         """A notification has risen to the root, which is here."""
 
-    def _changed(  # noqa: B027 (a hook)
-        self, name: str, added: tuple[Entry, ...], removed: tuple[Entry, ...]
-    ) -> None:
-        """What is asked for in a tree has changed."""
+    def _changed(self, message: Message) -> None:  # noqa: B027 (a hook)
+        """What is asked for in a tree has changed, and there is no parent to be told."""
 
     def _lost(self, neighbor: BrokerId) -> None:  # noqa: B027 (a hook)
         """The neighbor is gone, and with it what it knew."""
@@ -168,10 +174,14 @@ class RingRouter(ABC):
         return list(dict.fromkeys(self._advertisements.values()))
 
     def publish(self, client: ClientId, notification: Notification) -> Outputs:
+        self._enter(notification)
+        return self._done()
+
+    def _enter(self, notification: Notification) -> None:
+        """Let the notification rise from here."""
         name = self._name(notification)
         if name is not None:
             self._carry(None, Carry(name, notification, rising=True))
-        return self._done()
 
     def receive(self, sender: BrokerId, message: Message) -> Outputs:
         self._handle(sender, message)
@@ -190,7 +200,7 @@ class RingRouter(ABC):
             self._ring.refill(self._neighbors)
         for tree in list(self._trees.values()):
             if tree.parent == neighbor:
-                tree.parent = None
+                tree.attach(None)
             tree.forget(neighbor)
             self._spread(tree)
         self._lost(neighbor)
@@ -216,8 +226,13 @@ class RingRouter(ABC):
         match message:
             case Carry():
                 self._carry(sender, message)
-            case Announce():
+            case Announce() | Ask() | Offer():
                 self._asked(sender, message)
+            case AskBack(tree=name) | Heard(tree=name):
+                tree = self._trees.get(name)
+                if isinstance(tree, AdvertisedTree) and tree.parent == sender:
+                    tree.answered(message)
+                    self._spread(tree)
             case Leave(tree=name):
                 if name in self._trees:
                     self._trees[name].forget(sender)
@@ -231,8 +246,8 @@ class RingRouter(ABC):
                     self._attach(self._trees[name], sender)
             case Moved(tree=name):
                 if name in self._trees and self._trees[name].parent == sender:
-                    self._trees[name].parent = None
-                    self._settle(self._trees[name])
+                    self._trees[name].attach(None)
+                    self._spread(self._trees[name])
 
     def _send(self, to: BrokerId, message: Message) -> None:
         if to == self.id:
@@ -251,16 +266,22 @@ class RingRouter(ABC):
     def _carry(self, sender: BrokerId | None, message: Carry) -> None:
         name, notification = message.tree, message.notification
         tree = self._trees.get(name)
-        hop = self._hop(name) if message.rising else None
+        follows = message.advertised and isinstance(tree, AdvertisedTree) and tree.is_settled
+        hop = self._hop(name) if message.rising and not follows else None
         if hop is not None:
-            self._send(hop, message)
+            plain = Carry(name, notification, rising=True) if message.advertised else message
+            self._send(hop, plain)
             if not self._copies_on_the_way:
                 return
-        # Where it is copied on its way up, a child that it came from has served itself.
-        source = sender if message.rising and self._copies_on_the_way else None
+        # A neighbor that it came from has served itself, unless it was only passing it on.
+        only_passed = message.rising and not follows and not self._copies_on_the_way
+        source = None if only_passed else sender
         for target in () if tree is None else tree.targets(notification):
             if isinstance(target, Local):
                 self._outputs.append(Deliver(target.id, notification))
+            elif tree is not None and target.id == tree.parent:
+                if follows and target.id != source:
+                    self._send(target.id, message)
             elif target.id != source:
                 self._send(target.id, Carry(name, notification, rising=False))
         if message.rising and hop is None:
@@ -272,31 +293,33 @@ class RingRouter(ABC):
 
     # -- asking
 
-    def _asked(self, child: BrokerId, message: Announce) -> None:
+    def _asked(self, child: BrokerId, message: Announce | Ask | Offer) -> None:
         if self._store == "root" and self._hop(message.tree) is not None:
             self._send(child, Moved(message.tree))
             return
         tree = self._tree(message.tree)
-        if message.fresh:
-            tree.forget(child)
-        tree.change(child, message.added, message.removed)
+        tree.asked(child, message)
         self._spread(tree)
 
     def _spread(self, tree: Tree) -> None:
-        """Tell the parent what has changed."""
-        added, removed = tree.summary.take()
-        if added or removed:
-            if tree.parent is not None and not tree.is_empty:
-                self._send(tree.parent, Announce(tree.name, added, removed))
-            else:
-                self._settle(tree)
-            self._changed(tree.name, added, removed)
+        """Tell others what has changed."""
+        if tree.parent is None or tree.is_empty:
+            self._settle(tree)
+        self._tell(tree)
         if tree.is_empty:
             self._trees.pop(tree.name, None)
+
+    def _tell(self, tree: Tree) -> None:
+        for to, message in tree.take():
+            if to is None:
+                self._changed(message)
+            else:
+                self._send(to, message)
 
     def _settle(self, tree: Tree) -> None:
         """Ask the right broker: the next on the way to the root, or the root itself."""
         hop = self._ring.next_hop(tree.key)
+        tree.is_root = hop is None
         if hop is None or tree.is_empty:
             self._seeking.pop(tree.name, None)
             self._attach(tree, None)
@@ -310,9 +333,8 @@ class RingRouter(ABC):
             return
         if tree.parent is not None:
             self._send(tree.parent, Leave(tree.name))
-        tree.parent = parent
-        if parent is not None:
-            self._send(parent, Announce(tree.name, tree.summary.entries, fresh=True))
+        tree.attach(parent)
+        self._tell(tree)
 
     def _seek(self, name: str) -> None:
         self._seeking[name] = None
@@ -331,11 +353,12 @@ class RingRouter(ABC):
                     tree.forget(child)
                 self._spread(tree)
             self._settle(tree)
+            self._tell(tree)
 
     def _tree(self, name: str) -> Tree:
         tree = self._trees.get(name)
         if tree is None:
-            tree = self._trees[name] = Tree(name, self._strategy)
+            tree = self._trees[name] = self._plant(name)
         return tree
 
     def _hop(self, name: str) -> BrokerId | None:

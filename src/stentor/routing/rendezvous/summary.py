@@ -23,12 +23,23 @@ from stentor.routing.reducers import (
 from stentor.routing.reducers.reducer import REFERENCE
 from stentor.routing.rendezvous.ring_messages import Entry
 
-#: How to reduce. `presence` announces that something is wanted, but not what.
-Strategy: TypeAlias = Literal["simple", "identity", "covering", "merging", "presence"]
+#: How to reduce.
+Strategy: TypeAlias = Literal["simple", "identity", "covering", "merging"]
+#: `presence` announces that something is wanted, but not what.
+Reduction: TypeAlias = Strategy | Literal["presence"]
 
 _SLOT: Final = 1
 _WANTED: Final = REFERENCE | 1 << _SLOT
 _EVERYTHING: Final = Filter()
+
+
+def check_strategy(strategy: str) -> None:
+    """Raise unless there is such a strategy."""
+    if strategy not in get_args(Strategy):
+        raise UnknownStrategy(
+            f"there is no routing strategy {strategy!r}; "
+            f"choose one of {', '.join(get_args(Strategy))}"
+        )
 
 
 class Summary:
@@ -41,12 +52,7 @@ class Summary:
     ['x > 1']
     """
 
-    def __init__(self, strategy: Strategy) -> None:
-        if strategy not in get_args(Strategy):
-            raise UnknownStrategy(
-                f"there is no routing strategy {strategy!r}; "
-                f"choose one of {', '.join(get_args(Strategy))}"
-            )
+    def __init__(self, strategy: Reduction) -> None:
         self._strategy = strategy
         self._reducer: Reducer = CoveringReducer() if strategy == "covering" else PlainReducer()
         self._stage = MergingStage() if strategy == "merging" else None

@@ -18,6 +18,7 @@ from stentor.filters.conjunct import Conjunct
 from stentor.model.notification import Notification
 from stentor.routing.rendezvous.addresses import topics_of, written
 from stentor.routing.rendezvous.ring_router import Ring, RingRouter
+from stentor.routing.rendezvous.tree import SummaryTree
 
 
 class TopicRouter(RingRouter):
@@ -33,7 +34,7 @@ class TopicRouter(RingRouter):
 
     def __init__(self, ring: Ring, *, attribute: str = "topic") -> None:
         """`attribute` may also be the reserved `_channel` or `_subject`."""
-        super().__init__(ring, strategy="presence", store="path")
+        super().__init__(ring, plant=lambda name: SummaryTree(name, "presence"), store="path")
         self._attribute = attribute
 
     @property

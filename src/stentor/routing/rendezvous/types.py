@@ -18,6 +18,16 @@ So interest saves messages and is never needed for a delivery. Whenever one of t
 replaced, the interest is forgotten, and the next notification asks again. No broker has to know the
 type hierarchy, types need not be declared, and a root keeps nothing that cannot be lost (R-03.35).
 
+Where `advertisements` are in use, subscriptions follow them (see `advertised`). An advertisement of
+a type is also one of its supertypes and enters their trees as well; and a notification enters all
+its trees at once, where it is published. In a tree in which it was advertised it goes where it is
+asked for; in another, such as that of a subtype of the advertised type, it rises to the root. So
+nothing is lost when advertisements are wide or missing, but only what is advertised by its own type
+relieves all rendezvous. Interests are not needed then.
+
+With `schemas` the rendezvous of a type also holds its declaration, and publications and
+subscriptions are checked (see `metadata`).
+
 With `catch_all` there is one more supertype, of everything. Its tree takes subscriptions that name
 no type, and notifications without one. Without it such a subscription is refused: each of its
 notifications would have to pass one and the same root.
@@ -26,26 +36,32 @@ notifications would have to pass one and the same root.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import count
 from typing import Final
 
-from stentor.errors import UnsupportedMapping
+from stentor.errors import InvalidConfiguration, UnsupportedMapping
 from stentor.filters import Filter
 from stentor.filters.addressing.content import TYPES
 from stentor.filters.conjunct import Conjunct
-from stentor.model.event_types import EventTypes
+from stentor.model.event_types import EventType, EventTypes, event_types
 from stentor.model.notification import Notification
-from stentor.routing.protocol import BrokerId, ClientId, Message, Outputs, TableSize
+from stentor.routing import strategy as strategies
+from stentor.routing.protocol import BrokerId, ClientId, FilterId, Message, Outputs, TableSize
 from stentor.routing.rendezvous.addresses import types_of
+from stentor.routing.rendezvous.advertised import AdvertisedTree
 from stentor.routing.rendezvous.interests import Interests
+from stentor.routing.rendezvous.metadata import Metadata
 from stentor.routing.rendezvous.ring_messages import (
+    Announce,
     AskNoMore,
     Carry,
-    Entry,
     Interest,
     InterestUnknown,
 )
 from stentor.routing.rendezvous.ring_router import Ring, RingRouter, Store
-from stentor.routing.rendezvous.summary import Strategy
+from stentor.routing.rendezvous.summary import Strategy, check_strategy
+from stentor.routing.rendezvous.tree import SummaryTree, Tree
+from stentor.routing.table import Neighbor
 
 #: The supertype of everything; no type can have this name.
 EVERYTHING: Final = ""
@@ -75,25 +91,137 @@ each alternative, or let the routers have a catch_all rendezvous
         store: Store = "path",
         catch_all: bool = False,
         types: EventTypes | None = None,
+        advertisements: bool | Strategy = False,
+        schemas: bool = False,
     ) -> None:
-        """With `types`, only notifications that are legal events of their type are published."""
-        super().__init__(ring, strategy=strategy, store=store)
+        """With `types`, only notifications that are legal events of their type are published.
+
+        `advertisements` says by which strategy they are reduced; True is covering. With `schemas`,
+        event types are declared at their rendezvous, and this is what is checked.
+        """
+        check_strategy(strategy)
+        offering = "covering" if advertisements is True else advertisements
+        if offering is not False:
+            check_strategy(offering)
+        numbers = count(1)
+
+        def plant(name: str) -> Tree:
+            if offering is False:
+                return SummaryTree(name, strategy)
+            both = strategies.Strategy(strategy), strategies.Strategy(offering)
+            return AdvertisedTree(name, *both, numbers)
+
+        super().__init__(ring, plant=plant, store=store)
+        self._advertises = offering is not False
         self._catch_all = catch_all
         self._types = types
+        self._metadata = Metadata(ring, self._send, self._enter) if schemas else None
+        #: The trees that each advertisement of a client here is in.
+        self._advertised: dict[FilterId, list[str]] = {}
         #: Where this broker is the root of a type: what the roots of its supertypes want.
         self._interests: dict[str, Interests] = {}
         #: Where it is the root of a supertype: the subtypes whose roots are to be told, and these.
         self._askers: dict[str, dict[tuple[str, BrokerId], None]] = {}
 
+    def subscribe(self, id: FilterId, filter: Filter) -> Outputs:
+        if self._metadata is None:
+            return super().subscribe(id, filter)
+        unknown = self._metadata.check_filter(filter)
+        outputs = super().subscribe(id, filter)
+        self._metadata.look_up(unknown)
+        return outputs + self._done()
+
     def publish(self, client: ClientId, notification: Notification) -> Outputs:
         if self._types is not None:
             self._types.check(notification)
-        return super().publish(client, notification)
+        unknown = () if self._metadata is None else self._metadata.check(notification)
+        if self._metadata is None or not unknown:
+            return super().publish(client, notification)
+        self._metadata.inspect(notification, unknown)
+        return self._done()
+
+    # -- advertisements
+
+    def advertise(self, id: FilterId, filter: Filter) -> Outputs:
+        if not self._advertises:
+            return super().advertise(id, filter)
+        if id in self._advertisements:
+            return []
+        parts: dict[str, list[Conjunct]] = {}
+        for conjunct in filter.conjuncts:
+            for name in self._offered_in(conjunct):
+                parts.setdefault(name, []).append(conjunct)
+        self._advertisements[id] = filter
+        self._advertised[id] = list(parts)
+        for name, conjuncts in parts.items():
+            tree = self._tree(name)
+            assert isinstance(tree, AdvertisedTree)
+            tree.advertise(id, Filter.of_conjuncts(conjuncts))
+            self._spread(tree)
+        return self._done()
+
+    def unadvertise(self, id: FilterId) -> Outputs:
+        self._advertisements.pop(id, None)
+        for name in self._advertised.pop(id, ()):
+            tree = self._trees[name]
+            assert isinstance(tree, AdvertisedTree)
+            tree.unadvertise(id)
+            self._spread(tree)
+        return self._done()
+
+    def offers(self) -> list[Filter]:
+        found = dict.fromkeys(super().offers())
+        for tree in self._advertised_trees:
+            rows = tree.offered.rows()
+            others = (row for row in rows if any(isinstance(o, Neighbor) for o in row.owners))
+            found |= dict.fromkeys(row.filter for row in others)
+        return list(found)
+
+    def _offered_in(self, conjunct: Conjunct) -> list[str]:
+        """The trees of all types that every notification of the conjunct is sure to have."""
+        types = types_of(conjunct) or ()
+        names = sorted({name for type_ in types for name in event_types.ancestors(type_)})
+        return [*names, EVERYTHING] if self._catch_all else names
+
+    def _enter(self, notification: Notification) -> None:
+        if not self._advertises:
+            super()._enter(notification)
+            return
+        own = [] if notification.type is None else [notification.type]
+        for name in [*own, *self._supertypes(notification)]:
+            tree = self._trees.get(name)
+            known = isinstance(tree, AdvertisedTree) and tree.advertises(notification)
+            self._carry(None, Carry(name, notification, rising=True, advertised=known))
+
+    @property
+    def _advertised_trees(self) -> list[AdvertisedTree]:
+        return [tree for tree in self._trees.values() if isinstance(tree, AdvertisedTree)]
+
+    # -- declarations
+
+    def declare(self, declaration: EventType) -> Outputs:
+        """Make the declaration of an event type known at its rendezvous."""
+        if self._metadata is None:
+            raise InvalidConfiguration(
+                "the rendezvous of types hold no declarations here; make all routers with schemas"
+            )
+        self._metadata.declare(declaration)
+        return self._done()
+
+    def declaration(self, name: str) -> EventType | None:
+        """What was declared about an event type, if this broker knows it."""
+        return None if self._metadata is None else self._metadata.declaration(name)
+
+    @property
+    def refused(self) -> int:
+        """Notifications that contradicted a declaration, and declarations that did, found here."""
+        return 0 if self._metadata is None else self._metadata.refused
 
     def table_size(self) -> TableSize:
         size = super().table_size()
         known = sum(len(interests) for interests in self._interests.values())
-        return TableSize(size.local, size.remote + known, size.advertisements)
+        offered = sum(tree.offered.count(Neighbor) for tree in self._advertised_trees)
+        return TableSize(size.local, size.remote + known, size.advertisements + offered)
 
     def _names(self, conjunct: Conjunct, filter: Filter) -> Iterable[str]:
         types = types_of(conjunct)
@@ -112,14 +240,14 @@ each alternative, or let the routers have a catch_all rendezvous
         return notification.type
 
     def _supertypes(self, notification: Notification) -> list[str]:
-        others = sorted(notification.facts[TYPES] - {notification.type})
+        others = sorted(notification.facts.get(TYPES, frozenset()) - {notification.type})
         return [*others, EVERYTHING] if self._catch_all else others
 
     # -- at the root of a type
 
     def _arrived(self, message: Carry) -> None:
         notification, name = message.notification, message.tree
-        if notification.type is None:
+        if self._advertises or notification.type is None:
             return
         if name != notification.type:
             if message.asks is not None:
@@ -160,12 +288,14 @@ each alternative, or let the routers have a catch_all rendezvous
         if reachable and (subtype, broker) not in self._askers.get(name, ()):
             self._askers.setdefault(name, {})[subtype, broker] = None
             tree = self._trees.get(name)
-            entries = () if tree is None else tree.summary.entries
+            entries = tree.summary.entries if isinstance(tree, SummaryTree) else ()
             self._send(broker, Interest(subtype, name, entries, fresh=True))
 
-    def _changed(self, name: str, added: tuple[Entry, ...], removed: tuple[Entry, ...]) -> None:
-        for subtype, broker in self._askers.get(name, ()):
-            self._send(broker, Interest(subtype, name, added, removed))
+    def _changed(self, message: Message) -> None:
+        if isinstance(message, Announce):
+            name = message.tree
+            for subtype, broker in self._askers.get(name, ()):
+                self._send(broker, Interest(subtype, name, message.added, message.removed))
 
     # -- both
 
@@ -179,9 +309,12 @@ each alternative, or let the routers have a catch_all rendezvous
             case AskNoMore(tree=name, subtype=subtype):
                 self._askers.get(name, {}).pop((subtype, sender), None)
             case _:
-                super()._handle(sender, message)
+                if self._metadata is None or not self._metadata.handle(sender, message):
+                    super()._handle(sender, message)
 
     def _lost(self, neighbor: BrokerId) -> None:
+        if self._metadata is not None:
+            self._metadata.lose(neighbor)
         for interests in self._interests.values():
             for supertype in list(interests.roots):
                 interests.forget(supertype, neighbor)
@@ -191,6 +324,8 @@ each alternative, or let the routers have a catch_all rendezvous
 
     def _follow_ring(self) -> None:
         super()._follow_ring()
+        if self._metadata is not None:
+            self._metadata.follow_ring()
         for name in [name for name in self._interests if self._hop(name) is not None]:
             self._forget_interests(name)
         for name in [name for name in self._askers if self._hop(name) is not None]:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 from measure.throughput import WrongAnswer
+from network.configurations import CONFIGURATIONS, Configuration
+from network.populations import TREE, Population, classes, intervals, stock_quotes
+from network.profiles import Profile
 from progress import progress
-from routing.configurations import CONFIGURATIONS, Configuration
-from routing.populations import TREE, Population, classes, intervals, stock_quotes
-from routing.profiles import Profile
 from stentor.filters import Filter
 from stentor.model.identity import NotificationId
 

@@ -29,15 +29,13 @@ class Configuration:
     @property
     def name(self) -> str:
         """
-        >>> Configuration("merging", looseness=0.1).name, Configuration("simple", "covering").name
-        ('merging, looseness 0.1', 'simple, advertisements covering')
+        >>> Configuration("simple", "covering").name, Configuration("merging", looseness=0.1).name
+        ('simple × covering', 'merging, 0.1 loose')
         """
-        name = f"hierarchical {self.routing}" if self.hierarchy else self.routing
+        name = f"hierarchy, {self.routing}" if self.hierarchy else self.routing
         if self.advertisements is not None:
-            name += f", advertisements {self.advertisements}"
-        if self.looseness:
-            name += f", looseness {self.looseness}"
-        return name
+            name += f" × {self.advertisements}"
+        return f"{name}, {self.looseness} loose" if self.looseness else name
 
     @property
     def is_exact(self) -> bool:

@@ -29,7 +29,7 @@ class Profile:
 
 QUICK: Final = Profile(
     name="quick",
-    stock_filters=300,
+    stock_filters=150,
     publications=100,
     sizes=(300, 1_000),
     changes=300,
@@ -39,7 +39,7 @@ QUICK: Final = Profile(
 )
 DEFAULT: Final = Profile(
     name="default",
-    stock_filters=600,
+    stock_filters=300,
     publications=300,
     sizes=(1_000, 10_000),
     changes=1_000,
@@ -49,7 +49,7 @@ DEFAULT: Final = Profile(
 )
 FULL: Final = Profile(
     name="full",
-    stock_filters=1_500,
+    stock_filters=450,
     publications=300,
     sizes=(1_000, 10_000, 100_000),
     changes=2_000,

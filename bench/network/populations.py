@@ -1,8 +1,8 @@
 """Who subscribes, advertises and publishes what, and at which broker of a binary tree.
 
 Three populations of 150 clients at random brokers. *Intervals* and *classes* are those of the
-routing sheet's reference benchmark: one integer attribute, intervals that overlap in all ways or ten
-classes that are equal or disjoint; everybody may publish anything, so advertisements only cost.
+routing sheet's reference benchmark: one integer attribute, intervals that overlap in all ways, or
+ten classes that are equal or disjoint; everybody may publish anything, so advertisements only cost.
 *Stock quotes* have their feeds at a few leaves, so that advertisements tell most of the tree that
 nothing comes from there. Bounds are half-open: on integers it makes no difference, and intervals
 that follow each other have a perfect merger.
@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from stentor.filters import Filter
-from workloads import Event, stock
-from workloads.stock import EXCHANGES, SECTORS
+from workloads import Constraints, Event, stock
+from workloads.base import text_of
+from workloads.stock import EXCHANGES, SECTORS, SYMBOLS
 
 #: A binary tree with the root 1: the children of n are 2n and 2n + 1.
 BROKERS: Final = 15
@@ -25,6 +26,10 @@ TREE: Final = [(child // 2, child) for child in range(2, BROKERS + 1)]
 LEAVES: Final = tuple(range(BROKERS // 2 + 1, BROKERS + 1))
 CLIENTS: Final = 150
 DOMAIN: Final = 100
+#: The symbols that the stock quotes are about; the first are the busiest.
+BUSY: Final = frozenset(SYMBOLS[:25])
+#: Notifications that imperfection is measured on.
+SAMPLE: Final = 100
 
 
 @dataclass(frozen=True)
@@ -88,14 +93,18 @@ def stock_quotes(
 ) -> Population:
     """Quotes of eight exchanges, fed in at the given leaves only.
 
-    An exchange has five feeds: two that carry all of it and so have equal advertisements, and three
-    that carry a third of the sectors each, which the others cover and which merge.
+    The stock workload as far as it is about its busiest symbols, so that not too few clients want
+    something of the same. An exchange has five feeds: two that carry all of it and so have equal
+    advertisements, and three that carry a third of the sectors each, which the others cover and
+    which merge.
     """
     r = random.Random(seed)
-    quotes = stock(filters, 2 * publications)
+    quotes = stock(40 * filters)
+    events = [event for event in quotes.events if event["symbol"] in BUSY]
+    chosen = list(filter(_is_busy, quotes.constraints))[:filters]
     wanted: list[list[Filter]] = [[] for _ in range(CLIENTS)]
-    for number, text in enumerate(quotes.texts()):
-        wanted[number % CLIENTS].append(Filter(text))
+    for number, constraints in enumerate(chosen):
+        wanted[number % CLIENTS].append(Filter(text_of(constraints)))
     feeds = [
         (exchange, sectors)
         for exchange in EXCHANGES
@@ -107,16 +116,21 @@ def stock_quotes(
     ]
     published = [
         (r.choice([n for n, (_, offer) in enumerate(producers) if offer.matches(event)]), event)
-        for event in quotes.events[:publications]
+        for event in events[:publications]
     ]
     return Population(
         "stock quotes",
-        f"quotes fed in at {len(leaves)} of {len(LEAVES)} leaves",
-        [(r.randint(1, BROKERS), filters) for filters in wanted],
+        f"quotes of {len(BUSY)} symbols, fed in at {len(leaves)} of {len(LEAVES)} leaves",
+        [(r.randint(1, BROKERS), held) for held in wanted],
         producers,
         published,
-        quotes.events[publications:],
+        events[publications : publications + SAMPLE],
     )
+
+
+def _is_busy(constraints: Constraints) -> bool:
+    """Whether the filter is about a busy symbol."""
+    return constraints[0][:2] == ["symbol", "="] and constraints[0][2] in BUSY
 
 
 def _offer(exchange: str, sectors: Sequence[str]) -> Filter:

@@ -1,0 +1,66 @@
+"""What can be measured: the matching engines, and routing. Each has results of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import docs
+import network.plots
+import network.profiles
+import network.tables
+import plots
+import profiles
+import tables
+from docs import Section
+from tables import Results, Table
+
+
+@dataclass(frozen=True)
+class Subject:
+    """How one subject is measured and shown."""
+
+    #: The results' name in their folder.
+    file: str
+    parts: tuple[str, ...]
+    profiles: Mapping[str, Any]
+    run: Callable[[Any, tuple[str, ...]], Results]
+    tables: Callable[[Results], list[Table]]
+    save_plots: Callable[[Results, Path], list[Path]]
+    section: Section
+
+
+def _run_matching(profile: profiles.Profile, parts: tuple[str, ...]) -> Results:
+    from suite import run_suite  # imports the engines, which a mere report can do without
+
+    return run_suite(profile, parts)
+
+
+def _run_routing(profile: network.profiles.Profile, parts: tuple[str, ...]) -> Results:
+    from network.suite import run_routing
+
+    return run_routing(profile, parts)
+
+
+SUBJECTS: Final = {
+    "matching": Subject(
+        "latest.json",
+        profiles.PARTS,
+        profiles.PROFILES,
+        _run_matching,
+        tables.tables_of,
+        plots.save_plots,
+        docs.MATCHING,
+    ),
+    "routing": Subject(
+        "routing.json",
+        network.profiles.PARTS,
+        network.profiles.PROFILES,
+        _run_routing,
+        network.tables.routing_tables,
+        network.plots.save_routing_plots,
+        docs.ROUTING,
+    ),
+}
