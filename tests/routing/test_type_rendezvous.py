@@ -580,7 +580,7 @@ def test_others_who_come_and_go_disturb_nobody(
         assert sorted(str(n.id) for n in client.received) == sorted(map(str, ids))
 
 
-@pytest.mark.spec("03/T17", "R-03.35", "07/P-10", "07/P-06", "R-07.70")
+@pytest.mark.spec("03/8.17", "R-03.35", "07/P-10", "07/P-06", "R-07.70")
 @settings(max_examples=25)
 @given(
     modes,
@@ -611,7 +611,7 @@ def test_nothing_is_lost_for_good_when_brokers_come_and_go(
     assert entries(world.net) == 0
 
 
-@pytest.mark.spec("03/T17", "R-03.35")
+@pytest.mark.spec("03/8.17", "R-03.35")
 @pytest.mark.parametrize("store", STORES)
 def test_the_rendezvous_itself_fails(store: str) -> None:
     net = network(store=store)
@@ -630,7 +630,7 @@ def test_the_rendezvous_itself_fails(store: str) -> None:
     assert [n["t"] for n in a.received] == [n["t"] for n in b.received] == [1, 2]
 
 
-@pytest.mark.spec("03/T17")
+@pytest.mark.spec("03/8.17")
 @pytest.mark.parametrize("store", STORES)
 def test_a_newcomer_becomes_the_rendezvous(store: str) -> None:
     net = network(6, store=store)

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from stentor.errors import NotAdvertised, RepeatedPublication, UnknownClient
 from stentor.filters import Filter
 from stentor.matching import FilterTable
-from stentor.model.identity import IdSource, NotificationId
+from stentor.model.identity import IdSource
 from stentor.model.notification import Notification
+from stentor.model.seen import SeenIds
 from stentor.node.gate import Gate
 from stentor.routing.protocol import (
     BrokerId,
@@ -38,7 +39,7 @@ class _Client:
     subscriptions: dict[FilterId, Filter] = field(default_factory=dict)
     advertisements: dict[FilterId, Filter] = field(default_factory=dict)
     last_filter: int = 0
-    last_published: NotificationId | None = None
+    published: SeenIds = field(default_factory=SeenIds)
 
     def new_id(self, client: ClientId) -> FilterId:
         self.last_filter += 1
@@ -79,8 +80,11 @@ class Node:
         A client that was served before needs a higher epoch, so that no id is used again.
         """
         if client not in self._clients:
-            held = _Client(gate or Gate(), IdSource(client, epoch), last_filter=epoch << 32)
-            self._clients[client] = held
+            self._clients[client] = _Client(
+                Gate() if gate is None else gate,
+                IdSource(client, epoch),
+                last_filter=epoch << 32,
+            )
 
     def leave(self, client: ClientId) -> Outputs:
         """Withdraw all that the client subscribed and advertised, and forget it.
@@ -207,16 +211,19 @@ class Node:
 
 
 def _stamped(notification: Notification, client: ClientId, held: _Client) -> Notification:
-    """The notification with an id: the client's next, or the one it brings if that is new."""
+    """The notification with an id: the client's next, or the one it brings if that is new.
+
+    What is not advertised uses its id up all the same (R-01.33).
+    """
     id = notification.id
     if id is None:
-        notification = notification.replace(id=next(held.ids))
-    elif held.last_published is not None and id <= held.last_published:
+        new = next(id for id in held.ids if held.published.add(id))
+        return notification.replace(id=new)
+    if not held.published.add(id):
         raise RepeatedPublication(
-            f"{id} or a later notification of {client!r} was published before; "
-            "leave the id out to get the next one"
+            f"{id} was published by {client!r} before, or is too old to tell; "
+            "leave the id out to get a new one"
         )
-    held.last_published = notification.id
     return notification
 
 

@@ -108,7 +108,7 @@ class Host:
         for id, router in routers.items():
             self._nodes[id] = Node(router, enforce_advertisements=advertisements)
         for a, b in combinations(self._nodes, 2) if links is None else links:
-            self._open(a, b)
+            self._open(self.node(a).id, self.node(b).id)
 
     # -- the brokers
 
@@ -285,11 +285,7 @@ class Host:
 
     def connect(self, a: BrokerId, b: BrokerId) -> None:
         """A new link between two brokers."""
-        for broker in (a, b):
-            self.node(broker)
-        if a == b or self._links.is_open(a, b):
-            raise InvalidTopology(f"{a!r} and {b!r} cannot be linked: there is a link already")
-        self._check_link(a, b)
+        self._check_links([(a, b)])
         self._open(a, b)
 
     def disconnect(self, a: BrokerId, b: BrokerId) -> None:
@@ -312,11 +308,14 @@ class Host:
         if self._make is None:
             raise InvalidConfiguration("this network does not know how to make routers")
         others = list(self._nodes) if self._mesh else list(links)
-        for other in others:
-            self.node(other)
         self._nodes[id] = Node(self._make(id), enforce_advertisements=self._advertisements)
+        try:
+            self._check_links([(other, id) for other in others])
+        except StentorError:
+            del self._nodes[id]
+            raise
         for other in others:
-            self.connect(id, other)
+            self._open(other, id)
 
     def fail_broker(self, id: BrokerId) -> list[BrokerId]:
         """The broker dies, and its clients with it. The answer is who its neighbors were."""
@@ -349,12 +348,21 @@ class Host:
         self._hung_up -= {(a, b), (b, a)}
         self.counters.lost += self._links.close(a, b)
 
-    def _check_link(self, a: BrokerId, b: BrokerId) -> None:
-        """Whether the overlay allows this link."""
-        if self._acyclic and b in topology.reachable(a, self.links):
-            raise InvalidTopology(
-                f"a link {a!r}-{b!r} would close a cycle; take another away first"
-            )
+    def _check_links(self, new: list[tuple[BrokerId, BrokerId]]) -> None:
+        """Whether the overlay allows these links."""
+        links = [] if self._mesh else self.links
+        for a, b in new:
+            for broker in (a, b):
+                self.node(broker)
+            if a == b:
+                raise InvalidTopology(f"a link {a!r}-{b!r} would lead from a broker to itself")
+            if self._links.is_open(a, b):
+                raise InvalidTopology(f"there is a link between {a!r} and {b!r} already")
+            if self._acyclic and b in topology.reachable(a, links):
+                raise InvalidTopology(
+                    f"a link {a!r}-{b!r} would close a cycle; take another away first"
+                )
+            links.append((a, b))
 
 
 def _listed(brokers: Iterable[Any]) -> str:

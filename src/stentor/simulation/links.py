@@ -73,6 +73,8 @@ class Links:
                 channel = self._random.choice(list(self._busy))
             else:
                 channel = self._order.popleft()
+        elif channel not in self._busy:
+            return None
         elif self._random is None:
             self._order.remove(channel)
         queue = self._channels[channel]

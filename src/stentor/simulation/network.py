@@ -7,7 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any, Final, cast
 
-from stentor.errors import InvalidConfiguration, InvalidTopology, UnknownStrategy
+from stentor.errors import (
+    InvalidConfiguration,
+    InvalidTopology,
+    UnknownBroker,
+    UnknownStrategy,
+)
 from stentor.matching import Matcher
 from stentor.model.event_types import EventTypes
 from stentor.routing.flooding import FloodingRouter, MatchEarlyRouter, SubscriptionFloodingRouter
@@ -59,7 +64,12 @@ class Network(Host):
     (1, True)
     """
 
-    # -- overlays
+    #: The brokers' parents, where there is a hierarchy.
+    _parents: dict[BrokerId, BrokerId] | None = None
+    #: Lines of planned changes that may be under way.
+    _lines: tuple[tuple[BrokerId, ...], ...] = ()
+
+    # -- overlays: a constructor for each
 
     @classmethod
     def tree(
@@ -114,9 +124,8 @@ or use Network.graph, which routes on cycles
         edges = list(edges)
         names = topology.brokers_of(edges, () if edges or root is None else (root,))
         topology.check_tree(names, edges)
-        return cls._hybrid(
-            edges, topology.parents(edges, root), routing, advertisements, looseness, sample, seed
-        )
+        parents = topology.parents(edges, root)
+        return cls._hybrid(names, edges, parents, routing, advertisements, looseness, sample, seed)
 
     @classmethod
     def hybrid(
@@ -143,15 +152,21 @@ or use Network.graph, which routes on cycles
         edges = [*peers, *((parent, child) for child, parent in subtrees.items())]
         names = topology.brokers_of(edges)
         topology.check_tree(names, edges)
+        roots = set(flooded)
+        if not roots <= set(names):
+            raise UnknownBroker(
+                f"{sorted(roots - set(names), key=str)} are to be flooded, but are no brokers here"
+            )
         return cls._hybrid(
-            edges, dict(subtrees), routing, advertisements, looseness, sample, seed, set(flooded)
+            names, edges, dict(subtrees), routing, advertisements, looseness, sample, seed, roots
         )
 
     @classmethod
     def _hybrid(
         cls,
+        names: list[BrokerId],
         edges: list[tuple[BrokerId, BrokerId]],
-        parents: Mapping[BrokerId, BrokerId],
+        parents: dict[BrokerId, BrokerId],
         routing: str | Strategy,
         advertisements: str | Strategy | None,
         looseness: float,
@@ -169,8 +184,9 @@ or use Network.graph, which routes on cycles
             role = Role(parents.get(id), children, is_flooded(id))
             return TreeRouter(id, strategy, offers, role)
 
-        names = topology.brokers_of(edges)
-        return cls._made(make, names, edges, offers, seed, acyclic=True)
+        net = cls._made(make, names, edges, offers, seed, acyclic=True)
+        net._parents = parents
+        return net
 
     @classmethod
     def graph(
@@ -407,8 +423,8 @@ or use Network.graph, which routes on cycles
         remaining = [edge for edge in self.links if set(edge) != {a, b}]
         if len(remaining) == len(self.links):
             raise InvalidTopology(f"there is no link between {a!r} and {b!r}")
-        for broker in (c, d):
-            self.node(broker)
+        for broker in (a, b, c, d):
+            self._tree_router(broker)
         if d in topology.reachable(c, remaining):
             raise InvalidTopology(
                 f"the link {c!r}-{d!r} does not join the two parts that are left without "
@@ -428,22 +444,52 @@ or use Network.graph, which routes on cycles
             plan = Plan(next(_plans), tuple(line), cut, how == "lossless")
             self._start(plan, c, d)
 
+    def add_broker(self, id: BrokerId, links: Iterable[BrokerId] = ()) -> None:
+        """A new broker, linked to others; in a hierarchy, below one."""
+        links = list(links)
+        if self._parents is not None:
+            if len(links) != 1:
+                raise InvalidTopology(f"give the one broker that {id!r} shall be below")
+            (parent,) = links
+            router = self.router(parent)
+            assert isinstance(router, TreeRouter)
+            if id not in self._nodes:
+                self._parents[id] = parent
+                router.plane.adopt(id)
+        super().add_broker(id, links)
+
+    def _check_links(self, new: list[tuple[BrokerId, BrokerId]]) -> None:
+        super()._check_links(new)
+        if self._parents is not None:
+            for a, b in new:
+                above, below = self._parents.get(a), self._parents.get(b)
+                if above != b and below != a and not (above is None and below is None):
+                    raise InvalidTopology(
+                        f"{a!r} and {b!r} are not one above the other; in a hierarchy a broker is "
+                        "linked to its parent only"
+                    )
+
     def _lose_lingering(self, at: BrokerId, neighbor: BrokerId, patience: float) -> None:
         router = self._tree_router(at)
         node = self._nodes[at]
         self._carry_out(at, node.apply(lambda: router.link_down_lingering(neighbor, patience)))
 
     def _start(self, plan: Plan, c: BrokerId, d: BrokerId) -> None:
+        lines = [line for line in self._lines if any(map(self._is_changing, line))]
         for broker in plan.line:
-            if self._tree_router(broker).is_changing:
+            if any(broker in line for line in lines):
                 raise InvalidConfiguration(
                     f"{broker!r} still takes part in another change; let the network settle first"
                 )
+        self._lines = (*lines, plan.line)
         self._links.open(c, d)
         self._tree_router(d).link_planned(c)
         router = self._tree_router(c)
         router.link_planned(d)
         self._carry_out(c, self._nodes[c].apply(lambda: router.replace_link(plan)))
+
+    def _is_changing(self, broker: BrokerId) -> bool:
+        return broker in self._nodes and self._tree_router(broker).is_changing
 
     def _tree_router(self, broker: BrokerId) -> TreeRouter:
         router = self.router(broker)

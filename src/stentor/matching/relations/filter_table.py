@@ -88,6 +88,8 @@ class FilterTable(Generic[K]):
         # A group is found by each of its attributes, and by the first of them; "" if it has none.
         self._groups_with: dict[str, set[Group]] = {}
         self._groups_from: dict[str, set[Group]] = {}
+        # What merging looks for is filed from the first time somebody asks.
+        self._posted = False
         self._users: dict[Any, set[Row]] = {}
         self._short: set[Row] = set()
         self._mergeable: dict[tuple[str, frozenset[Any]], set[Row]] = {}
@@ -126,7 +128,8 @@ class FilterTable(Generic[K]):
             if row is None:
                 row = self._rows[conjunct] = Row(conjunct)
                 self._group(row).add(row)
-                self._post(row)
+                if self._posted:
+                    self._post(row)
             row.owners.add(entry)
 
     def _unfile(self, entry: _Entry[K]) -> None:
@@ -142,7 +145,8 @@ class FilterTable(Generic[K]):
                 del self._rows[conjunct]
                 self._groups[row.shape].remove(row)
                 self._drop_if_empty(self._groups[row.shape])
-                self._unpost(row)
+                if self._posted:
+                    self._unpost(row)
 
     def _group(self, row: Row) -> Group:
         group = self._groups.get(row.shape)
@@ -159,6 +163,13 @@ class FilterTable(Generic[K]):
             for name in group.names:
                 _discard(self._groups_with, name, group)
             _discard(self._groups_from, min(group.names, default=""), group)
+
+    def _post_all(self) -> None:
+        """Tables that are only asked about covering save half of their memory and time."""
+        if not self._posted:
+            self._posted = True
+            for row in self._rows.values():
+                self._post(row)
 
     def _post(self, row: Row) -> None:
         for atom in row.atoms:
@@ -243,6 +254,7 @@ class FilterTable(Generic[K]):
         >>> table.merge_candidates(Filter("x = 5 and y in (4, 5)"))
         {('a', 'y')}
         """
+        self._post_all()
         found: set[tuple[K, str]] = set()
         for conjunct in filter.conjuncts:
             for name in conjunct.constraints:
@@ -262,6 +274,7 @@ class FilterTable(Generic[K]):
             raise UnsupportedFilter(
                 f"{filter} has several conjuncts; ask for each of them, or use merge_candidates"
             )
+        self._post_all()
         found: dict[K, Kinship] = {}
         for conjunct in filter.conjuncts:
             probe = Row(conjunct)

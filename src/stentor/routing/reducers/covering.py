@@ -164,7 +164,8 @@ class CoveringReducer:
                     node = self._nodes[filter]
                 node.wanted |= bit
                 late.append(node)
-        for node in sorted(late, key=_mentions):
+        # What nothing covers comes first, so that what it covers finds it announced.
+        for node in sorted(late, key=lambda n: (not n.announced & REFERENCE, *_mentions(n))):
             if node.announced & REFERENCE:
                 node.announced |= bit
                 self.announcements.announce(slot, node.filter, node.filter)

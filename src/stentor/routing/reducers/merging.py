@@ -36,6 +36,7 @@ from stentor.errors import InvalidConfiguration
 from stentor.filters import Filter
 from stentor.filters.constraint import Constraint
 from stentor.filters.merging import constraint_order, merge_conjuncts, widened
+from stentor.filters.ranges import Ranges
 from stentor.matching import FilterTable
 
 #: Intervals, values or cells in one constraint of a merger. Mergers are sent whole, so they must
@@ -327,10 +328,17 @@ def perfect_merger(mine: Filter, theirs: Filter) -> Filter | None:
 
 def _exact_merger(mine: Constraint, theirs: Constraint) -> Constraint | None:
     """The union, if it is simple. Exact even for names whose values have several types."""
-    merger = mine.merge(theirs)
-    if merger is None or merger.size > LARGEST:
+    if mine.merge(theirs) is None:
         return None
-    return mine.union(theirs)
+    union = mine.union(theirs)
+    return union if _extent(union) <= LARGEST else None
+
+
+def _extent(constraint: Constraint) -> int:
+    """How many intervals, values or cells it takes to write the constraint down."""
+    return sum(
+        len(part.pieces) if isinstance(part, Ranges) else part.size for _, part in constraint.parts
+    )
 
 
 def _union(filters: Iterable[Filter]) -> Filter:
@@ -341,7 +349,7 @@ def _widened(mine: Filter, theirs: Filter) -> Filter | None:
     if len(mine.conjuncts) != 1 or len(theirs.conjuncts) != 1:
         return None
     wide = widened(mine.conjuncts[0], theirs.conjuncts[0])
-    if any(constraint.size > LARGEST for constraint in wide.constraints.values()):
+    if any(_extent(constraint) > LARGEST for constraint in wide.constraints.values()):
         return None
     return Filter.of_conjuncts([wide])
 

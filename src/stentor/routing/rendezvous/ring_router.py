@@ -9,7 +9,7 @@ they were asked for.
 The next hop changes when brokers join and fail. Then a broker asks its new parent for all that it
 wants and tells the old one, if that is still there, that it leaves; a child that fails is
 forgotten with all it asked for. So nothing depends on the root keeping anything: a new root is told
-everything again by those who want it (R-03.35, 03/T17). Because a parent is always closer to
+everything again by those who want it (R-03.35, 03/8.17). Because a parent is always closer to
 the key than its child, brokers never ask each other in a circle, whatever they believe about the
 ring at the moment, and a notification rises and comes down a finite number of times.
 
@@ -20,6 +20,10 @@ Where trees are stored (07/4.4):
   - `root`: at the root alone. A broker first has to find it: it sends a `Seek`, the root answers,
     and from then on is asked directly. A root that no longer is one says so. A message may be lost
     with a broker on its way, so a `Seek` without an answer is repeated.
+
+Trees are of two kinds. In one, all ask upwards only, and every notification rises to the root. In
+the other, subscriptions also follow advertisements downwards (see `advertised`), and a notification
+that was advertised rises only where it is asked for.
 
 While the ring changes, notifications may be lost, or come twice; the delivery gate of each client
 lets a notification pass once. As soon as the ring is at rest and all messages have arrived,
@@ -280,7 +284,7 @@ class RingRouter(ABC):
             if isinstance(target, Local):
                 self._outputs.append(Deliver(target.id, notification))
             elif tree is not None and target.id == tree.parent:
-                if follows and target.id != source:
+                if follows:
                     self._send(target.id, message)
             elif target.id != source:
                 self._send(target.id, Carry(name, notification, rising=False))

@@ -178,7 +178,7 @@ each alternative, or let the routers have a catch_all rendezvous
         return list(found)
 
     def _offered_in(self, conjunct: Conjunct) -> list[str]:
-        """The trees of all types that every notification of the conjunct is sure to have."""
+        """The trees of the types that the conjunct names, and of their supertypes."""
         types = types_of(conjunct) or ()
         names = sorted({name for type_ in types for name in event_types.ancestors(type_)})
         return [*names, EVERYTHING] if self._catch_all else names
@@ -200,7 +200,18 @@ each alternative, or let the routers have a catch_all rendezvous
     # -- declarations
 
     def declare(self, declaration: EventType) -> Outputs:
-        """Make the declaration of an event type known at its rendezvous."""
+        """Make the declaration of an event type known at its rendezvous.
+
+        >>> from stentor.routing.rendezvous.pastry import Pastry
+        >>> router = TypeRendezvousRouter(Pastry("b1"), schemas=True)
+        >>> router.declare(EventTypes().declare("quote", attributes={"price": "number"}))
+        []
+        >>> router.publish("ann", Notification({"price": "high"}, type="quote"))
+        Traceback (most recent call last):
+        ...
+        stentor.errors.InvalidNotification: 'price' of event type 'quote' is a string; declared \
+as number
+        """
         if self._metadata is None:
             raise InvalidConfiguration(
                 "the rendezvous of types hold no declarations here; make all routers with schemas"

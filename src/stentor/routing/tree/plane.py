@@ -16,7 +16,7 @@ towards peers. The children of a flooded subtree get every notification.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stentor.filters import Filter
@@ -79,6 +79,10 @@ class Plane:
 
     # -- neighbors
 
+    def adopt(self, child: BrokerId) -> None:
+        """A broker that will be linked below this one."""
+        self.role = replace(self.role, children=self.role.children | {child})
+
     def add_neighbor(self, neighbor: BrokerId) -> None:
         told = self.role.tells(neighbor)
         if self.advertisements is not None:
@@ -101,7 +105,7 @@ class Plane:
     ) -> None:
         """The destination asks for this, or offers it."""
         layer = self._layer(kind)
-        if layer is not None:
+        if layer is not None and not layer.holds(destination, key):
             layer.insert(destination, key, filter)
             self._reconsider()
 
