@@ -245,6 +245,27 @@ def _overlays() -> list[Overlay]:
             )
 
         found.append(Overlay(f"rendezvous {mapping}", ring, style, faults="brokers"))
+
+    def advertised_ring(rng: random.Random, seed: int) -> Network:
+        return Network.rendezvous(
+            rng.randint(2, 8), "types", rng.choice(EXACT), rng.choice(EXACT), leaves=2,
+            digit_bits=1, store=rng.choice(["path", "root"]), seed=seed,
+        )  # fmt: skip
+
+    found.append(
+        Overlay(
+            "rendezvous types / any", advertised_ring, TYPED, advertisements=True, faults="brokers"
+        )
+    )
+
+    def cells(rng: random.Random, seed: int) -> Network:
+        members = {
+            c: [10 * c + i for i in range(rng.randint(1, 3))] for c in range(rng.randint(1, 4))
+        }
+        edges = [(rng.randint(0, c - 1), c) for c in range(1, len(members))]
+        return Network.cells(members, edges, rng.choice(EXACT), seed=seed)
+
+    found.append(Overlay("cells", cells))
     for routing in ("simple", "identity", "summary"):
 
         def mesh(rng: random.Random, seed: int, routing: str = routing) -> Network:
@@ -320,7 +341,8 @@ class History:
             client.publish(self.overlay.style.event(rng))
 
     def advertise(self, client: Client) -> None:
-        filter = Filter(self.rng.choice([self.overlay.style.filter(self.rng), "true"]))
+        broad = "isa quote" if self.overlay.style is TYPED else "true"
+        filter = Filter(self.rng.choice([self.overlay.style.filter(self.rng), broad]))
         self.offered[client.id][client.advertise(filter)] = filter
 
     def leave(self, client: Client) -> None:

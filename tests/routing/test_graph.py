@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import combinations, pairwise
 from random import Random
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from graph_overlay import Link, Overlay, random_links
@@ -16,12 +16,14 @@ from stentor.filters import Filter
 from stentor.model import Notification, NotificationId
 from stentor.routing.graph import GraphRouter
 from stentor.routing.graph.link_states import LinkState, LinkStates
-from stentor.routing.graph.local_set import STRATEGIES, LocalSet
+from stentor.routing.graph.local_set import LocalSet
 from stentor.routing.graph.messages import Forward, Interest, Offer, Topology
 from stentor.routing.graph.paths import Edge, Graph, edge, order
 from stentor.routing.protocol import BrokerId, Deliver, FilterId, Message, Router, Send, TableSize
+from stentor.routing.reducers import ReductionName
 
 seeds = st.integers(0, 2**32)
+STRATEGIES = get_args(ReductionName)
 strategies = st.sampled_from(STRATEGIES)
 advertisement_strategies = st.sampled_from((None, *STRATEGIES))
 

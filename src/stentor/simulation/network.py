@@ -14,7 +14,8 @@ from stentor.errors import (
     UnknownStrategy,
 )
 from stentor.matching import Matcher
-from stentor.model.event_types import EventTypes
+from stentor.model.event_types import EventType, EventTypes
+from stentor.routing.clusters import CellRouter, Cells
 from stentor.routing.flooding import FloodingRouter, MatchEarlyRouter, SubscriptionFloodingRouter
 from stentor.routing.gossip import GossipRouter, GroupRouter, GroupTree, SemiProbabilisticRouter
 from stentor.routing.graph import FirstArrivalRouter, GraphRouter
@@ -228,10 +229,12 @@ or use Network.graph, which routes on cycles
         brokers: int | Iterable[BrokerId],
         mapping: str = "types",
         routing: str = "covering",
+        advertisements: str | None = None,
         *,
         axes: Iterable[tuple[str, Any, Any]] = (),
         attribute: str = "topic",
         types: EventTypes | None = None,
+        schemas: bool = False,
         store: str = "path",
         catch_all: bool = False,
         digit_bits: int = 4,
@@ -246,6 +249,9 @@ or use Network.graph, which routes on cycles
         (name, lowest, highest). A filter that a mapping cannot carry is refused, unless there is a
         place that is asked for every notification (`catch_all`).
 
+        Only `types` know advertisements, so that notifications need not pass the meeting place, and
+        `schemas`: event types that are declared at their place (`declare`) and checked there.
+
         >>> net = Network.rendezvous(4, "boxes", axes=[("price", 0, 1000)])
         >>> _ = net.client(at=1).subscribe("price > 100")
         >>> _ = net.client(at=1).subscribe("color = 'red'")
@@ -255,6 +261,10 @@ or use Network.graph, which routes on cycles
         """
         names = _names(brokers)
         check_choice("rendezvous mapping", mapping, MAPPINGS)
+        if mapping != "types" and (advertisements is not None or schemas or types is not None):
+            raise InvalidConfiguration(
+                f"advertisements, types and schemas are for the mapping 'types', not {mapping!r}"
+            )
 
         def ring(id: BrokerId) -> Pastry:
             return Pastry(id, digit_bits=digit_bits, leaves=leaves)
@@ -279,6 +289,8 @@ or use Network.graph, which routes on cycles
                         store=cast(Any, store),
                         catch_all=catch_all,
                         types=types,
+                        advertisements=cast(Any, advertisements or False),
+                        schemas=schemas,
                     )
 
             case "topics":
@@ -299,7 +311,47 @@ or use Network.graph, which routes on cycles
                 def make(id: BrokerId) -> Router:
                     return KeyRendezvousRouter(id, keys)
 
-        return cls._made(make, names, None, None, seed)
+        return cls._made(make, names, None, advertisements, seed)
+
+    def declare(self, at: BrokerId, declaration: EventType) -> None:
+        """Declare an event type from a broker, where types have `schemas`."""
+        router = self.router(at)
+        if not isinstance(router, TypeRendezvousRouter):
+            raise InvalidConfiguration(
+                "event types are declared in networks made by "
+                "Network.rendezvous(..., 'types', schemas=True)"
+            )
+        self._carry_out(at, self.node(at).apply(lambda: router.declare(declaration)))
+
+    @classmethod
+    def cells(
+        cls,
+        cells: Mapping[str | int, Iterable[BrokerId]],
+        edges: Iterable[tuple[str | int, str | int]],
+        routing: str | Strategy = "covering",
+        advertisements: str | Strategy | None = None,
+        *,
+        seed: int | None = None,
+    ) -> Network:
+        """A tree of cells, each of several brokers that stand in for each other.
+
+        >>> net = Network.cells({"west": [1, 2], "east": [3, 4]}, [("west", "east")])
+        >>> reader, writer = net.client(at=4), net.client(at=2)
+        >>> _ = reader.subscribe("x > 1")
+        >>> _ = net.fail_broker(1), net.fail_broker(3)
+        >>> net.settle()
+        >>> _ = writer.publish({"x": 2})
+        >>> net.settle()
+        >>> len(reader.received)
+        1
+        """
+        layout = Cells(cells, edges)
+        strategy, offers = _strategies(routing, advertisements)
+
+        def make(id: BrokerId) -> Router:
+            return CellRouter(TreeRouter(id, strategy, offers), layout)
+
+        return cls._made(make, layout.brokers, list(layout.links), offers, seed)
 
     @classmethod
     def mesh(

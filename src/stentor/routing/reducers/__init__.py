@@ -11,6 +11,7 @@ from stentor.routing.reducers.covering import CoveringReducer
 from stentor.routing.reducers.merging import MergingStage, Sample
 from stentor.routing.reducers.plain import PlainReducer
 from stentor.routing.reducers.reducer import Reducer
+from stentor.routing.reducers.reduction import Reduction, ReductionName, check_reduction
 
 __all__ = [
     "Announcements",
@@ -19,5 +20,8 @@ __all__ = [
     "MergingStage",
     "PlainReducer",
     "Reducer",
+    "Reduction",
+    "ReductionName",
     "Sample",
+    "check_reduction",
 ]

@@ -10,7 +10,7 @@ from stentor.model.notification import Notification
 from stentor.routing.protocol import BrokerId, FilterId, Message
 from stentor.routing.rendezvous.pastry import key_of
 from stentor.routing.rendezvous.ring_messages import Announce, Entry
-from stentor.routing.rendezvous.summary import Reduction, Summary
+from stentor.routing.rendezvous.summary import Summarizing, Summary
 from stentor.routing.table import Destination, Local, Neighbor, RoutingTable
 
 
@@ -68,7 +68,7 @@ class Tree(ABC):
 class SummaryTree(Tree):
     """A tree in which all ask upwards: for the summary of what they were asked for."""
 
-    def __init__(self, name: str, strategy: Reduction) -> None:
+    def __init__(self, name: str, strategy: Summarizing) -> None:
         super().__init__(name)
         self.summary = Summary(strategy)
         self.table = RoutingTable()

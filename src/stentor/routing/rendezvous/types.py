@@ -47,6 +47,7 @@ from stentor.model.event_types import EventType, EventTypes, event_types
 from stentor.model.notification import Notification
 from stentor.routing import strategy as strategies
 from stentor.routing.protocol import BrokerId, ClientId, FilterId, Message, Outputs, TableSize
+from stentor.routing.reducers import ReductionName, check_reduction
 from stentor.routing.rendezvous.addresses import types_of
 from stentor.routing.rendezvous.advertised import AdvertisedTree
 from stentor.routing.rendezvous.interests import Interests
@@ -59,7 +60,6 @@ from stentor.routing.rendezvous.ring_messages import (
     InterestUnknown,
 )
 from stentor.routing.rendezvous.ring_router import Ring, RingRouter, Store
-from stentor.routing.rendezvous.summary import Strategy, check_strategy
 from stentor.routing.rendezvous.tree import SummaryTree, Tree
 from stentor.routing.table import Neighbor
 
@@ -87,11 +87,11 @@ each alternative, or let the routers have a catch_all rendezvous
         self,
         ring: Ring,
         *,
-        strategy: Strategy = "covering",
+        strategy: ReductionName = "covering",
         store: Store = "path",
         catch_all: bool = False,
         types: EventTypes | None = None,
-        advertisements: bool | Strategy = False,
+        advertisements: bool | ReductionName = False,
         schemas: bool = False,
     ) -> None:
         """With `types`, only notifications that are legal events of their type are published.
@@ -99,10 +99,10 @@ each alternative, or let the routers have a catch_all rendezvous
         `advertisements` says by which strategy they are reduced; True is covering. With `schemas`,
         event types are declared at their rendezvous, and this is what is checked.
         """
-        check_strategy(strategy)
+        check_reduction(strategy)
         offering = "covering" if advertisements is True else advertisements
         if offering is not False:
-            check_strategy(offering)
+            check_reduction(offering)
         numbers = count(1)
 
         def plant(name: str) -> Tree:
