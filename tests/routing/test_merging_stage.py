@@ -303,7 +303,7 @@ def ladders(count: int) -> list[Filter]:
 @pytest.mark.spec("R-03.20", "R-03.23")
 def test_a_new_part_looks_at_a_few_others_only(monkeypatch: pytest.MonkeyPatch) -> None:
     spent = []
-    tried: Callable[[Filter, Filter], Filter | None] = merging_module.perfect_merger
+    tried: Callable[[Filter, Filter, str], Filter | None] = merging_module.perfect_merger
     for size in (100, 1000):
         stage = MergingStage()
         for part in ladders(size):
@@ -311,10 +311,10 @@ def test_a_new_part_looks_at_a_few_others_only(monkeypatch: pytest.MonkeyPatch) 
         assert len(stage.mergers) == size
         calls = 0
 
-        def counted(mine: Filter, theirs: Filter) -> Filter | None:
+        def counted(mine: Filter, theirs: Filter, name: str) -> Filter | None:
             nonlocal calls
             calls += 1
-            return tried(mine, theirs)
+            return tried(mine, theirs, name)
 
         monkeypatch.setattr(merging_module, "perfect_merger", counted)
         added = stage.add(Filter("symbol = 'S3' and price between 314 and 320"))

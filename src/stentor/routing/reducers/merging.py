@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 from stentor.errors import InvalidConfiguration
 from stentor.filters import Filter
 from stentor.filters.constraint import Constraint
-from stentor.filters.merging import constraint_order, merge_conjuncts, widened
+from stentor.filters.merging import constraint_order, widened
 from stentor.filters.ranges import Ranges
 from stentor.matching import FilterTable
 
@@ -196,9 +196,9 @@ class MergingStage:
 
     def _merge(self, filter: Filter, parts: Iterable[Filter]) -> tuple[Filter, _Group] | None:
         """A merger with one of the groups, if there is one that is good enough."""
-        nearby = list(self._neighborhoods.near(filter))
-        for group in nearby:
-            merger = perfect_merger(filter, group.filter)
+        nearby = self._neighborhoods.near(filter)
+        for group, name in nearby.items():
+            merger = perfect_merger(filter, group.filter, name)
             if merger is not None:
                 return merger, group
         if not self._looseness:
@@ -270,21 +270,22 @@ class _Neighborhoods:
             if not items:
                 del self._sorted[place]
 
-    def near(self, filter: Filter) -> Iterator[_Group]:
-        """Those that stand next to where the filter would, on each attribute.
+    def near(self, filter: Filter) -> dict[_Group, str]:
+        """Those that stand next to where the filter would, each with the attribute that differs.
 
         Lists of values and intervals are sorted apart, and each may touch the other.
         """
-        if len(filter.conjuncts) != 1:
-            return
-        (conjunct,) = filter.conjuncts
-        for name, constraint in conjunct.constraints.items():
-            items = self._sorted.get((name, conjunct.without(name)))
-            if items:
-                for order in _orders(constraint):
-                    at = bisect_left(items, (order,))
-                    for _, _, group in items[max(0, at - NEARBY) : at + NEARBY]:
-                        yield group
+        found: dict[_Group, str] = {}
+        if len(filter.conjuncts) == 1:
+            (conjunct,) = filter.conjuncts
+            for name, constraint in conjunct.constraints.items():
+                items = self._sorted.get((name, conjunct.without(name)))
+                if items:
+                    for order in _orders(constraint):
+                        at = bisect_left(items, (order,))
+                        for _, _, group in items[max(0, at - NEARBY) : at + NEARBY]:
+                            found[group] = name
+        return found
 
 
 def _places(
@@ -314,16 +315,22 @@ def _orders(constraint: Constraint) -> list[tuple[Any, ...]]:
             return [own]
 
 
-def perfect_merger(mine: Filter, theirs: Filter) -> Filter | None:
+def perfect_merger(mine: Filter, theirs: Filter, name: str) -> Filter | None:
     """One conjunction that matches exactly what the two match together, if there is one.
 
-    >>> print(perfect_merger(Filter("x < 5"), Filter("x between 5 and 7")))
+    They are conjunctions, the same but for the attribute of that name.
+
+    >>> print(perfect_merger(Filter("x < 5"), Filter("x between 5 and 7"), "x"))
     x <= 7
-    >>> print(perfect_merger(Filter("x < 5"), Filter("x >= 5")))
+    >>> print(perfect_merger(Filter("x < 5"), Filter("x >= 5"), "x"))
     x is number
     """
-    merged = merge_conjuncts((*mine.conjuncts, *theirs.conjuncts), _exact_merger)
-    return Filter.of_conjuncts(merged) if len(merged) == 1 else None
+    conjunct = mine.conjuncts[0]
+    theirs_on_it = theirs.conjuncts[0].constraints[name]
+    constraint = _exact_merger(conjunct.constraints[name], theirs_on_it)
+    if constraint is None:
+        return None
+    return Filter.of_conjuncts([conjunct.replacing(name, constraint)])
 
 
 def _exact_merger(mine: Constraint, theirs: Constraint) -> Constraint | None:
