@@ -15,6 +15,7 @@ from stentor.filters import Filter
 from stentor.routing.reducers import MergingStage, Sample
 from stentor.routing.reducers import merging as merging_module
 from stentor.routing.reducers.merging import LARGEST
+from stentor.routing.reducers.sample import OBSERVED
 
 #: All that notifications of these tests say; x has values of several types, and may be missing.
 DOMAIN: list[dict[str, Any]] = [
@@ -276,7 +277,7 @@ def test_without_a_given_sample_the_latest_notifications_count() -> None:
     for x in (1, 2, 7, 8):
         sample.observe({"x": x})
     assert sample.imperfection(both, [low, high]) == 0.0
-    for _ in range(merging_module.OBSERVED):
+    for _ in range(OBSERVED):
         sample.observe({"x": 5})
     assert sample.imperfection(both, [low, high]) == 1.0
 

@@ -8,10 +8,11 @@ else covers (`covering`). Merging acts before that, on what came from each desti
 
 from stentor.routing.reducers.announcements import Announcements, Change
 from stentor.routing.reducers.covering import CoveringReducer
-from stentor.routing.reducers.merging import MergingStage, Sample
+from stentor.routing.reducers.merging import MergingStage
 from stentor.routing.reducers.plain import PlainReducer
 from stentor.routing.reducers.reducer import Reducer
 from stentor.routing.reducers.reduction import Reduction, ReductionName, check_reduction
+from stentor.routing.reducers.sample import Sample
 
 __all__ = [
     "Announcements",

@@ -27,8 +27,7 @@ client must match exactly.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import chain, count
 from typing import Any, NamedTuple
 
@@ -38,6 +37,7 @@ from stentor.filters.constraint import Constraint
 from stentor.filters.merging import constraint_order, widened
 from stentor.filters.ranges import Ranges
 from stentor.matching import FilterTable
+from stentor.routing.reducers.sample import Sample
 
 #: Intervals, values or cells in one constraint of a merger. Mergers are sent whole, so they must
 #: not grow with the number of their parts.
@@ -46,8 +46,6 @@ LARGEST = 64
 NEARBY = 2
 #: Groups of any form that are tried in addition when widening is allowed.
 RECENT = 8
-#: Observed notifications on which imperfection is measured.
-OBSERVED = 256
 
 
 class Delta(NamedTuple):
@@ -55,37 +53,6 @@ class Delta(NamedTuple):
 
     added: list[Filter]
     removed: list[Filter]
-
-
-class Sample:
-    """Notifications on which the imperfection of mergers is measured.
-
-    Given ones stay; otherwise the latest observed ones are taken.
-
-    >>> sample = Sample([{"x": x} for x in range(10)])
-    >>> parts = [Filter("x between 0 and 3"), Filter("x between 6 and 9")]
-    >>> sample.imperfection(Filter("x between 0 and 9"), parts)
-    0.2
-    """
-
-    def __init__(self, given: Iterable[Mapping[str, Any]] | None = None) -> None:
-        self._observes = given is None
-        self._notifications: deque[Mapping[str, Any]] = (
-            deque(maxlen=OBSERVED) if given is None else deque(given)
-        )
-
-    def observe(self, notification: Mapping[str, Any]) -> None:
-        if self._observes:
-            self._notifications.append(notification)
-
-    def imperfection(self, merger: Filter, parts: Iterable[Filter]) -> float:
-        """The share of the merger's matches that are in vain; 1 if nothing is known."""
-        matched = [n for n in self._notifications if merger.matches(n)]
-        if not matched:
-            return 1.0
-        kept = list(parts)
-        vain = sum(not any(part.matches(n) for part in kept) for n in matched)
-        return vain / len(matched)
 
 
 class _Group:
