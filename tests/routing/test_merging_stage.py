@@ -156,8 +156,19 @@ def test_parts_are_counted(numbers: list[int], chance: Random) -> None:
 @given(histories)
 def test_without_merging_the_maximal_parts_stand_for_themselves(history: list[int]) -> None:
     tracked = Tracked()
-    tracked.run(history, merge=False)
+    once = list(dict.fromkeys(history))
+    tracked.run(once, merge=False)
     assert set(tracked.stage.mergers) <= set(tracked.held)
+
+
+@pytest.mark.spec("03/A7")
+def test_a_part_that_others_make_up_for_leaves_its_place_to_them() -> None:
+    """Nothing changes for those outside, so nothing is to be said."""
+    stage = MergingStage()
+    for low, high in ((0, 3), (3, 6), (0, 6)):
+        stage.add(Filter(f"x between {low} and {high}"), merge=False)
+    assert stage.remove(Filter("x between 0 and 6")) == ([], [])
+    assert stage.mergers == [Filter("x between 0 and 6")]
 
 
 def within(low: int, high: int) -> Filter:
