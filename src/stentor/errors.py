@@ -151,6 +151,12 @@ class NotAdvertised(StentorError, ValueError):
     code = "STN-408"
 
 
+class Unsettled(StentorError, RuntimeError):
+    """A simulated network that does not come to rest."""
+
+    code = "STN-501"
+
+
 class RepeatedPublication(StentorError, ValueError):
     """A notification whose id was published before; each is published at most once."""
 

@@ -26,6 +26,7 @@ from stentor.routing import (
     TableSize,
     tree_router,
 )
+from stentor.routing.graph import GraphRouter
 from stentor.routing.messages import AdvertisementUpdate, Forward, SubscriptionUpdate
 from stentor.routing.protocol import BrokerId, Message
 
@@ -175,14 +176,32 @@ def test_what_the_router_refuses_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.spec("03/A14", "R-03.41", "03/X-03.29")
-def test_a_client_that_leaves_withdraws_its_smallest_filters_first() -> None:
+def test_a_client_that_leaves_withdraws_everything_in_one_step() -> None:
     node = node_with("ann", neighbors=(2,))
     for text in ("price > 0", "price > 50", "price > 20", "price > 90", "kind = 'news'"):
         node.subscribe("ann", Filter(text))
     outputs = node.leave("ann")
     messages = [o.message for o in outputs if isinstance(o, Send)]
-    assert len(messages) == len(outputs) == 2  # nothing hidden is announced on the way
-    assert all(isinstance(m, SubscriptionUpdate) and not m.added for m in messages)
+    assert len(outputs) == 1  # nothing hidden is announced on the way
+    assert messages == [
+        SubscriptionUpdate((), (Filter("price > 0"), Filter("kind = 'news'"))),
+    ]
+
+
+@pytest.mark.spec("03/A14", "R-03.41")
+def test_where_filters_go_one_by_one_those_that_say_more_go_first() -> None:
+    node = Node(GraphRouter("here", "covering"))
+    node.link_up("there")
+    node.join("ann")
+    for text in ("price > 0", "price > 50 and kind = 'news'"):
+        node.subscribe("ann", Filter(text))
+    added = [
+        output.message
+        for output in node.leave("ann")
+        if isinstance(output, Send) and getattr(output.message, "add", ())
+    ]
+    assert added == []
+    assert node.router.table_size() == 0
 
 
 @pytest.mark.spec("03/A14", "R-03.41")

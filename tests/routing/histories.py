@@ -384,7 +384,7 @@ class History:
 
     def replace_link(self) -> None:
         net, rng = self.net, self.rng
-        if any(isinstance(r := net.router(b), TreeRouter) and r.is_changing for b in net.brokers):
+        if net.is_changing:
             return
         a, b = rng.choice(net.links)
         rest = [link for link in net.links if set(link) != {a, b}]

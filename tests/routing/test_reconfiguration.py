@@ -394,3 +394,28 @@ def test_a_link_that_fails_during_a_planned_change(how: str, steps: int) -> None
         near = reachable(broker, net.links)
         got = {b for b, c in clients.items() if len(c.received) > before[b]}
         assert got == near
+
+
+@pytest.mark.spec("R-07.67")
+@pytest.mark.parametrize("how", REPLACEMENTS)
+def test_no_change_begins_while_another_one_is_given_up(how: str) -> None:
+    net = Network.tree([(1, 2), (1, 3)])
+    for broker in net.brokers:
+        net.client(at=broker).subscribe("x > 0")
+    net.settle()
+    net.replace_link((1, 3), (2, 3))
+    net.disconnect(2, 3)
+    with pytest.raises(InvalidConfiguration, match="takes part in another change"):
+        net.replace_link((1, 3), (2, 3), how)
+    net.settle()
+    net.replace_link((1, 3), (2, 3), how)
+    net.settle()
+    assert sorted(net.links) == [(1, 2), (2, 3)]
+
+
+@pytest.mark.spec("R-07.67")
+@pytest.mark.parametrize("how", REPLACEMENTS)
+def test_a_link_is_not_replaced_by_itself(how: str) -> None:
+    net = Network.tree([(1, 2)])
+    with pytest.raises(InvalidTopology, match="are the same link"):
+        net.replace_link((1, 2), (2, 1), how)

@@ -262,7 +262,7 @@ def test_trap_03_15_leaving_announces_nothing(routing: str) -> None:
     client.leave()
     cost = net.counters - before
     net.settle()
-    assert cost.subscriptions == (4 if routing in ("simple", "identity") else 1)
+    assert cost.subscriptions == 1  # all of it in one step
     assert entries(net) == 0
 
 

@@ -20,13 +20,15 @@ from stentor.errors import (
     UnknownBroker,
     UnknownClient,
     UnknownStrategy,
+    Unsettled,
 )
 from stentor.filters import Filter
-from stentor.model import NotificationId
+from stentor.model import Notification, NotificationId
+from stentor.node import Gate
 from stentor.routing import FilterId, TreeRouter, tree_router
 from stentor.routing.protocol import BrokerId
 from stentor.simulation import Client, Network, host
-from stentor.simulation.host import Host, Unsettled
+from stentor.simulation.host import Host
 from stentor.simulation.topology import reachable
 
 EXACT = ("simple", "identity", "covering", "merging")
@@ -456,7 +458,7 @@ def test_a_client_that_left_can_do_nothing() -> None:
         (
             lambda: Network.hybrid([(1, 2)], {2: 1}),
             InvalidTopology,
-            "the link 1-2 is given twice",
+            "2 has a parent, 1, and so no peers",
         ),
     ],
 )
@@ -568,3 +570,81 @@ def test_filters_may_be_given_as_text_or_parsed() -> None:
     client.publish({"y": 1})
     client.publish({"x": 1})
     assert len(client.received) == 2
+
+
+# -- found by attacks
+
+
+@pytest.mark.spec("R-03.31")
+def test_a_hierarchy_may_be_deep() -> None:
+    net = Network.hierarchy([(i, i + 1) for i in range(1, 1200)])
+    assert len(net.brokers) == 1200
+
+
+@pytest.mark.spec("R-01.20", "01/A-7")
+def test_a_burst_in_any_order_reaches_everybody_who_is_owed() -> None:
+    """Ways through different meeting places differ in length, so events come far out of order."""
+    net = Network.rendezvous(12, "attribute-split", axes=[("x", 0, 100)], seed=1)
+    reader, writer = net.client(at=1), net.client(at=7)
+    reader.subscribe("x < 50")
+    net.settle()
+    for i in range(1500):
+        writer.publish({"x": (i * 37) % 100})
+    net.settle()
+    assert len(reader.received) == 750
+    assert net.check().ok
+
+
+@pytest.mark.spec("R-01.20", "R-01.23")
+def test_history_that_was_never_seen_is_not_refused() -> None:
+    gate = Gate()
+    gate.subscribe(FilterId("ann", 1), Filter("x = 0"))
+    events = [Notification({"x": i % 2}, id=NotificationId("p", 0, i)) for i in range(1000)]
+    for event in events:
+        gate.offer(event)
+        gate.take()
+    gate.subscribe(FilterId("ann", 2), Filter("x = 1"))
+    assert sum(gate.offer(event) for event in events) == 500
+
+
+def test_a_client_that_left_does_not_act_for_its_namesake() -> None:
+    net = Network.tree([(1, 2)])
+    old = net.client(at=1, id="ann")
+    old.leave()
+    net.client(at=1, id="ann")
+    with pytest.raises(UnknownClient):
+        old.publish({"x": 1})
+
+
+@pytest.mark.spec("R-03.23")
+def test_many_nested_filters_of_one_client_are_withdrawn_at_the_cost_of_one() -> None:
+    net = Network.tree([(1, 2), (2, 3)])
+    client = net.client(at=1)
+    for i in range(500):
+        client.subscribe(f"x > {i}")
+    net.settle()
+    before = net.counters.copy()
+    client.leave()
+    net.settle()
+    assert (net.counters - before).subscriptions == 2
+    assert sum(net.table_sizes().values()) == 0
+
+
+@pytest.mark.spec("R-03.27", "R-03.28")
+def test_advertisements_that_others_make_up_for_come_and_go_without_a_word() -> None:
+    net = Network.tree([(1, 2), (2, 3)], "covering", "simple")
+    producer, consumer = net.client(at=1), net.client(at=3)
+    offers = [producer.advertise(f"x > {i}") for i in range(20)]
+    consumer.subscribe("x > 5 and y > 1")
+    net.settle()
+    before = net.counters.copy()
+    for offer in offers[:-1]:
+        producer.unadvertise(offer)
+    net.settle()
+    assert (net.counters - before).subscriptions == 0
+    producer.unadvertise(offers[-1])
+    net.settle()
+    assert net.table_sizes()[1].remote == 0
+    producer.advertise("x > 3")
+    net.settle()
+    assert net.table_sizes()[1].remote == 1

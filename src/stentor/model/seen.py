@@ -13,6 +13,8 @@ longer be told apart counts as seen, so it is never taken for new.
 
 - A producer with more than `max_intervals` intervals has its lowest one drowned by the floor.
   All below the floor counts as seen. Old epochs are the lowest ids, so they go under first.
+- All producers together have at most half as many intervals again as `max_total`: from time to
+  time those with more than their fair share of it are cut down to that.
 - Of all but the `max_recent` producers added last, only the newest id is kept, as the floor.
 - Of all but `max_resting` of those, nothing is kept. This is the one case in which an id could be
   taken for new a second time: it comes again after at least `max_recent + max_resting` other
@@ -31,8 +33,12 @@ from typing import Any, Final
 from stentor.errors import InvalidConfiguration, InvalidValue
 from stentor.model.identity import NotificationId
 
-#: Intervals that are kept of one producer.
-MAX_INTERVALS: Final = 64
+#: Intervals that are kept of one producer. A filter that takes every other event of a stream leaves
+#: one for each, so this is how far behind the newest one an event may come.
+MAX_INTERVALS: Final = 16_384
+#: Intervals that are kept of all producers, and how many each may have in any case.
+MAX_TOTAL: Final = 65_536
+FAIR_SHARE: Final = 64
 #: Producers of which intervals are kept.
 MAX_RECENT: Final = 10_000
 #: Producers of which the newest id is kept in addition.
@@ -52,9 +58,11 @@ class SeenIds:
     """
 
     __slots__ = (
+        "_grown",
         "_max_intervals",
         "_max_recent",
         "_max_resting",
+        "_max_total",
         "_recent",
         "_resting",
         "closed",
@@ -67,6 +75,7 @@ class SeenIds:
         max_intervals: int = MAX_INTERVALS,
         max_recent: int = MAX_RECENT,
         max_resting: int = MAX_RESTING,
+        max_total: int = MAX_TOTAL,
     ) -> None:
         if max_intervals < 1 or max_recent < 1 or max_resting < 0:
             raise InvalidConfiguration(
@@ -76,6 +85,9 @@ class SeenIds:
         self._max_intervals = max_intervals
         self._max_recent = max_recent
         self._max_resting = max_resting
+        self._max_total = max_total
+        #: Intervals that came up since all were last counted.
+        self._grown = 0
         self._recent: OrderedDict[str, list[int]] = OrderedDict()
         self._resting: OrderedDict[str, int] = OrderedDict()
         #: How often a floor rose over ids that may never have been seen.
@@ -149,6 +161,7 @@ class SeenIds:
             max_intervals=self._max_intervals,
             max_recent=self._max_recent,
             max_resting=self._max_resting,
+            max_total=self._max_total,
         )
         other._recent.update((name, list(bounds)) for name, bounds in self._recent.items())
         other._resting.update(self._resting)
@@ -169,8 +182,18 @@ class SeenIds:
         return bounds
 
     def _trim(self, bounds: list[int]) -> None:
-        """Let the floor drown the lowest intervals until few enough are left."""
-        surplus = len(bounds) // 2 - self._max_intervals
+        """A new interval: let the floor drown the lowest ones until few enough are left."""
+        self._drown(bounds, self._max_intervals)
+        self._grown += 1
+        if self._grown > self._max_total // 2:
+            self._grown = 0
+            if sum(len(each) // 2 for each in self._recent.values()) > self._max_total:
+                share = max(FAIR_SHARE, self._max_total // len(self._recent))
+                for each in self._recent.values():
+                    self._drown(each, share)
+
+    def _drown(self, bounds: list[int], limit: int) -> None:
+        surplus = len(bounds) // 2 - limit
         if surplus > 0:
             bounds[0] = bounds[2 * surplus]
             del bounds[1 : 2 * surplus + 1]

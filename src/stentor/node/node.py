@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 from stentor.errors import NotAdvertised, RepeatedPublication, UnknownClient
 from stentor.filters import Filter
-from stentor.matching import FilterTable
 from stentor.model.identity import IdSource
 from stentor.model.notification import Notification
 from stentor.model.seen import SeenIds
@@ -27,6 +26,7 @@ from stentor.routing.protocol import (
     Message,
     Outputs,
     Router,
+    WithdrawsTogether,
 )
 
 
@@ -89,17 +89,20 @@ class Node:
     def leave(self, client: ClientId) -> Outputs:
         """Withdraw all that the client subscribed and advertised, and forget it.
 
-        The smallest filters go first: withdrawing a large one first would announce small ones
-        that are about to go as well (03/A14).
+        In one step if the router can; else what says most goes first, since withdrawing a large
+        filter first announces small ones that are about to go as well (03/A14).
         """
         held = self._client(client)
-        outputs: Outputs = []
-        for id in _smallest_first(held.subscriptions):
-            outputs += self.unsubscribe(client, id)
-        for id in _smallest_first(held.advertisements):
-            outputs += self.unadvertise(client, id)
+        if isinstance(self.router, WithdrawsTogether):
+            outputs = self.router.withdraw(list(held.subscriptions), list(held.advertisements))
+        else:
+            outputs = []
+            for id in _smallest_first(held.subscriptions):
+                outputs += self.router.unsubscribe(id)
+            for id in _smallest_first(held.advertisements):
+                outputs += self.router.unadvertise(id)
         del self._clients[client]
-        return outputs
+        return self._gated(outputs)
 
     def _client(self, client: ClientId) -> _Client:
         try:
@@ -228,13 +231,5 @@ def _stamped(notification: Notification, client: ClientId, held: _Client) -> Not
 
 
 def _smallest_first(filters: dict[FilterId, Filter]) -> list[FilterId]:
-    """An order in which no filter comes before one that it covers.
-
-    What a filter covers includes all that those cover, so the numbers of covered ones sort them.
-    """
-    if len(filters) < 2:
-        return list(filters)
-    table: FilterTable[FilterId] = FilterTable()
-    for id, filter in filters.items():
-        table.add(id, filter)
-    return sorted(filters, key=lambda id: (len(table.covered(filters[id])), id))
+    """What covers another filter mostly mentions fewer attributes, so those that say more first."""
+    return sorted(filters, key=lambda id: -sum(len(c.constraints) for c in filters[id].conjuncts))

@@ -16,7 +16,7 @@ what it is counted as.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
@@ -153,3 +153,13 @@ class Router(Protocol):
 
     def offers(self) -> list[Filter]:
         """What may currently be published, as far as this broker knows (R-01.37)."""
+
+
+@runtime_checkable
+class WithdrawsTogether(Protocol):
+    """A router that can withdraw many filters in one step, so that none comes up in between."""
+
+    def withdraw(
+        self, subscriptions: Iterable[FilterId], advertisements: Iterable[FilterId]
+    ) -> Outputs:
+        """Withdraw all of these."""

@@ -21,9 +21,9 @@ from stentor.errors import (
     DuplicateBroker,
     InvalidConfiguration,
     InvalidTopology,
-    StentorError,
     UnknownBroker,
     UnknownClient,
+    Unsettled,
 )
 from stentor.filters import Filter
 from stentor.model.identity import NotificationId
@@ -50,12 +50,6 @@ from stentor.simulation.links import Channel, Links
 
 #: Steps after which `settle` gives up: something is going round in circles.
 PATIENCE = 10_000_000
-
-
-class Unsettled(StentorError, RuntimeError):
-    """The network did not come to rest."""
-
-    code = "STN-501"
 
 
 class Host:
@@ -106,7 +100,14 @@ class Host:
         self._armed: dict[tuple[BrokerId, Hashable], int] = {}
         self._timer_numbers = count()
         for id, router in routers.items():
+            topology.check_id(id)
+            if router.id != id:
+                raise InvalidConfiguration(f"the router of {id!r} says that it is {router.id!r}")
             self._nodes[id] = Node(router, enforce_advertisements=advertisements)
+        if links is not None:
+            links = list(links)
+            topology.brokers_of(links)
+            topology.check_edges(links)
         for a, b in combinations(self._nodes, 2) if links is None else links:
             self._open(self.node(a).id, self.node(b).id)
 
@@ -204,7 +205,7 @@ class Host:
                 self.trace.unadv(client.id, id)
 
     def _at(self, client: Client) -> Node:
-        if client.id not in self._clients:
+        if self._clients.get(client.id) is not client:
             raise UnknownClient(f"{client!r} has left; make a new client")
         return self.node(client.at)
 
@@ -308,12 +309,9 @@ class Host:
         if self._make is None:
             raise InvalidConfiguration("this network does not know how to make routers")
         others = list(self._nodes) if self._mesh else list(links)
+        topology.check_id(id)
+        self._check_links([(other, id) for other in others], newcomer=id)
         self._nodes[id] = Node(self._make(id), enforce_advertisements=self._advertisements)
-        try:
-            self._check_links([(other, id) for other in others])
-        except StentorError:
-            del self._nodes[id]
-            raise
         for other in others:
             self._open(other, id)
 
@@ -327,6 +325,7 @@ class Host:
         for other in neighbors:
             self._close(id, other)
         del self._nodes[node.id]
+        self._armed = {key: n for key, n in self._armed.items() if key[0] != id}
         for other in neighbors:
             self._carry_out(other, self._nodes[other].link_down(id))
         return neighbors
@@ -348,12 +347,15 @@ class Host:
         self._hung_up -= {(a, b), (b, a)}
         self.counters.lost += self._links.close(a, b)
 
-    def _check_links(self, new: list[tuple[BrokerId, BrokerId]]) -> None:
+    def _check_links(
+        self, new: list[tuple[BrokerId, BrokerId]], newcomer: BrokerId | None = None
+    ) -> None:
         """Whether the overlay allows these links."""
         links = [] if self._mesh else self.links
         for a, b in new:
             for broker in (a, b):
-                self.node(broker)
+                if broker != newcomer:
+                    self.node(broker)
             if a == b:
                 raise InvalidTopology(f"a link {a!r}-{b!r} would lead from a broker to itself")
             if self._links.is_open(a, b):

@@ -20,6 +20,7 @@ from stentor.routing.flooding import FloodingRouter, MatchEarlyRouter, Subscript
 from stentor.routing.gossip import GossipRouter, GroupRouter, GroupTree, SemiProbabilisticRouter
 from stentor.routing.graph import FirstArrivalRouter, GraphRouter
 from stentor.routing.protocol import BrokerId, Router
+from stentor.routing.reducers import check_reduction
 from stentor.routing.rendezvous import (
     AttributeSplit,
     Axis,
@@ -33,7 +34,7 @@ from stentor.routing.rendezvous import (
     TypeRendezvousRouter,
 )
 from stentor.routing.strategy import STRATEGIES, Strategy
-from stentor.routing.tree import Plan, Role, TreeRouter
+from stentor.routing.tree import CHANGE_MESSAGES, Plan, Role, TreeRouter
 from stentor.simulation import topology
 from stentor.simulation.host import Host
 
@@ -67,8 +68,6 @@ class Network(Host):
 
     #: The brokers' parents, where there is a hierarchy.
     _parents: dict[BrokerId, BrokerId] | None = None
-    #: Lines of planned changes that may be under way.
-    _lines: tuple[tuple[BrokerId, ...], ...] = ()
 
     # -- overlays: a constructor for each
 
@@ -150,6 +149,13 @@ or use Network.graph, which routes on cycles
         >>> net.links
         [('rome', 'oslo'), ('rome', 'desk')]
         """
+        peers = list(peers)
+        for broker in topology.brokers_of(peers):
+            if broker in subtrees:
+                raise InvalidTopology(
+                    f"{broker!r} has a parent, {subtrees[broker]!r}, and so no peers; "
+                    "link its root instead"
+                )
         edges = [*peers, *((parent, child) for child, parent in subtrees.items())]
         names = topology.brokers_of(edges)
         topology.check_tree(names, edges)
@@ -178,7 +184,9 @@ or use Network.graph, which routes on cycles
         strategy, offers = _strategies(routing, advertisements, looseness, sample)
 
         def is_flooded(id: BrokerId) -> bool:
-            return id in flooded or (id in parents and is_flooded(parents[id]))
+            while id not in flooded and id in parents:
+                id = parents[id]
+            return id in flooded
 
         def make(id: BrokerId) -> TreeRouter:
             children = topology.children_of(parents, id)
@@ -210,6 +218,8 @@ or use Network.graph, which routes on cycles
         topology.check_edges(edges)
         topology.check_connected(names, edges)
         check_choice("routing strategy for graphs", routing, GRAPH_ROUTINGS)
+        if advertisements is not None:
+            check_reduction(advertisements)
         lengths = _lengths(costs or {}, edges)
 
         def make(id: BrokerId) -> Router:
@@ -261,6 +271,9 @@ or use Network.graph, which routes on cycles
         """
         names = _names(brokers)
         check_choice("rendezvous mapping", mapping, MAPPINGS)
+        check_reduction(routing)
+        if mapping == "topics" and catch_all:
+            raise InvalidConfiguration("topics have no catch_all place; leave it out")
         if mapping != "types" and (advertisements is not None or schemas or types is not None):
             raise InvalidConfiguration(
                 f"advertisements, types and schemas are for the mapping 'types', not {mapping!r}"
@@ -270,8 +283,9 @@ or use Network.graph, which routes on cycles
             return Pastry(id, digit_bits=digit_bits, leaves=leaves)
 
         def dimensions() -> list[Axis]:
-            found = [Axis(*axis) for axis in axes]
-            if not found:
+            given: list[Any] = list(axes)
+            found = [Axis(*axis) for axis in given if isinstance(axis, tuple) and len(axis) == 3]
+            if not found or len(found) < len(given):
                 raise InvalidConfiguration(
                     f"the mapping {mapping!r} needs attributes with their domains; "
                     "give axes=[(name, lowest, highest), ...]"
@@ -472,6 +486,12 @@ or use Network.graph, which routes on cycles
         """
         (a, b), (c, d) = old, new
         check_choice("way to replace a link", how, REPLACEMENTS)
+        if {a, b} == {c, d}:
+            raise InvalidTopology(f"{a!r}-{b!r} and {c!r}-{d!r} are the same link")
+        if self.is_changing:
+            raise InvalidConfiguration(
+                "the network still takes part in another change; let it settle first"
+            )
         remaining = [edge for edge in self.links if set(edge) != {a, b}]
         if len(remaining) == len(self.links):
             raise InvalidTopology(f"there is no link between {a!r} and {b!r}")
@@ -510,8 +530,10 @@ or use Network.graph, which routes on cycles
                 router.plane.adopt(id)
         super().add_broker(id, links)
 
-    def _check_links(self, new: list[tuple[BrokerId, BrokerId]]) -> None:
-        super()._check_links(new)
+    def _check_links(
+        self, new: list[tuple[BrokerId, BrokerId]], newcomer: BrokerId | None = None
+    ) -> None:
+        super()._check_links(new, newcomer)
         if self._parents is not None:
             for a, b in new:
                 above, below = self._parents.get(a), self._parents.get(b)
@@ -527,21 +549,20 @@ or use Network.graph, which routes on cycles
         self._carry_out(at, node.apply(lambda: router.link_down_lingering(neighbor, patience)))
 
     def _start(self, plan: Plan, c: BrokerId, d: BrokerId) -> None:
-        lines = [line for line in self._lines if any(map(self._is_changing, line))]
-        for broker in plan.line:
-            if any(broker in line for line in lines):
-                raise InvalidConfiguration(
-                    f"{broker!r} still takes part in another change; let the network settle first"
-                )
-        self._lines = (*lines, plan.line)
         self._links.open(c, d)
         self._tree_router(d).link_planned(c)
         router = self._tree_router(c)
         router.link_planned(d)
         self._carry_out(c, self._nodes[c].apply(lambda: router.replace_link(plan)))
 
-    def _is_changing(self, broker: BrokerId) -> bool:
-        return broker in self._nodes and self._tree_router(broker).is_changing
+    @property
+    def is_changing(self) -> bool:
+        """Whether a planned change of links is under way, or its traces are."""
+        routers = [self.router(broker) for broker in self._nodes]
+        if any(isinstance(router, TreeRouter) and router.is_changing for router in routers):
+            return True
+        messages = (m for channel in self.pending for m in self.on_the_way(*channel))
+        return any(isinstance(message, CHANGE_MESSAGES) for message in messages)
 
     def _tree_router(self, broker: BrokerId) -> TreeRouter:
         router = self.router(broker)
@@ -588,5 +609,7 @@ def _strategies(
     looseness: float = 0.0,
     sample: Iterable[Mapping[str, Any]] | None = None,
 ) -> tuple[Strategy, Strategy | None]:
+    if isinstance(routing, Strategy) and (looseness or sample is not None):
+        raise InvalidConfiguration("give looseness and sample in the Strategy itself")
     strategy = Strategy.of(routing, looseness, sample)
     return strategy, None if advertisements is None else Strategy.of(advertisements)

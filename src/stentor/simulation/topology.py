@@ -20,14 +20,19 @@ def brokers_of(edges: Iterable[Edge], more: Iterable[BrokerId] = ()) -> list[Bro
     found: dict[BrokerId, None] = {}
     for edge in edges:
         for broker in _ends(edge):
-            if type(broker) not in (int, str):
-                raise InvalidTopology(f"{broker!r} is no broker id; ids are integers or strings")
+            check_id(broker)
             found[broker] = None
     for broker in more:
+        check_id(broker)
         if broker in found:
             raise DuplicateBroker(f"the broker {broker!r} is given twice; ids must differ")
         found[broker] = None
     return list(found)
+
+
+def check_id(broker: object) -> None:
+    if type(broker) not in (int, str):
+        raise InvalidTopology(f"{broker!r} is no broker id; ids are integers or strings")
 
 
 def _ends(edge: object) -> tuple[Any, ...]:

@@ -55,6 +55,15 @@ class Row:
             self._samples[name] = witness(self.constraints[name])
         return self._samples[name]
 
+    def may_lie_within(self, other: Row) -> bool:
+        """Whether the other one accepts its witness on all attributes that both mention."""
+        mine = self.constraints
+        return all(
+            accepts(constraint, self.sample(name))
+            for name, constraint in other.constraints.items()
+            if name in mine
+        )
+
     @property
     def atoms(self) -> list[Any]:
         """All that it says, in parts that are compared by identity."""
@@ -87,15 +96,23 @@ class _Ranged:
             self.by_witness[name].remove(row, row.sample(name))
             self.absent[name].discard(row)
 
-    def around(self, probe: Row) -> set[Row] | None:
-        """The conjuncts that accept a witness of the probe; None if that is not known."""
-        found: set[Row] | None = None
+    def around(self, probe: Row) -> list[Row] | None:
+        """The conjuncts that accept a witness of the probe; None if that is not known.
+
+        One index is searched. What it finds is tested on the other attributes, which costs less
+        than to search theirs as well.
+        """
+        found: list[Row] | None = None
         for name, index in self.by_constraint.items():
             sample = probe.sample(name)
             if sample is None:
                 continue
-            accepting = self.absent[name] if isinstance(sample, Absent) else index.find(*sample)
-            found = set(accepting) if found is None else found.intersection(accepting)
+            if found is not None:
+                found = [row for row in found if accepts(row.constraints[name], sample)]
+            elif isinstance(sample, Absent):
+                found = list(self.absent[name])
+            else:
+                found = list(index.find(*sample))
             if not found:
                 break
         return found

@@ -193,16 +193,26 @@ class FilterTable(Generic[K]):
 
         A filter that nothing can match is covered by all.
         """
+        return set(self.covering(filter))
+
+    def covering(self, filter: Filter) -> Iterator[K]:
+        """The filters that cover it, one by one and in no special order, for who needs only some.
+
+        The table must not change before the iterator is exhausted or dropped.
+        """
         if filter.is_never:
-            return set(self._filters)
-        candidates: set[_Entry[K]] = set()
+            yield from self._filters
+            return
         probe = Row(filter.conjuncts[0])
         for group in self._within_names(probe.names):
             for row in group.around(probe):
-                candidates.update([e for e in row.owners if len(e.filter.conjuncts) == 1])
+                for entry in row.owners:
+                    if len(entry.filter.conjuncts) == 1 and entry.filter.covers(filter):
+                        yield from entry.keys
         if self._unions.conjuncts:
-            candidates |= self._accepting_unions(filter)
-        return _keys(e for e in candidates if e.filter.covers(filter))
+            for entry in self._accepting_unions(filter):
+                if entry.filter.covers(filter):
+                    yield from entry.keys
 
     def covered(self, filter: Filter) -> set[K]:
         """The filters that it covers (figure 3.8); the empty filter covers all."""
@@ -214,6 +224,8 @@ class FilterTable(Generic[K]):
             probe = Row(conjunct)
             for group in self._beyond_names(probe, alone=alone):
                 for row in group.within(probe, alone=alone):
+                    if not row.may_lie_within(probe):
+                        continue
                     # One conjunct of a filter is enough to find it by.
                     first = [e for e in row.owners if e.filter.conjuncts[0] == row.conjunct]
                     candidates.update(first)

@@ -26,7 +26,7 @@ is announced there is covered by nothing. A link that comes up finds its announc
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from itertools import count
 
 from stentor.filters import Filter
@@ -74,41 +74,56 @@ class CoveringReducer:
         self._numbers = count()
 
     def want(self, key: Hashable, filter: Filter, wanted: int) -> None:
-        node = self._nodes.get(filter)
-        if node is None:
-            if not wanted or filter.is_never:  # what nothing matches is covered by all (08/8.15)
-                return
-            node = self._nodes[filter] = _Node(filter, next(self._numbers))
-        more, less = wanted & ~node.wanted, node.wanted & ~wanted
-        if less:
-            self._want_less(node, less)
-        if more:
-            node.wanted |= more
-            self._place(node, more)
-        if not node.wanted:
-            del self._nodes[filter]
+        self.want_all([(key, filter, wanted)])
 
-    def _want_less(self, node: _Node, less: int) -> None:
+    def want_all(self, changes: Iterable[tuple[Hashable, Filter, int]]) -> None:
+        """First all that is wanted less, then all that is wanted more, then who lost what hid it.
+
+        So of many filters that go together, none comes up just because another went first.
+        """
+        freed: dict[_Node, int] = {}
+        growing: list[tuple[_Node, int]] = []
+        for _, filter, wanted in changes:
+            node = self._nodes.get(filter)
+            if node is None:
+                if not wanted or filter.is_never:  # nothing matches it, everything covers it
+                    continue
+                node = self._nodes[filter] = _Node(filter, next(self._numbers))
+            more, less = wanted & ~node.wanted, node.wanted & ~wanted
+            if less:
+                self._want_less(node, less, freed)
+            if more:
+                node.wanted |= more
+                growing.append((node, more))
+            if not node.wanted:
+                del self._nodes[filter]
+        for node, more in growing:
+            self._place(node, more & node.hidden)
+        # Those that say less cover more, and once announced they hide the others.
+        for child in sorted(freed, key=_mentions):
+            self._place(child, freed[child] & child.hidden)
+
+    def _want_less(self, node: _Node, less: int, freed: dict[_Node, int]) -> None:
         node.wanted &= ~less
         if node.announced & less:
             self._unannounce(node, node.announced & less)
         if not node.hidden:
             self._detach(node)
-        freed = [child for child in node.children if child.hidden & less]
+        for child in node.children:
+            if child.hidden & less:
+                freed[child] = freed.get(child, 0) | child.hidden & less
         if not node.wanted:
             for child in node.children:
                 del child.parents[node]
             node.children = {}
-        # Those that say less cover more, and once announced they hide the others.
-        freed.sort(key=_mentions)
-        for child in freed:
-            self._place(child, child.hidden & less)
 
     def _place(self, node: _Node, where: int) -> None:
         """Decide anew for these neighbors, where the node is wanted and not announced."""
+        if not where:
+            return
         open_ = where
         parents: list[_Node] = []
-        for coverer in sorted(self._visible.coverers(node.filter), key=_number):
+        for coverer in self._visible.covering(node.filter):
             if coverer is not node and coverer.announced & open_:
                 open_ &= ~coverer.announced
                 parents.append(coverer)

@@ -7,7 +7,7 @@ A change costs as much as the messages it causes.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
 from stentor.filters import Filter
 from stentor.routing.reducers.announcements import Announcements
@@ -38,6 +38,10 @@ class PlainReducer:
             self._wanted[key] = wanted
         else:
             self._wanted.pop(key, None)
+
+    def want_all(self, changes: Iterable[tuple[Hashable, Filter, int]]) -> None:
+        for change in changes:
+            self.want(*change)
 
     def add_slot(self, slot: int, keys: dict[Hashable, tuple[Filter, int]]) -> None:
         for key, (filter, wanted) in keys.items():

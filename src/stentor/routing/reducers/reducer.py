@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Protocol
 
 from stentor.filters import Filter
@@ -27,6 +27,9 @@ class Reducer(Protocol):
 
         What is wanted anywhere is wanted at `REFERENCE` as well.
         """
+
+    def want_all(self, changes: Iterable[tuple[Hashable, Filter, int]]) -> None:
+        """Many changes of one step; nothing is decided twice because of their order."""
 
     def add_slot(self, slot: int, keys: dict[Hashable, tuple[Filter, int]]) -> None:
         """A new neighbor. All that is wanted, with where it is wanted from now on."""

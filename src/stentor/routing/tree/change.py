@@ -105,6 +105,9 @@ class AheadAdvertisement(Ahead, frozen=True):
     kind: ClassVar[Kind] = "advertisement"
 
 
+#: All that a planned change adds to the traffic of a tree.
+CHANGE_MESSAGES = (ChangeStep, Restart, HungUp, Ahead)
+
 _WRAPPERS: dict[type[Message], type[Ahead]] = {
     Forward: AheadForward,
     SubscriptionUpdate: AheadSubscription,

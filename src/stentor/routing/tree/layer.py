@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
 from stentor.filters import Filter
 from stentor.matching import FilterTable, Matcher
@@ -32,14 +32,31 @@ from stentor.routing.strategy import Strategy
 from stentor.routing.table import Destination, Ghost, Local, Neighbor, RoutingTable
 
 
-class _Demand:
-    """A filter and the destinations that ask for it, with how often each does."""
+class Offers(Protocol):
+    """What neighbors offer."""
 
-    __slots__ = ("filter", "number", "owners")
+    def serving(self, filter: Filter) -> dict[BrokerId, Filter]:
+        """The neighbors that offer something the filter overlaps, each with one such offer."""
+
+    def another(self, filter: Filter, neighbor: BrokerId) -> Filter | None:
+        """Some offer of this neighbor that the filter overlaps."""
+
+    def always(self, neighbor: BrokerId) -> bool:
+        """Whether the neighbor is asked whatever it offers."""
+
+
+class _Demand:
+    """A filter and the destinations that ask for it, with how often each does.
+
+    Where offers count, it also knows the neighbors that serve it, each with one offer as witness.
+    """
+
+    __slots__ = ("filter", "number", "owners", "served")
 
     def __init__(self, filter: Filter, number: int) -> None:
         self.filter = filter
         self.number = number
+        self.served: dict[BrokerId, Filter] | None = None
         self.owners: dict[Destination | Ghost, int] = {}
 
 
@@ -66,8 +83,10 @@ class Layer:
         self._slots: dict[BrokerId, int] = {}
         #: Neighbors that are told of this layer, as a mask.
         self._told = 0
-        #: For subscriptions where advertisements count: at which neighbors a filter is served.
-        self._served: Callable[[Filter], int] | None = None
+        #: Demand that has changed in this step; the reducer hears of it at the end.
+        self._changed: dict[Hashable, _Demand] = {}
+        #: For subscriptions where advertisements count.
+        self._offers: Offers | None = None
         self._overlaps: FilterTable[Hashable] | None = None
 
     # -- neighbors
@@ -84,6 +103,7 @@ class Layer:
         used = set(self._slots.values())
         slot = self._slots[neighbor] = next(s for s in count(1) if s not in used)
         if told and not self.strategy.floods:
+            self._flush()
             self._told |= 1 << slot
             wanted = {k: (d.filter, self._wanted(d)) for k, d in self._demand.items()}
             self._reducer.add_slot(slot, wanted)
@@ -95,9 +115,14 @@ class Layer:
 
     def forget_neighbor(self, neighbor: BrokerId) -> None:
         """Forget what the neighbor was told."""
+        self._flush()
         slot = self._slots.pop(neighbor)
         self._told &= ~(1 << slot)
         self._reducer.drop_slot(slot)
+        if self._offers is not None:
+            for demand in self._demand.values():
+                if demand.served is not None:
+                    demand.served.pop(neighbor, None)
 
     # -- changes
 
@@ -228,7 +253,14 @@ class Layer:
 
     def _refresh(self, key: Hashable, demand: _Demand) -> None:
         if not self.strategy.floods:
-            self._reducer.want(key, demand.filter, self._wanted(demand))
+            self._changed[key] = demand
+
+    def _flush(self) -> None:
+        if self._changed:
+            changed, self._changed = self._changed, {}
+            self._reducer.want_all(
+                (key, demand.filter, self._wanted(demand)) for key, demand in changed.items()
+            )
 
     def _wanted(self, demand: _Demand) -> int:
         """At which neighbors; with the reference, unless nobody but a sole neighbor asks."""
@@ -243,29 +275,60 @@ class Layer:
                 local = False
                 if owner.id in self._slots:
                     wanted &= ~(1 << self._slots[owner.id])
-        if self._served is not None and wanted:
-            wanted &= self._served(demand.filter)
+        if self._offers is not None and wanted:
+            wanted &= self._served(demand, self._offers)
         return wanted | REFERENCE if wanted or local else 0
 
-    def serve(self, served: Callable[[Filter], int]) -> None:
-        """From now on a filter is wanted only where it is served; `reconsider` tells of changes."""
-        self._served = served
+    def _served(self, demand: _Demand, offers: Offers) -> int:
+        if demand.served is None:
+            demand.served = offers.serving(demand.filter)
+        return sum(
+            1 << slot
+            for neighbor, slot in self._slots.items()
+            if neighbor in demand.served or offers.always(neighbor)
+        )
+
+    def serve(self, offers: Offers) -> None:
+        """From now on a filter is wanted only where it is served; `offered` tells of changes."""
+        self._offers = offers
         self._overlaps = FilterTable()
 
-    def reconsider(self, filters: Iterable[Filter]) -> None:
-        """Decide anew for all that overlaps one of these."""
+    def offered(self, neighbor: BrokerId, offer: Filter, *, there: bool) -> None:
+        """An offer of the neighbor has come, or is gone.
+
+        A filter that has another witness for this neighbor is not concerned.
+        """
         assert self._overlaps is not None
-        keys = {key for filter in filters for key in self._overlaps.overlapping(filter)}
+        assert self._offers is not None
+        keys = self._overlaps.overlapping(offer)
         for key in sorted(keys, key=lambda key: self._demand[key].number):
-            self._refresh(key, self._demand[key])
+            demand = self._demand[key]
+            served = demand.served
+            if served is None:
+                continue  # nobody has asked yet
+            if there:
+                if neighbor in served:
+                    continue
+                served[neighbor] = offer
+            else:
+                if served.get(neighbor) != offer:
+                    continue
+                other = self._offers.another(demand.filter, neighbor)
+                if other is not None:
+                    served[neighbor] = other
+                    continue
+                del served[neighbor]
+            self._refresh(key, demand)
 
     def take(self) -> list[tuple[BrokerId, Change]]:
         """What each neighbor is to be told now."""
+        self._flush()
         changes = self._reducer.announcements.take()
         return [(n, changes[slot]) for n, slot in self._slots.items() if slot in changes]
 
     def announced(self, neighbor: BrokerId) -> dict[Hashable, Filter]:
         """What the neighbor has been told."""
+        self._flush()
         return dict(self._reducer.announcements.announced(self._slots[neighbor]))
 
     def wanted(self, neighbor: BrokerId) -> list[Filter]:
@@ -276,4 +339,5 @@ class Layer:
     @property
     def is_empty(self) -> bool:
         """Whether nothing at all is held."""
+        self._flush()
         return not (len(self.table) or self._demand or self._stages or len(self._reducer))

@@ -71,11 +71,12 @@ class Plane:
         self.advertisements: Layer | None = None
         #: The distinct advertisements of neighbors, to find those that overlap a subscription.
         self._offered: FilterTable[Filter] = FilterTable()
-        self._changed: list[Filter] = []
+        self._changed: dict[tuple[BrokerId, Filter], bool] = {}
+        self._offers_flood = advertisements is None or advertisements.floods
         if advertisements is not None:
             self.advertisements = Layer(advertisements, on_entry=self._offer)
             if not advertisements.floods:
-                self.subscriptions.serve(self._serving)
+                self.subscriptions.serve(self)
 
     # -- neighbors
 
@@ -194,28 +195,32 @@ class Plane:
                 self._offered.add(filter, filter)
             elif not offered and filter in self._offered:
                 self._offered.remove(filter)
-            self._changed.append(filter)
+            self._changed[destination.id, filter] = destination in owners
 
     def _reconsider(self) -> None:
-        if self._changed:
-            changed, self._changed = self._changed, []
-            assert self.advertisements is not None
-            if not self.advertisements.strategy.floods:
-                self.subscriptions.reconsider(changed)
+        """Tell the subscriptions of advertisements that came, then of those that are gone."""
+        changed, self._changed = self._changed, {}
+        if changed and not self._offers_flood:
+            for (neighbor, filter), there in sorted(changed.items(), key=lambda item: not item[1]):
+                self.subscriptions.offered(neighbor, filter, there=there)
 
-    def _serving(self, filter: Filter) -> int:
-        """The neighbors from which something may come that the filter matches, as a mask."""
+    def serving(self, filter: Filter) -> dict[BrokerId, Filter]:
         assert self.advertisements is not None
-        serving = 0
-        parent = self.role.parent
-        if parent is not None and parent in self.subscriptions.neighbors:
-            serving |= self.subscriptions.bit(parent)
-        neighbors = self.subscriptions.neighbors
-        for offer in self._offered.overlapping(filter):
-            for owner in self.advertisements.table.owners(offer):
-                if isinstance(owner, Neighbor) and owner.id in neighbors:
-                    serving |= self.subscriptions.bit(owner.id)
-        return serving
+        return {
+            owner.id: offer
+            for offer in self._offered.overlapping(filter)
+            for owner in self.advertisements.table.owners(offer)
+            if isinstance(owner, Neighbor)
+        }
+
+    def another(self, filter: Filter, neighbor: BrokerId) -> Filter | None:
+        assert self.advertisements is not None
+        offers = self.advertisements.table.at(Neighbor(neighbor)).values()
+        return next((offer for offer in offers if offer.overlaps(filter)), None)
+
+    def always(self, neighbor: BrokerId) -> bool:
+        """A parent gets everything that its subtree asks for."""
+        return neighbor == self.role.parent
 
     # -- what results
 

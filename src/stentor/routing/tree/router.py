@@ -12,7 +12,7 @@ cycle that the old and the new link close (see `change`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from itertools import count
 from typing import Any
 
@@ -104,6 +104,16 @@ class TreeRouter:
             plane.delete(kind, Local(id.client), id)
         return self._tell()
 
+    def withdraw(
+        self, subscriptions: Iterable[FilterId], advertisements: Iterable[FilterId]
+    ) -> Outputs:
+        for plane in self._planes:
+            for id in subscriptions:
+                plane.delete(SubscriptionUpdate, Local(id.client), id)
+            for id in advertisements:
+                plane.delete(AdvertisementUpdate, Local(id.client), id)
+        return self._tell()
+
     def publish(self, client: ClientId, notification: Notification) -> Outputs:
         return self._route(notification, None, ahead=self._change is not None)
 
@@ -157,6 +167,7 @@ class TreeRouter:
     def link_down(self, neighbor: BrokerId) -> Outputs:
         self._links.discard(neighbor)
         self._awaited.discard(neighbor)
+        self._early = [(sender, m) for sender, m in self._early if sender != neighbor]
         change = self._change
         if change is not None and not change.committed and neighbor in change.ring:
             return self._abandon(change)
@@ -202,14 +213,14 @@ class TreeRouter:
 
     @property
     def is_changing(self) -> bool:
-        return self._change is not None
+        return self._change is not None or bool(self._awaited)
 
     def _change_step(self, sender: BrokerId, step: ChangeStep) -> Outputs:
         change = self._change
         if step.name == "abandon":
             self._last_plan = max(self._last_plan, step.plan.number)
             self._early = []
-            if change is not None and not change.committed:
+            if change is not None and not change.committed and change.plan == step.plan:
                 return self._abandon(change)
             return []
         if step.name == "prepare":
