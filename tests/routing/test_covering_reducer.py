@@ -307,3 +307,31 @@ def test_the_plain_reducer_announces_exactly_what_is_wanted(
     reducer.add_slot(2, {key: (chosen(key), mask | REFERENCE) for key, mask in wanted.items()})
     assert set(reducer.announcements.announced(2)) == {k for k, m in wanted.items() if m >> 2 & 1}
     assert len(reducer) == sum(mask > 0 for mask in wanted.values())
+
+
+@pytest.mark.spec("R-03.19", "R-03.23")
+@pytest.mark.parametrize("largest_first", [True, False])
+def test_nested_filters_are_withdrawn_without_looking_at_all_that_are_left(
+    monkeypatch: pytest.MonkeyPatch, largest_first: bool
+) -> None:
+    spent = []
+    covers = Filter.covers
+    for size in (100, 800):
+        nested = [Filter(f"x > {i}") for i in range(size)]
+        reducer = CoveringReducer()
+        for filter in nested:
+            reducer.want(filter, filter, REFERENCE | 0b10)
+        tests = 0
+
+        def counted(self: Filter, other: Filter) -> bool:
+            nonlocal tests
+            tests += 1
+            return covers(self, other)
+
+        monkeypatch.setattr(Filter, "covers", counted)
+        for filter in nested if largest_first else reversed(nested):
+            reducer.want(filter, filter, 0)
+        monkeypatch.undo()
+        assert len(reducer) == 0
+        spent.append(tests / size)
+    assert spent[1] < 2 * spent[0] + 1

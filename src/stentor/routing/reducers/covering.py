@@ -26,13 +26,18 @@ is announced there is covered by nothing. A link that comes up finds its announc
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Iterable
 from itertools import count
+from typing import Final
 
 from stentor.filters import Filter
 from stentor.matching import FilterTable
 from stentor.routing.reducers.announcements import Announcements
 from stentor.routing.reducers.reducer import REFERENCE, slots_of
+
+#: How many of the last ones that were placed may hide the next one.
+LOOK_BACK: Final = 8
 
 
 class _Node:
@@ -99,9 +104,27 @@ class CoveringReducer:
                 del self._nodes[filter]
         for node, more in growing:
             self._place(node, more & node.hidden)
-        # Those that say less cover more, and once announced they hide the others.
-        for child in sorted(freed, key=_mentions):
-            self._place(child, freed[child] & child.hidden)
+        self._place_freed(freed)
+
+    def _place_freed(self, freed: dict[_Node, int]) -> None:
+        """Place many that have lost what hid them.
+
+        Those that say less cover more, so they come first. A node that one of the last ones covers
+        is hung below that one and not where they hang: filters that are nested in each other
+        form a chain then, and the next withdrawal frees one of them instead of all.
+        """
+        placed: deque[_Node] = deque(maxlen=LOOK_BACK)
+        for node in sorted(freed, key=_mentions):
+            where = freed[node] & node.hidden
+            if where:
+                for other in reversed(placed):
+                    if not where & ~other.wanted and other.filter.covers(node.filter):
+                        node.parents[other] = None
+                        other.children[node] = None
+                        break
+                else:
+                    self._place(node, where)
+                placed.append(node)
 
     def _want_less(self, node: _Node, less: int, freed: dict[_Node, int]) -> None:
         node.wanted &= ~less
