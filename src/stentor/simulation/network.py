@@ -108,7 +108,7 @@ or use Network.graph, which routes on cycles
     @classmethod
     def hierarchy(
         cls,
-        edges: Iterable[tuple[BrokerId, BrokerId]],
+        edges: Iterable[tuple[BrokerId, BrokerId]] | Mapping[BrokerId, BrokerId],
         routing: str | Strategy = "covering",
         advertisements: str | Strategy | None = None,
         *,
@@ -119,8 +119,14 @@ or use Network.graph, which routes on cycles
     ) -> Network:
         """A rooted tree: filters go up only, notifications always go up, and down where wanted.
 
-        Links are (parent, child), in any order if the root is named.
+        Links are (parent, child), in any order if the root is named; or each child is given its
+        parent.
+
+        >>> Network.hierarchy({"desk": "hall", "door": "hall"}).links
+        [('hall', 'desk'), ('hall', 'door')]
         """
+        if isinstance(edges, Mapping):
+            edges = [(parent, child) for child, parent in edges.items()]
         edges = list(edges)
         names = topology.brokers_of(edges, () if edges or root is None else (root,))
         topology.check_tree(names, edges)

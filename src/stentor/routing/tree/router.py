@@ -251,8 +251,9 @@ class TreeRouter:
     def _abandon(self, change: Change) -> Outputs:
         """Give up a change; what is left of the cycle becomes the tree."""
         self._change = None
-        for neighbor in change.on_line & self.neighbors:
-            self.plane.drop_neighbor(neighbor)
+        for neighbor in change.ring:
+            if neighbor in self.plane.subscriptions.neighbors:
+                self.plane.drop_neighbor(neighbor)
         outputs: Outputs = []
         for neighbor in change.ring:
             if neighbor in self._links:
