@@ -22,8 +22,8 @@ from stentor.routing.messages import Update
 from stentor.routing.tree.change import Ahead
 from stentor.semantics import Condition
 from stentor.simulation import Network
-from stentor.simulation.network import REPLACEMENTS
 from stentor.simulation.topology import reachable
+from stentor.simulation.trees import REPLACEMENTS
 
 ROUTINGS: Final = ("simple", "identity", "covering")
 BROKERS: Final = 12

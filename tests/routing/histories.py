@@ -32,7 +32,7 @@ from stentor.model import Notification
 from stentor.routing.table import Neighbor
 from stentor.routing.tree import TreeRouter
 from stentor.simulation import Client, Network, topology
-from stentor.simulation.network import REPLACEMENTS
+from stentor.simulation.trees import REPLACEMENTS
 
 EXACT = ("simple", "identity", "covering", "merging")
 EVENTS: list[dict[str, Any]] = [

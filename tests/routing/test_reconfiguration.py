@@ -13,8 +13,8 @@ from stentor.errors import InvalidConfiguration, InvalidTopology, UnknownStrateg
 from stentor.routing import FilterId, TreeRouter
 from stentor.routing.protocol import BrokerId
 from stentor.simulation import Client, Network
-from stentor.simulation.network import REPLACEMENTS
 from stentor.simulation.topology import path, reachable
+from stentor.simulation.trees import REPLACEMENTS
 
 Edge = tuple[BrokerId, BrokerId]
 PLANNED = ("path", "lossless")
