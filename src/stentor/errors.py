@@ -161,3 +161,117 @@ class RepeatedPublication(StentorError, ValueError):
     """A notification whose id was published before; each is published at most once."""
 
     code = "STN-409"
+
+
+class ProtocolError(StentorError, ValueError):
+    """Bytes or messages that break the wire protocol. They cost the connection."""
+
+    code = "STN-601"
+
+
+class Unreachable(StentorError, ConnectionError):
+    """No broker could be reached, or the connection was lost and could not be made again."""
+
+    code = "STN-602"
+
+
+class AccessDenied(StentorError, PermissionError):
+    """A broker that does not know who this is: a wrong token, or none, or a certificate."""
+
+    code = "STN-603"
+
+
+class NotPermitted(StentorError, PermissionError):
+    """A client that may not publish, subscribe to, or ask for this."""
+
+    code = "STN-604"
+
+
+class NameTaken(StentorError, ValueError):
+    """A name that is in use by another: of a broker, a client or a durable subscription."""
+
+    code = "STN-605"
+
+
+class JournalDamaged(StentorError, OSError):
+    """A journal with missing or altered contents. The message says what is affected."""
+
+    code = "STN-606"
+
+
+class JournalUnavailable(StentorError, OSError):
+    """A journal that cannot be written, such as on a full disk: nothing was stored."""
+
+    code = "STN-607"
+
+
+class InvalidAddress(StentorError, ValueError):
+    """Text that is no address of a broker."""
+
+    code = "STN-608"
+
+
+class TlsError(StentorError, ConnectionError):
+    """Certificates or keys that are missing, do not fit, or are not trusted."""
+
+    code = "STN-609"
+
+
+class Overloaded(StentorError, RuntimeError):
+    """A limit was reached: of clients, subscriptions, sizes, or of what may wait."""
+
+    code = "STN-610"
+
+
+class LeaseExpired(StentorError, TimeoutError):
+    """A subscription that was not renewed in time."""
+
+    code = "STN-611"
+
+
+class NoReply(StentorError, TimeoutError):
+    """A request that nobody, or the broker, answered in time."""
+
+    code = "STN-612"
+
+
+class ShuttingDown(StentorError, ConnectionError):
+    """A broker, or client, that is being closed and takes nothing new."""
+
+    code = "STN-613"
+
+
+class LinkRefused(StentorError, ConnectionError):
+    """Two brokers that may not be linked: the same one twice, or a link that closes a cycle."""
+
+    code = "STN-614"
+
+
+class GroupElsewhere(StentorError, RuntimeError):
+    """A group of consumers that lives at another broker; the message says where."""
+
+    code = "STN-615"
+
+
+class DataInUse(StentorError, OSError):
+    """A data directory that another broker is using."""
+
+    code = "STN-616"
+
+
+class Vetoed(StentorError, RuntimeError):
+    """A hook forbade the operation."""
+
+    code = "STN-617"
+
+
+class HistoryGone(StentorError, LookupError):
+    """A part of a stream that was asked for is no longer, or not yet, in its journal."""
+
+    code = "STN-618"
+
+
+class QueueOverflow(StentorError, RuntimeError):
+    """A subscriber that was too slow, under the policy that disconnects such."""
+
+    code = "STN-619"

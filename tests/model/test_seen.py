@@ -178,3 +178,56 @@ def test_other_data_is_refused(data: dict[str, object]) -> None:
 def test_limits_that_leave_no_room_are_refused(limits: dict[str, int]) -> None:
     with pytest.raises(InvalidConfiguration):
         SeenIds(**limits)
+
+
+@given(ACTS, st.integers(1, 9), st.integers(1, 2))
+def test_when_forgetting_makes_new_an_unseen_id_never_counts_as_seen(
+    acts: list[tuple[str, NotificationId]], max_intervals: int, max_recent: int
+) -> None:
+    seen = SeenIds(max_intervals=max_intervals, max_recent=max_recent, forget_as_new=True)
+    ever = set[NotificationId]()
+    for act, id in acts:
+        if act == "add":
+            assert seen.add(id) or id in ever
+            ever.add(id)
+            assert id in seen or id != max(i for i in ever if i.producer == id.producer)
+        elif seen.discard(id):
+            assert id in ever
+            ever.remove(id)
+        assert not seen.too_old(id)
+        assert intervals(seen) <= max_intervals * max_recent
+    stored = msgspec.msgpack.decode(msgspec.msgpack.encode(seen.to_data()))
+    restored = SeenIds.from_data(
+        stored, max_intervals=max_intervals, max_recent=max_recent, forget_as_new=True
+    )
+    assert restored.to_data() == seen.to_data() == seen.copy().to_data()
+
+
+def test_when_forgetting_makes_new_the_newest_ids_are_still_known() -> None:
+    seen = SeenIds(max_intervals=16, forget_as_new=True)
+    for sequence in range(0, 200, 2):
+        assert seen.add(id_of(sequence))
+    assert not any(seen.add(id_of(sequence)) for sequence in range(172, 200, 2))
+    assert seen.add(id_of(0)), "long forgotten, so taken for new"
+    assert seen.closed > 0
+
+
+def test_a_stored_floor_means_nothing_when_forgetting_makes_new() -> None:
+    precise = SeenIds(max_intervals=1)
+    for sequence in (1, 3, 5):
+        precise.add(id_of(sequence))
+    assert id_of(2) in precise
+    forgetful = SeenIds.from_data(precise.to_data(), forget_as_new=True)
+    assert id_of(2) not in forgetful
+    assert id_of(5) in forgetful
+
+
+@given(st.lists(st.lists(IDS, max_size=8), max_size=8), st.integers(1, 20), st.booleans())
+def test_adding_many_is_adding_each(
+    batches: list[list[NotificationId]], max_intervals: int, forget_as_new: bool
+) -> None:
+    one = SeenIds(max_intervals=max_intervals, max_total=8, forget_as_new=forget_as_new)
+    all_ = one.copy()
+    for ids in batches:
+        assert all_.add_all(ids) == [i for i, id in enumerate(ids) if not one.add(id)]
+        assert all_.to_data() == one.to_data()

@@ -8,7 +8,10 @@ from stentor.model.codec import (
     Envelope,
     decode,
     decode_header,
+    decode_headers,
+    decode_many,
     encode,
+    encode_batch,
 )
 from stentor.model.event_types import EventType, EventTypes
 from stentor.model.identity import IdSource, NotificationId
@@ -59,7 +62,10 @@ __all__ = [
     "ValueType",
     "decode",
     "decode_header",
+    "decode_headers",
+    "decode_many",
     "encode",
+    "encode_batch",
     "normal",
     "register_value_type",
     "value_type",

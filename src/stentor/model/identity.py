@@ -4,15 +4,20 @@ Publishing equal content twice makes two notifications, so identity never rests 
 names the producer, the producer's epoch and a sequence number. Within an epoch the numbers rise by
 one; a producer that restarts without its counter begins a new, higher epoch and counts from zero
 again. Ids of one producer therefore sort in publication order, and no id is ever handed out twice.
+
+Ids are made for every notification, so this must be quick. A call `NotificationId(...)` checks all
+three parts. A decoder makes instances without that call: msgspec holds the numbers to the bounds
+that the fields declare, and `check_producer` has to be asked about the name. The names that were
+found good are remembered, in a memory that is bounded.
 """
 
 from __future__ import annotations
 
 import re
 from itertools import count
-from typing import Final
+from typing import Annotated, Any, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct, StructMeta
 
 from stentor.errors import InvalidValue
 from stentor.model.names import shown, text_problem
@@ -22,8 +27,48 @@ from stentor.model.values import INT_MAX
 _WRITTEN: Final = re.compile(r"(.+):(0|[1-9][0-9]{0,18}):(0|[1-9][0-9]{0,18})", re.DOTALL)
 
 
+_MAX_PRODUCERS: Final = 4096
+
+#: Producers that were found good; for others ask `check_producer`.
+good_producers: Final[set[str]] = set()
+
+_Number = Annotated[int, Meta(ge=0, le=INT_MAX)]
+
+
+def check_producer(producer: object) -> None:
+    """Raise `InvalidValue` unless a producer may have this name; if so, remember it."""
+    problem = text_problem(producer)
+    if problem is not None:
+        raise InvalidValue(f"the producer {shown(producer)} of an id {problem}")
+    if len(good_producers) >= _MAX_PRODUCERS:
+        good_producers.clear()
+    assert type(producer) is str
+    good_producers.add(producer)
+
+
+class _Checked(StructMeta):
+    """Checks what is made by a call; see above."""
+
+    def __call__(self, producer: str, epoch: int, sequence: int) -> Any:
+        if type(producer) is not str or producer not in good_producers:
+            check_producer(producer)
+        if not (type(epoch) is type(sequence) is int and 0 <= epoch <= INT_MAX >= sequence >= 0):
+            _check_number("epoch", epoch)
+            _check_number("sequence", sequence)
+        return _make(self, producer, epoch, sequence)
+
+
+_make: Final = StructMeta.__call__
+
+
 class NotificationId(
-    Struct, frozen=True, order=True, array_like=True, forbid_unknown_fields=True, gc=False
+    Struct,
+    metaclass=_Checked,
+    frozen=True,
+    order=True,
+    array_like=True,
+    forbid_unknown_fields=True,
+    gc=False,
 ):
     """Producer, epoch and sequence number: who published it, in which life, as which one.
 
@@ -37,17 +82,8 @@ class NotificationId(
     """
 
     producer: str
-    epoch: int
-    sequence: int
-
-    def __post_init__(self) -> None:
-        problem = text_problem(self.producer)
-        if problem is not None:
-            raise InvalidValue(f"the producer {shown(self.producer)} of an id {problem}")
-        epoch, sequence = self.epoch, self.sequence
-        if not (type(epoch) is type(sequence) is int and 0 <= epoch <= INT_MAX >= sequence >= 0):
-            _check_number("epoch", epoch)
-            _check_number("sequence", sequence)
+    epoch: _Number
+    sequence: _Number
 
     def __str__(self) -> str:
         return f"{self.producer}:{self.epoch}:{self.sequence}"
@@ -98,4 +134,8 @@ class IdSource:
         return self
 
     def __next__(self) -> NotificationId:
-        return NotificationId(self._producer, self._epoch, next(self._numbers))
+        number = next(self._numbers)
+        if number > INT_MAX:
+            _check_number("sequence", number)
+        found: NotificationId = _make(NotificationId, self._producer, self._epoch, number)
+        return found

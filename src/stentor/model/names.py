@@ -6,8 +6,9 @@ belong to the system: event type, subject, channel and the like appear to filter
 
 The names of one notification form a small tree, in which a path cannot be both a value and a
 branch: `a` beside `a.b` is refused (R-02.07). Publishers send the same few sets of names again and
-again, so a set that was found good is remembered, and checking it once more costs one lookup.
-The memory of such sets is bounded; a sender that never repeats itself only pays the full check.
+again, so what was found good is remembered. Names without a dot cannot clash with each other, so it
+is enough that each of them is known (`plain_names`); sets with dotted names are remembered as
+a whole. Both memories are bounded; a sender that never repeats itself only pays the full check.
 """
 
 from __future__ import annotations
@@ -94,9 +95,12 @@ def _name_problem(name: str) -> str | None:
     return problem
 
 
+_MAX_PLAIN_NAMES: Final = 4096
 _MAX_SHAPES: Final = 1024
 _MAX_SHAPE_WIDTH: Final = 64
 
+#: Names without dots that were found good: any of them can stand together in one notification.
+plain_names: Final[set[str]] = set()
 _good_shapes: set[tuple[str, ...]] = set()
 
 
@@ -112,12 +116,12 @@ def check_attribute_names(names: tuple[str, ...]) -> None:
     stentor.errors.InvalidNotification: 'position' is both a value and the record that holds \
 'position.x'; rename one
     """
-    if names in _good_shapes:
-        return
     if len(names) > MAX_ATTRIBUTES:
         raise InvalidNotification(
             f"{len(names)} attributes; a notification may have at most {MAX_ATTRIBUTES}"
         )
+    if plain_names.issuperset(names) or names in _good_shapes:
+        return
     present = set(names)
     for name in names:
         problem = name_problem(name)
@@ -133,7 +137,13 @@ def check_attribute_names(names: tuple[str, ...]) -> None:
                     f"{shown(name)}; rename one"
                 )
             end = name.find(".", end + 1)
-    if len(names) <= _MAX_SHAPE_WIDTH:
+    if len(names) > _MAX_SHAPE_WIDTH:
+        return
+    plain = [name for name in names if "." not in name]
+    if len(plain_names) + len(plain) > _MAX_PLAIN_NAMES:
+        plain_names.clear()
+    plain_names.update(plain)
+    if len(plain) < len(names):
         if len(_good_shapes) >= _MAX_SHAPES:
             _good_shapes.clear()
         _good_shapes.add(names)

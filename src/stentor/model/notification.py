@@ -16,9 +16,9 @@ an id is hashed by it, any other by its content.
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
-from datetime import datetime
+from datetime import UTC, datetime
 from math import copysign
-from typing import Any, Final, cast, final
+from typing import Any, Final, TypeGuard, cast, final
 
 from stentor.errors import InvalidNotification, InvalidValue
 from stentor.model.event_types import event_types
@@ -29,10 +29,11 @@ from stentor.model.names import (
     MAX_SUBJECT_BYTES,
     check_attribute_names,
     name_problem,
+    plain_names,
     shown,
     text_problem,
 )
-from stentor.model.values import normal
+from stentor.model.values import INT_MAX, INT_MIN, normal
 
 #: The longest string (in UTF-8 bytes) or byte string that an attribute, or an element, can hold.
 MAX_VALUE_BYTES: Final = 2**20
@@ -63,6 +64,7 @@ class Notification(Mapping[str, Any]):
         "_content_type",
         "_facts",
         "_id",
+        "_is_plain",
         "_payload",
         "_subject",
         "_time",
@@ -79,6 +81,8 @@ class Notification(Mapping[str, Any]):
     _id: NotificationId | None
     _time: datetime | None
     _facts: dict[str, Any] | None
+    #: All values are numbers, strings or Booleans, for sure.
+    _is_plain: bool
 
     def __init__(
         self,
@@ -92,19 +96,32 @@ class Notification(Mapping[str, Any]):
         id: NotificationId | None = None,
         time: datetime | None = None,
     ) -> None:
-        flat: dict[str, Any] = {}
-        _flatten(attributes, "", flat)
-        check_header(flat, type, subject, channel, content_type)
-        self._attributes = flat
+        if _plain(attributes):
+            self._attributes = attributes.copy()
+            self._is_plain = True
+        else:
+            flat: dict[str, Any] = {}
+            _flatten(attributes, "", flat)
+            check_attribute_names(tuple(flat))
+            self._attributes = flat
+            self._is_plain = False
+        if not (self._attributes and type is subject is channel is content_type is None):
+            check_texts(self._attributes, type, subject, channel, content_type)
+        if payload.__class__ is not bytes or len(payload) > MAX_PAYLOAD_BYTES:
+            payload = _checked_payload(payload)
+        if id is not None and not isinstance(id, NotificationId):
+            raise InvalidNotification(f"id={shown(id)} is not a NotificationId")
+        if time is not None and (
+            time.__class__ is not datetime or time.tzinfo is not UTC or time.fold
+        ):
+            time = _checked_time(time)
         self._type = type
         self._subject = subject
         self._channel = channel
-        self._payload = _checked_payload(payload)
+        self._payload = payload
         self._content_type = content_type
-        if id is not None and not isinstance(id, NotificationId):
-            raise InvalidNotification(f"id={shown(id)} is not a NotificationId")
         self._id = id
-        self._time = None if time is None else _checked_time(time)
+        self._time = time
         self._facts = None
 
     @classmethod
@@ -133,6 +150,7 @@ class Notification(Mapping[str, Any]):
         self._id = id
         self._time = time
         self._facts = None
+        self._is_plain = False
         return self
 
     @property
@@ -297,15 +315,14 @@ def facts_of(
     return facts
 
 
-def check_header(
+def check_texts(
     attributes: dict[str, Any],
     type: str | None,
     subject: str | None,
     channel: str | None,
     content_type: str | None,
 ) -> None:
-    """Raise `InvalidNotification` unless these names and texts can form a notification."""
-    check_attribute_names(tuple(attributes))
+    """Raise `InvalidNotification` unless these texts can stand beside the attributes."""
     if type is not None and (problem := name_problem(type)):
         raise InvalidNotification(f"the event type {shown(type)} {problem}")
     if subject is not None and (problem := text_problem(subject, MAX_SUBJECT_BYTES)):
@@ -342,6 +359,31 @@ def check_size(value: Any) -> None:
             )
         for element in value:
             check_size(element)
+
+
+def _plain(attributes: Mapping[str, Any]) -> TypeGuard[dict[str, Any]]:
+    """Whether it is a dictionary that can be taken as it is: nothing to flatten or to convert.
+
+    The common case, decided quickly; of what is large or unusual it just says no.
+    """
+    if type(attributes) is not dict or len(attributes) > MAX_ATTRIBUTES:
+        return False
+    for name, value in attributes.items():
+        if type(name) is not str or name not in plain_names:
+            return False
+        kind = type(value)
+        if kind is str:
+            if len(value) > MAX_VALUE_BYTES or not value.isascii():
+                return False
+        elif kind is float:
+            if value != value:
+                return False
+        elif kind is int:
+            if not INT_MIN <= value <= INT_MAX:
+                return False
+        elif kind is not bool:
+            return False
+    return True
 
 
 def _flatten(attributes: Mapping[str, Any], prefix: str, flat: dict[str, Any]) -> None:

@@ -20,13 +20,18 @@ longer be told apart counts as seen, so it is never taken for new.
   taken for new a second time: it comes again after at least `max_recent + max_resting` other
   producers were heard and its own was silent. `forgotten` counts such producers. The alternative,
   to be deaf to every new producer from then on, would be worse.
+
+Where something else already keeps ordinary repeats away and a loss would be worse than a repeat,
+`forget_as_new` turns this around: what can no longer be told apart counts as new. The lowest
+intervals then simply go, an eighth of them at a time so that this costs little, and so do the
+producers that were silent longest; there is no floor and nobody rests.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -58,6 +63,7 @@ class SeenIds:
     """
 
     __slots__ = (
+        "_forget_as_new",
         "_grown",
         "_max_intervals",
         "_max_recent",
@@ -76,6 +82,7 @@ class SeenIds:
         max_recent: int = MAX_RECENT,
         max_resting: int = MAX_RESTING,
         max_total: int = MAX_TOTAL,
+        forget_as_new: bool = False,
     ) -> None:
         if max_intervals < 1 or max_recent < 1 or max_resting < 0:
             raise InvalidConfiguration(
@@ -86,11 +93,13 @@ class SeenIds:
         self._max_recent = max_recent
         self._max_resting = max_resting
         self._max_total = max_total
+        self._forget_as_new = forget_as_new
         #: Intervals that came up since all were last counted.
         self._grown = 0
         self._recent: OrderedDict[str, list[int]] = OrderedDict()
         self._resting: OrderedDict[str, int] = OrderedDict()
-        #: How often a floor rose over ids that may never have been seen.
+        #: How often a floor rose over ids that may never have been seen; with `forget_as_new`, how
+        #: many intervals were forgotten.
         self.closed = 0
         #: Producers of which nothing is known any more.
         self.forgotten = 0
@@ -134,6 +143,34 @@ class SeenIds:
             self._trim(bounds)
         return True
 
+    def add_all(self, ids: Sequence[NotificationId]) -> list[int]:
+        """Note that all these were seen; the indexes of those that were before, or repeat here.
+
+        >>> seen = SeenIds()
+        >>> ids = [NotificationId("sensor-7", 0, i) for i in (0, 1, 1, 2)]
+        >>> seen.add_all(ids), seen.add_all(ids)
+        ([2], [0, 1, 2, 3])
+        """
+        repeats: list[int] = []
+        producer: str | None = None
+        bounds: list[int] = []
+        for i, id in enumerate(ids):
+            if id.producer != producer:
+                producer = id.producer
+                bounds = self._of(producer)
+            code = id.epoch << _SEQUENCE_BITS | id.sequence
+            if bounds[-1] == code and len(bounds) > 1:
+                bounds[-1] = code + 1
+            elif bounds[-1] < code:  # behind a gap, as a filter leaves them
+                bounds += (code, code + 1)
+                if len(bounds) // 2 > self._max_intervals or self._grown >= self._max_total // 2:
+                    self._trim(bounds)
+                else:
+                    self._grown += 1
+            elif not self.add(id):
+                repeats.append(i)
+        return repeats
+
     def discard(self, id: NotificationId) -> bool:
         """Take the id for unseen again; False if it is, or if it lies below the floor."""
         bounds = self._recent.get(id.producer)
@@ -162,6 +199,7 @@ class SeenIds:
             max_recent=self._max_recent,
             max_resting=self._max_resting,
             max_total=self._max_total,
+            forget_as_new=self._forget_as_new,
         )
         other._recent.update((name, list(bounds)) for name, bounds in self._recent.items())
         other._resting.update(self._resting)
@@ -195,15 +233,21 @@ class SeenIds:
     def _drown(self, bounds: list[int], limit: int) -> None:
         surplus = len(bounds) // 2 - limit
         if surplus > 0:
-            bounds[0] = bounds[2 * surplus]
+            if self._forget_as_new:
+                surplus = min(surplus + limit // 8, len(bounds) // 2 - 1)
+            else:
+                bounds[0] = bounds[2 * surplus]
             del bounds[1 : 2 * surplus + 1]
             self.closed += surplus
 
     def _rest(self) -> None:
-        """Keep only the newest id of the producer that was silent longest."""
+        """Keep only the newest id of the producer that was silent longest, or nothing."""
         producer, bounds = self._recent.popitem(last=False)
         if bounds[-1] == 0:
             return  # all that was seen of it was discarded
+        if self._forget_as_new:
+            self.forgotten += 1
+            return
         self.closed += len(bounds) // 2
         self._resting[producer] = bounds[-1]
         if len(self._resting) > self._max_resting:
@@ -236,9 +280,15 @@ class SeenIds:
         max_intervals: int = MAX_INTERVALS,
         max_recent: int = MAX_RECENT,
         max_resting: int = MAX_RESTING,
+        forget_as_new: bool = False,
     ) -> SeenIds:
         """What `to_data` wrote. The limits may be other ones; `InvalidValue` for other data."""
-        self = cls(max_intervals=max_intervals, max_recent=max_recent, max_resting=max_resting)
+        self = cls(
+            max_intervals=max_intervals,
+            max_recent=max_recent,
+            max_resting=max_resting,
+            forget_as_new=forget_as_new,
+        )
         try:
             for name, floor in data["resting"]:
                 self._of(_checked(name))[0] = _joined(floor)
@@ -247,6 +297,8 @@ class SeenIds:
                 bounds = [_joined(pair) for pair in pairs]
                 if len(bounds) % 2 == 0 or any(a > b for a, b in pairwise(bounds)):
                     raise ValueError(f"the intervals of {name!r} are not in order")
+                if forget_as_new:
+                    bounds[0] = 0
                 self._of(_checked(name))[:] = bounds
                 self._trim(self._recent[name])
             self.closed = int(data["closed"])

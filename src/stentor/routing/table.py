@@ -8,13 +8,14 @@ destination: a subscription's id where each is kept apart, else the filter itsel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from stentor.filters import Filter
 from stentor.matching import Index, Matcher
+from stentor.model.codec import Envelope
 from stentor.model.notification import Notification
 from stentor.routing.protocol import BrokerId, ClientId
 
@@ -97,6 +98,22 @@ class RoutingTable:
         found: set[Destination] = set()
         for row in self._engine.match(notification):
             found.update(row.owners)
+        return found
+
+    def targets_of(
+        self, events: Sequence[Envelope | Notification]
+    ) -> dict[Destination, list[int]]:
+        """For each destination the events that go there, by their indexes, ascending.
+
+        >>> table = RoutingTable()
+        >>> _ = table.add(Local("ann"), 2, Filter("x > 5"))
+        >>> table.targets_of([Notification({"x": x}) for x in (3, 7, 9)])
+        {Local(id='ann'): [1, 2]}
+        """
+        found: dict[Destination, list[int]] = {}
+        for i, event in enumerate(events):
+            for destination in self.targets(event.facts):
+                found.setdefault(destination, []).append(i)
         return found
 
     def at(self, destination: Destination) -> Mapping[Hashable, Filter]:

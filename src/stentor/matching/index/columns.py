@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from stentor.errors import InvalidValue, UnsupportedColumn
 from stentor.filters.constraint import comparable
 from stentor.matching.index.axes import MEASURED, grams, measure
+from stentor.model.codec import Envelope
 from stentor.model.notification import Notification
 from stentor.model.values import COLLECTION, INT_MAX, normal, value_type_of
 
@@ -102,7 +103,7 @@ class RowSource(Source):
     """Notifications or mappings, one by one."""
 
     def __init__(
-        self, rows: Sequence[Notification | Mapping[str, Any]], names: Container[str]
+        self, rows: Sequence[Notification | Envelope | Mapping[str, Any]], names: Container[str]
     ) -> None:
         super().__init__(len(rows))
         self._rows = [flat_facts(row, names) for row in rows]
@@ -113,10 +114,12 @@ class RowSource(Source):
 
 
 def flat_facts(
-    notification: Notification | Mapping[str, Any], names: Container[str], within: str = ""
+    notification: Notification | Envelope | Mapping[str, Any],
+    names: Container[str],
+    within: str = "",
 ) -> Mapping[str, Any]:
     """The attributes that filters ask for, under their full names and with normal values."""
-    if isinstance(notification, Notification):
+    if isinstance(notification, Notification | Envelope):
         return notification.facts
     if not isinstance(notification, Mapping):
         kind = type(notification).__name__  # type: ignore[unreachable]

@@ -37,6 +37,7 @@ from stentor.matching.index.search import search_batch, search_one
 from stentor.matching.index.segment import Segment
 from stentor.matching.index.slots import GROWING, NOWHERE, Slots
 from stentor.matching.index.table import GrowingTable, joined
+from stentor.model.codec import Envelope
 from stentor.model.notification import Notification
 
 K = TypeVar("K", bound=Hashable)
@@ -55,7 +56,7 @@ TOKEN_LIMIT: Final = 1_000_000
 ROWS_AT_A_TIME: Final = 65_536
 
 Rows = NDArray[np.int64]
-Batch: TypeAlias = pa.RecordBatch | pa.Table | Sequence[Notification | Mapping[str, Any]]
+Batch: TypeAlias = pa.RecordBatch | pa.Table | Sequence[Notification | Envelope | Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -230,7 +231,7 @@ class Index(Generic[K]):
 
     # -- matching
 
-    def match(self, notification: Notification | Mapping[str, Any]) -> list[K]:
+    def match(self, notification: Notification | Envelope | Mapping[str, Any]) -> list[K]:
         """The keys of all filters that match one notification, in no particular order."""
         ticket, seen, recent = self._begin(1)
         try:

@@ -89,6 +89,10 @@ class Layer:
         self._offers: Offers | None = None
         self._overlaps: FilterTable[Hashable] | None = None
 
+    def watch(self, on_entry: Callable[[Destination, Filter], None]) -> None:
+        """From now on tell of each entry of the table that has come or gone."""
+        self._on_entry = on_entry
+
     # -- neighbors
 
     @property

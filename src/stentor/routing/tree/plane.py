@@ -15,12 +15,13 @@ towards peers. The children of a flooded subtree get every notification.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from stentor.filters import Filter
 from stentor.matching import FilterTable, Matcher
+from stentor.model.codec import Envelope
 from stentor.model.notification import Notification
 from stentor.routing.messages import (
     AdvertisementUpdate,
@@ -30,6 +31,7 @@ from stentor.routing.messages import (
 )
 from stentor.routing.protocol import BrokerId, ClientId
 from stentor.routing.reducers import Change, Sample
+from stentor.routing.reducers.sample import OBSERVED
 from stentor.routing.strategy import Strategy
 from stentor.routing.table import Destination, Ghost, Local, Neighbor
 from stentor.routing.tree.layer import Layer
@@ -242,6 +244,29 @@ class Plane:
         found = self.subscriptions.table.targets(notification)
         neighbors = [n for n in self._neighbors_in(found) if n != sender]
         return neighbors, sorted(d.id for d in found if isinstance(d, Local))
+
+    def targets_of(
+        self, events: Sequence[Envelope | Notification], sender: BrokerId | None
+    ) -> dict[Destination, list[int]]:
+        """The same for a batch: for each destination the indexes of what goes there, ascending."""
+        if self.subscriptions.strategy.looseness:  # nothing else asks for the sample
+            for event in events[-OBSERVED:]:
+                known = event if isinstance(event, Notification) else event.notification()
+                self._sample.observe(known)
+        found = self.subscriptions.table.targets_of(events)
+        floods = self.subscriptions.strategy.floods
+        neighbors = self.subscriptions.neighbors
+        for destination in [
+            d
+            for d in found
+            if isinstance(d, Neighbor) and (d.id == sender or d.id not in neighbors)
+        ]:
+            del found[destination]
+        if events:
+            for neighbor in neighbors:
+                if neighbor != sender and (floods or self.role.always(neighbor)):
+                    found[Neighbor(neighbor)] = list(range(len(events)))
+        return found
 
     def directions(self, notification: Notification | Mapping[str, Any]) -> list[BrokerId]:
         """All neighbors that lead to somebody who wants the notification."""

@@ -12,12 +12,13 @@ cycle that the old and the new link close (see `change`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import count
 from typing import Any
 
 from stentor.filters import Filter
 from stentor.matching import Matcher
+from stentor.model.codec import Envelope
 from stentor.model.notification import Notification
 from stentor.routing.messages import AdvertisementUpdate, Forward, SubscriptionUpdate, Update
 from stentor.routing.protocol import (
@@ -33,7 +34,7 @@ from stentor.routing.protocol import (
     TableSize,
 )
 from stentor.routing.strategy import Strategy
-from stentor.routing.table import Ghost, Local, Neighbor
+from stentor.routing.table import Destination, Ghost, Local, Neighbor
 from stentor.routing.tree.change import Ahead, Change, ChangeStep, HungUp, Plan, Restart
 from stentor.routing.tree.plane import Plane, Role
 
@@ -116,6 +117,26 @@ class TreeRouter:
 
     def publish(self, client: ClientId, notification: Notification) -> Outputs:
         return self._route(notification, None, ahead=self._change is not None)
+
+    def route(
+        self, events: Sequence[Envelope | Notification], source: BrokerId | None
+    ) -> dict[Destination, list[int]]:
+        """Where a batch goes that a client (None) published or a neighbor forwarded.
+
+        For each neighbor and client the indexes of the events that go there, ascending: what
+        `publish` and `receive` of a `Forward` decide for each of them, in one step. While a planned
+        change `is_changing` this router, what goes to a neighbor may have to be wrapped; only
+        `publish` and `receive` say that.
+        """
+        plane = self.plane
+        change = self._change
+        if change is not None:
+            ahead = True if source is None else change.of_new_plane(source)
+            if ahead is None:
+                return {}  # of a plane that is gone
+            if change.committed or (ahead and self._goes_ahead(source)):
+                plane = change.new
+        return plane.targets_of(events, source)
 
     # -- links
 

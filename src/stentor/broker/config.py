@@ -1,0 +1,621 @@
+"""From options, environment and file to `Settings`; mistakes are named with their place.
+
+Four layers say what a broker is like: the options of the command, variables of the environment, a
+TOML file, and the defaults of `Settings`. For each key the first that has it wins. Every value
+keeps its *origin* on the way (`--listen`, `STENTOR_LISTEN`, `broker.toml:3`), so that each problem
+can name the place that has to be changed, and `--show-config` can tell where a value came from. All
+problems are reported at once, one per line.
+
+Paths in a file are relative to the directory that the file is in, others to the working directory.
+A secret that begins with @ is the name of a file that holds it; @@ stands for a plain @.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import stat
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from stentor.broker.config_keys import (
+    NONE,
+    PREFIX,
+    Key,
+    broker_keys,
+    grant_keys,
+    sections,
+    shown,
+)
+from stentor.broker.settings import Grant, Settings
+from stentor.broker.toml_lines import KeyPath, TomlLines
+from stentor.broker.units import (
+    DURATION_FORM,
+    SIZE_FORM,
+    parse_duration,
+    parse_size,
+)
+from stentor.errors import InvalidConfiguration, StentorError
+from stentor.transport.address import Address
+
+#: Variables that are no settings of a broker but mean something to the command line.
+OTHER_VARIABLES: Final = frozenset({"STENTOR_CONFIG", "STENTOR_DEBUG"})
+
+_MAX_FILE_BYTES: Final = 8 * 2**20
+#: A name or a token may well be "none"; these are not.
+_CLEARED_BY_NONE: Final = frozenset({"duration", "size", "path", "address"})
+_TRUE: Final = frozenset({"true", "yes", "on", "1"})
+_FALSE: Final = frozenset({"false", "no", "off", "0"})
+
+
+@dataclass(frozen=True)
+class Given:
+    """A value as it was given, and where."""
+
+    value: Any
+    origin: str
+    #: From a variable or an option, so that everything is text.
+    textual: bool = False
+    #: What relative paths are relative to.
+    base: Path | None = None
+
+
+#: What one source says: values by key. `("grants",)` holds a list of such.
+Layer: TypeAlias = dict[tuple[str, ...], Given]
+
+
+class Problems:
+    """Collects what is wrong, and raises it all."""
+
+    def __init__(self) -> None:
+        self._found: list[str] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def add(self, origin: str, problem: str) -> None:
+        self._found.append(f"{origin}: {problem}" if origin else problem)
+
+    def check(self, error: type[StentorError] = InvalidConfiguration) -> None:
+        """Raise what was found, if anything was."""
+        if self._found:
+            raise error("\n".join(self._found))
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Settings, and how they came about."""
+
+    settings: Settings
+    #: Where each value that is no default came from, by dotted key.
+    origins: dict[str, str] = field(default_factory=dict)
+    #: What the operator should know, though it is no mistake.
+    warnings: tuple[str, ...] = ()
+
+
+def load(
+    file: Path | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Configuration:
+    """Put the layers together. `flags` has values by dotted key; None means not given.
+
+    >>> load(flags={"limits.timeout": "2m"}, environment={}).settings.limits.timeout
+    120.0
+    """
+    environment = os.environ if environment is None else environment
+    problems = Problems()
+    warnings = unknown_variables(environment)
+    layers = [from_flags(flags or {}), from_environment(environment)]
+    if file is not None:
+        document = Document.read(file)
+        layers.append(document.layer(document.data, (), problems))
+        if document.has_secrets(layers[-1]) and readable_by_others(file):
+            warnings.append(f"{file} holds tokens and others can read it; run: chmod 600 {file}")
+    merged = merge(layers)
+    settings = build(merged, problems)
+    problems.check()
+    origins = {".".join(path): given.origin for path, given in merged.items()}
+    return Configuration(settings, origins, tuple(warnings))
+
+
+# -- layers
+
+
+def from_flags(flags: Mapping[str, Any]) -> Layer:
+    """What the options of the command say, by dotted key."""
+    keys = {key.dotted: key for key in broker_keys()}
+    return {
+        keys[dotted].path: Given(value, keys[dotted].flag, textual=True)
+        for dotted, value in flags.items()
+        if value is not None and value != []
+    }
+
+
+def from_environment(environment: Mapping[str, str]) -> Layer:
+    """What the variables say. An empty one counts as not set."""
+    return {
+        key.path: Given(environment[key.variable], key.variable, textual=True)
+        for key in broker_keys()
+        if environment.get(key.variable)
+    }
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Warnings about variables that look like settings.
+
+    They are no mistakes: container platforms make such variables of the names of services.
+    """
+    known = {key.variable for key in broker_keys()} | OTHER_VARIABLES
+    return [
+        f"{name}: there is no such setting{near(name, known)}"
+        for name in sorted(environment)
+        if name.startswith(PREFIX) and name not in known
+    ]
+
+
+def merge(layers: Iterable[Layer]) -> Layer:
+    """For each key the first layer that has it."""
+    merged: Layer = {}
+    for layer in layers:
+        for path, given in layer.items():
+            merged.setdefault(path, given)
+    return merged
+
+
+@dataclass(frozen=True)
+class Document:
+    """A TOML file, with its places."""
+
+    file: Path
+    data: dict[str, Any]
+    lines: TomlLines
+
+    @classmethod
+    def read(cls, file: Path) -> Document:
+        try:
+            if file.stat().st_size > _MAX_FILE_BYTES:
+                raise InvalidConfiguration(f"{file}: too large for a configuration file")
+            text = file.read_text("utf-8")
+        except FileNotFoundError:
+            raise InvalidConfiguration(f"{file}: there is no such file") from None
+        except OSError as error:
+            raise InvalidConfiguration(f"{file}: cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError as error:
+            line = error.object.count(b"\n", 0, error.start) + 1
+            raise InvalidConfiguration(f"{file}:{line}: not UTF-8") from None
+        return cls.parse(file, text)
+
+    @classmethod
+    def parse(cls, file: Path, text: str) -> Document:
+        try:
+            data = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise InvalidConfiguration(_syntax_problem(file, text, str(error))) from None
+        except RecursionError:
+            raise InvalidConfiguration(f"{file}: nested too deeply") from None
+        return cls(file, data, TomlLines(text))
+
+    def origin(self, path: KeyPath) -> str:
+        """The place of a key, or of what it would be in."""
+        return f"{self.file}:{self.lines[path]}"
+
+    def given(self, value: Any, path: KeyPath) -> Given:
+        return Given(value, self.origin(path), base=self.file.parent)
+
+    def has_secrets(self, layer: Layer) -> bool:
+        secrets = {key.path for key in broker_keys() if key.about.kind == "secret"}
+        own = [given.value for path, given in layer.items() if path in secrets]
+        grants = layer.get(("grants",))
+        if grants is not None:
+            own += [one[("token",)].value for one in grants.value if ("token",) in one]
+        return any(isinstance(value, str) and not _names_file(value) for value in own)
+
+    def layer(
+        self,
+        table: Mapping[str, Any],
+        prefix: KeyPath,
+        problems: Problems,
+        *,
+        others: Sequence[str] = (),
+    ) -> Layer:
+        """The settings in a table that stands at `prefix`.
+
+        Keys in `others` belong to somebody else and are left alone; any further one is a problem.
+        """
+        found: Layer = {}
+        keys = {key.path: key for key in broker_keys()}
+        names = [path[0] for path in keys if len(path) == 1]
+        names += [path[0] for path in sections()] + ["grants", *others]
+        for name, value in table.items():
+            path = (*prefix, name)
+            if name in others:
+                continue
+            if (name,) in keys:
+                found[(name,)] = self.given(value, path)
+            elif (name,) in sections():
+                self._section(name, value, path, found, problems)
+            elif name == "grants":
+                self._grants(value, path, found, problems)
+            else:
+                problems.add(self.origin(path), unknown_key(name, names, prefix))
+        return found
+
+    def _section(
+        self, name: str, value: Any, path: KeyPath, found: Layer, problems: Problems
+    ) -> None:
+        if not isinstance(value, dict):
+            problems.add(self.origin(path), f"{name} is a table; write [{name}] and its keys below")
+            return
+        names = [key.path[1] for key in broker_keys() if key.path[0] == name and len(key.path) > 1]
+        for inner, inner_value in value.items():
+            place = (*path, inner)
+            if inner in names:
+                found[(name, inner)] = self.given(inner_value, place)
+            else:
+                problems.add(self.origin(place), unknown_key(inner, names, path))
+
+    def _grants(self, value: Any, path: KeyPath, found: Layer, problems: Problems) -> None:
+        if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+            problems.add(self.origin(path), "grants is a list of tables; write [[grants]] for each")
+            return
+        names = [key.path[0] for key in grant_keys()]
+        grants = []
+        for index, table in enumerate(value):
+            grant: Layer = {}
+            for name, inner in table.items():
+                place = (*path, index, name)
+                if name in names:
+                    grant[(name,)] = self.given(inner, place)
+                else:
+                    problems.add(self.origin(place), unknown_key(name, names, (*path, index)))
+            # Where to point at if the grant as a whole is wrong.
+            grant[()] = self.given(None, (*path, index))
+            grants.append(grant)
+        found[("grants",)] = Given(grants, self.origin(path))
+
+
+def unknown_key(name: str, names: Iterable[str], prefix: KeyPath) -> str:
+    """That there is no such key, and which there are."""
+    known = sorted(names)
+    table = "".join(f".{part}" for part in prefix if isinstance(part, str)).lstrip(".")
+    inside = f" in {table}" if table else ""
+    return f"there is no key {name!r}{inside}{near(name, known)} known: {', '.join(known)}"
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """A question after the nearest known name, or a semicolon."""
+    matches = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {matches[0]!r}?" if matches else ";"
+
+
+def _syntax_problem(file: Path, text: str, message: str) -> str:
+    """tomllib's message with the place at its beginning."""
+    what, _, place = message.rpartition(" (at ")
+    place = place.rstrip(")")
+    if place.startswith("line "):
+        line, _, column = place.removeprefix("line ").partition(", column ")
+        return f"{file}:{line}:{column}: {what[0].lower()}{what[1:]}"
+    if what:  # at end of document
+        return (
+            f"{file}:{text.count(chr(10)) + 1}: {what[0].lower()}{what[1:]} at the end of the file"
+        )
+    return f"{file}: {message}"
+
+
+def readable_by_others(file: Path) -> bool:
+    return bool(file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
+
+
+# -- values
+
+
+def build(layer: Layer, problems: Problems) -> Settings:
+    """The settings that the values make; what is wrong with them goes to `problems`."""
+    values: dict[tuple[str, ...], Any] = {}
+    for key in broker_keys():
+        given = layer.get(key.path)
+        if given is not None:
+            value = _converted(key, given, problems)
+            if value is not MISSING:
+                values[key.path] = value
+    parts = {path[0]: value for path, value in values.items() if len(path) == 1}
+    for section, cls in sections().items():
+        part = _part(section, cls, layer, values, problems)
+        if part is not None:
+            parts[section[0]] = part
+    if ("grants",) in layer:
+        parts["grants"] = tuple(_grants(layer[("grants",)].value, problems))
+    settings = Settings(**parts)
+    if not problems:
+        _check_together(settings, layer, problems)
+    return settings
+
+
+def _part(
+    section: tuple[str, ...],
+    cls: type,
+    layer: Layer,
+    values: Mapping[tuple[str, ...], Any],
+    problems: Problems,
+) -> Any:
+    """A nested table, if anything of it was given and nothing is missing."""
+    given = [path for path in layer if path[:-1] == section]
+    if not given:
+        return None
+    missing = [
+        key
+        for key in broker_keys()
+        if key.path[:-1] == section and key.required and key.path not in layer
+    ]
+    for key in missing:
+        problems.add(
+            layer[given[0]].origin,
+            f"{key.dotted} is missing; give it with {key.flag}, {key.variable} or in the file",
+        )
+    here = {path[-1]: value for path, value in values.items() if path[:-1] == section}
+    if missing or len(here) < len(given):
+        return None
+    return cls(**here)
+
+
+def _grants(given: list[Layer], problems: Problems) -> Iterable[Grant]:
+    taken: dict[tuple[str, str], str] = {}
+    for layer in given:
+        origin = layer[()].origin
+        values = {}
+        for key in grant_keys():
+            if key.path in layer:
+                value = _converted(key, layer[key.path], problems)
+                if value is not MISSING:
+                    values[key.path[0]] = value
+            elif key.required:
+                problems.add(origin, f"a grant needs a {key.dotted}")
+        if "token" not in values and "certificate" not in values:
+            problems.add(origin, "a grant needs a token or a certificate, to know who it is for")
+        for what in ("token", "certificate"):
+            if what in values:
+                first = taken.setdefault((what, values[what]), origin)
+                if first != origin:
+                    problems.add(origin, f"the {what} is that of the grant at {first}")
+        if "name" in values:
+            yield Grant(**values)
+
+
+def _converted(key: Key, given: Given, problems: Problems) -> Any:
+    """The value of the setting; MISSING, and a problem, if there is none in it."""
+    try:
+        return convert(key, given)
+    except StentorError as error:
+        problems.add(given.origin, f"{key.dotted}: {error}")
+        return MISSING
+
+
+def convert(key: Key, given: Given) -> Any:
+    """The value of the setting, or `InvalidConfiguration` that says what it must be."""
+    value = given.value
+    if key.optional and key.about.kind in _CLEARED_BY_NONE and value == NONE:
+        return None
+    match key.about.kind:
+        case "flag":
+            return _flag(value, given.textual)
+        case "count":
+            return _at_least(key, _count(value, given.textual))
+        case "duration":
+            return _at_least(key, _measure(value, parse_duration, DURATION_FORM, float))
+        case "size":
+            return _at_least(key, _measure(value, parse_size, SIZE_FORM, int))
+        case "addresses":
+            items = _items(value, given.textual)
+            return tuple(_address(item, given.base) for item in items)
+        case "filters":
+            return tuple(_filter(item) for item in _items(value, given.textual))
+        case "address":
+            return _address(_text(value), given.base)
+        case "path":
+            return _path(_text(value), given.base)
+        case "secret":
+            return _secret(_text(value), given.base)
+        case _:
+            return _chosen(key, _text(value))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise InvalidConfiguration(f"{value!r} is not text; put it in quotes")
+    if not value:
+        raise InvalidConfiguration("empty; leave it out for the default")
+    return value
+
+
+def _chosen(key: Key, value: str) -> str:
+    choices = key.about.choices
+    if choices and value not in choices:
+        raise InvalidConfiguration(
+            f"{value!r} is not one of {', '.join(choices)}{near(value, choices).rstrip(';')}"
+        )
+    return value
+
+
+def _flag(value: Any, textual: bool) -> bool:
+    if isinstance(value, bool):
+        return value
+    if textual and isinstance(value, str) and value.lower() in _TRUE | _FALSE:
+        return value.lower() in _TRUE
+    raise InvalidConfiguration(f"{value!r} is neither true nor false")
+
+
+def _count(value: Any, textual: bool) -> int:
+    if type(value) is int:
+        return value
+    if textual and isinstance(value, str):
+        digits = value.strip().replace("_", "")
+        if digits.removeprefix("-").isdecimal():
+            return int(digits)
+    raise InvalidConfiguration(f"{value!r} is not a whole number")
+
+
+def _measure(value: Any, parse: Any, form: str, kind: type[int] | type[float]) -> Any:
+    if isinstance(value, str):
+        return parse(value)
+    if type(value) is int or (kind is float and type(value) is float and value == value):
+        return kind(value)
+    raise InvalidConfiguration(f"{value!r} is not {form}")
+
+
+def _at_least(key: Key, value: Any) -> Any:
+    least = key.about.least
+    if value < least:
+        raise InvalidConfiguration(f"{value:g} is too small; at least {least:g} is needed")
+    return value
+
+
+def _items(value: Any, textual: bool) -> Sequence[str]:
+    if isinstance(value, str):
+        return [item.strip() for item in value.split(",")] if textual else [value]
+    if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
+        return value
+    raise InvalidConfiguration(f'{value!r} is not a list of texts; write ["...", "..."]')
+
+
+def _path(value: str, base: Path | None) -> Path:
+    path = Path(value).expanduser()
+    return path if base is None else base / path
+
+
+def _names_file(secret: str) -> bool:
+    return secret.startswith("@") and not secret.startswith("@@")
+
+
+def _secret(value: str, base: Path | None) -> str:
+    if not _names_file(value):
+        return value.removeprefix("@")
+    path = _path(value[1:], base)
+    try:
+        secret = path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise InvalidConfiguration(f"cannot read the secret in {path}: {reason}") from None
+    if not secret:
+        raise InvalidConfiguration(f"{path} is empty; it should hold the secret")
+    return secret
+
+
+def _address(text: str, base: Path | None) -> str:
+    address = Address.parse(text)
+    if address.kind == "unix":
+        return f"unix:{_path(address.path, base)}"
+    return str(address)
+
+
+def _filter(text: str) -> str:
+    from stentor.filters import Filter  # takes a while to load, and few configurations need it
+
+    Filter(text)
+    return text
+
+
+def _check_together(settings: Settings, layer: Layer, problems: Problems) -> None:
+    """What can only be seen by looking at several settings."""
+
+    def origin(*path: str) -> str:
+        given = layer.get(path)
+        return given.origin if given else key_at(*path).flag
+
+    listen = [Address.parse(text) for text in settings.listen]
+    if not listen:
+        problems.add(origin("listen"), "a broker must listen somewhere")
+    own = {str(address) for address in listen if address.port or address.path}
+    if len(own) < sum(1 for address in listen if address.port or address.path):
+        problems.add(origin("listen"), "an address is given twice")
+    if settings.tls is None and any(address.kind == "tls" for address in listen):
+        problems.add(
+            origin("listen"), "tls:// needs a certificate; set tls.certificate and tls.key"
+        )
+    for text in settings.neighbors:
+        address = Address.parse(text)
+        if text in own:
+            problems.add(origin("neighbors"), f"{text} is this broker's own address")
+        if address.kind in ("tcp", "tls") and not address.port:
+            problems.add(origin("neighbors"), f"{text}: nobody can be reached at port 0")
+    if len(set(settings.neighbors)) < len(settings.neighbors):
+        problems.add(origin("neighbors"), "a neighbor is given twice")
+    if settings.monitor is not None:
+        monitor = Address.parse(settings.monitor)
+        if monitor.kind != "tcp":
+            problems.add(origin("monitor"), f"{monitor} is not of the form host:port")
+        elif str(monitor) in own:
+            problems.add(origin("monitor"), f"{monitor} is where the broker listens for clients")
+
+
+def key_at(*path: str) -> Key:
+    """The key with this path."""
+    (key,) = (key for key in broker_keys() if key.path == path)
+    return key
+
+
+# -- and back
+
+
+def to_toml(
+    settings: Settings, *, secrets: bool = False, origins: Mapping[str, str] | None = None
+) -> str:
+    """The settings as a configuration file, which `load` reads as the same settings.
+
+    Secrets are left out unless asked for. With `origins`, each line tells where its value is from.
+
+    >>> print(to_toml(Settings(name="b1")))  # doctest: +ELLIPSIS
+    listen = ["127.0.0.1:7411"]
+    name = "b1"
+    ...
+    """
+    top: list[str] = []
+    tables: dict[str, list[str]] = {}
+    for key in broker_keys():
+        value: Any = settings
+        for name in key.path:
+            value = None if value is None else getattr(value, name)
+        lines = top if len(key.path) == 1 else tables.setdefault(key.path[0], [])
+        written = _written(key, value, secrets)
+        if written is not None:
+            line = f"{key.path[-1]} = {written}"
+            if origins is not None:
+                line += f"  # {origins.get(key.dotted, 'default')}"
+            lines.append(line)
+    blocks = ["\n".join(top)]
+    blocks += ["\n".join([f"[{name}]", *lines]) for name, lines in tables.items() if lines]
+    for grant in settings.grants:
+        lines = ["[[grants]]"]
+        for key in grant_keys():
+            written = _written(key, getattr(grant, key.path[0]), secrets)
+            if written is not None:
+                lines.append(f"{key.path[0]} = {written}")
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _written(key: Key, value: Any, secrets: bool) -> str | None:
+    """A value in TOML; None if it has to be left out."""
+    kind = key.about.kind
+    if value is None:
+        return _quoted(NONE) if key.default is not None and key.optional else None
+    if kind == "secret" and not secrets:
+        return '"(hidden)"'
+    if kind == "secret" and value.startswith("@"):
+        return _quoted("@" + value)
+    if kind in ("addresses", "filters"):
+        return "[" + ", ".join(_quoted(item) for item in value) + "]"
+    if kind in ("flag", "count", "duration", "size"):
+        text = shown(key, value)
+        return _quoted(text) if kind in ("duration", "size") else text
+    return _quoted(str(value))
+
+
+def _quoted(text: str) -> str:
+    # JSON's strings are TOML's, but for one more character that TOML wants escaped.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,224 @@
+"""Everything that can be set about a broker, with its defaults.
+
+Each field says in an `About` what it is for. The options of `stentor broker`, the variables of the
+environment, the keys of the configuration file and the reference in the documentation are all made
+of these, by `stentor.broker.config`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypeAlias
+
+#: A broker's usual port.
+DEFAULT_PORT: Final = 7411
+
+#: How a setting is written and read.
+Kind: TypeAlias = Literal[
+    "text", "secret", "flag", "count", "duration", "size", "path", "address", "addresses", "filters"
+]
+
+#: Routing strategies that a live broker runs.
+ROUTING: Final = ("covering", "identity", "simple", "merging", "flooding")
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+LOG_FORMATS: Final = ("text", "json")
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a setting is for, and what it may be."""
+
+    text: str
+    kind: Kind
+    #: The only texts that are allowed, if there are any.
+    choices: tuple[str, ...] = ()
+    #: The smallest number that is allowed.
+    least: float = 0
+    #: Under which heading help lists it.
+    group: str = "Network"
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """PEM files. With `ca`, the other side must show a certificate that it signed."""
+
+    certificate: Annotated[
+        Path,
+        About("PEM file with the broker's certificate and those it rests on.", "path", group="TLS"),
+    ]
+    key: Annotated[Path, About("PEM file with the certificate's private key.", "path", group="TLS")]
+    ca: Annotated[
+        Path | None,
+        About(
+            "PEM file with the authority that must have signed the certificates of others: of "
+            "clients and neighbors, who then need one. Neighbors are verified against it too.",
+            "path",
+            group="TLS",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Grant:
+    """Who someone is, and what they may do. Filters are in the subscription language.
+
+    A publication must match one of `publish`, a subscription must be covered by one of
+    `subscribe`. The default is everything but operating the broker.
+    """
+
+    name: Annotated[str, About("Whom this is about, for logs and status.", "text")]
+    token: Annotated[str | None, About("The token that they show when connecting.", "secret")] = (
+        None
+    )
+    certificate: Annotated[
+        str | None, About("The common name in the TLS certificate that they show.", "text")
+    ] = None
+    publish: Annotated[
+        tuple[str, ...],
+        About("They may publish what one of these filters matches; [] for nothing.", "filters"),
+    ] = ("",)
+    subscribe: Annotated[
+        tuple[str, ...],
+        About("Their subscriptions must be covered by one of these; [] for none.", "filters"),
+    ] = ("",)
+    operate: Annotated[
+        bool, About("Whether they may see the status, drain the broker and change links.", "flag")
+    ] = False
+    broker: Annotated[bool, About("Whether they may connect as a neighbor broker.", "flag")] = False
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds on everything that could grow."""
+
+    clients: Annotated[
+        int, About("Clients connected at the same time.", "count", least=1, group="Limits")
+    ] = 20_000
+    subscriptions_per_client: Annotated[
+        int, About("Subscriptions of one client.", "count", least=1, group="Limits")
+    ] = 10_000
+    frame: Annotated[
+        int, About("The largest frame that is accepted.", "size", least=4096, group="Limits")
+    ] = 16 * 2**20
+    window: Annotated[
+        int,
+        About(
+            "Notifications that one client may have published and that are not yet answered.",
+            "count",
+            least=1,
+            group="Limits",
+        ),
+    ] = 20_000
+    queue: Annotated[
+        int,
+        About(
+            "Notifications that wait in memory for one subscription.",
+            "count",
+            least=1,
+            group="Limits",
+        ),
+    ] = 10_000
+    link_queue: Annotated[
+        int,
+        About("Notifications that wait in memory for one link.", "count", least=1, group="Limits"),
+    ] = 100_000
+    timeout: Annotated[
+        float,
+        About(
+            "Silence after which a connection is given up; pings go at a third of it.",
+            "duration",
+            least=0.1,
+            group="Limits",
+        ),
+    ] = 30.0
+    shutdown: Annotated[
+        float, About("How long a graceful shutdown may take.", "duration", group="Limits")
+    ] = 10.0
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How much of the journal is kept; whichever is less. None: no bound."""
+
+    seconds: Annotated[
+        float | None,
+        About("For how long the journal keeps a notification.", "duration", group="Journal"),
+    ] = 7 * 86_400.0
+    bytes: Annotated[
+        int | None,
+        About("How large the journal may grow; the oldest go first.", "size", group="Journal"),
+    ] = 10 * 2**30
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A broker."""
+
+    listen: Annotated[
+        tuple[str, ...],
+        About(
+            "Where to listen: host:port, tls://host:port or unix:path. Port 0 is one that is free.",
+            "addresses",
+        ),
+    ] = (f"127.0.0.1:{DEFAULT_PORT}",)
+    name: Annotated[
+        str | None,
+        About("The broker's name, unique in the overlay; by default its first address.", "text"),
+    ] = None
+    data: Annotated[
+        Path | None,
+        About(
+            "Directory of the journal, made if need be; without one, the journal is in memory and "
+            "lost with the broker.",
+            "path",
+            group="Journal",
+        ),
+    ] = None
+    neighbors: Annotated[
+        tuple[str, ...],
+        About("Brokers to link with. The links of an overlay form a tree.", "addresses"),
+    ] = ()
+    routing: Annotated[
+        str,
+        About("How subscriptions are announced to neighbors.", "text", choices=ROUTING),
+    ] = "covering"
+    enforce_advertisements: Annotated[
+        bool,
+        About(
+            "Refuse publications that match no advertisement of their publisher.",
+            "flag",
+            group="Security",
+        ),
+    ] = False
+    monitor: Annotated[
+        str | None,
+        About(
+            "host:port of the HTTP endpoints /metrics, /healthz, /readyz and /status.",
+            "address",
+            group="Operation",
+        ),
+    ] = None
+    tls: TlsFiles | None = None
+    grants: tuple[Grant, ...] = ()
+    token: Annotated[
+        str | None,
+        About("The token that this broker shows to its neighbors.", "secret", group="Security"),
+    ] = None
+    limits: Limits = field(default_factory=Limits)
+    retention: Retention = field(default_factory=Retention)
+    log_level: Annotated[
+        str,
+        About(
+            "The least important messages to log.", "text", choices=LOG_LEVELS, group="Operation"
+        ),
+    ] = "info"
+    log_format: Annotated[
+        str,
+        About(
+            "Lines for people, or one JSON object per line.",
+            "text",
+            choices=LOG_FORMATS,
+            group="Operation",
+        ),
+    ] = "text"

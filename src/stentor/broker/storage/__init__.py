@@ -1,0 +1,6 @@
+"""The broker's storage: its journal, and the tools to check and repair one."""
+
+from stentor.broker.storage.batch import Batch
+from stentor.broker.storage.journal import Committed, Journal
+
+__all__ = ["Batch", "Committed", "Journal"]

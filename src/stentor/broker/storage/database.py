@@ -1,0 +1,221 @@
+"""The SQLite database that holds a journal: its tables, its state, its errors.
+
+`block` has one row per block, under the offset of its first entry. `state` is one row that every
+commit rewrites: what the first and last offset are, and the checksum of the last block, so that a
+block missing at either end is noticed too. `producer`, `durable` and `last_value` are what their
+names say. Every row of every table carries a checksum over its contents.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+from zlib import crc32
+
+from stentor.broker.storage.blocks import Header
+from stentor.broker.storage.directory import advice
+from stentor.errors import InvalidConfiguration, JournalDamaged, JournalUnavailable, StentorError
+
+#: The format of the file.
+VERSION: Final = 1
+#: "Sten", in the header of the file.
+APPLICATION: Final = 0x5374656E
+
+_SCHEMA: Final = (
+    "CREATE TABLE state (one INTEGER PRIMARY KEY, stream TEXT, name TEXT, commits INTEGER,"
+    " low INTEGER, head INTEGER, tail INTEGER, bytes INTEGER, time REAL, crc INTEGER)",
+    "CREATE TABLE block (first INTEGER PRIMARY KEY, length INTEGER, time REAL, size INTEGER,"
+    " previous INTEGER, crc INTEGER, data BLOB)",
+    "CREATE TABLE producer (name TEXT PRIMARY KEY, epoch INTEGER, sequence INTEGER, seen REAL,"
+    " crc INTEGER) WITHOUT ROWID",
+    "CREATE TABLE durable (name TEXT PRIMARY KEY, crc INTEGER, data BLOB)",
+    "CREATE TABLE last_value (key TEXT PRIMARY KEY, place INTEGER, time REAL, crc INTEGER,"
+    " data BLOB)",
+)
+#: The tables beside the blocks; all of them are small.
+SMALL_TABLES: Final = ("state", "producer", "durable", "last_value")
+HEADERS: Final = "SELECT first, length, time, size, previous, crc FROM block"
+
+
+@dataclass(slots=True)
+class State:
+    """The row that every commit rewrites."""
+
+    stream: str
+    name: str
+    #: How many commits there were.
+    commits: int = 0
+    #: The first offset that is still there, and the last one.
+    low: int = 1
+    head: int = 0
+    #: The checksum of the last block.
+    tail: int = 0
+    #: The weight of all blocks.
+    bytes: int = 0
+    #: The time of the last block.
+    time: float = 0.0
+
+    @classmethod
+    def new(cls, name: str) -> State:
+        """That of an empty journal, with an id of its own."""
+        return cls(f"{name}#{secrets.token_hex(4)}", name)
+
+
+def checksum(*fields: Any) -> int:
+    """Of a row. The fields are written so that no two different rows look the same."""
+    crc = 0
+    for field in fields:
+        if isinstance(field, str):
+            field = field.encode("utf-8", "surrogatepass")
+        data = field if isinstance(field, bytes) else repr(field).encode("ascii")
+        crc = crc32(data, crc32(struct.pack(">Q", len(data)), crc))
+    return crc
+
+
+# -- connections
+
+
+def connect(path: Path | None) -> sqlite3.Connection:
+    """A connection that writes durably. Without a path, a database in memory."""
+    db = _connection(":memory:" if path is None else str(path))
+    # These two hold only if they are said before there is any table.
+    db.execute("PRAGMA page_size = 4096")
+    db.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+    if path is not None and mode != "wal":
+        db.close()
+        raise JournalUnavailable(
+            f"the file system of {path.parent} cannot hold a write-ahead log "
+            f"(SQLite chose {mode!r}); use a local disk"
+        )
+    db.execute("PRAGMA synchronous = FULL")
+    # The writer does it itself, after those who wait have been told.
+    db.execute("PRAGMA wal_autocheckpoint = 0")
+    db.execute(f"PRAGMA journal_size_limit = {64 * 2**20}")
+    db.execute(f"PRAGMA cache_size = {-8 * 1024}")
+    return db
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """A connection that changes nothing."""
+    return _connection(path.absolute().as_uri() + "?mode=ro", uri=True)
+
+
+def _connection(address: str, *, uri: bool = False) -> sqlite3.Connection:
+    db = sqlite3.connect(
+        address, uri=uri, isolation_level=None, check_same_thread=False, timeout=10.0
+    )
+    db.execute("PRAGMA cell_size_check = ON")
+    db.execute("PRAGMA trusted_schema = OFF")
+    return db
+
+
+@contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """All or nothing."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        # SQLite has rolled back by itself after some errors.
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+# -- the state
+
+
+def is_new(db: sqlite3.Connection, path: Path | None) -> bool:
+    """Whether nothing was ever written; an error if it is not a journal that we can read."""
+    (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    (application,) = db.execute("PRAGMA application_id").fetchone()
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if tables == 0 and application == 0 and version == 0:
+        return True
+    if application != APPLICATION:
+        raise InvalidConfiguration(f"{path} is an SQLite database, but not a journal")
+    if version != VERSION:
+        raise InvalidConfiguration(
+            f"{path} has the format {version}; this release reads {VERSION}: "
+            + ("use a newer release" if version > VERSION else "it was never released, or damaged")
+        )
+    return False
+
+
+def create(db: sqlite3.Connection, state: State) -> None:
+    with transaction(db):
+        for statement in _SCHEMA:
+            db.execute(statement)
+        db.execute(f"PRAGMA application_id = {APPLICATION}")
+        db.execute(f"PRAGMA user_version = {VERSION}")
+        save(db, state)
+
+
+def save(db: sqlite3.Connection, state: State) -> None:
+    fields = astuple(state)
+    db.execute(
+        "INSERT OR REPLACE INTO state VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (*fields, checksum(*fields)),
+    )
+
+
+def load(db: sqlite3.Connection) -> State | None:
+    """The state; None if it is missing or altered."""
+    row = db.execute(
+        "SELECT stream, name, commits, low, head, tail, bytes, time, crc FROM state"
+    ).fetchone()
+    if row is None or checksum(*row[:-1]) != row[-1]:
+        return None
+    return State(*row[:-1])
+
+
+def header(row: tuple[Any, ...]) -> Header:
+    return Header(*row[:6])
+
+
+# -- errors
+
+
+def when(time: object) -> str:
+    """A time that may be damaged, for people.
+
+    >>> when(0.0), when(float("inf"))
+    ('1970-01-01T00:00:00Z', 'an unknown time')
+    """
+    try:
+        moment = datetime.fromtimestamp(time, UTC)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError, OSError):
+        return "an unknown time"
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def damaged(path: Path | None, what: str) -> JournalDamaged:
+    """What is wrong, where, and what to do."""
+    if path is None:
+        return JournalDamaged(f"the journal in memory: {what}. Restart the broker")
+    return JournalDamaged(f"{path}: {what}. {advice(path.parent)}")
+
+
+def unwritable(path: Path | None, error: Exception) -> StentorError:
+    """Why a commit failed."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return damaged(path, f"it can no longer be written ({error}); nothing of this was stored")
+    where = "the journal in memory" if path is None else str(path)
+    remedy = (
+        "free space on its disk, then publish again"
+        if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+        else "publish again; if this goes on, look into the broker's log"
+    )
+    return JournalUnavailable(
+        f"{where} cannot be written ({error}): nothing of this was stored; {remedy}"
+    )

@@ -1,0 +1,114 @@
+"""Whether a journal is what it was: the questions that are asked before it is used.
+
+The files are looked at first, since SQLite tidies up as it opens them. Then the number of commits
+is compared with the mark, which shows whether the newest are missing. Then the contents: SQLite's
+own check and all checksums of a small journal; of a large one, the small tables and the newest
+blocks. Its older blocks are verified whenever they are read.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from stentor.broker.storage import database
+from stentor.broker.storage.database import SMALL_TABLES, State, damaged, when
+from stentor.broker.storage.directory import DATABASE, MARK, REPAIRED, Witnessed, read_mark
+from stentor.broker.storage.reader import Reader
+from stentor.errors import JournalDamaged, JournalUnavailable, StentorError
+
+#: How much of the newest part is verified; a smaller file is verified as a whole.
+VERIFY_BYTES: Final = 64 * 2**20
+
+#: Errors that do not come from what is in the file.
+_OUTSIDE: Final = (
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_BUSY,
+)
+
+
+def look(directory: Path) -> Witnessed | None:
+    """Look at the files before SQLite does, which tidies up. What the mark says, if it counts."""
+    path = directory / DATABASE
+    if (directory / REPAIRED).exists():
+        raise JournalDamaged(
+            f"{directory / REPAIRED}: a repair was interrupted. Run 'stentor journal repair "
+            f"{directory}' again; it goes on where it stopped"
+        )
+    witnessed = read_mark(directory)
+    if witnessed is None or witnessed.commits == 0:
+        return None
+    if not path.exists() or path.stat().st_size == 0:
+        missing = "it is empty" if path.exists() else "it is missing"
+        raise damaged(
+            path, f"{missing}; affected are all offsets up to {witnessed.head}, and all state"
+        )
+    return witnessed
+
+
+def compare(path: Path, state: State, witnessed: Witnessed | None) -> None:
+    """Whether everything is there that was ever acknowledged."""
+    if witnessed is None:
+        if state.commits == 0:
+            return
+        raise damaged(
+            path,
+            f"{MARK} is missing, so this may be a copy that ends too early; what was journaled "
+            f"behind offset {state.head} may be lost",
+        )
+    if witnessed.stream != state.stream:
+        raise damaged(
+            path, f"{MARK} belongs to the journal {witnessed.stream}, this is {state.stream}"
+        )
+    if witnessed.commits > state.commits:
+        lost = witnessed.commits - state.commits
+        what = (
+            f"affected are the offsets {state.head + 1}..{witnessed.head}, "
+            f"journaled after {when(state.time)}"
+            if witnessed.head > state.head
+            else "no notification is affected, but durable subscriptions may be"
+        )
+        raise damaged(path, f"the newest {lost} commits are missing; {what}")
+
+
+def examine(db: sqlite3.Connection, path: Path, witnessed: Witnessed | None) -> State | None:
+    """The state of a journal that is in order; None if nothing was ever written."""
+    if database.is_new(db, path):
+        return None
+    state = database.load(db)
+    if state is None:
+        raise damaged(path, "the row that says what is in it is missing or altered")
+    compare(path, state, witnessed)
+    if path.stat().st_size <= VERIFY_BYTES:
+        checks = ["PRAGMA quick_check(1)"]
+    else:
+        checks = [f"PRAGMA quick_check({table})" for table in SMALL_TABLES]
+    for check in checks:
+        (result,) = db.execute(check).fetchone()
+        if result != "ok":
+            raise damaged(path, f"SQLite finds it malformed ({' '.join(result.split())})")
+    reader = Reader(db, path)
+    reader.producers()
+    reader.durables()
+    (size,) = db.execute("SELECT coalesce(sum(length(data)), 0) FROM last_value").fetchone()
+    if size <= VERIFY_BYTES:
+        reader.last_values()
+    reader.verify_ends(state.low, state.head)
+    reader.verify_chain(lambda: state.low, state.head, state.tail, VERIFY_BYTES)
+    return state
+
+
+def unusable(path: Path, error: Exception) -> StentorError:
+    """What an error of SQLite means when a journal is opened."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in _OUTSIDE:
+        return JournalUnavailable(
+            f"{path} cannot be opened ({error}); see that the directory may be written "
+            "and that its disk is not full"
+        )
+    return damaged(path, f"SQLite cannot read it ({error})")

@@ -1,0 +1,125 @@
+"""Durations and sizes as people write them: "30s", "1h 30m", "7d"; "512 KiB", "10 GB".
+
+A duration is a number with a unit, or several from the largest to the smallest; a plain number is
+seconds. A size is a number with a unit, where KiB, MiB, ... are powers of 1024 and kB, MB, ...
+powers of 1000; a plain number is bytes. Both are written back in a form that reads as the same.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final
+
+from stentor.errors import InvalidConfiguration
+
+_SECONDS: Final = {"w": 604_800.0, "d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_BYTES: Final = {
+    "": 1,
+    "b": 1,
+    **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", 1)},
+    **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)},
+}
+_NUMBER: Final = r"(?:\d+(?:\.\d*)?|\.\d+)"
+_PART: Final = re.compile(rf"\s*({_NUMBER})\s*(ms|[wdhms])\s*", re.ASCII | re.IGNORECASE)
+_SIZE: Final = re.compile(rf"\s*({_NUMBER})\s*([a-z]*)\s*", re.ASCII | re.IGNORECASE)
+_PLAIN: Final = re.compile(rf"\s*{_NUMBER}(?:e[+-]?\d+)?\s*", re.ASCII | re.IGNORECASE)
+
+#: For messages and help.
+DURATION_FORM: Final = 'a duration such as "500ms", "30s", "1h 30m" or "7d"; a number is seconds'
+SIZE_FORM: Final = 'a size such as "512 KiB", "16 MiB" or "10 GB"; a number is bytes'
+
+
+def parse_duration(text: str) -> float:
+    """Seconds.
+
+    >>> parse_duration("30s"), parse_duration("1h 30m"), parse_duration("7d"), parse_duration("2.5")
+    (30.0, 5400.0, 604800.0, 2.5)
+    """
+    if _PLAIN.fullmatch(text):
+        return _finite(float(text), text)
+    seconds = 0.0
+    last = math.inf
+    position = 0
+    while match := _PART.match(text, position):
+        unit = _SECONDS[match[2].lower()]
+        if unit >= last:
+            break
+        seconds += float(match[1]) * unit
+        last = unit
+        position = match.end()
+    if not text.strip() or position != len(text):
+        raise InvalidConfiguration(f"{text!r} is not {DURATION_FORM}")
+    return _finite(seconds, text)
+
+
+def _finite(value: float, text: str) -> float:
+    if not math.isfinite(value):
+        raise InvalidConfiguration(f"{text!r} is too large")
+    return value
+
+
+def format_duration(seconds: float) -> str:
+    """The shortest exact form of whole seconds, else seconds with a fraction.
+
+    >>> format_duration(604800.0), format_duration(5400.0), format_duration(0.5)
+    ('7d', '1h 30m', '0.5s')
+    """
+    if seconds < 0 or seconds != int(seconds) or seconds == 0 or seconds >= 2**53:
+        # 17 digits at most, and no exponent: the parts of a duration have none.
+        text = format(seconds, "f") if float(format(seconds, "f")) == seconds else repr(seconds)
+        text = text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
+        return text if "e" in text else f"{text}s"
+    parts = []
+    rest = int(seconds)
+    for unit in ("d", "h", "m", "s"):
+        count, rest = divmod(rest, int(_SECONDS[unit]))
+        if count:
+            parts.append(f"{count}{unit}")
+    return " ".join(parts)
+
+
+def parse_size(text: str) -> int:
+    """Bytes.
+
+    >>> parse_size("10 GiB") == 10 * 2**30, parse_size("1.5kB"), parse_size("4096")
+    (True, 1500, 4096)
+    """
+    match = _SIZE.fullmatch(text)
+    factor = None if match is None else _BYTES.get(match[2].lower())
+    if match is None or factor is None:
+        raise InvalidConfiguration(f"{text!r} is not {SIZE_FORM}")
+    number = match[1]
+    size = int(number) * factor if number.isdigit() else _finite(float(number) * factor, text)
+    if size != int(size):
+        raise InvalidConfiguration(f"{text!r} is not a whole number of bytes")
+    return int(size)
+
+
+def format_size(size: int) -> str:
+    """The largest binary unit in which the size is whole.
+
+    >>> format_size(10 * 2**30), format_size(1500)
+    ('10 GiB', '1500 B')
+    """
+    for letter in "TGMK":
+        factor = _BYTES[f"{letter.lower()}ib"]
+        if size and size % factor == 0:
+            return f"{size // factor} {letter}iB"
+    return f"{size} B"
+
+
+def short_size(size: float) -> str:
+    """For reading, in three digits.
+
+    >>> short_size(812), short_size(1_300_000), short_size(10 * 2**30)
+    ('812 B', '1.24 MiB', '10.0 GiB')
+    """
+    value, unit = float(size), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(value) < 999.5 or unit == "TiB":
+            break
+        value /= 1024
+    if unit == "B" or abs(value) >= 99.95:
+        return f"{value:.0f} {unit}"
+    return f"{value:.1f} {unit}" if abs(value) >= 9.995 else f"{value:.2f} {unit}"

@@ -1,0 +1,217 @@
+"""Events as dataclasses (R-01.73, typed on untyped).
+
+A dataclass is an event class: its fields are the attributes, and its event type is its name. A
+class that extends another has the path of both as its type, `Quote.StockQuote`, so that every
+broker knows by the name alone that each stock quote is a quote; nothing has to be declared
+anywhere. `__event_type__` in a class sets its type to something else. A field that holds another
+dataclass becomes attributes with dotted names, an enumeration is sent as its value, and None means
+that the attribute is absent.
+
+On the way back a notification becomes an instance of the class that its type names among the
+subclasses of the one subscribed to; a type that this program has no class for becomes an instance
+of the nearest class that it does have. Attributes without a field are left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from typing import Any, Final, Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from stentor.errors import InvalidNotification, UnknownEventType
+from stentor.filters import Filter
+from stentor.model import Notification
+from stentor.model.names import name_problem, shown
+
+T = TypeVar("T")
+
+_MAX_DEPTH: Final = 32
+
+
+def is_event_class(candidate: object) -> bool:
+    """Whether this is a dataclass, not an instance of one."""
+    return isinstance(candidate, type) and dataclasses.is_dataclass(candidate)
+
+
+_names: WeakKeyDictionary[type, str] = WeakKeyDictionary()
+
+
+def event_type_of(cls: type) -> str:
+    """The event type of a dataclass.
+
+    >>> @dataclasses.dataclass
+    ... class Quote:
+    ...     price: float
+    >>> @dataclasses.dataclass
+    ... class StockQuote(Quote):
+    ...     symbol: str
+    >>> event_type_of(StockQuote)
+    'Quote.StockQuote'
+    """
+    known = _names.get(cls)
+    if known is None:
+        known = _names[cls] = _event_type(cls)
+    return known
+
+
+def _event_type(cls: type) -> str:
+    own = cls.__dict__.get("__event_type__")
+    if own is None:
+        bases = [base for base in cls.__bases__ if dataclasses.is_dataclass(base)]
+        if len(bases) > 1:
+            raise UnknownEventType(
+                f"{cls.__name__} extends several event classes, "
+                f"{', '.join(base.__name__ for base in bases)}, but the path of an event type has "
+                "one parent; set __event_type__ in the class"
+            )
+        own = f"{event_type_of(bases[0])}.{cls.__name__}" if bases else cls.__name__
+    problem = name_problem(own)
+    if problem is not None:
+        raise UnknownEventType(f"the event type {shown(own)} of {cls.__name__} {problem}")
+    return str(own)
+
+
+# -- to notifications
+
+
+def attributes_of(event: Any) -> dict[str, Any]:
+    """The fields of an instance, nested ones as mappings.
+
+    >>> @dataclasses.dataclass
+    ... class Position:
+    ...     x: float
+    >>> @dataclasses.dataclass
+    ... class Sighting:
+    ...     badge: int
+    ...     at: Position
+    >>> attributes_of(Sighting(7, Position(1.5)))
+    {'badge': 7, 'at': {'x': 1.5}}
+    """
+    return _record(event, 0)
+
+
+def _record(event: Any, depth: int) -> dict[str, Any]:
+    if depth > _MAX_DEPTH:
+        raise InvalidNotification(
+            f"the event nests deeper than {_MAX_DEPTH} records, or contains itself"
+        )
+    return {name: _plain(getattr(event, name), depth) for name in _field_names(type(event))}
+
+
+def _plain(value: Any, depth: int) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if dataclasses.is_dataclass(value):
+        return _record(value, depth + 1)
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(each, depth) for each in value] if _has_enums(value) else value
+    return value
+
+
+def _has_enums(values: Any) -> bool:
+    return any(isinstance(each, Enum) for each in values)
+
+
+_fields: WeakKeyDictionary[type, tuple[str, ...]] = WeakKeyDictionary()
+
+
+def _field_names(cls: type) -> tuple[str, ...]:
+    names = _fields.get(cls)
+    if names is None:
+        names = _fields[cls] = tuple(
+            field.name for field in dataclasses.fields(cls) if not field.name.startswith("_")
+        )
+    return names
+
+
+# -- and back
+
+
+def class_filter(cls: type, where: str | Filter | None = None) -> Filter:
+    """What a subscription to a class, and to a condition on its fields, asks for.
+
+    >>> @dataclasses.dataclass
+    ... class Quote:
+    ...     price: float
+    >>> print(class_filter(Quote, "price > 100"))
+    _types has 'Quote' and price > 100
+    """
+    kind = Filter("_types has '" + event_type_of(cls).replace("'", "''") + "'")
+    if where is None:
+        return kind
+    return kind & (Filter(where) if isinstance(where, str) else where)
+
+
+class Reader(Generic[T]):
+    """Makes instances of an event class, or of its subclasses, from notifications.
+
+    >>> @dataclasses.dataclass
+    ... class Quote:
+    ...     symbol: str
+    ...     price: float
+    >>> Reader(Quote)(Notification({"symbol": "IBM", "price": 120}, type="Quote"))
+    Quote(symbol='IBM', price=120.0)
+    """
+
+    def __init__(self, cls: type[T]) -> None:
+        self._cls = cls
+        self._makers: dict[str | None, Callable[[Notification], T]] = {}
+
+    def __call__(self, notification: Notification) -> T:
+        """The instance; `InvalidNotification` if the attributes do not fit the fields."""
+        kind = notification.type
+        make = self._makers.get(kind)
+        if make is None:
+            if len(self._makers) >= 1024:  # a producer that invents types must not fill memory
+                self._makers.clear()
+            make = self._makers[kind] = _maker(self._class_for(kind))
+        return make(notification)
+
+    def _class_for(self, kind: str | None) -> type[T]:
+        """The class whose event type is the longest path that leads to this one."""
+        best, length = self._cls, 0
+        for cls in _family(self._cls):
+            name = event_type_of(cls)
+            if kind is not None and (kind == name or kind.startswith(name + ".")):
+                if len(name) >= length:
+                    best, length = cls, len(name)
+        return best
+
+
+def _family(cls: type[T]) -> Iterator[type[T]]:
+    yield cls
+    for subclass in cls.__subclasses__():
+        if dataclasses.is_dataclass(subclass):
+            yield from _family(subclass)
+
+
+def _maker(cls: type[T]) -> Callable[[Notification], T]:
+    def make(notification: Notification) -> T:
+        attributes: Mapping[str, Any] = notification
+        if any("." in name for name in attributes):
+            attributes = _nested(attributes)
+        try:
+            return msgspec.convert(dict(attributes), cls)
+        except msgspec.ValidationError as error:
+            raise InvalidNotification(
+                f"{notification.id}: this is no {cls.__name__}: {error}; "
+                "publisher and subscriber use different definitions of the event"
+            ) from None
+
+    return make
+
+
+def _nested(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted names as records again."""
+    root: dict[str, Any] = {}
+    for name, value in attributes.items():
+        *path, last = name.split(".")
+        record = root
+        for segment in path:
+            record = record.setdefault(segment, {})
+        record[last] = value
+    return root

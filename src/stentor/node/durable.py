@@ -1,0 +1,101 @@
+"""What is kept of a durable subscription while nobody is attached, and across restarts.
+
+Only the confirmed positions, the time since which it exists, and the ids that were confirmed last.
+The notifications themselves stay in the journals of the brokers where they were published. The ids
+catch what positions cannot: a publisher that lost its broker before it was answered publishes the
+same notification again at another broker, and then two streams hold it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from stentor.errors import JournalDamaged, StentorError
+from stentor.filters import Filter
+from stentor.model.identity import NotificationId
+from stentor.model.seen import SeenIds
+from stentor.protocol.messages import Positions
+
+#: Confirmed ids that are remembered of one producer, as intervals.
+RECENT: Final = 1_024
+
+
+class _Stored(msgspec.Struct, array_like=True):
+    filter: str
+    since: float
+    positions: Positions
+    recent: dict[str, Any]
+    group: bool = False
+
+
+_decoder: Final = msgspec.msgpack.Decoder(_Stored)
+
+
+class Durable:
+    """The kept state of one durable subscription.
+
+    >>> durable = Durable("desk-7", Filter("price > 100"), since=0.0)
+    >>> durable.confirm({"b1#0": 7})
+    True
+    >>> Durable.from_data("desk-7", durable.to_data()).positions
+    {'b1#0': 7}
+    """
+
+    def __init__(
+        self,
+        name: str,
+        filter: Filter,
+        *,
+        since: float,
+        positions: Positions | None = None,
+        recent: SeenIds | None = None,
+        group: bool = False,
+    ) -> None:
+        self.name = name
+        self.filter = filter
+        #: Streams without a position are read from this time on.
+        self.since = since
+        self.positions: Positions = dict(positions or {})
+        self.recent = recent or SeenIds(max_intervals=RECENT, forget_as_new=True)
+        #: Whether it is shared by the members of a group.
+        self.group = group
+
+    def confirm(self, positions: Positions) -> bool:
+        """Take up what the subscriber has dealt with; whether that is news."""
+        news = False
+        for stream, position in positions.items():
+            if position > self.positions.get(stream, 0):
+                self.positions[stream] = position
+                news = True
+        return news
+
+    def remember(self, id: NotificationId) -> None:
+        """A notification with this id was dealt with."""
+        self.recent.add(id)
+
+    def to_data(self) -> bytes:
+        return msgspec.msgpack.encode(
+            _Stored(str(self.filter), self.since, self.positions, self.recent.to_data(), self.group)
+        )
+
+    @classmethod
+    def from_data(cls, name: str, data: bytes) -> Durable:
+        """What `to_data` wrote."""
+        try:
+            stored = _decoder.decode(data)
+            recent = SeenIds.from_data(stored.recent, max_intervals=RECENT, forget_as_new=True)
+            return cls(
+                name,
+                Filter(stored.filter),
+                since=stored.since,
+                positions=stored.positions,
+                recent=recent,
+                group=stored.group,
+            )
+        except (msgspec.MsgspecError, StentorError) as error:
+            raise JournalDamaged(
+                f"the state of the durable subscription {name!r} cannot be read ({error}); "
+                "run `stentor journal repair` on the data directory"
+            ) from error

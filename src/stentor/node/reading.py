@@ -1,0 +1,115 @@
+"""Reading journals for feeds, here and elsewhere in the overlay.
+
+A *serving* broker reads one stretch of its journal at a time, so that no request holds up live
+traffic: at most `STRETCH` entries are looked at or `STRETCH_BYTES` returned, and the answer says
+how far it goes. A *fetching* broker has at most `FETCHES` requests on their way; feeds that want
+more wait for their turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from stentor.filters import Filter
+from stentor.model.codec import decode_headers
+from stentor.node.log import Log
+from stentor.protocol.messages import Chunk, Fetch, StreamId
+
+STRETCH: Final = 1_000
+STRETCH_BYTES: Final = 256 * 1024
+FETCHES: Final = 32
+
+
+@lru_cache(maxsize=4_096)
+def parsed(text: str) -> Filter:
+    """The filter; the same texts come again and again."""
+    return Filter(text)
+
+
+def stretch(log: Log, head: int, fetch: Fetch) -> Chunk:
+    """The next stretch that a request asks for; `head` is the last offset that was routed."""
+    low = log.low
+    first = fetch.first or log.offset_at(fetch.since)
+    first = max(first, low, 1)
+    filter = parsed(fetch.filter)
+    offsets: list[int] = []
+    items: list[bytes] = []
+    size = 0
+    at = first
+    end = min(head, first + STRETCH - 1)
+    while at <= end and size < STRETCH_BYTES:
+        found = log.read(at, end - at + 1)
+        if filter.is_always:
+            wanted: Iterable[int] = range(len(found))
+        else:
+            wanted = [i for i, e in enumerate(decode_headers(found)) if filter.matches(e.facts)]
+        for i in wanted:
+            offsets.append(at + i)
+            items.append(found[i])
+            size += len(found[i])
+        at += len(found)
+    return Chunk(
+        fetch.origin, fetch.number, log.stream, offsets, items, through=at - 1, head=head, low=low
+    )
+
+
+def last_values(log: Log, fetch: Fetch) -> Chunk:
+    """The last values that a request asks for."""
+    filter = parsed(fetch.filter)
+    found = log.last_values()
+    envelopes = decode_headers([value.data for value in found])
+    kept = [v for v, e in zip(found, envelopes, strict=True) if filter.matches(e.facts)]
+    return Chunk(
+        fetch.origin,
+        fetch.number,
+        log.stream,
+        [],
+        [value.data for value in kept],
+        through=0,
+        head=0,
+        times=[value.time for value in kept],
+        keys=[value.key for value in kept],
+    )
+
+
+class Pending(NamedTuple):
+    """A request that is on its way."""
+
+    feed: str
+    stream: StreamId
+    first: int
+    retained: bool
+
+
+class Fetches:
+    """Requests that have not been answered.
+
+    >>> fetches = Fetches()
+    >>> fetches.add(Pending("ann/1", "b1#0", 7, False))
+    1
+    >>> fetches.answered(1), fetches.answered(1)
+    (Pending(feed='ann/1', stream='b1#0', first=7, retained=False), None)
+    """
+
+    def __init__(self) -> None:
+        self._pending: dict[int, Pending] = {}
+        self._last = 0
+
+    @property
+    def full(self) -> bool:
+        return len(self._pending) >= FETCHES
+
+    def add(self, pending: Pending) -> int:
+        self._last += 1
+        self._pending[self._last] = pending
+        return self._last
+
+    def answered(self, number: int) -> Pending | None:
+        return self._pending.pop(number, None)
+
+    def cancel(self, stream: StreamId) -> list[Pending]:
+        """Requests to this stream that will not be answered."""
+        numbers = [n for n, p in self._pending.items() if p.stream == stream]
+        return [self._pending.pop(n) for n in numbers]

@@ -1,0 +1,64 @@
+"""A client while it is connected, as the core sees it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from stentor.filters import Filter
+from stentor.model.codec import Envelope
+from stentor.node.subscription import Consumer, Subscription
+
+#: Whether a publication, or a subscription, is permitted. The place where a richer model of roles
+#: is put in.
+PublishRule = Callable[[Envelope], bool]
+SubscribeRule = Callable[[Filter], bool]
+
+
+@dataclass(eq=False, slots=True)
+class Line:
+    """What one producer has on its way to the journal, whatever its connection.
+
+    A producer that connects again sends what was not answered once more. `newest` tells what is a
+    repeat, even before the journal has it. If something could not be stored, nothing of the same
+    producer behind it may be: it would make what is missing look like a repeat.
+    """
+
+    #: The newest epoch and sequence number that was journaled or is about to be.
+    newest: tuple[int, int]
+    #: Batches that are on their way.
+    pending: int = 0
+    failed: bool = False
+
+
+@dataclass(eq=False)
+class Session:
+    """One connection of one client."""
+
+    id: int
+    #: The producer in the ids of everything it publishes.
+    name: str
+    line: Line
+    may_publish: PublishRule | None = None
+    may_subscribe: SubscribeRule | None = None
+    subscriptions: dict[int, tuple[Subscription, Consumer]] = field(default_factory=dict)
+    advertisements: dict[int, Filter] = field(default_factory=dict)
+    #: Numbers of publications, oldest first, and whether each is done.
+    _open: deque[list[int]] = field(default_factory=deque)
+    published: int = 0
+    refused: int = 0
+
+    def opened(self, number: int) -> list[int]:
+        """A publication has come; `closed` takes what this returns."""
+        entry = [number, 0]
+        self._open.append(entry)
+        return entry
+
+    def closed(self, entry: list[int]) -> int | None:
+        """It is done: the number up to which all are, if that has changed."""
+        entry[1] = 1
+        through = None
+        while self._open and self._open[0][1]:
+            through = self._open.popleft()[0]
+        return through

@@ -1,0 +1,216 @@
+"""Which brokers there are, in which direction, and how far their streams have come.
+
+Every broker has a stream. A `Directory` learns from its neighbors which streams lie behind each of
+them, and tells the others. A stream that is announced *begins afresh*: the way to it was just made,
+or something on the way was dropped, so what was forwarded before may be incomplete.
+
+In a tree each stream is announced by one neighbor only. For a short while there may be two, when a
+broker has moved and the news of its departure comes later than that of its arrival; the second is
+kept in reserve. Notifications are accepted from the first only (reverse path), so that even in
+a cycle none goes around. A broker that hears its own stream from a neighbor knows that its links
+form a cycle; the link has to be closed.
+
+`Probes` are waves (propagation of information with feedback). A probe goes to every broker, over
+each link behind everything that was sent there before. A broker answers its predecessor when all
+others have answered it, and adds the head of its own stream. So when the echo is complete,
+every filter that the origin had announced before is in force everywhere; and every notification
+up to the head of its stream that goes to the origin has arrived there, since the echo came behind
+it. Links that fail meanwhile are left out: their streams begin afresh when they are back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from stentor.protocol.messages import Echo, Origin, Positions, Probe, StreamId, Streams
+
+Sends = list[tuple[str, object]]
+
+
+class Directory:
+    """The streams that can be reached, and through which neighbor.
+
+    >>> directory = Directory(Origin("b1#0", "b1"))
+    >>> directory.link_up("b2")
+    Streams(up=[Origin(stream='b1#0', broker='b1', address='')], down=[])
+    >>> fresh, sends, cycle = directory.heard("b2", Streams([Origin("b2#0", "b2")], []))
+    >>> [origin.broker for origin in fresh], directory.towards("b2#0")
+    (['b2'], 'b2')
+    """
+
+    def __init__(self, own: Origin) -> None:
+        self.own = own
+        self._neighbors: set[str] = set()
+        self._origins: dict[StreamId, Origin] = {}
+        #: Neighbors that announced each stream; the first one counts.
+        self._ways: dict[StreamId, list[str]] = {}
+
+    @property
+    def others(self) -> list[Origin]:
+        """All other brokers that can be reached."""
+        return list(self._origins.values())
+
+    def origin(self, stream: StreamId) -> Origin | None:
+        return self.own if stream == self.own.stream else self._origins.get(stream)
+
+    def towards(self, stream: StreamId) -> str | None:
+        """The neighbor through which the stream comes."""
+        ways = self._ways.get(stream)
+        return ways[0] if ways else None
+
+    def behind(self, neighbor: str) -> list[Origin]:
+        """The brokers that are reached through this neighbor."""
+        return [o for s, o in self._origins.items() if self._ways[s][0] == neighbor]
+
+    def reaches(self, stream: StreamId) -> bool:
+        return stream == self.own.stream or stream in self._origins
+
+    def link_up(self, neighbor: str) -> Streams:
+        """A new link: what the neighbor is to be told."""
+        self._neighbors.add(neighbor)
+        return Streams([self.own, *self._others_for(neighbor)], [])
+
+    def _others_for(self, neighbor: str) -> list[Origin]:
+        return [o for s, o in self._origins.items() if self._ways[s][0] != neighbor]
+
+    def link_down(self, neighbor: str) -> tuple[list[Origin], list[StreamId], Sends]:
+        """A link is gone: streams that now come another way, those that are gone, and messages."""
+        self._neighbors.discard(neighbor)
+        return self._lost(neighbor, [s for s, ways in self._ways.items() if neighbor in ways])
+
+    def heard(self, neighbor: str, message: Streams) -> tuple[list[Origin], Sends, bool]:
+        """News from a neighbor: streams that begin afresh, messages, whether there is a cycle."""
+        fresh: list[Origin] = []
+        cycle = False
+        for origin in message.up:
+            if origin.stream == self.own.stream:
+                cycle = True
+                continue
+            ways = self._ways.setdefault(origin.stream, [])
+            if neighbor not in ways:
+                ways.append(neighbor)
+            if ways[0] == neighbor:
+                self._origins[origin.stream] = origin
+                fresh.append(origin)
+        renewed, _, sends = self._lost(
+            neighbor, [s for s in message.down if neighbor in self._ways.get(s, ())]
+        )
+        sends = self._tell(neighbor, Streams(fresh, [])) + sends if fresh else sends
+        return fresh + renewed, sends, cycle
+
+    def _lost(
+        self, neighbor: str, streams: Iterable[StreamId]
+    ) -> tuple[list[Origin], list[StreamId], Sends]:
+        renewed: list[Origin] = []
+        gone: list[StreamId] = []
+        for stream in streams:
+            ways = self._ways[stream]
+            was_first = ways[0] == neighbor
+            ways.remove(neighbor)
+            if not ways:
+                del self._ways[stream], self._origins[stream]
+                gone.append(stream)
+            elif was_first:
+                renewed.append(self._origins[stream])
+        sends: Sends = []
+        if gone or renewed:
+            for other in sorted(self._neighbors - {neighbor}):
+                up = [o for o in renewed if self._ways[o.stream][0] != other]
+                sends.append((other, Streams(up, gone)))
+        return renewed, gone, sends
+
+    def _tell(self, neighbor: str, message: Streams) -> Sends:
+        return [(other, message) for other in sorted(self._neighbors - {neighbor})]
+
+
+@dataclass(slots=True)
+class _Wave:
+    """A probe that has not been answered by all."""
+
+    parent: str | None
+    waiting: set[str]
+    heads: Positions = field(default_factory=dict)
+
+
+class Probes:
+    """Waves that pass this broker, and its own.
+
+    >>> probes = Probes("b1#0")
+    >>> probes.begin(["b2"])
+    [('b2', Probe(origin='b1#0', number=1))]
+    >>> probes.echoed("b2", Echo("b1#0", 1, {"b2#0": 7}), head=3)
+    ([], (1, {'b2#0': 7, 'b1#0': 3}))
+    """
+
+    def __init__(self, own: StreamId) -> None:
+        self._own = own
+        self._waves: dict[StreamId, tuple[int, _Wave]] = {}
+        #: The newest probe of this broker.
+        self.number = 0
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the own probe is under way."""
+        return self._own in self._waves
+
+    def begin(self, neighbors: Iterable[str]) -> Sends:
+        """Send a probe of our own. Without neighbors, `complete` is true at once."""
+        self.number += 1
+        waiting = set(neighbors)
+        self._waves[self._own] = self.number, _Wave(None, waiting)
+        return [(n, Probe(self._own, self.number)) for n in sorted(waiting)]
+
+    def passed(self, neighbor: str, probe: Probe, others: Iterable[str], head: int) -> Sends:
+        """A probe of another broker comes by."""
+        if probe.origin == self._own:
+            return []  # it went around a cycle
+        newest = self._waves.get(probe.origin)
+        if newest is not None and newest[0] >= probe.number:
+            return []
+        wave = _Wave(neighbor, set(others) - {neighbor})
+        if not wave.waiting:
+            return [(neighbor, Echo(probe.origin, probe.number, {self._own: head}))]
+        self._waves[probe.origin] = probe.number, wave
+        return [(n, probe) for n in sorted(wave.waiting)]
+
+    def echoed(
+        self, neighbor: str, echo: Echo, head: int
+    ) -> tuple[Sends, tuple[int, Positions] | None]:
+        """An answer: messages, and the number and heads of the own probe if it is complete."""
+        found = self._waves.get(echo.origin)
+        if found is None or found[0] != echo.number:
+            return [], None
+        wave = found[1]
+        if neighbor in wave.waiting:
+            wave.waiting.discard(neighbor)
+            wave.heads.update(echo.heads)
+        return self._finish(echo.origin, head)
+
+    def link_down(self, neighbor: str, head: int) -> tuple[Sends, tuple[int, Positions] | None]:
+        """Nobody waits for this neighbor any more."""
+        sends: Sends = []
+        complete = None
+        for origin, (_, wave) in list(self._waves.items()):
+            if wave.parent == neighbor:
+                del self._waves[origin]
+            elif neighbor in wave.waiting:
+                wave.waiting.discard(neighbor)
+                more, own = self._finish(origin, head)
+                sends += more
+                complete = complete or own
+        return sends, complete
+
+    def finish_own(self, head: int) -> tuple[int, Positions] | None:
+        """The own probe, if nobody is left to answer it."""
+        return self._finish(self._own, head)[1] if self.waiting else None
+
+    def _finish(self, origin: StreamId, head: int) -> tuple[Sends, tuple[int, Positions] | None]:
+        number, wave = self._waves[origin]
+        if wave.waiting:
+            return [], None
+        del self._waves[origin]
+        heads = {**wave.heads, self._own: head}
+        if wave.parent is None:
+            return [], (number, heads)
+        return [(wave.parent, Echo(origin, number, heads))], None

@@ -1,0 +1,158 @@
+"""Messages as bytes on a connection: four bytes of length, big-endian, then the MessagePack body.
+
+A reader is fed whatever the network brings: half a frame or a thousand of them. Three rules hold.
+
+*Bytes are copied as seldom as possible.* Frames that lie whole in one piece of input are decoded
+where they are. Only a frame that is spread over several pieces is collected, in a buffer that
+grows as the bytes come in, so that a frame of 16 MB in pieces of 64 KB costs a few copies of it
+and not hundreds. A peer that announces much and sends little occupies what it sent.
+
+*Nothing is trusted.* A length above the limit is refused before any of its bytes is kept. Whatever
+goes wrong while decoding, truncation, a wrong type, bad UTF-8, nesting too deep or a failed
+allocation, is a `ProtocolError` and nothing else.
+
+*How the bytes were cut does not matter.* The same stream gives the same messages and then the same
+error, however it was split: messages that precede a bad frame are returned, and the error is raised
+when there is nothing else to return. After an error the reader is of no more use.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from stentor.errors import ProtocolError
+from stentor.protocol.messages import AnyMessage, decoder, encoder
+
+#: Bytes that a body may have, unless another limit is set.
+MAX_FRAME: Final = 16 * 2**20
+#: Bytes of the length in front of a body.
+PREFIX: Final = 4
+
+_LENGTH: Final = Struct(">I")
+_LARGEST: Final = 2**32 - 1
+
+#: What a stream begins with that was meant for someone else.
+_FOREIGN: Final = {
+    b"\x15\x03": "this is TLS: one side uses tls:// and the other does not",
+    b"\x16\x03": "this is TLS: one side uses tls:// and the other does not",
+    b"GE": "this looks like HTTP; the monitoring endpoint has an address of its own",
+    b"HE": "this looks like HTTP; the monitoring endpoint has an address of its own",
+    b"PO": "this looks like HTTP; the monitoring endpoint has an address of its own",
+    b"HT": "this looks like HTTP: that address belongs to a web server",
+    b"SS": "this looks like SSH: that address belongs to another service",
+}
+
+
+def frame(message: AnyMessage) -> bytes:
+    """The message as it goes over a connection.
+
+    >>> from stentor.protocol.messages import Ping
+    >>> frame(Ping()).hex(" ")
+    '00 00 00 02 91 04'
+    """
+    body = encoder.encode(message)
+    if len(body) > _LARGEST:
+        raise ProtocolError(
+            f"a message of {len(body)} bytes fits into no frame; send it in several"
+        )
+    return _LENGTH.pack(len(body)) + body
+
+
+class FrameReader:
+    """Turns the bytes of one connection back into messages.
+
+    >>> from stentor.protocol.messages import Mark, Ping
+    >>> reader = FrameReader()
+    >>> stream = frame(Ping()) + frame(Mark("b1-9f", 7))
+    >>> reader.feed(stream[:9])
+    [Ping()]
+    >>> reader.feed(stream[9:])
+    [Mark(stream='b1-9f', head=7)]
+    """
+
+    __slots__ = ("_partial", "_size", "error", "max_frame")
+
+    def __init__(self, max_frame: int = MAX_FRAME) -> None:
+        #: Bytes that a body may have. May be changed; it holds for frames that begin later.
+        self.max_frame = max_frame
+        #: What was wrong with the stream. Nothing can be read behind it.
+        self.error: ProtocolError | None = None
+        #: The beginning of a frame, its length included, and how many bytes the whole will have;
+        #: 0 as long as that is not known.
+        self._partial = bytearray()
+        self._size = 0
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that are kept because their frame is not complete: at most a frame."""
+        return len(self._partial)
+
+    def feed(self, data: bytes) -> list[AnyMessage]:
+        """All messages that are complete now. `ProtocolError` if the stream makes no sense."""
+        if self.error is not None:
+            raise self.error
+        messages: list[AnyMessage] = []
+        try:
+            self._read(data, messages)
+        except ProtocolError as error:
+            self.error = error
+            self._partial = bytearray()
+            if not messages:
+                raise
+        return messages
+
+    def _read(self, data: bytes, messages: list[AnyMessage]) -> None:
+        at = 0
+        end = len(data)
+        view = memoryview(data)
+        if self._partial:
+            at = self._complete(view)
+            if at < 0:
+                return
+            messages.append(_decode(memoryview(self._partial)[PREFIX:]))
+            self._partial = bytearray()
+        size = 0
+        while end - at >= PREFIX:
+            size = PREFIX + self._length(view, at)
+            if size > end - at:
+                break
+            messages.append(_decode(view[at + PREFIX : at + size]))
+            at += size
+            size = 0
+        if at < end:
+            self._partial += view[at:]
+            self._size = size
+
+    def _complete(self, view: memoryview) -> int:
+        """Add to the frame that is begun: where the next one starts, or -1 if this one is short."""
+        partial = self._partial
+        at = 0
+        if not self._size:
+            at = PREFIX - len(partial)
+            partial += view[:at]
+            if len(partial) < PREFIX:
+                return -1
+            self._size = PREFIX + self._length(partial, 0)
+        rest = self._size - len(partial)
+        partial += view[at : at + rest]
+        return -1 if len(partial) < self._size else at + rest
+
+    def _length(self, data: memoryview | bytearray, at: int) -> int:
+        """How long the body of the frame is that begins here."""
+        length: int = _LENGTH.unpack_from(data, at)[0]
+        if length > self.max_frame:
+            hint = _FOREIGN.get(bytes(data[at : at + 2]), "send less in one message")
+            raise ProtocolError(
+                f"a frame of {length} bytes, and at most {self.max_frame} are accepted: {hint}"
+            )
+        return length
+
+
+def _decode(body: memoryview) -> AnyMessage:
+    try:
+        return decoder.decode(body)
+    except Exception as error:  # RecursionError and MemoryError included: the bytes are at fault
+        raise ProtocolError(
+            f"a frame of {len(body)} bytes holds no message of the protocol: {error}"
+        ) from error

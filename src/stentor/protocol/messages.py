@@ -1,0 +1,418 @@
+"""Every message of the wire protocol, as types. `docs/protocol.md` is the same in prose.
+
+A message is a MessagePack array: a number that says what it is, then its fields in the order given
+here. A reader ignores fields that it does not know at the end and fills in defaults for those that
+are missing, so that fields can be added; anything else that does not fit is an error that costs
+the connection.
+
+Three words are used throughout. A *stream* is the journal of one broker: what was published there,
+in order, each under an *offset*; the stream's id is unique to that journal for ever. A *position*
+is an offset up to which everything of a stream has been dealt with. A request carries a *number*
+that the sender chooses, and the answer repeats it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.msgpack import Decoder, Encoder
+
+#: Versions of the protocol that this release speaks, best first.
+VERSIONS: Final = (1,)
+
+#: A broker's journal, for ever: its name and something random.
+StreamId: TypeAlias = str
+#: How far each stream has been dealt with.
+Positions: TypeAlias = dict[StreamId, int]
+#: A filter between brokers is known by its text, or by the id of one subscription.
+Key: TypeAlias = str | tuple[str, int]
+
+#: The stream of notifications that no journal holds: at most once.
+VOLATILE: Final = ""
+
+
+class _Message(Struct, array_like=True, gc=False):
+    pass
+
+
+# -- both kinds of connection
+
+
+class Hello(_Message, tag=1):
+    """The first message, from the side that connects."""
+
+    versions: list[int]
+    #: "client", "broker" or "operator".
+    role: str
+    #: The client's name, which is the producer in the ids of what it publishes; or the broker's.
+    name: str
+    token: str | None = None
+    #: Brokers: the own stream, and the address where others may connect.
+    stream: StreamId = ""
+    address: str = ""
+
+
+class Welcome(_Message, tag=2):
+    """The answer: the connection is open."""
+
+    version: int
+    broker: str
+    stream: StreamId
+    address: str = ""
+    #: The newest epoch and sequence number that this client has published here.
+    published: tuple[int, int] | None = None
+    #: Notifications that the client may have on their way unanswered.
+    window: int = 0
+    #: Bytes of the largest frame that the broker accepts.
+    max_frame: int = 0
+    #: Seconds of silence after which the broker gives the connection up.
+    timeout: float = 0.0
+
+
+class Failure(_Message, tag=3):
+    """A request failed, or (without a number) the connection is about to be closed."""
+
+    code: str
+    message: str
+    number: int | None = None
+
+
+class Ping(_Message, tag=4):
+    """Asks for a sign of life."""
+
+
+class Pong(_Message, tag=5):
+    """Is one."""
+
+
+class Goodbye(_Message, tag=6):
+    """The sender will close the connection, having sent everything it had to."""
+
+    reason: str = ""
+    #: Brokers that the receiver may turn to instead.
+    instead: list[str] = field(default_factory=list)
+
+
+# -- client to broker
+
+
+class Publish(_Message, tag=10):
+    """Notifications, each encoded, in the order in which they are published.
+
+    All numbers of one client rise. `Published` answers, or `Rejected` for those that it names.
+    """
+
+    number: int
+    items: list[bytes]
+    #: Not journaled, lost with the connection or the broker: at most once.
+    volatile: bool = False
+    #: All or none: a transaction.
+    atomic: bool = False
+    #: Keys under which items (by index) are kept as last values.
+    retain: dict[int, str] = field(default_factory=dict)
+
+
+class Subscribe(_Message, tag=11):
+    """Ask for what a filter matches; deliveries carry the number."""
+
+    number: int
+    filter: str
+    #: Notifications that may be delivered before more `Credit` comes.
+    credit: int
+    #: Name under which the position is kept across connections.
+    durable: str | None = None
+    #: History: seconds since 1970 in UTC from which on; 0 for all there is; nil for none.
+    since: float | None = None
+    #: Continue behind these; used to take up a subscription after a connection was lost.
+    positions: Positions | None = None
+    #: Share the notifications with the other members of a group.
+    group: str | None = None
+    #: How a group chooses: "round_robin", "least_loaded" or "key:ATTRIBUTE".
+    choice: str = "round_robin"
+    #: Seconds for which the subscription holds unless renewed.
+    lease: float | None = None
+    #: Begin with the last value of every key that the filter matches.
+    retained: bool = False
+    #: What happens when more than `limit` wait: "spill", "drop_oldest", "drop_newest",
+    #: "disconnect". Journaled notifications are never dropped by "spill": they are read again.
+    overflow: str = "spill"
+    limit: int = 0
+
+
+class Unsubscribe(_Message, tag=12):
+    """No more of it; `Ended` answers. `forget` deletes what is kept for a durable one."""
+
+    number: int
+    forget: bool = False
+
+
+class Renew(_Message, tag=13):
+    """Extend a lease from now on; `Subscribed` answers."""
+
+    number: int
+
+
+class Credit(_Message, tag=14):
+    """So many notifications more may be delivered. Between brokers the number is 0."""
+
+    number: int
+    more: int
+
+
+class Confirm(_Message, tag=15):
+    """The subscriber has dealt with everything up to these positions.
+
+    With a `request` number, `Done` answers as soon as that is on disk.
+    """
+
+    number: int
+    positions: Positions
+    request: int | None = None
+
+
+class Advertise(_Message, tag=16):
+    """The client will publish what the filter matches. `Done` answers.
+
+    With `demand`, the broker tells at once and after every change what is asked for of it.
+    """
+
+    number: int
+    filter: str
+    demand: bool = False
+
+
+class Unadvertise(_Message, tag=17):
+    """It no longer will. `Done` answers."""
+
+    number: int
+
+
+class Ask(_Message, tag=18):
+    """A question to the broker; `Done` answers. Operators ask more than clients may.
+
+    "offers" {overlapping}; "status" {}; "links" {add, remove}; "drain" {}.
+    """
+
+    number: int
+    what: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+# -- broker to client
+
+
+class Published(_Message, tag=30):
+    """Everything up to this number is in the journal on disk (volatile: was passed on)."""
+
+    through: int
+
+
+class Rejected(_Message, tag=31):
+    """Of one `Publish`, the items with these indexes were refused; the others were taken."""
+
+    number: int
+    items: list[int]
+    code: str
+    message: str
+
+
+class Subscribed(_Message, tag=32):
+    """The subscription is in force: what is published anywhere from now on will come."""
+
+    number: int
+    #: Seconds for which it holds, if it is a lease.
+    lease: float | None = None
+    #: Whether a durable subscription of this name existed.
+    resumed: bool = False
+
+
+class Deliver(_Message, tag=33):
+    """Notifications for a subscription. Offsets rise; none for `VOLATILE` and last values."""
+
+    number: int
+    stream: StreamId
+    offsets: list[int]
+    items: list[bytes]
+    #: Last values that were kept, sent before anything else.
+    retained: bool = False
+
+
+class Progress(_Message, tag=34):
+    """Up to these positions nothing else is to come for the subscription."""
+
+    number: int
+    positions: Positions
+
+
+class Gap(_Message, tag=35):
+    """These offsets of the stream are gone, by retention: what was among them will not come."""
+
+    number: int
+    stream: StreamId
+    first: int
+    last: int
+
+
+class Ended(_Message, tag=36):
+    """The subscription is over. No code if the client wanted it so."""
+
+    number: int
+    code: str | None = None
+    message: str = ""
+    #: For a group that lives elsewhere: the address of its broker.
+    instead: str | None = None
+
+
+class Demand(_Message, tag=37):
+    """What is asked for of an advertisement: filters; none means that nobody listens."""
+
+    number: int
+    filters: list[str]
+
+
+class Done(_Message, tag=38):
+    """The answer to a request."""
+
+    number: int
+    data: Any = None
+
+
+# -- broker to broker
+
+
+class Subscriptions(_Message, tag=50):
+    """Filters that the sender no longer asks for and that it now does, in one step."""
+
+    added: list[tuple[Key, str]]
+    removed: list[Key]
+
+
+class Advertisements(_Message, tag=51):
+    """The same for what is offered on the sender's side."""
+
+    added: list[tuple[Key, str]]
+    removed: list[Key]
+
+
+class Forward(_Message, tag=52):
+    """Notifications of one stream on their way; offsets rise; none if `VOLATILE`."""
+
+    stream: StreamId
+    offsets: list[int]
+    items: list[bytes]
+
+
+class Origin(Struct, array_like=True, frozen=True, gc=False):
+    """A broker as others know it."""
+
+    stream: StreamId
+    broker: str
+    address: str = ""
+
+
+class Streams(_Message, tag=53):
+    """Brokers that can be reached through the sender, and streams that no longer can.
+
+    A stream that is named as up begins afresh: what was on its way before may be lost, and who
+    needs all of it has to ask its journal.
+    """
+
+    up: list[Origin]
+    down: list[StreamId]
+
+
+class Probe(_Message, tag=54):
+    """Goes to every broker, behind all that the origin has said before; `Echo` comes back."""
+
+    origin: StreamId
+    number: int
+
+
+class Echo(_Message, tag=55):
+    """All brokers on the sender's side have had the probe; the last offset of each stream."""
+
+    origin: StreamId
+    number: int
+    heads: Positions
+
+
+class Fetch(_Message, tag=56):
+    """Read a journal: sent towards `stream`, answered by `Chunk` towards `origin`."""
+
+    stream: StreamId
+    origin: StreamId
+    number: int
+    filter: str
+    #: From this offset on, if it is not 0, else from this time on (seconds since 1970).
+    first: int
+    since: float = 0.0
+    #: Last values instead of history.
+    retained: bool = False
+
+
+class Chunk(_Message, tag=57):
+    """A stretch of a stream: what the filter matches up to and including `through`."""
+
+    origin: StreamId
+    number: int
+    stream: StreamId
+    offsets: list[int]
+    items: list[bytes]
+    through: int
+    #: The last offset of the stream; the stretch ends there if it equals `through`.
+    head: int
+    #: The first offset that still exists.
+    low: int = 1
+    #: For last values: when each was published, and its key.
+    times: list[float] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+
+
+class Mark(_Message, tag=58):
+    """The stream has come to this offset; it follows all that was forwarded before."""
+
+    stream: StreamId
+    head: int
+
+
+class Groups(_Message, tag=59):
+    """Groups that live at the broker with this stream; what was said before is void."""
+
+    stream: StreamId
+    names: list[str]
+
+
+FromClient: TypeAlias = (
+    Publish | Subscribe | Unsubscribe | Renew | Credit | Confirm | Advertise | Unadvertise | Ask
+)
+FromBroker: TypeAlias = (
+    Published
+    | Rejected
+    | Subscribed
+    | Deliver
+    | Progress
+    | Gap
+    | Ended
+    | Demand
+    | Done
+    | Failure
+)
+BetweenBrokers: TypeAlias = (
+    Subscriptions
+    | Advertisements
+    | Forward
+    | Streams
+    | Probe
+    | Echo
+    | Fetch
+    | Chunk
+    | Mark
+    | Groups
+    | Credit
+)
+Both: TypeAlias = Hello | Welcome | Failure | Ping | Pong | Goodbye
+AnyMessage: TypeAlias = FromClient | FromBroker | BetweenBrokers | Both
+
+encoder: Final = Encoder()
+decoder: Final[Decoder[AnyMessage]] = Decoder(AnyMessage)

@@ -1,0 +1,392 @@
+"""A connection that carries messages, whatever it runs over.
+
+*Reading.* Everything that has arrived is read and decoded at once, and the handler gets it in one
+call. So work is done in batches exactly when there is much of it, and nothing waits for a batch to
+fill.
+
+*Writing.* What is sent during one turn of the event loop goes out together at its end: one system
+call, one TLS record, no delay. What the other side does not take piles up here. `writable` turns
+false at the high-water mark and the handler hears `writable_again` when the pile is small; a
+sender that may have a lot to say must watch it. Who does not is stopped by a hard limit: the
+connection is aborted with `Overloaded` instead of filling the memory.
+
+*Closing.* `close` sends what was written and then says that no more will come. On TCP and Unix
+sockets it goes on reading, and ignores what it reads, until the other side has closed too: a
+socket that is closed with unread input resets the connection, and the reset can overtake the last
+words, which may be the `Failure` that explains everything. The other side has a few seconds for
+that. A side that stops sending is taken to be closing: there are no half-open connections.
+
+*Faults.* Bytes or messages that break the protocol are answered by a `Failure` and cost the
+connection. An exception in a handler is logged and costs the connection too. Neither reaches the
+event loop. A handler that was told `opened` is told `closed` exactly once, as the last thing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+import struct
+from collections.abc import Callable
+from typing import Final, Protocol, cast
+
+from stentor.errors import Overloaded, ProtocolError, StentorError, Unreachable
+from stentor.protocol.frames import MAX_FRAME, FrameReader, frame
+from stentor.protocol.messages import AnyMessage, Failure
+from stentor.transport.address import Address
+from stentor.transport.tls import explained, peer_name
+
+logger = logging.getLogger("stentor.transport")
+
+#: Bytes that may wait to be sent before the connection is no longer `writable`, and at which it is
+#: again.
+HIGH_WATER: Final = 256 * 1024
+LOW_WATER: Final = 64 * 1024
+#: Bytes that may wait to be sent at all.
+MAX_UNSENT: Final = 64 * 2**20
+#: Seconds that the other side has to take the last of what was sent and to close.
+LINGER: Final = 5.0
+
+
+class Handler(Protocol):
+    """What happens to a connection, told to whoever uses it. All calls are made by the loop."""
+
+    def opened(self, connection: Connection) -> None:
+        """It can be used; nothing was received yet."""
+
+    def received(self, connection: Connection, messages: list[AnyMessage]) -> None:
+        """All messages that had arrived, at least one. `ProtocolError` refuses them."""
+
+    def writable_again(self, connection: Connection) -> None:
+        """It was not `writable`, and now it is."""
+
+    def closed(self, connection: Connection, error: Exception | None) -> None:
+        """It is over. No error if either side closed it in good order."""
+
+
+class Connection(asyncio.Protocol):
+    """One end of a connection. Made by `connect` and `serve`; used by one event loop."""
+
+    __slots__ = (
+        "__weakref__",
+        "_closing",
+        "_early",
+        "_error",
+        "_handler",
+        "_linger",
+        "_loop",
+        "_lost",
+        "_make_handler",
+        "_max_unsent",
+        "_out",
+        "_pending",
+        "_reader",
+        "_reading",
+        "_scheduled",
+        "_transport",
+        "address",
+        "bytes_in",
+        "bytes_out",
+        "frames_in",
+        "frames_out",
+        "last_heard",
+        "peer",
+        "peer_certificate",
+        "writable",
+    )
+
+    def __init__(
+        self,
+        address: Address,
+        make_handler: Callable[[], Handler],
+        loop: asyncio.AbstractEventLoop,
+        *,
+        max_frame: int = MAX_FRAME,
+        max_unsent: int = MAX_UNSENT,
+    ) -> None:
+        #: The address that was connected to.
+        self.address = address
+        #: The other side, for people.
+        self.peer = str(address)
+        #: The common name in its certificate, if it showed one that was verified.
+        self.peer_certificate: str | None = None
+        #: False from the high-water mark on until the handler hears `writable_again`.
+        self.writable = True
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.frames_in = 0
+        self.frames_out = 0
+        #: When bytes came in last, on the loop's clock.
+        self.last_heard = loop.time()
+
+        self._loop = loop
+        self._make_handler = make_handler
+        self._handler: Handler | None = None
+        self._transport: asyncio.Transport | None = None
+        self._reader = FrameReader(max_frame)
+        self._reading = True
+        self._max_unsent = max_unsent
+        #: Frames of this turn of the loop, their bytes, and whether `_flush` will be called.
+        self._out: list[bytes] = []
+        self._pending = 0
+        self._scheduled = False
+        self._closing = False
+        self._lost = False
+        self._error: Exception | None = None
+        self._linger: asyncio.TimerHandle | None = None
+        #: What arrived between the end of a TLS handshake and `connection_made`.
+        self._early: list[bytes] = []
+
+    def __repr__(self) -> str:
+        state = "closed" if self._lost else "closing" if self._closing else "open"
+        return f"<Connection with {self.peer}, {state}>"
+
+    # -- sending
+
+    def send(self, message: AnyMessage) -> None:
+        """Send a message. Once the connection is closing it is dropped."""
+        self.send_frame(frame(message))
+
+    def send_frame(self, data: bytes) -> None:
+        """Send a message that `stentor.protocol.frame` has encoded, such as one to many."""
+        if self._closing:
+            return
+        if not self.writable and self.unsent + len(data) > self._max_unsent:
+            self.abort(
+                Overloaded(
+                    f"{self.peer} does not take what is sent to it: "
+                    f"{self.unsent} bytes wait, and {self._max_unsent} are allowed"
+                )
+            )
+            return
+        self.frames_out += 1
+        self._out.append(data)
+        self._pending += len(data)
+        if self._pending > HIGH_WATER:
+            self._flush()
+        elif not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._flush_scheduled)
+
+    def _flush_scheduled(self) -> None:
+        self._scheduled = False
+        self._flush()
+
+    def _flush(self) -> None:
+        out = self._out
+        if not out or self._lost or self._transport is None:
+            return
+        data = out[0] if len(out) == 1 else b"".join(out)
+        out.clear()
+        self._pending = 0
+        self.bytes_out += len(data)
+        self._transport.write(data)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that were sent here and that the operating system has not yet taken."""
+        if self._transport is None or self._lost:
+            return self._pending
+        return self._pending + self._transport.get_write_buffer_size()
+
+    # -- receiving
+
+    @property
+    def max_frame(self) -> int:
+        """Bytes of the largest frame that is accepted. May be raised, as after a handshake."""
+        return self._reader.max_frame
+
+    @max_frame.setter
+    def max_frame(self, limit: int) -> None:
+        self._reader.max_frame = limit
+
+    def pause_reading(self) -> None:
+        """Read no more, so that the other side has to wait. What was read already still comes."""
+        if self._reading and not self._closing and self._transport is not None:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read again."""
+        if not self._reading and not self._lost and self._transport is not None:
+            self._reading = True
+            self._transport.resume_reading()
+
+    # -- closing
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether it is closed or about to be. Nothing can be sent any more."""
+        return self._closing
+
+    def close(self) -> None:
+        """Send what was written, then close. The handler hears `closed` when that is done."""
+        if self._closing:
+            return
+        self._closing = True
+        transport = self._transport
+        if transport is None:
+            return
+        self._flush()
+        self._linger = self._loop.call_later(LINGER, transport.abort)
+        if transport.can_write_eof():
+            self.resume_reading()
+            transport.write_eof()
+        else:  # TLS says so in its own way
+            transport.close()
+
+    def abort(self, error: Exception | None = None) -> None:
+        """Close at once. What was not sent is lost; the handler hears `closed` with the error."""
+        if self._lost:
+            return
+        self._closing = True
+        if self._error is None:
+            self._error = error
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _refuse(self, error: ProtocolError) -> None:
+        """The other side broke the protocol: tell it, and have done with it."""
+        logger.info("closing the connection with %s: %s", self.peer, error)
+        if self._error is None:
+            self._error = error
+        self.send(Failure(error.code, str(error)))
+        self.close()
+
+    def _fail(self, error: Exception) -> None:
+        """This side has a fault."""
+        logger.error(
+            "a fault here costs the connection with %s", self.peer, exc_info=error, stacklevel=2
+        )
+        if self._error is None:
+            self._error = error
+        self.send(Failure(StentorError.code, "a fault on this side; its log says more"))
+        self.close()
+
+    # -- called by the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop's do not derive from it
+        if self._lost:  # between the end of a TLS handshake and now
+            transport.abort()
+            return
+        self._transport = transport
+        transport.set_write_buffer_limits(HIGH_WATER, LOW_WATER)
+        self.peer = _peer(transport, self.address)
+        self.peer_certificate = peer_name(transport.get_extra_info("ssl_object"))
+        self.last_heard = self._loop.time()
+        try:
+            handler = self._make_handler()
+        except Exception as error:
+            self._fail(error)
+            return
+        self._handler = handler
+        try:
+            handler.opened(self)
+        except ProtocolError as error:
+            self._refuse(error)
+        except Exception as error:
+            self._fail(error)
+        early, self._early = self._early, []
+        for data in early:
+            self.data_received(data)
+
+    def data_received(self, data: bytes) -> None:
+        if self._transport is None:
+            self._early.append(data)
+            return
+        self.last_heard = self._loop.time()
+        self.bytes_in += len(data)
+        handler = self._handler
+        if self._closing or handler is None:
+            return
+        reader = self._reader
+        try:
+            messages = reader.feed(data)
+            if messages:
+                self.frames_in += len(messages)
+                handler.received(self, messages)
+            if reader.error is not None:
+                raise reader.error
+        except ProtocolError as error:
+            self._refuse(error)
+        except Exception as error:
+            self._fail(error)
+
+    def eof_received(self) -> None:
+        """The other side closes. Returning nothing lets the transport do the same."""
+        transport = self._transport
+        if self._closing or transport is None:
+            return
+        if self._reader.buffered:
+            self._error = Unreachable(
+                f"{self.peer} closed the connection in the middle of a message"
+            )
+        self._flush()
+        self._closing = True
+        self._linger = self._loop.call_later(LINGER, transport.abort)
+
+    def pause_writing(self) -> None:
+        self.writable = False
+
+    def resume_writing(self) -> None:
+        self.writable = True
+        if self._closing or self._handler is None:
+            return
+        try:
+            self._handler.writable_again(self)
+        except ProtocolError as error:
+            self._refuse(error)
+        except Exception as error:
+            self._fail(error)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = self._closing = True
+        self._out.clear()
+        self._pending = 0
+        self._early.clear()
+        self._reader = FrameReader(self._reader.max_frame)  # lets go of half a frame
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        handler, self._handler = self._handler, None
+        if handler is None:
+            return
+        try:
+            handler.closed(self, self._error or _cause(exc, self.peer))
+        except Exception:
+            logger.exception("a fault while the connection with %s was closed", self.peer)
+
+
+def _cause(error: Exception | None, peer: str) -> Exception | None:
+    """Why a connection was lost, in the product's own words."""
+    if error is None or isinstance(error, StentorError):
+        return error
+    if isinstance(error, ssl.SSLError):
+        return explained(error, peer)
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    lost = Unreachable(
+        f"the connection with {peer} was lost: {(said or 'no reason given').lower()}"
+    )
+    lost.__cause__ = error
+    return lost
+
+
+def _peer(transport: asyncio.BaseTransport, address: Address) -> str:
+    """The other side, for people: the socket's address, or the process behind a Unix socket."""
+    if address.kind in ("tcp", "tls"):
+        name = transport.get_extra_info("peername")
+        if not name:
+            return str(address)
+        # A listener for every interface sees IPv4 as a part of IPv6.
+        return str(Address(address.kind, name[0].removeprefix("::ffff:"), name[1]))
+    sock = transport.get_extra_info("socket")
+    if address.kind == "inproc" or sock is None or not hasattr(socket, "SO_PEERCRED"):
+        return str(address)
+    try:
+        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    except OSError:
+        return str(address)
+    process, _user, _group = struct.unpack("iII", credentials)
+    return f"{address} (process {process})"

@@ -1,0 +1,161 @@
+"""Connecting to a broker, with errors that say what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import ssl
+from typing import Final
+
+from stentor.errors import InvalidAddress, Unreachable
+from stentor.protocol.frames import MAX_FRAME
+from stentor.transport import inproc
+from stentor.transport.address import Address
+from stentor.transport.connection import MAX_UNSENT, Connection, Handler
+from stentor.transport.tls import client_context, explained
+
+#: Seconds until an attempt to connect is given up.
+CONNECT_TIMEOUT: Final = 10.0
+#: Seconds between looks at a Unix socket whose listener has not taken those who came before.
+_RETRY: Final = 0.01
+
+_HINTS: Final = {
+    errno.ECONNREFUSED: "the connection was refused; is a broker running there?",
+    errno.ENOENT: "there is no such socket; is a broker running there?",
+    errno.EACCES: "permission denied; may this user use that socket?",
+    errno.EHOSTUNREACH: "there is no route to that host",
+    errno.ENETUNREACH: "there is no network that leads there",
+    errno.ETIMEDOUT: "nobody answered; is the host up, and does a firewall let this through?",
+    errno.EADDRNOTAVAIL: "this machine has no free port, or no such address",
+    errno.EMFILE: "this process has too many open files; raise its limit (ulimit -n)",
+    errno.ENFILE: "this machine has too many open files",
+    errno.ENOTSOCK: "that file is not a socket",
+}
+
+
+async def connect(
+    address: Address | str,
+    handler: Handler,
+    *,
+    tls: ssl.SSLContext | None = None,
+    timeout: float = CONNECT_TIMEOUT,
+    max_frame: int = MAX_FRAME,
+    max_unsent: int = MAX_UNSENT,
+) -> Connection:
+    """A connection to a broker. The handler has been told `opened` when this returns.
+
+    The address decides whether TLS is used: `tls` is for `tls://` and is ignored elsewhere, and
+    `tls://` without it trusts the authorities that the machine trusts. `Unreachable`, `TlsError`
+    or `InvalidAddress` say why there is no connection.
+    """
+    address = Address.parse(address)
+    loop = asyncio.get_running_loop()
+
+    def connection() -> Connection:
+        return Connection(
+            address, lambda: handler, loop, max_frame=max_frame, max_unsent=max_unsent
+        )
+
+    handshaking = False
+    try:
+        async with asyncio.timeout(timeout):
+            if address.kind in ("unix", "inproc"):
+                sock = await _local_socket(address)
+                with _closed_on_failure(sock):
+                    _, made = await loop.create_unix_connection(connection, sock=sock)
+                return made
+            if address.kind == "tls" and tls is None:
+                tls = client_context()
+            sock = await _network_socket(loop, address)
+            with _closed_on_failure(sock):
+                if address.kind == "tcp":
+                    _, made = await loop.create_connection(connection, sock=sock)
+                    return made
+                handshaking = True
+                _, made = await loop.create_connection(
+                    connection,
+                    sock=sock,
+                    ssl=tls,
+                    server_hostname=address.host or "localhost",
+                    ssl_handshake_timeout=timeout,
+                )
+                return made
+    except TimeoutError as error:
+        if handshaking:
+            raise explained(error, str(address)) from error
+        raise Unreachable(
+            f"{address} cannot be reached: nobody answered within {timeout:g} seconds; "
+            "is the host up, and does a firewall let this through?"
+        ) from error
+    except Unreachable:
+        raise
+    except (OSError, ValueError) as error:
+        if handshaking:
+            raise explained(error, str(address)) from error
+        raise
+
+
+class _closed_on_failure:  # noqa: N801, used as a statement
+    """Closes a socket that no transport came to own."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self._sock.close()
+
+
+async def _local_socket(address: Address) -> socket.socket:
+    if address.kind == "inproc":
+        return inproc.dial(address.path)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with _closed_on_failure(sock):
+        sock.setblocking(False)
+        while True:
+            try:
+                sock.connect(address.path)
+                return sock
+            except BlockingIOError:
+                await asyncio.sleep(_RETRY)  # the listener's queue is full, and has no event
+            except OSError as error:
+                raise _unreachable(address, error) from error
+
+
+async def _network_socket(loop: asyncio.AbstractEventLoop, address: Address) -> socket.socket:
+    """A connected socket: each address that the name stands for is tried."""
+    if address.port == 0:
+        raise InvalidAddress(f"{address}: nobody can be reached at port 0; give the real one")
+    try:
+        found = await loop.getaddrinfo(
+            address.host or "localhost", address.port, type=socket.SOCK_STREAM
+        )
+    except (socket.gaierror, UnicodeError) as error:
+        raise Unreachable(
+            f"{address} cannot be reached: the name {address.host!r} is unknown; is it spelled "
+            "right?"
+        ) from error
+    failure: OSError | None = None
+    for family, kind, protocol, _, place in found:
+        try:
+            sock = socket.socket(family, kind, protocol)
+            with _closed_on_failure(sock):
+                sock.setblocking(False)
+                await loop.sock_connect(sock, place)
+            return sock
+        except OSError as error:
+            # The first failure is what the user most likely wants to know; a refusal says more
+            # than the lack of IPv6.
+            if failure is None or error.errno == errno.ECONNREFUSED:
+                failure = error
+    raise _unreachable(address, failure or OSError("the name has no address")) from failure
+
+
+def _unreachable(address: Address, error: OSError) -> Unreachable:
+    said = os.strerror(error.errno) if error.errno else str(error)
+    return Unreachable(f"{address} cannot be reached: {_HINTS.get(error.errno or 0, said.lower())}")
