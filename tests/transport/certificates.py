@@ -61,9 +61,7 @@ class Authority:
             .sign(self._key, hashes.SHA256())
         )
         #: The certificate of the authority itself.
-        self.certificate = self._write(
-            "ca", certificate.public_bytes(serialization.Encoding.PEM)
-        )
+        self.certificate = self._write("ca", certificate.public_bytes(serialization.Encoding.PEM))
 
     def server(self, *names: str, expired: bool = False) -> Pair:
         """A certificate for these host names and IP addresses; if none, for this machine."""

@@ -26,7 +26,7 @@ journaled, or with the error. A *barrier* is called when everything queued befor
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
 from stentor.errors import Overloaded, StentorError, Unreachable
@@ -99,6 +99,7 @@ class Outbox:
         #: As the broker said. 0: it did not.
         self.window = 0
         self.max_frame = 0
+        self._frame_bytes = FRAME_BYTES
         self._queue: deque[_Frame] = deque()
         self._unanswered: deque[_Frame] = deque()
         self._in_flight = 0
@@ -154,7 +155,7 @@ class Outbox:
             or frame.number
             or frame.volatile is not volatile
             or len(frame.items) + len(items) > FRAME_ITEMS
-            or frame.size + size > FRAME_BYTES
+            or frame.size + size > self._frame_bytes
         ):
             self._check(items, size, atomic)
             self._tickets += 1
@@ -176,8 +177,7 @@ class Outbox:
         self._bytes += size
 
     def _check(self, items: list[bytes], size: int, atomic: bool) -> None:
-        limit = self.max_frame - _FRAME_OVERHEAD
-        if 0 < self.max_frame and size > limit:
+        if self.max_frame and size > self.max_frame - _FRAME_OVERHEAD:
             what = "the transaction takes" if atomic else "this takes"
             raise Overloaded(
                 f"{what} {size} bytes, and the broker accepts frames of {self.max_frame}; "
@@ -297,9 +297,26 @@ class Outbox:
         """A connection is there; its broker has journaled everything up to a sequence number."""
         self.window = window
         self.max_frame = max_frame
+        if max_frame:
+            self._frame_bytes = min(FRAME_BYTES, max_frame - _FRAME_OVERHEAD)
         while self._queue and self._queue[0].number and self._queue[0].newest <= newest:
             self._end(self._queue.popleft(), None)
+        if max_frame:
+            self._refuse_too_large()
         self._lift()
+
+    def _refuse_too_large(self) -> None:
+        """Frames that another broker would have taken, but not this one."""
+        for frame in [f for f in self._queue if f.size > self.max_frame - _FRAME_OVERHEAD]:
+            self._queue.remove(frame)
+            error = Overloaded(
+                f"{len(frame.items)} publications of {frame.size} bytes together are more than "
+                f"this broker accepts in a frame, {self.max_frame} bytes; raise its limit"
+            )
+            self.rejections += len(frame.items)
+            if not frame.waiters and self.unheard is None:
+                self.unheard = error
+            self._end(frame, error)
 
     def fail(self, error: StentorError) -> None:
         """Give everything up."""
@@ -313,6 +330,24 @@ class Outbox:
             self._end(frame, error)
         for waiter in barriers:
             waiter(error)
+
+
+def pieces(items: list[bytes]) -> Iterator[list[bytes]]:
+    """The same in lists that each fit into a frame.
+
+    >>> [len(piece) for piece in pieces([bytes(100_000)] * 5)]
+    [2, 2, 1]
+    """
+    if sum(map(len, items)) <= FRAME_BYTES - _ITEM_OVERHEAD * len(items):
+        yield items
+        return
+    start = size = 0
+    for i, item in enumerate(items):
+        size += len(item) + _ITEM_OVERHEAD
+        if size > FRAME_BYTES and i > start:
+            yield items[start:i]
+            start, size = i, len(item) + _ITEM_OVERHEAD
+    yield items[start:]
 
 
 def _message(frame: _Frame) -> Publish:

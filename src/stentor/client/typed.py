@@ -173,13 +173,12 @@ class Reader(Generic[T]):
 
     def _class_for(self, kind: str | None) -> type[T]:
         """The class whose event type is the longest path that leads to this one."""
-        best, length = self._cls, 0
-        for cls in _family(self._cls):
-            name = event_type_of(cls)
-            if kind is not None and (kind == name or kind.startswith(name + ".")):
-                if len(name) >= length:
-                    best, length = cls, len(name)
-        return best
+        leading = [
+            cls
+            for cls in _family(self._cls)
+            if kind is not None and f"{kind}.".startswith(f"{event_type_of(cls)}.")
+        ]
+        return max(leading, key=lambda cls: len(event_type_of(cls)), default=self._cls)
 
 
 def _family(cls: type[T]) -> Iterator[type[T]]:

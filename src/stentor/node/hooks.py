@@ -77,7 +77,8 @@ class Hooks:
     def add(self, point: Point, hook: Hook) -> None:
         """From now on the hook sees what passes the point, after those added before."""
         _check_point(point)
-        if not callable(hook) or iscoroutinefunction(hook):
+        given: object = hook
+        if not callable(given) or iscoroutinefunction(given):
             raise InvalidConfiguration(
                 f"{hook!r} cannot be a hook; give a plain function of one value, "
                 "which returns at once"

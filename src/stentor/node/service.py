@@ -129,6 +129,8 @@ class Service:
             ),
             0,
         )
+        #: Notifications that subscriptions dropped which are gone.
+        self.dropped = 0
         self._enforce = enforce_advertisements
         self._max_subscriptions = max_subscriptions
         self._queue = queue
@@ -150,6 +152,9 @@ class Service:
         self._serving: deque[m.Fetch] = deque()
         self._last_values: dict[str, _LastValues] = {}
         self._blocked: set[int] = set()
+        #: Volatile publications that wait to be routed together, and answers to be given.
+        self._volatile: tuple[list[bytes], list[Envelope]] = ([], [])
+        self._answers: dict[int, int] = {}
         self._dirty: dict[str, None] = {}
         #: What is offered everywhere: advertisements spread as subscriptions do, on their own.
         self._offers = tree_router(name)
@@ -179,6 +184,14 @@ class Service:
         """Whether `work` has something to do at once."""
         return bool(self._serving or self._hungry)
 
+    def announce_as(self, address: str) -> None:
+        """Where others can connect; to be said before the first link is made."""
+        self.directory.own = m.Origin(self.stream, self.name, address)
+
+    def is_attached(self, durable: Durable) -> bool:
+        """Whether somebody consumes this durable subscription now."""
+        return any(s.durable is durable for s in self.subscriptions.values())
+
     def restore(self, durables: dict[str, bytes]) -> None:
         """Take up the durable subscriptions that were stored."""
         for name, data in durables.items():
@@ -186,6 +199,10 @@ class Service:
 
     def take(self) -> list[Action]:
         """What is to be done now."""
+        self._route_volatile()
+        for id, through in self._answers.items():
+            self._out.append(ToClient(id, m.Published(through)))
+        self._answers.clear()
         self._begin_probe()
         self._deliver()
         for name in self._dirty:
@@ -225,6 +242,8 @@ class Service:
         session = self.sessions.pop(id, None)
         if session is None:
             return
+        self._route_volatile()
+        self._answers.pop(id, None)
         self._blocked.discard(id)
         if not session.line.pending and not any(
             other.line is session.line for other in self.sessions.values()
@@ -245,6 +264,8 @@ class Service:
         handler = _FROM_CLIENT.get(type(message))
         if handler is None:
             raise ProtocolError(f"a client cannot send {type(message).__name__}")
+        if not isinstance(message, m.Publish):
+            self._route_volatile()  # it came before what this may change
         try:
             handler(self, session, message)
         except ProtocolError:
@@ -270,12 +291,12 @@ class Service:
     # -- publishing
 
     def _publish(self, session: Session, message: m.Publish) -> None:
-        entry = session.opened(message.number)
+        entry = session.opened(message.number, len(message.items))
         items, envelopes, retain = self._checked(session, message)
         if message.volatile:
-            if items:
-                self.counters["volatile"] += len(items)
-                self._route(self.stream, [], items, envelopes, None)
+            self.counters["volatile"] += len(items)
+            self._volatile[0].extend(items)
+            self._volatile[1].extend(envelopes)
             self._answer(session, entry)
             return
         line = session.line
@@ -372,13 +393,25 @@ class Service:
 
     def committed(self, context: Any, first: int, items: list[bytes]) -> None:
         """What was appended is on disk, from this offset on."""
-        session, entry, envelopes = context
+        self.committed_all([(context, first, items)])
+
+    def committed_all(self, commits: Iterable[tuple[Any, int, list[bytes]]]) -> None:
+        """The same for batches that follow one another in the journal, in one step."""
+        offsets: list[int] = []
+        items: list[bytes] = []
+        envelopes: list[Envelope] = []
+        arrived = []
+        for (session, entry, found), first, data in commits:
+            offsets.extend(range(first, first + len(data)))
+            items += data
+            envelopes += found
+            arrived.append((session, entry))
         if items:
-            offsets = list(range(first, first + len(items)))
             self._head = offsets[-1]
             self._route(self.stream, offsets, items, envelopes, None)
-        self._arrived(session)
-        self._answer(session, entry)
+        for session, entry in arrived:
+            self._arrived(session)
+            self._answer(session, entry)
 
     def failed(self, context: Any, error: StentorError) -> None:
         """What was appended could not be stored, nor anything of this producer behind it.
@@ -402,9 +435,16 @@ class Service:
     def _answer(self, session: Session, entry: list[int]) -> None:
         through = session.closed(entry)
         if through is not None and session.id in self.sessions:
-            self._to_client(session, m.Published(through))
+            self._answers[session.id] = through
 
     # -- routing notifications
+
+    def _route_volatile(self) -> None:
+        """What was published since the last time, by whomever, goes in one batch."""
+        items, envelopes = self._volatile
+        if items:
+            self._volatile = [], []
+            self._route(self.stream, [], items, envelopes, None)
 
     def _route(
         self,
@@ -603,6 +643,7 @@ class Service:
             return []
         id = subscription.feed.id
         del self.subscriptions[id]
+        self.dropped += subscription.feed.dropped
         self._probing.discard(id)
         self._hungry.pop(id, None)
         self._last_values.pop(id, None)

@@ -44,21 +44,26 @@ class Session:
     may_subscribe: SubscribeRule | None = None
     subscriptions: dict[int, tuple[Subscription, Consumer]] = field(default_factory=dict)
     advertisements: dict[int, Filter] = field(default_factory=dict)
-    #: Numbers of publications, oldest first, and whether each is done.
+    #: Numbers of requests to publish, oldest first, and how many notifications each has; below 0
+    #: when it is done.
     _open: deque[list[int]] = field(default_factory=deque)
+    #: Notifications that are not done.
+    unanswered: int = 0
     published: int = 0
     refused: int = 0
 
-    def opened(self, number: int) -> list[int]:
-        """A publication has come; `closed` takes what this returns."""
-        entry = [number, 0]
+    def opened(self, number: int, count: int) -> list[int]:
+        """Publications have come; `closed` takes what this returns."""
+        entry = [number, count]
         self._open.append(entry)
+        self.unanswered += count
         return entry
 
     def closed(self, entry: list[int]) -> int | None:
         """It is done: the number up to which all are, if that has changed."""
-        entry[1] = 1
+        self.unanswered -= entry[1]
+        entry[1] = -1
         through = None
-        while self._open and self._open[0][1]:
+        while self._open and self._open[0][1] < 0:
             through = self._open.popleft()[0]
         return through

@@ -10,11 +10,11 @@ false at the high-water mark and the handler hears `writable_again` when the pil
 sender that may have a lot to say must watch it. Who does not is stopped by a hard limit: the
 connection is aborted with `Overloaded` instead of filling the memory.
 
-*Closing.* `close` sends what was written and then says that no more will come. On TCP and Unix
-sockets it goes on reading, and ignores what it reads, until the other side has closed too: a
-socket that is closed with unread input resets the connection, and the reset can overtake the last
-words, which may be the `Failure` that explains everything. The other side has a few seconds for
-that. A side that stops sending is taken to be closing: there are no half-open connections.
+*Closing.* `close` sends what was written and then says that no more will come. It goes on reading,
+and ignores what it reads, until the other side has closed too: a socket that is closed with unread
+input resets the connection, and the reset can overtake the last words, which may be the `Failure`
+that explains everything. The other side has a few seconds for that. A side that stops sending is
+taken to be closing: there are no half-open connections.
 
 *Faults.* Bytes or messages that break the protocol are answered by a `Failure` and cost the
 connection. An exception in a handler is logged and costs the connection too. Neither reaches the
@@ -71,7 +71,6 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "__weakref__",
         "_closing",
-        "_early",
         "_error",
         "_handler",
         "_linger",
@@ -135,8 +134,6 @@ class Connection(asyncio.Protocol):
         self._lost = False
         self._error: Exception | None = None
         self._linger: asyncio.TimerHandle | None = None
-        #: What arrived between the end of a TLS handshake and `connection_made`.
-        self._early: list[bytes] = []
 
     def __repr__(self) -> str:
         state = "closed" if self._lost else "closing" if self._closing else "open"
@@ -230,11 +227,8 @@ class Connection(asyncio.Protocol):
             return
         self._flush()
         self._linger = self._loop.call_later(LINGER, transport.abort)
-        if transport.can_write_eof():
-            self.resume_reading()
-            transport.write_eof()
-        else:  # TLS says so in its own way
-            transport.close()
+        self.resume_reading()
+        end_writing(transport)
 
     def abort(self, error: Exception | None = None) -> None:
         """Close at once. What was not sent is lost; the handler hears `closed` with the error."""
@@ -268,9 +262,6 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop's do not derive from it
-        if self._lost:  # between the end of a TLS handshake and now
-            transport.abort()
-            return
         self._transport = transport
         transport.set_write_buffer_limits(HIGH_WATER, LOW_WATER)
         self.peer = _peer(transport, self.address)
@@ -288,14 +279,8 @@ class Connection(asyncio.Protocol):
             self._refuse(error)
         except Exception as error:
             self._fail(error)
-        early, self._early = self._early, []
-        for data in early:
-            self.data_received(data)
 
     def data_received(self, data: bytes) -> None:
-        if self._transport is None:
-            self._early.append(data)
-            return
         self.last_heard = self._loop.time()
         self.bytes_in += len(data)
         handler = self._handler
@@ -307,7 +292,7 @@ class Connection(asyncio.Protocol):
             if messages:
                 self.frames_in += len(messages)
                 handler.received(self, messages)
-            if reader.error is not None:
+            if reader.error is not None and not self._closing:
                 raise reader.error
         except ProtocolError as error:
             self._refuse(error)
@@ -345,7 +330,6 @@ class Connection(asyncio.Protocol):
         self._lost = self._closing = True
         self._out.clear()
         self._pending = 0
-        self._early.clear()
         self._reader = FrameReader(self._reader.max_frame)  # lets go of half a frame
         if self._linger is not None:
             self._linger.cancel()
@@ -357,6 +341,14 @@ class Connection(asyncio.Protocol):
             handler.closed(self, self._error or _cause(exc, self.peer))
         except Exception:
             logger.exception("a fault while the connection with %s was closed", self.peer)
+
+
+def end_writing(transport: asyncio.Transport) -> None:
+    """Say that no more will come, unless the other side is gone, which nobody has noticed yet."""
+    try:
+        transport.write_eof()
+    except OSError:
+        transport.abort()
 
 
 def _cause(error: Exception | None, peer: str) -> Exception | None:

@@ -9,12 +9,13 @@ import socket
 import ssl
 from typing import Final
 
-from stentor.errors import InvalidAddress, Unreachable
+from stentor.errors import InvalidAddress, TlsError, Unreachable
 from stentor.protocol.frames import MAX_FRAME
 from stentor.transport import inproc
 from stentor.transport.address import Address
 from stentor.transport.connection import MAX_UNSENT, Connection, Handler
-from stentor.transport.tls import client_context, explained
+from stentor.transport.secure import TlsLayer
+from stentor.transport.tls import client_context
 
 #: Seconds until an attempt to connect is given up.
 CONNECT_TIMEOUT: Final = 10.0
@@ -52,70 +53,79 @@ async def connect(
     """
     address = Address.parse(address)
     loop = asyncio.get_running_loop()
+    if address.kind == "tls" and tls is None:
+        tls = client_context()
 
     def connection() -> Connection:
         return Connection(
             address, lambda: handler, loop, max_frame=max_frame, max_unsent=max_unsent
         )
 
-    handshaking = False
+    deadline = loop.time() + timeout
     try:
-        async with asyncio.timeout(timeout):
-            if address.kind in ("unix", "inproc"):
-                sock = await _local_socket(address)
-                with _closed_on_failure(sock):
-                    _, made = await loop.create_unix_connection(connection, sock=sock)
-                return made
-            if address.kind == "tls" and tls is None:
-                tls = client_context()
-            sock = await _network_socket(loop, address)
-            with _closed_on_failure(sock):
-                if address.kind == "tcp":
-                    _, made = await loop.create_connection(connection, sock=sock)
-                    return made
-                handshaking = True
-                _, made = await loop.create_connection(
-                    connection,
-                    sock=sock,
-                    ssl=tls,
-                    server_hostname=address.host or "localhost",
-                    ssl_handshake_timeout=timeout,
-                )
-                return made
+        async with asyncio.timeout_at(deadline):
+            sock = await _socket(loop, address)
     except TimeoutError as error:
-        if handshaking:
-            raise explained(error, str(address)) from error
         raise Unreachable(
             f"{address} cannot be reached: nobody answered within {timeout:g} seconds; "
             "is the host up, and does a firewall let this through?"
         ) from error
-    except Unreachable:
+    # From here on the socket belongs to a transport of the loop.
+    if address.kind == "tls":
+        assert tls is not None
+        made = connection()
+        await _secure(loop, made, sock, tls, deadline)
+    elif address.kind == "tcp":
+        _, made = await loop.create_connection(connection, sock=sock)
+    else:
+        _, made = await loop.create_unix_connection(connection, sock=sock)
+    return made
+
+
+async def _secure(
+    loop: asyncio.AbstractEventLoop,
+    connection: Connection,
+    sock: socket.socket,
+    context: ssl.SSLContext,
+    deadline: float,
+) -> None:
+    """Open the connection by a TLS handshake over the socket."""
+    outcome: asyncio.Future[TlsError | None] = loop.create_future()
+
+    def done(_: TlsLayer, error: TlsError | None) -> None:
+        if not outcome.done():
+            outcome.set_result(error)
+
+    layer = TlsLayer(
+        connection,
+        context,
+        loop,
+        done,
+        server_hostname=connection.address.host or "localhost",
+        timeout=max(0.0, deadline - loop.time()),
+    )
+    await loop.create_connection(lambda: layer, sock=sock)
+    try:
+        error = await outcome
+    except BaseException:  # the caller has lost patience
+        layer.abort()
         raise
-    except (OSError, ValueError) as error:
-        if handshaking:
-            raise explained(error, str(address)) from error
-        raise
+    if error is not None:
+        raise error
 
 
-class _closed_on_failure:  # noqa: N801, used as a statement
-    """Closes a socket that no transport came to own."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is not None:
-            self._sock.close()
-
-
-async def _local_socket(address: Address) -> socket.socket:
+async def _socket(loop: asyncio.AbstractEventLoop, address: Address) -> socket.socket:
+    """A connected socket that does not block."""
     if address.kind == "inproc":
         return inproc.dial(address.path)
+    if address.kind == "unix":
+        return await _unix_socket(address)
+    return await _network_socket(loop, address)
+
+
+async def _unix_socket(address: Address) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    with _closed_on_failure(sock):
+    try:
         sock.setblocking(False)
         while True:
             try:
@@ -123,8 +133,12 @@ async def _local_socket(address: Address) -> socket.socket:
                 return sock
             except BlockingIOError:
                 await asyncio.sleep(_RETRY)  # the listener's queue is full, and has no event
-            except OSError as error:
-                raise _unreachable(address, error) from error
+    except OSError as error:
+        sock.close()
+        raise _unreachable(address, error) from error
+    except BaseException:
+        sock.close()
+        raise
 
 
 async def _network_socket(loop: asyncio.AbstractEventLoop, address: Address) -> socket.socket:
@@ -144,10 +158,13 @@ async def _network_socket(loop: asyncio.AbstractEventLoop, address: Address) -> 
     for family, kind, protocol, _, place in found:
         try:
             sock = socket.socket(family, kind, protocol)
-            with _closed_on_failure(sock):
+            try:
                 sock.setblocking(False)
                 await loop.sock_connect(sock, place)
-            return sock
+                return sock
+            except BaseException:
+                sock.close()
+                raise
         except OSError as error:
             # The first failure is what the user most likely wants to know; a refusal says more
             # than the lack of IPv6.

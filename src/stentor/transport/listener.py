@@ -1,7 +1,7 @@
 """Listening for connections on TCP, TLS, Unix sockets and within the process.
 
-TLS is started on accepted connections here, and not by the event loop's server, because that keeps
-failed handshakes to itself; an operator who mixed up certificates wants to read why.
+A TLS handshake that fails is logged with its reason: an operator who mixed up certificates reads it
+on either side.
 """
 
 from __future__ import annotations
@@ -14,22 +14,20 @@ import os
 import socket
 import ssl
 import stat
-from collections.abc import Callable, Coroutine
-from typing import Any, Final, cast
+from collections.abc import Callable
+from typing import Any, Final
 
 from stentor.errors import InvalidAddress, TlsError
 from stentor.protocol.frames import MAX_FRAME
 from stentor.transport import inproc
 from stentor.transport.address import Address
 from stentor.transport.connection import MAX_UNSENT, Connection, Handler
-from stentor.transport.tls import explained
+from stentor.transport.secure import HANDSHAKE_TIMEOUT, TlsLayer
 
 logger = logging.getLogger("stentor.transport")
 
 #: Connections that the operating system holds until they are accepted.
 BACKLOG: Final = 1024
-#: Seconds that a TLS handshake may take.
-HANDSHAKE_TIMEOUT: Final = 10.0
 
 
 class Listener:
@@ -53,8 +51,9 @@ class Listener:
         self._handshake_timeout = handshake_timeout
         self._loop = asyncio.get_running_loop()
         self._servers: list[asyncio.AbstractServer] = []
-        #: Connections that are being made: TLS handshakes, and sockets from within the process.
-        self._making: set[asyncio.Task[None]] = set()
+        #: Connections in the making: during their TLS handshake, or from within the process.
+        self._shaking: set[TlsLayer] = set()
+        self._adopting: set[asyncio.Task[None]] = set()
         #: Device and inode of the Unix socket, to remove no other's.
         self._file: tuple[int, int] | None = None
         self._closed = False
@@ -74,10 +73,9 @@ class Listener:
                     os.unlink(self.address.path)
         for server in self._servers:
             server.close()
-        making = list(self._making)
-        for task in making:
-            task.cancel()
-        await asyncio.gather(*making, return_exceptions=True)
+        for layer in list(self._shaking):
+            layer.abandon()
+        await asyncio.gather(*self._adopting, return_exceptions=True)
         await asyncio.sleep(0)  # some loops close the sockets in their next turn
 
     # -- opening
@@ -96,7 +94,7 @@ class Listener:
             return
         sockets = await _bind_network(self._loop, self.address)
         self.address = self.address.with_port(sockets[0].getsockname()[1])
-        factory = self._connection if self._tls is None else self._securing
+        factory = self._connection if self._tls is None else self._secured
         self._servers = [
             await self._loop.create_server(factory, sock=sock, backlog=BACKLOG) for sock in sockets
         ]
@@ -119,54 +117,29 @@ class Listener:
         if self._closed:
             sock.close()
         else:
-            self._start(self._adopt(sock))
+            task = self._loop.create_task(self._adopt(sock))
+            self._adopting.add(task)
+            task.add_done_callback(self._adopting.discard)
 
     async def _adopt(self, sock: socket.socket) -> None:
         await self._loop.connect_accepted_socket(self._connection, sock)
 
-    def _securing(self) -> _Securing:
-        return _Securing(self)
-
-    def _start(self, making: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(making)
-        self._making.add(task)
-        task.add_done_callback(self._making.discard)
-
-    async def _secure(self, transport: asyncio.Transport) -> None:
-        """Make a connection of an accepted socket by a TLS handshake."""
+    def _secured(self) -> TlsLayer:
         assert self._tls is not None
-        connection = self._connection()
-        name = transport.get_extra_info("peername")
-        peer = str(Address("tcp", name[0], name[1])) if name else str(self.address)
-        try:
-            secured = await self._loop.start_tls(
-                transport,
-                connection,
-                self._tls,
-                server_side=True,
-                ssl_handshake_timeout=self._handshake_timeout,
-            )
-        except Exception as error:
-            logger.warning("refused a connection: %s", explained(error, peer))
-            transport.abort()
-            return
-        except asyncio.CancelledError:
-            transport.abort()
-            raise
-        if secured is not None:
-            connection.connection_made(secured)
+        layer = TlsLayer(
+            self._connection(),
+            self._tls,
+            self._loop,
+            self._shaken,
+            timeout=self._handshake_timeout,
+        )
+        self._shaking.add(layer)
+        return layer
 
-
-class _Securing(asyncio.Protocol):
-    """A connection before its TLS handshake."""
-
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        accepted = cast(asyncio.Transport, transport)  # uvloop's do not derive from it
-        accepted.pause_reading()  # every byte belongs to the handshake
-        self._listener._start(self._listener._secure(accepted))
+    def _shaken(self, layer: TlsLayer, error: TlsError | None) -> None:
+        self._shaking.discard(layer)
+        if error is not None:
+            logger.warning("refused a connection: %s", error)
 
 
 async def serve(

@@ -79,6 +79,7 @@ def server_context(
     """For listening. With `ca`, everybody must show a certificate that it signed."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
     _load_chain(context, Path(certificate), Path(key))
     if ca is not None:
         _load_ca(context, Path(ca))
@@ -99,6 +100,7 @@ def client_context(
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
     context.check_hostname = verify_name
     if ca is not None:
         _load_ca(context, Path(ca))

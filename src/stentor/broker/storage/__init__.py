@@ -2,5 +2,6 @@
 
 from stentor.broker.storage.batch import Batch
 from stentor.broker.storage.journal import Committed, Journal
+from stentor.broker.storage.repair import Report, check, repair
 
-__all__ = ["Batch", "Committed", "Journal"]
+__all__ = ["Batch", "Committed", "Journal", "Report", "check", "repair"]

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from stentor.errors import StentorError
+
+
+class Line(Protocol):
+    """A sequence of batches of which none is stored once one of them has `failed`."""
+
+    failed: bool
 
 
 class Batch:
@@ -18,7 +24,17 @@ class Batch:
     (2, None)
     """
 
-    __slots__ = ("context", "durables", "error", "forget", "items", "producers", "retain", "size")
+    __slots__ = (
+        "context",
+        "durables",
+        "error",
+        "forget",
+        "items",
+        "line",
+        "producers",
+        "retain",
+        "size",
+    )
 
     def __init__(
         self,
@@ -28,6 +44,7 @@ class Batch:
         retain: list[tuple[str, int]] | None = None,
         forget: list[str] | None = None,
         durables: dict[str, bytes | None] | None = None,
+        line: Line | None = None,
         context: Any = None,
     ) -> None:
         #: Encoded notifications; they get consecutive offsets.
@@ -40,6 +57,8 @@ class Batch:
         self.forget = [] if forget is None else forget
         #: The state of durable subscriptions by name; None deletes.
         self.durables = {} if durables is None else durables
+        #: Whose batches must not be stored behind one that could not be.
+        self.line = line
         #: Whatever the caller wants to find again.
         self.context = context
         #: Why nothing of it was stored.

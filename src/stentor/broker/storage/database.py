@@ -41,6 +41,12 @@ _SCHEMA: Final = (
 )
 #: The tables beside the blocks; all of them are small.
 SMALL_TABLES: Final = ("state", "producer", "durable", "last_value")
+#: What their checksums go over.
+COLUMNS: Final = {
+    "producer": "name, epoch, sequence, seen",
+    "durable": "name, data",
+    "last_value": "key, place, time, data",
+}
 HEADERS: Final = "SELECT first, length, time, size, previous, crc FROM block"
 
 
@@ -134,21 +140,35 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
 # -- the state
 
 
-def is_new(db: sqlite3.Connection, path: Path | None) -> bool:
-    """Whether nothing was ever written; an error if it is not a journal that we can read."""
+def is_new(db: sqlite3.Connection) -> bool:
+    """Whether nothing was ever written."""
     (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    (application,) = db.execute("PRAGMA application_id").fetchone()
-    (version,) = db.execute("PRAGMA user_version").fetchone()
-    if tables == 0 and application == 0 and version == 0:
-        return True
+    return tables == 0 and _identity(db) == (0, 0)
+
+
+def fault_of_format(db: sqlite3.Connection, path: Path) -> str | None:
+    """What is wrong with the file's header; an error if this is no journal, or a newer one."""
+    application, version = _identity(db)
     if application != APPLICATION:
+        try:
+            ours = load(db) is not None
+        except sqlite3.Error:
+            ours = False
+        if ours:
+            return "its header was altered"
         raise InvalidConfiguration(f"{path} is an SQLite database, but not a journal")
     if version != VERSION:
         raise InvalidConfiguration(
-            f"{path} has the format {version}; this release reads {VERSION}: "
-            + ("use a newer release" if version > VERSION else "it was never released, or damaged")
+            f"{path} is a journal of format {version}; this release reads {VERSION}. "
+            "Use the release that wrote it, or a newer one"
         )
-    return False
+    return None
+
+
+def _identity(db: sqlite3.Connection) -> tuple[int, int]:
+    (application,) = db.execute("PRAGMA application_id").fetchone()
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    return application, version
 
 
 def create(db: sqlite3.Connection, state: State) -> None:
@@ -180,6 +200,30 @@ def load(db: sqlite3.Connection) -> State | None:
 
 def header(row: tuple[Any, ...]) -> Header:
     return Header(*row[:6])
+
+
+# -- the small tables: every row ends with, or holds, the checksum of the rest
+
+
+def put_producer(db: sqlite3.Connection, name: str, epoch: int, sequence: int, seen: float) -> None:
+    db.execute(
+        "INSERT OR REPLACE INTO producer VALUES (?, ?, ?, ?, ?)",
+        (name, epoch, sequence, seen, checksum(name, epoch, sequence, seen)),
+    )
+
+
+def put_durable(db: sqlite3.Connection, name: str, data: bytes) -> None:
+    db.execute(
+        "INSERT OR REPLACE INTO durable VALUES (?, ?, ?)", (name, checksum(name, data), data)
+    )
+
+
+def put_last_value(db: sqlite3.Connection, key: str, place: int, time: float, data: bytes) -> None:
+    """`place` is the offset, 0 if it is no longer known."""
+    db.execute(
+        "INSERT OR REPLACE INTO last_value VALUES (?, ?, ?, ?, ?)",
+        (key, place, time, checksum(key, place, time, data), data),
+    )
 
 
 # -- errors

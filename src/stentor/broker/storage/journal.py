@@ -43,6 +43,7 @@ from stentor.broker.storage.writer import Writer
 from stentor.errors import (
     HistoryGone,
     InvalidConfiguration,
+    JournalUnavailable,
     Overloaded,
     ShuttingDown,
     StentorError,
@@ -434,6 +435,14 @@ class Journal:
         self._post(self._announce, list(zip(batches, firsts, strict=True)), self._writer.state.head)
 
     def _commit(self, batches: list[Batch]) -> list[int]:
+        cut_off = [batch for batch in batches if batch.line is not None and batch.line.failed]
+        if cut_off:
+            for batch in cut_off:
+                batch.error = JournalUnavailable(
+                    "what came before could not be stored; publish both again, in order"
+                )
+            firsts = iter(self._commit([batch for batch in batches if batch.error is None]))
+            return [0 if batch.error is not None else next(firsts) for batch in batches]
         try:
             return self._writer.commit(batches)
         except Exception as error:
@@ -445,6 +454,8 @@ class Journal:
             self._failed += 1
             for batch in batches:
                 batch.error = failure
+                if batch.line is not None:
+                    batch.line.failed = True
             return [0] * len(batches)
 
     def _upkeep(self) -> float:

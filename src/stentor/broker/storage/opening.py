@@ -16,7 +16,7 @@ from stentor.broker.storage import database
 from stentor.broker.storage.database import SMALL_TABLES, State, damaged, when
 from stentor.broker.storage.directory import DATABASE, MARK, REPAIRED, Witnessed, read_mark
 from stentor.broker.storage.reader import Reader
-from stentor.errors import JournalDamaged, JournalUnavailable, StentorError
+from stentor.errors import JournalUnavailable, StentorError
 
 #: How much of the newest part is verified; a smaller file is verified as a whole.
 VERIFY_BYTES: Final = 64 * 2**20
@@ -33,57 +33,68 @@ _OUTSIDE: Final = (
 
 
 def look(directory: Path) -> Witnessed | None:
-    """Look at the files before SQLite does, which tidies up. What the mark says, if it counts."""
-    path = directory / DATABASE
-    if (directory / REPAIRED).exists():
-        raise JournalDamaged(
-            f"{directory / REPAIRED}: a repair was interrupted. Run 'stentor journal repair "
-            f"{directory}' again; it goes on where it stopped"
-        )
+    """Look at the files before SQLite does. What the mark says, if it counts."""
     witnessed = read_mark(directory)
-    if witnessed is None or witnessed.commits == 0:
-        return None
-    if not path.exists() or path.stat().st_size == 0:
-        missing = "it is empty" if path.exists() else "it is missing"
-        raise damaged(
-            path, f"{missing}; affected are all offsets up to {witnessed.head}, and all state"
-        )
+    fault = fault_of_files(directory, witnessed)
+    if fault is not None:
+        raise damaged(directory / DATABASE, fault)
     return witnessed
 
 
-def compare(path: Path, state: State, witnessed: Witnessed | None) -> None:
-    """Whether everything is there that was ever acknowledged."""
+def fault_of_files(directory: Path, witnessed: Witnessed | None) -> str | None:
+    """What is wrong with the files, without reading them."""
+    path = directory / DATABASE
+    if (directory / REPAIRED).exists():
+        return f"a repair was interrupted; it goes on from {REPAIRED} when it is run again"
+    if witnessed is None or witnessed.commits == 0 or (path.exists() and path.stat().st_size > 0):
+        return None
+    return fault_of_emptiness(witnessed)
+
+
+def fault_of_emptiness(witnessed: Witnessed) -> str:
+    """What is wrong if nothing is there at all."""
+    return f"it is empty or missing; affected are all offsets up to {witnessed.head}, and all state"
+
+
+def fault_of_commits(state: State, witnessed: Witnessed | None) -> str | None:
+    """What is missing of all that was ever acknowledged."""
     if witnessed is None:
         if state.commits == 0:
-            return
-        raise damaged(
-            path,
+            return None
+        return (
             f"{MARK} is missing, so this may be a copy that ends too early; what was journaled "
-            f"behind offset {state.head} may be lost",
+            f"behind offset {state.head} may be lost"
         )
+    if witnessed.commits == 0 and state.commits == 0:
+        return None
     if witnessed.stream != state.stream:
-        raise damaged(
-            path, f"{MARK} belongs to the journal {witnessed.stream}, this is {state.stream}"
-        )
-    if witnessed.commits > state.commits:
-        lost = witnessed.commits - state.commits
-        what = (
-            f"affected are the offsets {state.head + 1}..{witnessed.head}, "
-            f"journaled after {when(state.time)}"
-            if witnessed.head > state.head
-            else "no notification is affected, but durable subscriptions may be"
-        )
-        raise damaged(path, f"the newest {lost} commits are missing; {what}")
+        return f"{MARK} belongs to the journal {witnessed.stream}, but this is {state.stream}"
+    if witnessed.commits <= state.commits:
+        return None
+    what = (
+        f"affected are the offsets {state.head + 1}..{witnessed.head}, "
+        f"journaled after {when(state.time)}"
+        if witnessed.head > state.head
+        else "no notification is affected, but durable subscriptions and last values may be"
+    )
+    return f"the newest {witnessed.commits - state.commits} commits are missing; {what}"
 
 
 def examine(db: sqlite3.Connection, path: Path, witnessed: Witnessed | None) -> State | None:
     """The state of a journal that is in order; None if nothing was ever written."""
-    if database.is_new(db, path):
+    if database.is_new(db):
+        if witnessed is not None and witnessed.commits > 0:
+            raise damaged(path, fault_of_emptiness(witnessed))
         return None
+    fault = database.fault_of_format(db, path)
+    if fault is not None:
+        raise damaged(path, fault)
     state = database.load(db)
     if state is None:
         raise damaged(path, "the row that says what is in it is missing or altered")
-    compare(path, state, witnessed)
+    fault = fault_of_commits(state, witnessed)
+    if fault is not None:
+        raise damaged(path, fault)
     if path.stat().st_size <= VERIFY_BYTES:
         checks = ["PRAGMA quick_check(1)"]
     else:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from stentor.broker.storage.blocks import Header, intact, unpack
-from stentor.broker.storage.database import HEADERS, checksum, damaged, header, when
+from stentor.broker.storage.database import COLUMNS, HEADERS, checksum, damaged, header, when
 from stentor.errors import JournalDamaged
 from stentor.node.log import LastValue
 
@@ -132,27 +132,25 @@ class Reader:
     # -- the small tables
 
     def durables(self) -> dict[str, bytes]:
-        return dict(self._rows("durable", "name, data"))
+        return dict(self._rows("durable"))
 
     def durable(self, name: str) -> bytes | None:
-        found = list(self._rows("durable", "name, data", " WHERE name = ?", (name,)))
+        found = list(self._rows("durable", " WHERE name = ?", (name,)))
         return found[0][1] if found else None
 
     def last_values(self) -> list[LastValue]:
-        rows = self._rows("last_value", "key, place, time, data")
+        rows = self._rows("last_value")
         return [LastValue(key, time, data) for key, _, time, data in rows]
 
     def producers(self) -> dict[str, tuple[int, int]]:
-        rows = self._rows("producer", "name, epoch, sequence, seen")
+        rows = self._rows("producer")
         return {name: (epoch, sequence) for name, epoch, sequence, _ in rows}
 
-    def _rows(
-        self, table: str, columns: str, where: str = "", parameters: tuple[Any, ...] = ()
-    ) -> Iterator[Any]:
+    def _rows(self, table: str, where: str = "", parameters: tuple[Any, ...] = ()) -> Iterator[Any]:
         """Rows of a table, each verified."""
         try:
             rows = self._db.execute(
-                f"SELECT {columns}, crc FROM {table}{where}", parameters
+                f"SELECT {COLUMNS[table]}, crc FROM {table}{where}", parameters
             ).fetchall()
         except sqlite3.Error as error:
             raise damaged(self._path, f"the table {table!r} cannot be read ({error})") from error

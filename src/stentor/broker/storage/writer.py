@@ -30,7 +30,16 @@ from typing import Final, NamedTuple
 from stentor.broker.settings import Retention
 from stentor.broker.storage.batch import Batch
 from stentor.broker.storage.blocks import ROW_OVERHEAD, pack, split
-from stentor.broker.storage.database import HEADERS, State, checksum, header, save, transaction
+from stentor.broker.storage.database import (
+    HEADERS,
+    State,
+    header,
+    put_durable,
+    put_last_value,
+    put_producer,
+    save,
+    transaction,
+)
 from stentor.broker.storage.directory import Mark
 
 #: Producers whose newest publication is remembered, and last values that are kept.
@@ -142,9 +151,18 @@ class Writer:
                 newest = block.first
                 state.head, state.tail, state.time = block.last, block.crc, now
                 state.bytes += block.weight
-            self._store_producers(producers, now)
-            self._store_durables(durables)
-            self._store_values(values, now)
+            for name, (epoch, sequence) in producers.items():
+                put_producer(self._db, name, epoch, sequence, now)
+            for name, durable in durables.items():
+                if durable is None:
+                    self._db.execute("DELETE FROM durable WHERE name = ?", (name,))
+                else:
+                    put_durable(self._db, name, durable)
+            for key, value in values.items():
+                if value is None:
+                    self._db.execute("DELETE FROM last_value WHERE key = ?", (key,))
+                else:
+                    put_last_value(self._db, key, value[0], now, value[1])
             state.commits += 1
             save(self._db, state)
         self.state = state
@@ -161,37 +179,6 @@ class Writer:
                 self.values[key] = len(value[1])
                 self._value_bytes += len(value[1])
         return firsts
-
-    def _store_producers(self, producers: dict[str, tuple[int, int]], now: float) -> None:
-        if producers:
-            self._db.executemany(
-                "INSERT OR REPLACE INTO producer VALUES (?, ?, ?, ?, ?)",
-                [
-                    (name, epoch, sequence, now, checksum(name, epoch, sequence, now))
-                    for name, (epoch, sequence) in producers.items()
-                ],
-            )
-
-    def _store_durables(self, durables: dict[str, bytes | None]) -> None:
-        for name, data in durables.items():
-            if data is None:
-                self._db.execute("DELETE FROM durable WHERE name = ?", (name,))
-            else:
-                self._db.execute(
-                    "INSERT OR REPLACE INTO durable VALUES (?, ?, ?)",
-                    (name, checksum(name, data), data),
-                )
-
-    def _store_values(self, values: dict[str, tuple[int, bytes] | None], now: float) -> None:
-        for key, value in values.items():
-            if value is None:
-                self._db.execute("DELETE FROM last_value WHERE key = ?", (key,))
-            else:
-                place, data = value
-                self._db.execute(
-                    "INSERT OR REPLACE INTO last_value VALUES (?, ?, ?, ?, ?)",
-                    (key, place, now, checksum(key, place, now, data), data),
-                )
 
     def _finished(self, size: int) -> None:
         """A commit is on disk."""

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from functools import cached_property
+from operator import itemgetter
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +37,15 @@ SMALL: Final = 1_024
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
+#: What a sequence of notifications may hold.
+Row: TypeAlias = Notification | Envelope | Mapping[str, Any]
+
+_ABSENT: Final = frozenset({type(None)})
+_NUMBERS: Final = frozenset({int, float, type(None)})
+_STRINGS: Final = frozenset({str, type(None)})
+#: Without a place on any measured axis.
+_NO_NUMBERS: Final = frozenset({str, bytes, tuple, frozenset, type(None)})
+
 
 class Column(Protocol):
     """One attribute of all notifications of a batch."""
@@ -47,6 +58,10 @@ class Column(Protocol):
 
     def present(self, kind: str | None = None) -> NDArray[np.bool_]:
         """Where there is a value (of that type)."""
+
+    @property
+    def texts(self) -> list[str | None] | None:
+        """The values, if they are at hand and all of them are strings or absent."""
 
     def tokens(self) -> tuple[Codes, list[tuple[str, Any]]]:
         """Elements of collections: (row, (type, value)) in parallel."""
@@ -102,22 +117,32 @@ class ArrowSource(Source):
 class RowSource(Source):
     """Notifications or mappings, one by one."""
 
-    def __init__(
-        self, rows: Sequence[Notification | Envelope | Mapping[str, Any]], names: Container[str]
-    ) -> None:
+    def __init__(self, rows: Sequence[Row], names: Container[str]) -> None:
         super().__init__(len(rows))
-        self._rows = [flat_facts(row, names) for row in rows]
+        self._envelopes: Sequence[Envelope] | None = None
+        #: What each row says. Of envelopes the attributes suffice until a reserved name is asked
+        #: for, since these are the only names that start with an underscore.
+        self._rows: list[Mapping[str, Any]]
+        if rows and all([isinstance(row, Envelope) for row in rows]):
+            self._envelopes = cast(Sequence[Envelope], rows)
+            self._rows = [row.attributes for row in self._envelopes]
+        else:
+            self._rows = [flat_facts(row, names) for row in rows]
 
     def _find(self, name: str) -> Column | None:
-        values = [row.get(name) for row in self._rows]
-        return None if all(v is None for v in values) else ObjectColumn(values)
+        rows = self._rows
+        if self._envelopes is not None and name.startswith("_"):
+            rows = [row.facts for row in self._envelopes]
+        values: list[Any]
+        try:
+            values = list(map(itemgetter(name), rows))
+        except KeyError:
+            values = [row.get(name) for row in rows]
+        column = ObjectColumn(values)
+        return None if column.kinds <= _ABSENT else column
 
 
-def flat_facts(
-    notification: Notification | Envelope | Mapping[str, Any],
-    names: Container[str],
-    within: str = "",
-) -> Mapping[str, Any]:
+def flat_facts(notification: Row, names: Container[str], within: str = "") -> Mapping[str, Any]:
     """The attributes that filters ask for, under their full names and with normal values."""
     if isinstance(notification, Notification | Envelope):
         return notification.facts
@@ -137,13 +162,22 @@ def flat_facts(
 
 
 class ObjectColumn:
-    """Python values, None where absent; types may differ from row to row."""
+    """Python values, None where absent; types may differ from row to row, but seldom do."""
 
     def __init__(self, values: list[Any]) -> None:
         self._values = values
-        self._types = [None if v is None else value_type_of(v) for v in values]
+        #: The classes of the values.
+        self.kinds = frozenset(map(type, values))
+
+    @cached_property
+    def _types(self) -> list[str | None]:
+        return [None if v is None else value_type_of(v) for v in self._values]
 
     def measured(self, kind: str) -> Floats | None:
+        if kind == "number" and self.kinds <= _NUMBERS:
+            return np.array(self._values, np.float64)  # None becomes NaN
+        if self.kinds <= _NO_NUMBERS:
+            return None
         found = np.full(len(self._values), np.nan)
         for i, (value, value_type) in enumerate(zip(self._values, self._types, strict=True)):
             if value_type == kind:
@@ -151,6 +185,8 @@ class ObjectColumn:
         return found
 
     def coded(self, kind: str) -> tuple[Codes, list[Any]] | None:
+        if kind == "string" and self.kinds <= _STRINGS:
+            return _coded_values(self._values)
         places: dict[Any, int] = {}
         codes = np.empty(len(self._values), np.int64)
         for i, (value, value_type) in enumerate(zip(self._values, self._types, strict=True)):
@@ -158,9 +194,14 @@ class ObjectColumn:
         codes[codes < 0] = len(places)
         return codes, [comparable(kind, value) for value in places]
 
+    @property
+    def texts(self) -> list[str | None] | None:
+        """The values if all are strings or absent."""
+        return self._values if self.kinds <= _STRINGS else None
+
     def present(self, kind: str | None = None) -> NDArray[np.bool_]:
         if kind is None:
-            return np.array([t is not None for t in self._types], bool)
+            return np.array([v is not None for v in self._values], bool)
         return np.array([t == kind for t in self._types], bool)
 
     def tokens(self) -> tuple[Codes, list[tuple[str, Any]]]:
@@ -225,6 +266,9 @@ class ArrowColumn:
             # A dictionary may name null itself; that code then leads to None, which has no rank.
             self._coded = codes.to_numpy(zero_copy_only=False), values
         return self._coded
+
+    #: To be seen through the distinct ones.
+    texts: Final = None
 
     def present(self, kind: str | None = None) -> NDArray[np.bool_]:
         if kind is not None and kind != self._kind:

@@ -102,6 +102,9 @@ def _fill(
     if column is None:
         points[:, i] = 1.0 if axis.kind == "missing" else np.nan
     elif ranking is not None:
+        if axis.kind == "string" and (texts := column.texts) is not None:
+            points[:, i] = ranking.of_all(texts)[:-1]
+            return
         derived = axis.kind in OF_STRINGS
         coded = column.coded("string" if derived else axis.kind)
         if coded is None:

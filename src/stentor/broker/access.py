@@ -1,0 +1,97 @@
+"""Who may connect, and what they may do.
+
+Without grants everybody may do everything: the default for a broker on a loopback address. With
+grants, everybody must be one of them, by the token they show or by the name in their verified TLS
+certificate. `Access` is the one place that decides; a richer model of roles takes its place here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hmac import compare_digest
+from typing import Final
+
+from stentor.broker.settings import Grant
+from stentor.errors import AccessDenied, NotPermitted
+from stentor.filters import Filter
+from stentor.model.codec import Envelope
+from stentor.protocol.messages import Hello
+
+_EVERYTHING: Final = ("",)
+
+
+@dataclass(frozen=True)
+class Permissions:
+    """What somebody may do. None as a rule: everything."""
+
+    #: Whom the grant is about; None without grants.
+    name: str | None = None
+    publish: Callable[[Envelope], bool] | None = None
+    subscribe: Callable[[Filter], bool] | None = None
+    operate: bool = True
+    broker: bool = True
+
+
+class Access:
+    """Decides by grants.
+
+    >>> access = Access([Grant("desk", token="secret", publish=("symbol = 'IBM'",))])
+    >>> access.admit(Hello([1], "client", "c-1", token="secret"), None).operate
+    False
+    >>> access.admit(Hello([1], "client", "c-1", token="guess"), None)
+    Traceback (most recent call last):
+    ...
+    stentor.errors.AccessDenied: nobody is known by this token; show one that the broker's grants \
+name
+    """
+
+    def __init__(self, grants: list[Grant] | tuple[Grant, ...]) -> None:
+        self._permissions = [(grant, _permissions(grant)) for grant in grants]
+
+    def admit(self, hello: Hello, certificate: str | None) -> Permissions:
+        """What this one may do; `AccessDenied` if it is nobody we know."""
+        if not self._permissions:
+            return Permissions()
+        for grant, permissions in self._permissions:
+            if _is(grant, hello.token, certificate):
+                if hello.role == "broker" and not grant.broker:
+                    raise NotPermitted(
+                        f"{grant.name!r} may not connect as a broker; set `broker = true` in the "
+                        "grant if it should"
+                    )
+                return permissions
+        if hello.token is not None:
+            raise AccessDenied(
+                "nobody is known by this token; show one that the broker's grants name"
+            )
+        if certificate is not None:
+            raise AccessDenied(
+                f"nobody is known by a certificate for {certificate!r}; add it to a grant"
+            )
+        raise AccessDenied("this broker wants to know who connects; show a token or a certificate")
+
+
+def _is(grant: Grant, token: str | None, certificate: str | None) -> bool:
+    if grant.token is not None and token is not None:
+        return compare_digest(grant.token.encode(), token.encode())
+    return grant.certificate is not None and grant.certificate == certificate
+
+
+def _permissions(grant: Grant) -> Permissions:
+    publish = [Filter(text) for text in grant.publish]
+    subscribe = [Filter(text) for text in grant.subscribe]
+
+    def may_publish(envelope: Envelope) -> bool:
+        return any(filter.matches(envelope.facts) for filter in publish)
+
+    def may_subscribe(filter: Filter) -> bool:
+        return any(permitted.covers(filter) for permitted in subscribe)
+
+    return Permissions(
+        grant.name,
+        None if grant.publish == _EVERYTHING else may_publish,
+        None if grant.subscribe == _EVERYTHING else may_subscribe,
+        operate=grant.operate,
+        broker=grant.broker,
+    )

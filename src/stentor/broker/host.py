@@ -1,0 +1,631 @@
+"""`Broker`: a live broker. Sockets, clocks, the journal's thread, around the pure `Service`.
+
+The host carries events to the service and the service's answers out. It works in turns of the event
+loop: whatever arrives is told to the service at once, and what is to be done is collected and done
+once at the end of the turn (`changed` arranges that). So work is batched exactly as far as it has
+already arrived: notifications of many clients are routed, written to the journal, and sent on
+together under load, and one by one when there is little to do.
+
+Reading journals for subscribers who catch up is done one stretch per turn, behind live traffic.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from typing import Any, Final
+
+from stentor.broker.access import Access, Permissions
+from stentor.broker.peers import HELLO_FRAME, Client, Dialing, Guest, Link
+from stentor.broker.settings import Settings
+from stentor.broker.storage import Batch, Journal
+from stentor.errors import (
+    DuplicateBroker,
+    InvalidAddress,
+    InvalidConfiguration,
+    LinkRefused,
+    NameTaken,
+    NotPermitted,
+    Overloaded,
+    ProtocolError,
+    ShuttingDown,
+    StentorError,
+)
+from stentor.filters import Filter
+from stentor.matching import Index
+from stentor.model.names import text_problem
+from stentor.node.actions import Append, CloseClient, CloseLink, Persist, ToClient, ToLink
+from stentor.node.service import Service
+from stentor.protocol import messages as m
+from stentor.routing.strategy import Strategy
+from stentor.routing.tree import TreeRouter
+from stentor.transport import (
+    Address,
+    Connection,
+    Listener,
+    client_context,
+    connect,
+    serve,
+    server_context,
+)
+
+_log: Final = logging.getLogger("stentor.broker")
+
+#: Seconds between two looks at the clock.
+TICK: Final = 0.1
+#: Seconds before a neighbor is dialed again: the first time, and at most.
+DIAL_FIRST: Final = 0.1
+DIAL_MOST: Final = 5.0
+
+
+class Broker:
+    """A broker of the overlay, to be run in an event loop.
+
+    async with Broker(Settings(listen=("127.0.0.1:0",))) as broker:
+        async with stentor.connect(broker) as bus:
+            ...
+    """
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings()
+        self.guests: set[Guest] = set()
+        self.links: dict[str, Link] = {}
+        self.clients: dict[int, Client] = {}
+        self.access = Access(self.settings.grants)
+        self.draining = False
+        self.started_at = 0.0
+        self._by_name: dict[str, Client] = {}
+        self._sessions = count(1)
+        self._listeners: list[Listener] = []
+        self._dialers: dict[str, asyncio.Task[None]] = {}
+        self.dialing: dict[str, str] = {}
+        self._background: set[asyncio.Task[Any]] = set()
+        self._held_back: set[Connection] = set()
+        self._turn: asyncio.Handle | None = None
+        self._ticker: asyncio.TimerHandle | None = None
+        self._stopped: asyncio.Event | None = None
+        self._monitor: Any = None
+        self._pinged = 0.0
+        #: Whether the last commit of the journal failed.
+        self.journal_failing = False
+        #: Notifications that links dropped which are gone.
+        self.dropped_by_links = 0
+        self.journal: Journal
+        self.service: Service
+
+    # -- life
+
+    async def __aenter__(self) -> Broker:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Open the journal, listen, and link up with the neighbors."""
+        settings = self.settings
+        self._loop = asyncio.get_running_loop()
+        self._stopped = asyncio.Event()
+        addresses = [Address.parse(text) for text in settings.listen]
+        if not addresses:
+            raise InvalidConfiguration("a broker needs an address to listen at")
+        name = settings.name or (settings.data.resolve().name if settings.data else None)
+        name = name or str(addresses[0])
+        problem = text_problem(name)
+        if problem is not None:
+            raise InvalidConfiguration(f"the name of the broker {problem}; give it another")
+        strategy = Strategy.of(settings.routing)
+        self.journal = Journal.open(settings.data, name=name, retention=settings.retention)
+        try:
+            self._make_service(name, strategy)
+            await self._listen(addresses)
+            await self._start_monitor()
+        except BaseException:
+            await self._close_listeners()
+            self.journal.close()
+            raise
+        self.started_at = time.time()
+        for address in settings.neighbors:
+            self.add_link(address)
+        self._tick()
+
+    def _make_service(self, name: str, strategy: Strategy) -> None:
+        router = TreeRouter(name, strategy, engine=Index)
+        self.service = Service(
+            name,
+            self.journal,
+            router=router,
+            enforce_advertisements=self.settings.enforce_advertisements,
+            max_subscriptions=self.settings.limits.subscriptions_per_client,
+            queue=self.settings.limits.queue,
+            now=self._loop.time(),
+            clock=time.time(),
+        )
+        self.service.restore(self.journal.durables())
+        self.journal.start(self._loop.call_soon_threadsafe, self._committed)
+
+    async def _listen(self, addresses: list[Address]) -> None:
+        files = self.settings.tls
+        tls = server_context(files.certificate, files.key, files.ca) if files else None
+        for address in addresses:
+            listener = await serve(address, lambda: Guest(self), tls=tls, max_frame=HELLO_FRAME)
+            self._listeners.append(listener)
+        self.service.announce_as(self.address)
+
+    async def _start_monitor(self) -> None:
+        if self.settings.monitor is not None:
+            from stentor.broker.monitoring import Monitor
+
+            self._monitor = Monitor(self, self.settings.monitor)
+            await self._monitor.start()
+
+    @property
+    def name(self) -> str:
+        return self.service.name
+
+    @property
+    def stream(self) -> str:
+        return self.service.stream
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where it listens."""
+        return [str(listener.address) for listener in self._listeners]
+
+    @property
+    def address(self) -> str:
+        """Where it listens first of all."""
+        return self.addresses[0]
+
+    @property
+    def monitor_address(self) -> str | None:
+        return None if self._monitor is None else str(self._monitor.address)
+
+    async def stop(self, reason: str = "the broker is shutting down") -> None:
+        """Shut down in good order: take nothing new, store what came, say goodbye."""
+        if self._stopped is None or self._stopped.is_set():
+            return
+        self.draining = True
+        for task in [*self._dialers.values(), *self._background]:
+            task.cancel()
+        await self._close_listeners()
+        await self._settle_journal()
+        self._work()
+        instead = self._alternatives()
+        for client in list(self.clients.values()):
+            client.connection.send(m.Goodbye(reason, instead))
+            client.connection.close()
+        for link in list(self.links.values()):
+            link.flush()
+            link.connection.send(m.Goodbye(reason))
+            link.connection.close()
+        for guest in list(self.guests):
+            if guest.connection is not None:
+                guest.connection.close()
+        await self._until(lambda: not self.guests and not self.links, self.settings.limits.shutdown)
+        for guest in list(self.guests):
+            if guest.connection is not None:
+                guest.connection.abort()
+        await asyncio.gather(*self._dialers.values(), *self._background, return_exceptions=True)
+        for handle in (self._ticker, self._turn):
+            if handle is not None:
+                handle.cancel()
+        if self._monitor is not None:
+            await self._monitor.stop()
+        await asyncio.to_thread(self.journal.close)
+        self._stopped.set()
+
+    async def wait_closed(self) -> None:
+        """Until it has been stopped."""
+        assert self._stopped is not None
+        await self._stopped.wait()
+
+    async def _close_listeners(self) -> None:
+        for listener in self._listeners:
+            await listener.close()
+
+    async def _settle_journal(self) -> None:
+        """Until everything that was published is on disk and answered."""
+        await self._until(lambda: not self.journal.pending, self.settings.limits.shutdown)
+
+    async def _until(self, done: Callable[[], bool], seconds: float) -> None:
+        deadline = self._loop.time() + seconds
+        while not done() and self._loop.time() < deadline:
+            await asyncio.sleep(0.005)
+
+    def _alternatives(self) -> list[str]:
+        return [link.origin.address for link in self.links.values() if link.origin.address]
+
+    # -- turns
+
+    def changed(self) -> None:
+        """Something was told to the service: see at the end of this turn what is to be done."""
+        if self._turn is None:
+            self._turn = self._loop.call_soon(self._work)
+
+    def _work(self) -> None:
+        self._turn = None
+        service = self.service
+        if service.has_work:
+            service.work()
+        self._carry_out()
+        if service.has_work:
+            self.changed()
+
+    def _carry_out(self) -> None:
+        touched: set[Link] = set()
+        for action in self.service.take():
+            match action:
+                case ToClient():
+                    client = self.clients.get(action.session)
+                    if client is not None:
+                        client.send(action.message)
+                case ToLink():
+                    link = self.links.get(action.neighbor)
+                    if link is not None:
+                        link.push(action.message)
+                        touched.add(link)
+                case Append():
+                    self._append(action)
+                case Persist():
+                    batch = Batch(durables={action.name: action.data}, context=action)
+                    self.journal.append(batch)
+                case CloseClient():
+                    client = self.clients.get(action.session)
+                    if client is not None:
+                        client.dismiss(action.code, action.reason)
+                case CloseLink():
+                    link = self.links.get(action.neighbor)
+                    if link is not None:
+                        _log.warning("%s: %s", action.code, action.reason)
+                        link.connection.send(m.Failure(action.code, action.reason))
+                        link.connection.close()
+        for link in touched:
+            link.flush()
+
+    def _append(self, action: Append) -> None:
+        self.journal.append(
+            Batch(
+                action.items,
+                producers={action.producer: action.newest} if action.items else {},
+                retain=action.retain,
+                line=action.line,
+                context=action,
+            )
+        )
+
+    def _committed(self, done: list[tuple[Batch, int]]) -> None:
+        """The journal has dealt with these batches."""
+        stored = []
+        self.journal_failing = any(batch.error is not None for batch, _ in done)
+        for batch, first in done:
+            action = batch.context
+            if isinstance(action, Persist):
+                self.service.stored(action.context, batch.error)
+            elif batch.error is not None:
+                self.service.failed(action.context, batch.error)
+            else:
+                stored.append((action.context, first, batch.items))
+        if stored:
+            self.service.committed_all(stored)
+        if self._held_back and not self.journal.full:
+            for connection in self._held_back:
+                connection.resume_reading()
+            self._held_back.clear()
+        self.changed()
+
+    def hold_back(self, connection: Connection) -> None:
+        """Read no more from this one until the journal has caught up."""
+        self._held_back.add(connection)
+        connection.pause_reading()
+
+    def _tick(self) -> None:
+        self._ticker = self._loop.call_later(TICK, self._tick)
+        now = self._loop.time()
+        self.service.tick(now, time.time())
+        timeout = self.settings.limits.timeout
+        if now - self._pinged >= timeout / 6:
+            self._pinged = now
+            self._ping(now, timeout)
+        self.changed()
+
+    def _ping(self, now: float, timeout: float) -> None:
+        """Ask those who are silent for a sign of life; give up those who are too long."""
+        connections = [c.connection for c in self.clients.values()]
+        connections += [link.connection for link in self.links.values()]
+        for connection in connections:
+            silence = now - connection.last_heard
+            if silence > timeout:
+                _log.info("gave up %s after %.1f s of silence", connection.peer, silence)
+                connection.abort()
+            elif silence > timeout / 3 and not connection.is_closing:
+                connection.send(m.Ping())
+
+    # -- who connects
+
+    def hello(self) -> m.Hello:
+        """What this broker says to a neighbor that it dials."""
+        return m.Hello(
+            list(m.VERSIONS),
+            "broker",
+            self.name,
+            self.settings.token,
+            self.stream,
+            self.address,
+        )
+
+    def admit(self, guest: Guest, connection: Connection, hello: m.Hello) -> Client | Link:
+        """Somebody has said who they are: let them in, or raise why not."""
+        version = next((v for v in m.VERSIONS if v in hello.versions), None)
+        if version is None:
+            raise ProtocolError(
+                f"this broker speaks versions {list(m.VERSIONS)} of the protocol, "
+                f"not {hello.versions}"
+            )
+        if self.draining and hello.role != "operator":
+            raise ShuttingDown("this broker is being shut down; connect to another")
+        permissions = self.access.admit(hello, connection.peer_certificate)
+        problem = text_problem(hello.name)
+        if problem is not None:
+            raise ProtocolError(f"the name of the client {problem}")
+        if hello.role == "broker":
+            origin = m.Origin(hello.stream, hello.name, hello.address)
+            self._check_link(origin, dialed=False)
+            connection.send(self._welcome(version, None))
+            return self.link_made(connection, origin, dialed=False)
+        if hello.role not in ("client", "operator"):
+            raise ProtocolError(f"there is no role {hello.role!r}")
+        return self._new_client(connection, hello, permissions, version)
+
+    def _welcome(self, version: int, published: tuple[int, int] | None) -> m.Welcome:
+        limits = self.settings.limits
+        return m.Welcome(
+            version,
+            self.name,
+            self.stream,
+            self.address,
+            published,
+            limits.window,
+            limits.frame,
+            limits.timeout,
+        )
+
+    def _new_client(
+        self, connection: Connection, hello: m.Hello, permissions: Permissions, version: int
+    ) -> Client:
+        if len(self.clients) >= self.settings.limits.clients:
+            raise Overloaded(
+                f"{len(self.clients)} clients are connected, the most that this broker allows"
+            )
+        name = hello.name
+        old = self._by_name.get(name)
+        if old is not None:
+            if old.permissions.name != permissions.name:
+                raise NameTaken(f"another client is connected as {name!r}; choose another name")
+            old.dismiss(NameTaken.code, f"another client has connected as {name!r}")
+            self.client_gone(old, None)
+        id = next(self._sessions)
+        published = self.journal.published(name)
+        self.service.join(
+            id,
+            name,
+            newest=published,
+            may_publish=permissions.publish,
+            may_subscribe=permissions.subscribe,
+        )
+        client = Client(self, connection, id, name, permissions)
+        self.clients[id] = self._by_name[name] = client
+        connection.send(self._welcome(version, published))
+        _log.debug("client %s connected from %s", name, connection.peer)
+        return client
+
+    def client_gone(self, client: Client, error: Exception | None) -> None:
+        """The connection of a client is over."""
+        if self.clients.pop(client.id, None) is None:
+            return
+        if self._by_name.get(client.name) is client:
+            del self._by_name[client.name]
+        self._held_back.discard(client.connection)
+        self.service.leave(client.id)
+        self.changed()
+        _log.debug("client %s is gone%s", client.name, f": {error}" if error else "")
+
+    def refused(self, connection: Connection, hello: m.Hello, error: StentorError) -> None:
+        level = logging.DEBUG if hello.role == "broker" else logging.WARNING
+        _log.log(level, "refused %s %r at %s: %s", hello.role, hello.name, connection.peer, error)
+
+    # -- links
+
+    def add_link(self, address: str) -> None:
+        """Dial a neighbor, again and again until `remove_link`."""
+        address = str(Address.parse(address))
+        if address in self.addresses:
+            raise LinkRefused(f"{address} is this broker itself; link it with another")
+        if address in self._dialers:
+            raise DuplicateBroker(f"{address} is a neighbor already")
+        self.dialing[address] = "dialing"
+        task = self._loop.create_task(self._dial(address))
+        self._dialers[address] = task
+
+    def remove_link(self, which: str) -> None:
+        """End the link to a neighbor, named by its address, name or stream."""
+        parsed = which
+        with suppress(InvalidAddress):
+            parsed = str(Address.parse(which))
+        found = False
+        for address in (which, parsed):
+            task = self._dialers.pop(address, None)
+            if task is not None:
+                task.cancel()
+                self.dialing.pop(address, None)
+                found = True
+        for link in list(self.links.values()):
+            if which in (link.origin.broker, link.origin.stream) or parsed == link.origin.address:
+                link.connection.send(m.Goodbye("the link was removed"))
+                link.connection.close()
+                found = True
+        if not found:
+            raise InvalidConfiguration(
+                f"there is no link to {which!r}; `stentor links list` shows those there are"
+            )
+
+    async def _dial(self, address: str) -> None:
+        """Make the link, and make it again whenever it is lost."""
+        delay = DIAL_FIRST
+        files = self.settings.tls
+        tls = client_context(files.ca, files.certificate, files.key) if files else None
+        told = ""
+        while not self.draining:
+            dialing = Dialing(self, address)
+            connection = None
+            error: Exception | None
+            try:
+                connection = await connect(
+                    address, dialing, tls=tls, max_frame=self.settings.limits.frame
+                )
+                error = await dialing.over
+            except StentorError as failure:
+                error = failure
+            finally:
+                if connection is not None and not connection.is_closing:
+                    connection.close()
+            if dialing.link is not None:
+                delay = DIAL_FIRST
+                told = ""
+            reason = str(error) if error else "the connection was closed"
+            self.dialing[address] = reason
+            if reason != told:
+                _log.info("no link to %s: %s", address, reason)
+                told = reason
+            await asyncio.sleep(delay * random.uniform(0.5, 1.5))
+            delay = min(2 * delay, DIAL_MOST)
+
+    def _check_link(self, origin: m.Origin, *, dialed: bool) -> None:
+        """Raise why this broker cannot be linked, if it cannot."""
+        stream = origin.stream
+        if stream == self.stream:
+            raise LinkRefused("this broker cannot be its own neighbor; give another address")
+        if not stream:
+            raise ProtocolError("a broker must say what its stream is")
+        old = self.links.get(stream)
+        if old is not None:
+            # Both may have dialed at once: the connection that the lower stream made stays. If the
+            # same side dials again, it has lost the old one.
+            if old.dialed != dialed and (self.stream < stream) == old.dialed:
+                raise LinkRefused(f"there is a link with {origin.broker!r} already")
+        elif self.service.directory.reaches(stream):
+            raise LinkRefused(
+                f"{origin.broker!r} is reached another way already; a second link would close a "
+                "cycle, it waits in reserve"
+            )
+
+    def link_made(self, connection: Connection, origin: m.Origin, *, dialed: bool) -> Link:
+        """Both sides have said who they are."""
+        self._check_link(origin, dialed=dialed)
+        old = self.links.get(origin.stream)
+        if old is not None:
+            self.link_gone(old, None)
+            old.connection.close()
+        link = Link(self, connection, origin, dialed)
+        self.links[origin.stream] = link
+        self.service.link_up(origin.stream)
+        self.changed()
+        _log.info("linked with %s at %s", origin.broker, connection.peer)
+        return link
+
+    def link_gone(self, link: Link, error: Exception | None) -> None:
+        """The connection of a link is over."""
+        if self.links.get(link.stream) is not link:
+            return
+        del self.links[link.stream]
+        self.dropped_by_links += link.outbox.dropped
+        self.service.link_down(link.stream)
+        self.changed()
+        _log.info("lost the link with %s%s", link.origin.broker, f": {error}" if error else "")
+
+    def link_ending(self, link: Link, message: m.Failure | m.Goodbye) -> None:
+        """The neighbor says why it will close the link."""
+        text = message.message if isinstance(message, m.Failure) else message.reason
+        _log.info("%s ends the link: %s", link.origin.broker, text)
+        link.connection.close()
+
+    # -- questions
+
+    def asked(self, client: Client, ask: m.Ask) -> None:
+        """A client or an operator asks something."""
+        try:
+            if ask.what != "offers" and not client.permissions.operate:
+                raise NotPermitted(
+                    f"{client.name!r} may not operate this broker; set `operate = true` in the "
+                    "grant if it should"
+                )
+            answer = self._answer(ask)
+        except StentorError as error:
+            client.connection.send(m.Failure(error.code, str(error), ask.number))
+            return
+        if asyncio.iscoroutine(answer):
+            task = self._loop.create_task(self._answer_later(client, ask, answer))
+            self._background.add(task)
+            task.add_done_callback(self._background.discard)
+        else:
+            client.connection.send(m.Done(ask.number, answer))
+
+    async def _answer_later(self, client: Client, ask: m.Ask, answer: Any) -> None:
+        try:
+            client.connection.send(m.Done(ask.number, await answer))
+        except StentorError as error:
+            client.connection.send(m.Failure(error.code, str(error), ask.number))
+
+    def _answer(self, ask: m.Ask) -> Any:
+        arguments = ask.arguments
+        match ask.what:
+            case "offers":
+                text = arguments.get("overlapping")
+                return [str(f) for f in self.service.offers(None if text is None else Filter(text))]
+            case "status":
+                return self.status()
+            case "links":
+                for address in arguments.get("add", []):
+                    self.add_link(str(address))
+                for which in arguments.get("remove", []):
+                    self.remove_link(str(which))
+                return self.status()["links"]
+            case "drain":
+                return self.drain()
+        raise ProtocolError(f"there is no question {ask.what!r}")
+
+    async def drain(self) -> dict[str, Any]:
+        from stentor.broker.draining import drain
+
+        return await drain(self)
+
+    # -- what operators see
+
+    def status(self) -> dict[str, Any]:
+        """Everything about the broker, as plain data."""
+        from stentor.broker.report import status
+
+        return status(self)
+
+    def metrics(self) -> list[Any]:
+        from stentor.broker.report import metrics
+
+        return metrics(self)
+
+    def health(self) -> tuple[bool, dict[str, Any]]:
+        """Whether it works: the journal can be written."""
+        from stentor.broker.report import health
+
+        return health(self)
+
+    def ready(self) -> tuple[bool, dict[str, Any]]:
+        """Whether it takes clients, and all its configured links are up."""
+        from stentor.broker.report import ready
+
+        return ready(self)

@@ -1,0 +1,261 @@
+"""Both ends of what connects to a broker: clients, operators and other brokers.
+
+Everyone who connects says `Hello` first, within `HELLO_PATIENCE`; what they are is decided then. A
+`Guest` is a connection before that; it becomes a `Client` or a `Link`. The broker itself dials its
+neighbors (`Dialing`) and is the guest there.
+
+These classes turn events of a connection into calls of the host, `Broker`, and hold what belongs to
+the connection: the credit of a link, whether a client keeps to its window.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from stentor.broker.access import Permissions
+from stentor.broker.outbox import LINK_WINDOW, Outbox
+from stentor.errors import NoReply, Overloaded, ProtocolError, StentorError
+from stentor.protocol import messages as m
+from stentor.transport import Connection
+
+if TYPE_CHECKING:
+    from stentor.broker.host import Broker
+
+#: Seconds in which a connection has to say who it is.
+HELLO_PATIENCE: Final = 10.0
+#: Bytes that it may send until then.
+HELLO_FRAME: Final = 64 * 1024
+
+
+class Guest:
+    """A connection that somebody has made to this broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.connection: Connection | None = None
+        self._role: Client | Link | None = None
+        self._patience: asyncio.TimerHandle | None = None
+
+    def opened(self, connection: Connection) -> None:
+        self.connection = connection
+        self.broker.guests.add(self)
+        self._patience = asyncio.get_running_loop().call_later(HELLO_PATIENCE, self._too_late)
+
+    def _too_late(self) -> None:
+        assert self.connection is not None
+        error = NoReply(f"no Hello within {HELLO_PATIENCE:g} seconds")
+        self.connection.send(m.Failure(error.code, str(error)))
+        self.connection.close()
+
+    def received(self, connection: Connection, messages: list[Any]) -> None:
+        if self._role is None:
+            hello = messages[0]
+            if not isinstance(hello, m.Hello):
+                raise ProtocolError(f"the first message must be Hello, not {type(hello).__name__}")
+            self._hush()
+            try:
+                self._role = self.broker.admit(self, connection, hello)
+            except ProtocolError:
+                raise
+            except StentorError as error:
+                self.broker.refused(connection, hello, error)
+                connection.send(m.Failure(error.code, str(error)))
+                connection.close()
+                return
+            connection.max_frame = self.broker.settings.limits.frame
+            messages = messages[1:]
+        if messages:
+            self._role.received(messages)
+
+    def writable_again(self, connection: Connection) -> None:
+        if self._role is not None:
+            self._role.writable_again()
+
+    def closed(self, connection: Connection, error: Exception | None) -> None:
+        self._hush()
+        self.broker.guests.discard(self)
+        if self._role is not None:
+            self._role.closed(error)
+
+    def _hush(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+
+class Client:
+    """A connected client or operator."""
+
+    def __init__(
+        self, broker: Broker, connection: Connection, id: int, name: str, permissions: Permissions
+    ) -> None:
+        self.broker = broker
+        self.connection = connection
+        self.id = id
+        self.name = name
+        self.permissions = permissions
+
+    def received(self, messages: list[Any]) -> None:
+        broker = self.broker
+        heard = broker.service.heard
+        try:
+            for message in messages:
+                if isinstance(message, m.Ping):
+                    self.connection.send(m.Pong())
+                elif isinstance(message, m.Ask):
+                    broker.asked(self, message)
+                elif isinstance(message, m.Goodbye):
+                    self.connection.close()
+                elif not isinstance(message, m.Pong):
+                    heard(self.id, message)
+        finally:
+            broker.changed()
+        self._check_window()
+
+    def _check_window(self) -> None:
+        limits = self.broker.settings.limits
+        session = self.broker.service.sessions.get(self.id)
+        if session is not None and session.unanswered > 4 * limits.window:
+            raise ProtocolError(
+                f"{session.unanswered} publications are unanswered; at most {limits.window} are "
+                "allowed at a time"
+            )
+        if self.broker.journal.full:
+            self.broker.hold_back(self.connection)
+
+    def send(self, message: Any) -> None:
+        connection = self.connection
+        connection.send(message)
+        if not connection.writable:
+            self.broker.service.block(self.id)
+
+    def writable_again(self) -> None:
+        self.broker.service.unblock(self.id)
+        self.broker.changed()
+
+    def closed(self, error: Exception | None) -> None:
+        self.broker.client_gone(self, error)
+
+    def dismiss(self, code: str, reason: str) -> None:
+        """Close the connection, saying why."""
+        self.connection.send(m.Failure(code, reason))
+        self.connection.close()
+
+
+class Link:
+    """A link to a neighbor, made by either side."""
+
+    def __init__(self, broker: Broker, connection: Connection, origin: m.Origin, dialed: bool):
+        self.broker = broker
+        self.connection = connection
+        self.origin = origin
+        #: Whether this broker has made the connection.
+        self.dialed = dialed
+        self.outbox = Outbox(limit=broker.settings.limits.link_queue, restart=broker.service.broken)
+        self._taken = 0
+        self.received_notifications = 0
+        self.sent_notifications = 0
+
+    @property
+    def stream(self) -> str:
+        return self.origin.stream
+
+    def received(self, messages: list[Any]) -> None:
+        service = self.broker.service
+        stream = self.origin.stream
+        if self.broker.links.get(stream) is not self:
+            return  # it was replaced
+        try:
+            for message in messages:
+                if isinstance(message, m.Credit):
+                    self.outbox.grant(message.more)
+                elif isinstance(message, m.Ping):
+                    self.connection.send(m.Pong())
+                elif isinstance(message, m.Pong):
+                    continue
+                elif isinstance(message, m.Failure | m.Goodbye):
+                    self.broker.link_ending(self, message)
+                else:
+                    if isinstance(message, m.Forward):
+                        self._taken += len(message.items)
+                        self.received_notifications += len(message.items)
+                    service.receive(stream, message)
+        finally:
+            self.broker.changed()
+        if self._taken >= LINK_WINDOW // 4:
+            self.connection.send(m.Credit(0, self._taken))
+            self._taken = 0
+        self.flush()
+
+    def push(self, message: Any) -> None:
+        self.outbox.push(message)
+
+    def flush(self) -> None:
+        """Send as much as credit and the connection allow."""
+        connection = self.connection
+        while connection.writable and not connection.is_closing:
+            found = self.outbox.pop()
+            if not found:
+                return
+            for message in found:
+                if isinstance(message, m.Forward):
+                    self.sent_notifications += len(message.items)
+                connection.send(message)
+
+    def writable_again(self) -> None:
+        self.flush()
+
+    def closed(self, error: Exception | None) -> None:
+        self.broker.link_gone(self, error)
+
+
+class Dialing:
+    """The near end of a link that this broker makes."""
+
+    def __init__(self, broker: Broker, address: str) -> None:
+        self.broker = broker
+        self.address = address
+        self.link: Link | None = None
+        #: Done when the connection is over, with what ended it.
+        self.over: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        self._reason: Exception | None = None
+
+    def opened(self, connection: Connection) -> None:
+        connection.send(self.broker.hello())
+
+    def received(self, connection: Connection, messages: list[Any]) -> None:
+        if self.link is None:
+            first = messages[0]
+            if isinstance(first, m.Failure):
+                self._reason = _as_error(first)
+                connection.close()
+                return
+            if not isinstance(first, m.Welcome):
+                raise ProtocolError(f"Hello is answered by Welcome, not {type(first).__name__}")
+            origin = m.Origin(first.stream, first.broker, first.address or self.address)
+            try:
+                self.link = self.broker.link_made(connection, origin, dialed=True)
+            except StentorError as error:
+                self._reason = error
+                connection.send(m.Goodbye(str(error)))
+                connection.close()
+                return
+            messages = messages[1:]
+        if messages:
+            self.link.received(messages)
+
+    def writable_again(self, connection: Connection) -> None:
+        if self.link is not None:
+            self.link.writable_again()
+
+    def closed(self, connection: Connection, error: Exception | None) -> None:
+        if self.link is not None:
+            self.link.closed(error)
+        if not self.over.done():
+            self.over.set_result(self._reason or error)
+
+
+def _as_error(failure: m.Failure) -> StentorError:
+    error = StentorError(f"{failure.code}: {failure.message}")
+    return error if failure.code != Overloaded.code else Overloaded(failure.message)

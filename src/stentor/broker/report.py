@@ -1,0 +1,224 @@
+"""What operators see of a broker: status, metrics, health. All of it plain data."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stentor.broker.host import Broker
+
+#: A metric: name, type, help, and its samples as labels and value.
+Metric = tuple[str, str, str, list[tuple[dict[str, str], float]]]
+
+
+def status(broker: Broker) -> dict[str, Any]:
+    """Everything there is to know about a broker now."""
+    service = broker.service
+    table = service.router.table_size()
+    return {
+        "name": broker.name,
+        "stream": broker.stream,
+        "addresses": broker.addresses,
+        "monitor": broker.monitor_address,
+        "started": broker.started_at,
+        "uptime": time.time() - broker.started_at,
+        "draining": broker.draining,
+        "routing": broker.settings.routing,
+        "links": _links(broker),
+        "brokers": [
+            {"broker": o.broker, "stream": o.stream, "address": o.address, "via": _via(broker, o)}
+            for o in sorted(service.directory.others, key=lambda o: o.broker)
+        ],
+        "clients": _clients(broker),
+        "subscriptions": _subscriptions(broker),
+        "durables": [
+            {
+                "name": durable.name,
+                "filter": str(durable.filter),
+                "attached": service.is_attached(durable),
+                "positions": dict(durable.positions),
+            }
+            for durable in service.durables.values()
+        ],
+        "table": {
+            "local": table.local,
+            "remote": table.remote,
+            "offers": len(service.offers()),
+        },
+        "queues": {
+            "subscriptions": sum(len(s.feed) for s in service.subscriptions.values()),
+            "links": sum(link.outbox.waiting for link in broker.links.values()),
+            "journal": broker.journal.pending,
+        },
+        "dropped": {
+            "subscriptions": service.dropped
+            + sum(s.feed.dropped for s in service.subscriptions.values()),
+            "links": broker.dropped_by_links
+            + sum(link.outbox.dropped for link in broker.links.values()),
+        },
+        "counters": dict(service.counters),
+        "journal": broker.journal.status(),
+    }
+
+
+def _via(broker: Broker, origin: Any) -> str:
+    way = broker.service.directory.towards(origin.stream)
+    link = broker.links.get(way) if way is not None else None
+    return link.origin.broker if link is not None else ""
+
+
+def _links(broker: Broker) -> list[dict[str, Any]]:
+    found = [
+        {
+            "broker": link.origin.broker,
+            "stream": link.stream,
+            "address": link.origin.address,
+            "peer": link.connection.peer,
+            "state": "up",
+            "dialed": link.dialed,
+            "queue": link.outbox.waiting,
+            "dropped": link.outbox.dropped,
+            "sent": link.sent_notifications,
+            "received": link.received_notifications,
+            "bytes_in": link.connection.bytes_in,
+            "bytes_out": link.connection.bytes_out,
+        }
+        for link in broker.links.values()
+    ]
+    up = {str(link["peer"]) for link in found} | {str(link["address"]) for link in found}
+    found += [
+        {"broker": None, "address": address, "state": "down", "reason": reason}
+        for address, reason in broker.dialing.items()
+        if address not in up
+    ]
+    return found
+
+
+def _clients(broker: Broker) -> list[dict[str, Any]]:
+    sessions = broker.service.sessions
+    return [
+        {
+            "name": client.name,
+            "grant": client.permissions.name,
+            "peer": client.connection.peer,
+            "subscriptions": len(sessions[client.id].subscriptions),
+            "advertisements": len(sessions[client.id].advertisements),
+            "published": sessions[client.id].published,
+            "refused": sessions[client.id].refused,
+            "unanswered": sessions[client.id].unanswered,
+            "unsent_bytes": client.connection.unsent,
+        }
+        for client in broker.clients.values()
+        if client.id in sessions
+    ]
+
+
+def _subscriptions(broker: Broker) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": id,
+            "filter": str(subscription.feed.filter),
+            "durable": None if subscription.durable is None else subscription.durable.name,
+            "group": subscription.group,
+            "consumers": len(subscription.consumers),
+            "credit": sum(consumer.credit for consumer in subscription.consumers),
+            "queue": len(subscription.feed),
+            "delivered": subscription.feed.delivered,
+            "dropped": subscription.feed.dropped,
+            "catching_up": subscription.feed.catching,
+        }
+        for id, subscription in broker.service.subscriptions.items()
+    ]
+
+
+_COUNTERS = {
+    "published": "Notifications that clients published and the journal took.",
+    "volatile": "Notifications that clients published at most once, past the journal.",
+    "repeated": "Publications that were sent again and already journaled.",
+    "refused": "Publications that were refused.",
+    "received": "Notifications from neighbors.",
+    "forwarded": "Notifications to neighbors.",
+    "off_path": "Notifications that came another way than their stream, and were ignored.",
+    "delivered": "Notifications to clients.",
+    "served": "Stretches of the journal that were read for subscribers who catch up.",
+    "probes": "Probes that were sent.",
+    "interruptions": "Streams that began afresh.",
+}
+
+
+def metrics(broker: Broker) -> list[Metric]:
+    """The numbers that change, for monitoring."""
+    service = broker.service
+    journal = broker.journal.status()
+    labels = {"broker": broker.name}
+    table = service.router.table_size()
+
+    def gauge(name: str, help: str, value: float) -> Metric:
+        return f"stentor_{name}", "gauge", help, [(labels, value)]
+
+    def counter(name: str, help: str, value: float) -> Metric:
+        return f"stentor_{name}_total", "counter", help, [(labels, value)]
+
+    by_link = [({**labels, "neighbor": ln.origin.broker}, ln) for ln in broker.links.values()]
+    subscriptions = list(service.subscriptions.values())
+    return [
+        *(
+            counter(f"notifications_{name}", help, service.counters[name])
+            for name, help in _COUNTERS.items()
+        ),
+        counter(
+            "notifications_dropped_subscriptions",
+            "Notifications that slow subscribers did not get.",
+            service.dropped + sum(s.feed.dropped for s in subscriptions),
+        ),
+        counter(
+            "notifications_dropped_links",
+            "Notifications that did not fit into the queue of a link.",
+            broker.dropped_by_links + sum(ln.outbox.dropped for _, ln in by_link),
+        ),
+        gauge("clients", "Connected clients.", len(broker.clients)),
+        gauge("links", "Links to neighbors that are up.", len(broker.links)),
+        gauge("brokers", "Other brokers that can be reached.", len(service.directory.others)),
+        gauge("subscriptions", "Subscriptions of connected clients.", len(subscriptions)),
+        gauge("durables", "Durable subscriptions.", len(service.durables)),
+        gauge(
+            "catching_up",
+            "Subscriptions that read journals to catch up.",
+            sum(bool(s.feed.catching) for s in subscriptions),
+        ),
+        gauge("table_local", "Routing entries of own clients.", table.local),
+        gauge("table_remote", "Routing entries of neighbors.", table.remote),
+        gauge("queued", "Notifications that wait for clients.", sum(map(len, _feeds(broker)))),
+        (
+            "stentor_link_queued",
+            "gauge",
+            "Notifications that wait for a link.",
+            [(label, link.outbox.waiting) for label, link in by_link],
+        ),
+        gauge("journal_head", "The last offset of the journal.", journal["head"]),
+        gauge("journal_low", "The first offset that the journal keeps.", journal["low"]),
+        gauge("journal_bytes", "The size of the journal's contents.", journal["bytes"]),
+        gauge("journal_pending", "Notifications that wait for the disk.", journal["pending"]),
+        counter("journal_commits", "Commits of the journal.", journal["commits"]),
+        counter("journal_failures", "Commits that failed.", journal["failed_commits"]),
+        gauge("start_time_seconds", "When the broker started.", broker.started_at),
+    ]
+
+
+def _feeds(broker: Broker) -> list[Any]:
+    return [subscription.feed for subscription in broker.service.subscriptions.values()]
+
+
+def health(broker: Broker) -> tuple[bool, dict[str, Any]]:
+    """Whether the broker works: what it is given, it can store."""
+    failing = broker.journal_failing
+    return not failing, {"status": "failing" if failing else "ok", "journal": not failing}
+
+
+def ready(broker: Broker) -> tuple[bool, dict[str, Any]]:
+    """Whether it takes clients, and all links it is to make are up or in reserve."""
+    healthy, _ = health(broker)
+    down = [link["address"] for link in _links(broker) if link["state"] == "down"]
+    fine = healthy and not broker.draining and not down
+    return fine, {"draining": broker.draining, "journal": healthy, "links_down": down}

@@ -1,0 +1,142 @@
+"""From what an application publishes to the bytes that travel.
+
+An event is a mapping, a dataclass instance or a `Notification`. The careful way is to make a
+`Notification`, which checks everything, and to encode it. Publishers repeat themselves, though: the
+same few names again and again, with plain values. So there is a short way for a plain dictionary
+whose names passed the checks before and whose values are visibly good: it is encoded as it is,
+under the id and the time that the client gives. It must give exactly the bytes that the careful way
+gives; everything that it is not sure of goes the careful way, errors included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
+from datetime import UTC, datetime
+from struct import Struct
+from typing import Any, Final
+
+from msgspec.msgpack import Encoder
+
+from stentor.client.typed import attributes_of, event_type_of
+from stentor.errors import InvalidNotification
+from stentor.model import INT_MAX, INT_MIN, Notification, NotificationId, encode
+from stentor.model.codec import VERSION
+
+#: Longer texts are checked.
+_SHORT: Final = 4_096
+#: Sets of names that are remembered, and how many names one may have.
+_MAX_SHAPES: Final = 1_024
+_MAX_WIDTH: Final = 64
+
+_pack: Final = Struct(">BII").pack
+_header: Final = Encoder().encode
+
+_good_shapes: set[tuple[str, ...]] = set()
+
+
+def notification_of(event: Any, parts: Mapping[str, Any] | None = None) -> Notification:
+    """The event as a notification; `parts` are further parameters of `Notification`.
+
+    >>> notification_of({"symbol": "IBM"}, {"type": "quote"})
+    Notification({'symbol': 'IBM'}, type='quote')
+    """
+    if isinstance(event, Notification):
+        return event.replace(**parts) if parts else event
+    if isinstance(event, Mapping):
+        return Notification(event, **parts) if parts else Notification(event)
+    if is_dataclass(event) and not isinstance(event, type):
+        kind = {"type": event_type_of(type(event)), **(parts or {})}
+        return Notification(attributes_of(event), **kind)
+    raise InvalidNotification(
+        f"a {type(event).__name__} cannot be published; "
+        "give a mapping of attributes, a Notification, or an instance of a dataclass"
+    )
+
+
+class EventEncoder:
+    """Encodes the publications of one producer in one epoch.
+
+    >>> encoder = EventEncoder("ann", 7)
+    >>> items = encoder.many([{"x": 1}, {"x": 2}], 0, datetime.now(UTC))
+    >>> from stentor.model import decode
+    >>> [str(decode(item).id) for item in items]
+    ['ann:7:0', 'ann:7:1']
+    """
+
+    __slots__ = ("epoch", "producer")
+
+    def __init__(self, producer: str, epoch: int) -> None:
+        first = NotificationId(producer, epoch, 0)  # checks both
+        self.producer = first.producer
+        self.epoch = first.epoch
+
+    def one(self, notification: Notification, sequence: int, now: datetime) -> bytes:
+        """A notification under a new id, and at this time unless it has its own."""
+        n = notification
+        return encode(
+            Notification.from_checked(
+                dict(n),
+                n.type,
+                n.subject,
+                n.channel,
+                n.payload,
+                n.content_type,
+                NotificationId(self.producer, self.epoch, sequence),
+                n.time or now,
+            )
+        )
+
+    def many(self, events: Sequence[Any], first: int, now: datetime) -> list[bytes]:
+        """Events under consecutive ids, from this sequence number on."""
+        items: list[bytes] = []
+        append = items.append
+        producer, epoch, shapes, header, pack = (
+            self.producer,
+            self.epoch,
+            _good_shapes,
+            _header,
+            _pack,
+        )
+        sequence = first
+        for event in events:
+            if type(event) is dict and tuple(event) in shapes:
+                for value in event.values():
+                    kind = type(value)
+                    if kind is str:
+                        if not value.isascii() or len(value) > _SHORT:
+                            break
+                    elif kind is float:
+                        if value != value:
+                            break
+                    elif kind is int:
+                        if not INT_MIN <= value <= INT_MAX:
+                            break
+                    elif kind is not bool:
+                        break
+                else:
+                    id = (producer, epoch, sequence)
+                    encoded = header((event, None, None, None, None, id, now))
+                    append(pack(VERSION, len(encoded), 0) + encoded)
+                    sequence += 1
+                    continue
+            append(self._carefully(event, sequence, now))
+            sequence += 1
+        return items
+
+    def _carefully(self, event: Any, sequence: int, now: datetime) -> bytes:
+        notification = notification_of(event)
+        data = self.one(notification, sequence, now)
+        if type(event) is dict and len(event) <= _MAX_WIDTH:
+            names = tuple(event)
+            # Nothing was flattened, left out or renamed, and no name is a subclass of `str`.
+            if names == tuple(notification) and all(type(name) is str for name in names) and names:
+                if len(_good_shapes) >= _MAX_SHAPES:
+                    _good_shapes.clear()
+                _good_shapes.add(names)
+        return data
+
+
+def utc_now() -> datetime:
+    """The time that a publication without one gets."""
+    return datetime.now(UTC)
