@@ -43,6 +43,7 @@ def tiny_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     """Segments of a few filters, so that small examples reach every stage of an index."""
     monkeypatch.setattr(index_module, "GROWING_LIMIT", 8)
     monkeypatch.setattr(index_module, "TIER", 3)
+    monkeypatch.setattr(index_module, "FEW", 0)
     monkeypatch.setattr(index_module, "TESTS_LIMIT", 4)
     monkeypatch.setattr(table_module, "COMMON", request.param)
 

@@ -203,7 +203,7 @@ class Document:
 
     def origin(self, path: KeyPath) -> str:
         """The place of a key, or of what it would be in."""
-        return f"{self.file}:{self.lines[path]}"
+        return f"{self.file}:{self.lines.of(*path)}"
 
     def given(self, value: Any, path: KeyPath) -> Given:
         return Given(value, self.origin(path), base=self.file.parent)

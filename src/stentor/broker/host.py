@@ -21,6 +21,7 @@ from itertools import count
 from typing import Any, Final
 
 from stentor.broker.access import Access, Permissions
+from stentor.broker.draining import adopted, drain, take_over
 from stentor.broker.peers import HELLO_FRAME, Client, Dialing, Guest, Link
 from stentor.broker.settings import Settings
 from stentor.broker.storage import Batch, Journal
@@ -89,10 +90,14 @@ class Broker:
         self._turn: asyncio.Handle | None = None
         self._ticker: asyncio.TimerHandle | None = None
         self._stopped: asyncio.Event | None = None
+        self._stopping: asyncio.Task[None] | None = None
+        self._afterwards: Callable[[Broker], None] | None = None
         self._monitor: Any = None
         self._pinged = 0.0
         #: Whether the last commit of the journal failed.
         self.journal_failing = False
+        #: Journals of brokers that were removed.
+        self.adopted_journals: list[Journal] = []
         #: Notifications that links dropped which are gone.
         self.dropped_by_links = 0
         self.journal: Journal
@@ -131,6 +136,8 @@ class Broker:
             self.journal.close()
             raise
         self.started_at = time.time()
+        for directory in adopted(settings.data):
+            take_over(self, directory, import_state=False)
         for address in settings.neighbors:
             self.add_link(address)
         self._tick()
@@ -149,6 +156,10 @@ class Broker:
         )
         self.service.restore(self.journal.durables())
         self.journal.start(self._loop.call_soon_threadsafe, self._committed)
+
+    def call_from_thread(self, function: Callable[..., object], *args: Any) -> None:
+        """Run something in the event loop, from any thread."""
+        self._loop.call_soon_threadsafe(function, *args)
 
     async def _listen(self, addresses: list[Address]) -> None:
         files = self.settings.tls
@@ -195,12 +206,8 @@ class Broker:
         for task in [*self._dialers.values(), *self._background]:
             task.cancel()
         await self._close_listeners()
-        await self._settle_journal()
-        self._work()
-        instead = self._alternatives()
-        for client in list(self.clients.values()):
-            client.connection.send(m.Goodbye(reason, instead))
-            client.connection.close()
+        await self.settle()
+        self.say_goodbye(reason)
         for link in list(self.links.values()):
             link.flush()
             link.connection.send(m.Goodbye(reason))
@@ -218,8 +225,24 @@ class Broker:
                 handle.cancel()
         if self._monitor is not None:
             await self._monitor.stop()
-        await asyncio.to_thread(self.journal.close)
+        for journal in [self.journal, *self.adopted_journals]:
+            await asyncio.to_thread(journal.close)
+        if self._afterwards is not None:
+            self._afterwards(self)
         self._stopped.set()
+
+    def stop_soon(self, reason: str, after: Callable[[Broker], None] | None = None) -> None:
+        """Stop when this turn is over; then call `after`."""
+        self._afterwards = after
+        self._stopping = self._loop.create_task(self.stop(reason))
+
+    def say_goodbye(self, reason: str) -> None:
+        """Send all clients away, to the neighbors if there are any."""
+        instead = [link.origin.address for link in self.links.values() if link.origin.address]
+        for client in list(self.clients.values()):
+            if not client.is_operator:
+                client.connection.send(m.Goodbye(reason, instead))
+                client.connection.close()
 
     async def wait_closed(self) -> None:
         """Until it has been stopped."""
@@ -230,17 +253,16 @@ class Broker:
         for listener in self._listeners:
             await listener.close()
 
-    async def _settle_journal(self) -> None:
-        """Until everything that was published is on disk and answered."""
+    async def settle(self) -> None:
+        """Until everything that was published is on disk, routed and answered."""
+        self._work()
         await self._until(lambda: not self.journal.pending, self.settings.limits.shutdown)
+        self._work()
 
     async def _until(self, done: Callable[[], bool], seconds: float) -> None:
         deadline = self._loop.time() + seconds
         while not done() and self._loop.time() < deadline:
             await asyncio.sleep(0.005)
-
-    def _alternatives(self) -> list[str]:
-        return [link.origin.address for link in self.links.values() if link.origin.address]
 
     # -- turns
 
@@ -419,7 +441,9 @@ class Broker:
             may_publish=permissions.publish,
             may_subscribe=permissions.subscribe,
         )
-        client = Client(self, connection, id, name, permissions)
+        client = Client(
+            self, connection, id, name, permissions, is_operator=hello.role == "operator"
+        )
         self.clients[id] = self._by_name[name] = client
         connection.send(self._welcome(version, published))
         _log.debug("client %s connected from %s", name, connection.peer)
@@ -546,6 +570,8 @@ class Broker:
         del self.links[link.stream]
         self.dropped_by_links += link.outbox.dropped
         self.service.link_down(link.stream)
+        if link.legacy is not None:
+            take_over(self, link.legacy, import_state=True)
         self.changed()
         _log.info("lost the link with %s%s", link.origin.broker, f": {error}" if error else "")
 
@@ -601,8 +627,7 @@ class Broker:
         raise ProtocolError(f"there is no question {ask.what!r}")
 
     async def drain(self) -> dict[str, Any]:
-        from stentor.broker.draining import drain
-
+        """Leave the overlay for good; a neighbor takes over what this broker answers for."""
         return await drain(self)
 
     # -- what operators see

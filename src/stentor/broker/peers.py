@@ -11,11 +11,20 @@ the connection: the credit of a link, whether a client keeps to its window.
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from stentor.broker.access import Permissions
+from stentor.broker.draining import Adoption
 from stentor.broker.outbox import LINK_WINDOW, Outbox
-from stentor.errors import NoReply, Overloaded, ProtocolError, StentorError
+from stentor.errors import (
+    JournalUnavailable,
+    NoReply,
+    Overloaded,
+    ProtocolError,
+    ShuttingDown,
+    StentorError,
+)
 from stentor.protocol import messages as m
 from stentor.transport import Connection
 
@@ -88,13 +97,21 @@ class Client:
     """A connected client or operator."""
 
     def __init__(
-        self, broker: Broker, connection: Connection, id: int, name: str, permissions: Permissions
+        self,
+        broker: Broker,
+        connection: Connection,
+        id: int,
+        name: str,
+        permissions: Permissions,
+        *,
+        is_operator: bool = False,
     ) -> None:
         self.broker = broker
         self.connection = connection
         self.id = id
         self.name = name
         self.permissions = permissions
+        self.is_operator = is_operator
 
     def received(self, messages: list[Any]) -> None:
         broker = self.broker
@@ -154,6 +171,11 @@ class Link:
         self.dialed = dialed
         self.outbox = Outbox(limit=broker.settings.limits.link_queue, restart=broker.service.broken)
         self._taken = 0
+        #: Set while this broker hands over to the neighbor.
+        self.handed_over: asyncio.Future[None] | None = None
+        self._adoption: Adoption | None = None
+        #: The journal that this neighbor has handed over, to be served when it is gone.
+        self.legacy: Path | None = None
         self.received_notifications = 0
         self.sent_notifications = 0
 
@@ -174,6 +196,12 @@ class Link:
                     self.connection.send(m.Pong())
                 elif isinstance(message, m.Pong):
                     continue
+                elif isinstance(message, m.Handover):
+                    self._adopt(message)
+                elif isinstance(message, m.HandedOver):
+                    self._answered(None)
+                elif isinstance(message, m.Failure) and self.handed_over is not None:
+                    self._answered(JournalUnavailable(message.message))
                 elif isinstance(message, m.Failure | m.Goodbye):
                     self.broker.link_ending(self, message)
                 else:
@@ -187,6 +215,29 @@ class Link:
             self.connection.send(m.Credit(0, self._taken))
             self._taken = 0
         self.flush()
+
+    def _adopt(self, piece: m.Handover) -> None:
+        """The neighbor is about to go and hands its journal over."""
+        try:
+            if self._adoption is None:
+                self._adoption = Adoption(self.broker.settings.data, self.stream)
+            self.legacy = self._adoption.take(piece)
+        except JournalUnavailable as error:
+            self._adoption = None
+            self.connection.send(m.Failure(error.code, str(error)))
+            return
+        if self.legacy is not None:
+            self._adoption = None
+            self.connection.send(m.HandedOver())
+
+    def _answered(self, error: Exception | None) -> None:
+        """The neighbor has taken over what this broker handed it, or could not."""
+        waiting, self.handed_over = self.handed_over, None
+        if waiting is not None and not waiting.done():
+            if error is None:
+                waiting.set_result(None)
+            else:
+                waiting.set_exception(error)
 
     def push(self, message: Any) -> None:
         self.outbox.push(message)
@@ -207,6 +258,9 @@ class Link:
         self.flush()
 
     def closed(self, error: Exception | None) -> None:
+        self._answered(ShuttingDown("the link was lost"))
+        if self._adoption is not None:
+            self._adoption.abandon()
         self.broker.link_gone(self, error)
 
 

@@ -33,9 +33,9 @@ class TomlLines:
     """Looks up lines, counted from 1.
 
     >>> lines = TomlLines('[limits]\\nqueue = 5\\n\\n[[broker]]\\nneighbors = [\\n  "b2",\\n]\\n')
-    >>> lines["limits", "queue"], lines["broker", 0, "neighbors", 0]
+    >>> lines.of("limits", "queue"), lines.of("broker", 0, "neighbors", 0)
     (2, 6)
-    >>> lines["broker", 0, "absent"]  # where it would belong
+    >>> lines.of("broker", 0, "absent")  # where it would belong
     4
     """
 
@@ -48,7 +48,7 @@ class TomlLines:
         self._lengths: dict[KeyPath, int] = {}
         self._document()
 
-    def __getitem__(self, path: KeyPath) -> int:
+    def of(self, *path: str | int) -> int:
         """The line of what the path names; if there is no such thing, of what encloses it."""
         while path not in self._lines:
             path = path[:-1]

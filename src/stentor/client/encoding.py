@@ -23,6 +23,9 @@ from stentor.errors import InvalidNotification
 from stentor.model import INT_MAX, INT_MIN, Notification, NotificationId, encode
 from stentor.model.codec import VERSION
 
+#: What a publication may have besides its attributes.
+PARTS: Final = ("type", "subject", "channel", "payload", "content_type", "time")
+
 #: Longer texts are checked.
 _SHORT: Final = 4_096
 #: Sets of names that are remembered, and how many names one may have.

@@ -85,8 +85,8 @@ class Outbox:
 
     >>> outbox = Outbox()
     >>> outbox.put([b"a", b"b"], newest=1, waiter=lambda error: print("journaled", error))
-    >>> [message.items for message in outbox.take(lambda: 7)]
-    [[b'a', b'b']]
+    >>> outbox.take(lambda: 7).items
+    [b'a', b'b']
     >>> outbox.published(7)
     journaled None
     >>> len(outbox)
@@ -121,11 +121,6 @@ class Outbox:
     def full(self) -> bool:
         """Whether a publisher has to wait."""
         return self._count >= self._limit or self._bytes >= self._limit_bytes
-
-    @property
-    def ready(self) -> bool:
-        """Whether there is something that may be sent now."""
-        return bool(self._queue) and self._fits(self._queue[0])
 
     # -- in
 
@@ -198,18 +193,16 @@ class Outbox:
 
     # -- out
 
-    def take(self, number: Callable[[], int]) -> list[Publish]:
-        """Everything that may be sent now; `number` makes the numbers of new frames."""
-        messages = []
-        queue = self._queue
-        while queue and self._fits(queue[0]):
-            frame = queue.popleft()
-            if not frame.number:
-                frame.number = number()
-            self._unanswered.append(frame)
-            self._in_flight += len(frame.items) - len(frame.refused)
-            messages.append(_message(frame))
-        return messages
+    def take(self, number: Callable[[], int]) -> Publish | None:
+        """The next message, if one may be sent now; `number` makes the number of a new frame."""
+        if not self._queue or not self._fits(self._queue[0]):
+            return None
+        frame = self._queue.popleft()
+        if not frame.number:
+            frame.number = number()
+        self._unanswered.append(frame)
+        self._in_flight += len(frame.items) - len(frame.refused)
+        return _message(frame)
 
     def _fits(self, frame: _Frame) -> bool:
         in_flight = self._in_flight
@@ -227,12 +220,14 @@ class Outbox:
         if self._barriers:
             self._lift()
 
-    def rejected(self, number: int, indexes: list[int], error: StentorError) -> None:
-        """Items of a frame were refused."""
+    def rejected(self, number: int, indexes: list[int] | None, error: StentorError) -> None:
+        """Items of a frame were refused, or all of them."""
         frame = next((each for each in self._unanswered if each.number == number), None)
         if frame is None:
             return
-        if frame.places is not None:
+        if indexes is None:
+            indexes = list(range(len(frame.items)))
+        elif frame.places is not None:
             indexes = [frame.places[i] for i in indexes if 0 <= i < len(frame.places)]
         new = {i for i in indexes if 0 <= i < len(frame.items)} - frame.refused
         frame.refused |= new

@@ -86,6 +86,7 @@ _PREFIX: Final = Layout(">BII")
 _HEADER_AT: Final = _PREFIX.size
 #: The same with the first two bytes of the header: an array of seven, and the code of the map.
 _START: Final = Layout(">BIIBB")
+_START_SIZE: Final = _START.size
 _HEADER_START: Final = 0x97
 _NATIVE: Final = frozenset({bool, int, float, str, bytes, datetime})
 
@@ -105,6 +106,8 @@ class Envelope(msgspec.Struct, array_like=True, eq=False, gc=False):
     id: NotificationId | None
     time: Any  # a datetime or None; declared as `datetime`, msgspec would also take a string
     _data: Any = b""
+    #: Where the payload begins; 0 if there is none.
+    _payload_start: int = 0
     _facts: Any = None
 
     @property
@@ -119,17 +122,12 @@ class Envelope(msgspec.Struct, array_like=True, eq=False, gc=False):
 
     @property
     def payload_size(self) -> int:
-        return len(self._data) - self._payload_start
+        return len(self._data) - self._payload_start if self._payload_start else 0
 
     @property
     def payload(self) -> bytes:
         """A copy of the payload, made when asked for."""
-        return bytes(self._data[self._payload_start :])
-
-    @property
-    def _payload_start(self) -> int:
-        size: int = _PREFIX.unpack_from(self._data)[1]
-        return _HEADER_AT + size
+        return bytes(self._data[self._payload_start :]) if self._payload_start else b""
 
     @property
     def encoded(self) -> Buffer:
@@ -232,14 +230,7 @@ def decode_header(data: Buffer) -> Envelope:
     >>> envelope.attributes, envelope.payload_size
     ({'price': 9.5}, 3)
     """
-    try:
-        return _read(data)
-    except DecodeError:
-        raise
-    except Exception as error:
-        # Whatever a decoder, a check, or the `load` of a registered type raises, deep nesting
-        # (RecursionError) and exhausted memory included, is a fault of the bytes.
-        raise DecodeError(f"not an encoded notification: {error}") from error
+    return decode_headers((data,))[0]
 
 
 def decode_headers(items: Sequence[Buffer]) -> list[Envelope]:
@@ -250,12 +241,18 @@ def decode_headers(items: Sequence[Buffer]) -> list[Envelope]:
     """
     found: list[Envelope] = []
     _read_plain(items, found)
-    try:
-        for data in items[len(found) :] if found else items:
-            found.append(decode_header(data))
-    except DecodeError as error:
-        error.index = len(found)  # type: ignore[attr-defined]
-        raise
+    for data in items[len(found) :]:
+        try:
+            found.append(_read(data))
+        except DecodeError as error:
+            error.index = len(found)  # type: ignore[attr-defined]
+            raise
+        except Exception as error:
+            # Whatever a decoder, a check, or the `load` of a registered type raises, deep nesting
+            # (RecursionError) and exhausted memory included, is a fault of the bytes.
+            refusal = DecodeError(f"not an encoded notification: {error}")
+            refusal.index = len(found)  # type: ignore[attr-defined]
+            raise refusal from error
     return found
 
 
@@ -265,34 +262,68 @@ def decode_many(items: Sequence[Buffer]) -> list[Notification]:
     >>> decode_many([encode(Notification({"x": x})) for x in (1, 2)])
     [Notification({'x': 1}), Notification({'x': 2})]
     """
-    return [envelope.notification() for envelope in decode_headers(items)]
+    make = Notification.from_checked
+    return [
+        make(
+            e.attributes,
+            e.type,
+            e.subject,
+            e.channel,
+            e.payload if e._payload_start else b"",
+            e.content_type,
+            e.id,
+            e.time,
+        )
+        for e in decode_headers(items)
+    ]
+
+
+#: For beginnings of items, up to the code of the map, that were found good: where the header ends,
+#: where the item ends, and the number of attributes. Most items begin like one before.
+_frames: Final[dict[bytes, tuple[int, int, int]]] = {}
+_MAX_FRAMES: Final = 4096
+#: The sizes of larger payloads seldom repeat.
+_MAX_FRAME_PAYLOAD: Final = 1024
+
+
+def _frame(data: bytes) -> tuple[int, int, int]:
+    """What the beginning of an item says; `ValueError` if that is nothing for the tight loop."""
+    version, header_size, payload_size, first, code = _START.unpack_from(data)
+    if (
+        version != VERSION
+        or first != _HEADER_START
+        or not 0x80 <= code <= 0x8F  # a map of up to 15
+        or header_size > MAX_VALUE_BYTES  # in less than that, nothing can be too long
+        or payload_size > MAX_PAYLOAD_BYTES
+    ):
+        raise ValueError
+    end = _HEADER_AT + header_size
+    frame = end, end + payload_size, code & 0x0F
+    if payload_size <= _MAX_FRAME_PAYLOAD:
+        if len(_frames) >= _MAX_FRAMES:
+            _frames.clear()
+        _frames[data[:_START_SIZE]] = frame
+    return frame
 
 
 def _read_plain(items: Sequence[Buffer], found: list[Envelope]) -> None:
     """Append what is at the beginning of `items` and plain, up to the first that is not."""
-    start, decode, names_known = _START.unpack_from, _plain_decoder.decode, plain_names.issuperset
+    frames, decode, names_known = _frames.get, _plain_decoder.decode, plain_names.issuperset
     append = found.append
     try:
         for data in items:
-            version, header_size, payload_size, first, code = start(data)
-            end = _HEADER_AT + header_size
-            if (
-                version != VERSION
-                or first != _HEADER_START
-                or not 0x80 <= code <= 0x8F  # a map of up to 15
-                or len(data) != end + payload_size
-                or header_size > MAX_VALUE_BYTES  # in less than that, nothing can be too long
-                or payload_size > MAX_PAYLOAD_BYTES
-            ):
+            # A buffer that can change is no key: TypeError.
+            header_end, end, count = frames(data[:_START_SIZE]) or _frame(data)  # type: ignore[arg-type]
+            if len(data) != end:
                 return
-            envelope = decode(data[_HEADER_AT:end])
+            envelope = decode(data[_HEADER_AT:header_end])
             attributes = envelope.attributes
-            if len(attributes) != code & 0x0F:
+            if len(attributes) != count:
                 return
             if not names_known(attributes):
                 check_attribute_names(tuple(attributes))
             if (
-                not attributes
+                not count
                 or envelope.type is not None
                 or envelope.subject is not None
                 or envelope.channel is not None
@@ -312,6 +343,8 @@ def _read_plain(items: Sequence[Buffer], found: list[Envelope]) -> None:
             if id is not None and id.producer not in good_producers:
                 check_producer(id.producer)
             envelope._data = data
+            if header_end != end:
+                envelope._payload_start = header_end
             append(envelope)
     except Exception:  # whatever it is, the careful reader meets it again, and says what it is
         return
@@ -363,6 +396,8 @@ def _read(data: Buffer) -> Envelope:
     if envelope.id is not None and envelope.id.producer not in good_producers:
         check_producer(envelope.id.producer)
     envelope._data = data
+    if payload_size:
+        envelope._payload_start = payload_start
     return envelope
 
 

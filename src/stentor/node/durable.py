@@ -66,7 +66,7 @@ class Durable:
         """Take up what the subscriber has dealt with; whether that is news."""
         news = False
         for stream, position in positions.items():
-            if position > self.positions.get(stream, 0):
+            if position > self.positions.get(stream, -1):
                 self.positions[stream] = position
                 news = True
         return news

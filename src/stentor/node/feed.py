@@ -7,7 +7,7 @@ moves on from there depends on the mode in which the feed reads the stream:
 - JOINING  The feed was just made and wants nothing of the past. What comes is queued. When the
            overlay has answered a probe sent after the subscription, the subscription is in force
            everywhere; the head of the stream in that answer becomes the position, and the feed is
-           LIVE.
+           LIVE. If the way was interrupted meanwhile, it is CATCHING from there.
 - LIVE     Everything behind the position that matches will be forwarded here, in order. An offset
            at or below the position is a repeat.
 - CATCHING Something behind the position may have been missed: the way was interrupted, the queue
@@ -16,14 +16,19 @@ moves on from there depends on the mode in which the feed reads the stream:
            the offset behind which buffer and live traffic are complete; it is unknown (None) until
            a probe sent after the interruption has been answered. As soon as the position has
            reached the cover, the buffer follows and the feed is LIVE. If the buffer overflows it
-           is emptied, and the cover moves up to what was seen last.
+           is emptied, and the cover is at least what was seen last.
+
+A feed *begins* with the first answer to a probe that was sent after its subscription: from then on
+it owes its subscriber everything. Brokers that could not be reached then have no place in that
+answer; when they are there, their streams are read from the time on at which the feed was made.
 
 A subscriber that is too slow therefore never holds anything up and loses nothing that is journaled:
 its feed just falls back to reading journals at its own pace ("spill"). Other policies drop instead.
 Notifications that no journal holds are dropped, oldest first, when the queue is full.
 
-The feed is pure. Its owner tells it what happens and asks it which fetches it wants; memory is
-bounded by the queue, the buffer (as large again) and one stretch.
+The feed is pure. Its owner tells it what happens and asks it which fetches it wants. Queue and
+buffers together hold at most twice the limit and one stretch, last values and what members of
+a group gave back not counted.
 """
 
 from __future__ import annotations
@@ -35,6 +40,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from stentor.errors import InvalidConfiguration, UnknownStrategy
 from stentor.filters import Filter
+from stentor.node.reading import STRETCH
 from stentor.protocol.messages import VOLATILE, Positions, StreamId
 
 #: What a feed does with what does not fit into its queue.
@@ -48,16 +54,20 @@ CATCHING: Final = 2
 
 
 class Run(NamedTuple):
-    """Notifications of one stream in order. Offsets are empty if no journal holds them."""
+    """Notifications of one stream in order. Offsets are empty if no journal holds them.
+
+    A `gap` has no notifications: from the first to the last offset, the journal holds nothing more.
+    """
 
     stream: StreamId
     offsets: list[int]
     items: list[bytes]
     retained: bool = False
+    gap: bool = False
 
     def split(self, count: int) -> tuple[Run, Run]:
         """The first `count` and the rest."""
-        stream, offsets, items, retained = self
+        stream, offsets, items, retained, _ = self
         return (
             Run(stream, offsets[:count], items[:count], retained),
             Run(stream, offsets[count:], items[count:], retained),
@@ -72,14 +82,6 @@ class Run(NamedTuple):
             return None
         start = next(i for i, offset in enumerate(offsets) if offset > position)
         return self.split(start)[1]
-
-
-class Missing(NamedTuple):
-    """A stretch of a journal that was wanted and no longer exists."""
-
-    stream: StreamId
-    first: int
-    last: int
 
 
 class Wish(NamedTuple):
@@ -99,6 +101,8 @@ class _Reading:
     #: Whether `position` says anything; else reading starts at the feed's `since`.
     known: bool = False
     cover: int | None = None
+    #: What the buffer has lost ends here; the cover is not below.
+    floor: int = 0
     buffer: list[Run] = field(default_factory=list)
     buffered: int = 0
     fetching: bool = False
@@ -114,7 +118,7 @@ class Feed:
     >>> feed = Feed("ann/1", Filter("price > 100"))
     >>> feed.offer(Run("b1#0", [7], [b"..."]))
     >>> feed.heads(1, {"b1#0": 6})
-    []
+    True
     >>> feed.offer(Run("b1#0", [7, 9], [b"...", b"+++"]))
     >>> [run.offsets for run in feed.take(10)], feed.positions
     ([[7], [9]], {'b1#0': 9})
@@ -130,8 +134,12 @@ class Feed:
         limit: int = QUEUE_LIMIT,
         overflow: str = "spill",
         probe: int = 0,
+        made: float = 0.0,
     ) -> None:
-        """`probe` is the number of the first probe that is sent after the subscription."""
+        """`probe` is the number of the first probe that is sent after the subscription.
+
+        Without `since` nothing of the past is wanted; `made` is the time at which that is said.
+        """
         if limit < 1:
             raise InvalidConfiguration(f"a queue of {limit} notifications can never deliver one")
         if overflow not in get_args(Overflow):
@@ -145,11 +153,13 @@ class Feed:
         self.limit = limit
         self.overflow = overflow
         self._probe = probe
+        self._made = made
         self._queue: deque[Run] = deque()
         self._waiting = 0
         self._streams: dict[StreamId, _Reading] = {}
-        #: Journal stretches that were gone, to be told to the subscriber.
-        self.missing: list[Missing] = []
+        self._buffered = 0
+        #: Fetches that are under way.
+        self._fetching = 0
         self.dropped = 0
         self.delivered = 0
         #: A subscriber that must be disconnected, by its own policy.
@@ -171,6 +181,19 @@ class Feed:
         return {s: r.position for s, r in self._streams.items() if r.known}
 
     @property
+    def passed(self) -> Positions:
+        """Everything up to here was taken, or is not for this feed."""
+        positions = self.positions
+        for stream, first in self.first_waiting().items():
+            positions[stream] = min(positions[stream], first - 1)
+        return positions
+
+    @property
+    def buffered(self) -> int:
+        """Notifications that wait for what was missed before them."""
+        return self._buffered
+
+    @property
     def settled(self) -> bool:
         """Whether the feed is live on all streams that it knows."""
         return all(reading.mode == LIVE for reading in self._streams.values())
@@ -184,6 +207,8 @@ class Feed:
 
     def offer(self, run: Run) -> None:
         """Notifications that match, as the routers bring them."""
+        if self.overflowed:
+            return  # what comes behind something that was dropped would hide that
         if not run.offsets:
             self._offer_volatile(run)
             return
@@ -211,7 +236,7 @@ class Feed:
     def _drop_volatile(self) -> bool:
         """Drop the oldest run that no journal holds, or as much of it as is too much."""
         for i, run in enumerate(self._queue):
-            if not run.offsets and not run.retained:
+            if not run.offsets and not run.retained:  # a gap has offsets
                 surplus = self._waiting - self.limit
                 if len(run.items) > surplus:
                     self._queue[i] = run.split(surplus)[1]
@@ -231,7 +256,6 @@ class Feed:
                 reading.position, reading.known = run.offsets[0] - 1, True
             reading.mode = CATCHING
             reading.cover = run.offsets[-1]
-            reading.at_head = False
             return
         reading.position, reading.known = run.offsets[-1], True
         if self.overflow == "disconnect":
@@ -244,40 +268,51 @@ class Feed:
             self.dropped += len(run.items) - room
         else:
             self._append(run)
-            while self._waiting > self.limit:
-                oldest = self._queue.popleft()
-                surplus = self._waiting - self.limit
-                self._waiting -= len(oldest.items)
-                self.dropped += min(surplus, len(oldest.items))
-                if len(oldest.items) > surplus:
-                    rest = oldest.split(surplus)[1]
-                    self._queue.appendleft(rest)
-                    self._waiting += len(rest.items)
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        gaps: list[Run] = []
+        while self._waiting > self.limit:
+            oldest = self._queue.popleft()
+            if oldest.gap:
+                gaps.append(oldest)  # it takes no room, and is still true
+                continue
+            surplus = min(self._waiting - self.limit, len(oldest.items))
+            self._waiting -= surplus
+            self.dropped += surplus
+            if len(oldest.items) > surplus:
+                self._queue.appendleft(oldest.split(surplus)[1])
+        self._queue.extendleft(reversed(gaps))
 
     def _buffer(self, reading: _Reading, run: Run) -> None:
-        if reading.buffered + len(run.items) <= self.limit:
+        if self._buffered + len(run.items) <= self.limit:
             reading.buffer.append(run)
             reading.buffered += len(run.items)
+            self._buffered += len(run.items)
         else:
-            reading.buffer.clear()
-            reading.buffered = 0
+            self._clear(reading)
+            reading.floor = run.offsets[-1]
             if reading.cover is not None:
-                reading.cover = run.offsets[-1]
-            else:
-                # Not even the beginning is known: the next answer to a probe tells where live
-                # traffic is complete, but what has just been dropped lies behind it.
-                reading.probe = -1
+                reading.cover = reading.floor
+
+    def _clear(self, reading: _Reading) -> None:
+        """Empty the buffer."""
+        self._buffered -= reading.buffered
+        reading.buffered = 0
+        reading.buffer.clear()
 
     def stretch(self, run: Run, *, asked: int, through: int, head: int, low: int) -> None:
         """What was fetched from a journal: all that matches from `asked` up to `through`."""
         reading = self._streams.get(run.stream)
         if reading is None or not reading.fetching:
             return
-        reading.fetching = False
+        self._fetched(reading)
         if reading.mode != CATCHING:
             return
+        if asked and reading.known:
+            asked = max(asked, reading.position + 1)
         if asked and asked < low:
-            self.missing.append(Missing(run.stream, asked, low - 1))
+            self._queue.append(Run(run.stream, [asked, low - 1], [], gap=True))
         if run.offsets:
             new = run.after(reading.position) if reading.known else run
             if new is not None:
@@ -291,7 +326,12 @@ class Feed:
         """A fetch will not be answered."""
         reading = self._streams.get(stream)
         if reading is not None:
-            reading.fetching = False
+            self._fetched(reading)
+
+    def _fetched(self, reading: _Reading) -> None:
+        """No fetch of the stream is under way any more."""
+        self._fetching -= reading.fetching
+        reading.fetching = False
 
     def _join(self, reading: _Reading) -> None:
         """Go live if what was missed is there."""
@@ -302,8 +342,7 @@ class Feed:
             if new is not None:
                 self._append(new)
                 reading.position = new.offsets[-1]
-        reading.buffer.clear()
-        reading.buffered = 0
+        self._clear(reading)
         reading.mode = LIVE
 
     def _append(self, run: Run) -> None:
@@ -329,36 +368,38 @@ class Feed:
     def interrupted(self, stream: StreamId, probe: int) -> None:
         """Something of the stream may have been lost on its way; `probe` will be sent after it."""
         reading = self._reading(stream)
-        reading.fetching = False
+        self._fetched(reading)
         reading.probe = probe
-        if reading.known:
-            reading.mode = CATCHING
-            reading.cover = None
-            reading.at_head = False
-            reading.buffer.clear()
-            reading.buffered = 0
+        if reading.mode == JOINING and not reading.known:
+            return  # where it begins is not known yet, so nothing behind that is lost
+        self._clear(reading)
+        reading.mode = CATCHING
+        reading.cover = None
+        reading.floor = 0
+        reading.at_head = False
 
-    def heads(self, probe: int, heads: Positions) -> list[StreamId]:
+    def heads(self, probe: int, heads: Positions) -> bool:
         """The answer to a probe: where the streams were when the subscription was in force.
 
-        The streams that are named in the answer have to be probed once more.
+        Whether the feed begins with this, at these heads and not in the past.
         """
-        again = []
+        begins = self.since is None and probe >= self._probe
         for stream, head in heads.items():
             reading = self._reading(stream)
-            if reading.probe == -1:
-                again.append(stream)
-                reading.probe = probe + 1
-            elif reading.probe > probe:
-                continue
-            elif reading.mode == JOINING:
-                reading.position = max(reading.position, head)
-                reading.known = True
-                reading.mode = LIVE
-            elif reading.mode == CATCHING and reading.cover is None:
-                reading.cover = head
+            if reading.mode == JOINING:
+                if begins:
+                    reading.position = max(reading.position, head)
+                    reading.known = True
+                    reading.mode = LIVE if reading.probe <= probe else CATCHING
+            elif reading.mode == CATCHING and reading.cover is None and reading.probe <= probe:
+                reading.cover = max(head, reading.floor)
                 self._join(reading)
-        return again
+        if begins:
+            self.since = self._made
+            for reading in self._streams.values():
+                if reading.mode == JOINING:  # it cannot be reached
+                    reading.mode = CATCHING
+        return begins
 
     def waits_for(self, probe: int) -> bool:
         """Whether a stream waits for a later probe than this one."""
@@ -374,9 +415,9 @@ class Feed:
 
     def wishes(self) -> Iterator[Wish]:
         """Fetches that the feed wants now; the owner reports each with `fetches` when sent."""
-        if 2 * self._waiting > self.limit:
-            return
-        for stream, reading in self._streams.items():
+        for stream, reading in list(self._streams.items()):
+            if 2 * (self._waiting + self._fetching * STRETCH) > self.limit:
+                return
             if (
                 reading.mode == CATCHING
                 and not reading.fetching
@@ -389,7 +430,10 @@ class Feed:
 
     def fetches(self, stream: StreamId) -> None:
         """A fetch of this stream is under way."""
-        self._streams[stream].fetching = True
+        reading = self._streams.pop(stream)
+        self._streams[stream] = reading  # the next one is another stream's turn
+        reading.fetching = True
+        self._fetching += 1
 
     # -- what goes
 

@@ -93,9 +93,13 @@ class Fetches:
     (Pending(feed='ann/1', stream='b1#0', first=7, retained=False), None)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, number: int = 0) -> None:
+        """Requests are numbered from behind `number` on; after a restart, none may come again."""
         self._pending: dict[int, Pending] = {}
-        self._last = 0
+        self._last = number
+
+    def __len__(self) -> int:
+        return len(self._pending)
 
     @property
     def full(self) -> bool:
@@ -113,3 +117,8 @@ class Fetches:
         """Requests to this stream that will not be answered."""
         numbers = [n for n, p in self._pending.items() if p.stream == stream]
         return [self._pending.pop(n) for n in numbers]
+
+    def forget(self, feed: str) -> None:
+        """Nobody waits for what this feed has asked for. The next of its name is another one."""
+        for number in [n for n, p in self._pending.items() if p.feed == feed]:
+            del self._pending[number]

@@ -139,16 +139,22 @@ class Service:
         self._out: list[Action] = []
         #: The last offset that was routed: what is said of the own stream is said up to here.
         self._head = log.head
+        #: The own journal, and those of brokers that were removed.
+        self._logs: dict[m.StreamId, Log] = {log.stream: log}
         self._marked = log.head
-        self._probes = Probes(log.stream)
+        # Numbers must not come again after a restart; no broker sends a million a second.
+        first = int(clock * 1_000_000)
+        self._probes = Probes(log.stream, first)
         self._probe_wanted = False
         #: Feeds that wait for a probe to be answered, and clients that wait with them.
-        self._probing: set[str] = set()
-        self._settling: list[tuple[int, int, int, bool]] = []
+        self._probing: dict[str, None] = {}
+        self._settling: list[tuple[int, Session, Consumer, bool]] = []
         self._marks: m.Positions = {}
-        self._ready: set[str] = set()
+        self._ready: dict[str, None] = {}
+        #: Feeds that may want to read journals, and those that have to wait for others to do so.
         self._hungry: dict[str, None] = {}
-        self._fetches = Fetches()
+        self._starved: dict[str, None] = {}
+        self._fetches = Fetches(first)
         self._serving: deque[m.Fetch] = deque()
         self._last_values: dict[str, _LastValues] = {}
         self._blocked: set[int] = set()
@@ -187,6 +193,30 @@ class Service:
     def announce_as(self, address: str) -> None:
         """Where others can connect; to be said before the first link is made."""
         self.directory.own = m.Origin(self.stream, self.name, address)
+
+    def _heads(self) -> m.Positions:
+        """The last offset of each stream that this broker answers for."""
+        if len(self._logs) == 1:
+            return {self.stream: self._head}
+        return {s: log.head if log is not self.log else self._head for s, log in self._logs.items()}
+
+    def adopt(self, log: Log) -> None:
+        """Answer for the journal of a broker that was removed."""
+        self._logs[log.stream] = log
+        origin, sends = self.directory.adopt(log.stream)
+        self._send(sends)
+        self._fresh([origin])
+
+    def import_durables(self, durables: dict[str, bytes]) -> dict[str, bytes | None]:
+        """Take over durable subscriptions of a broker that was removed; what is to be stored."""
+        news: dict[str, bytes | None] = {}
+        for name, data in durables.items():
+            theirs = Durable.from_data(name, data)
+            ours = self.durables.setdefault(name, theirs)
+            if ours is not theirs:
+                ours.confirm(theirs.positions)
+            news[name] = ours.to_data()
+        return news
 
     def is_attached(self, durable: Durable) -> bool:
         """Whether somebody consumes this durable subscription now."""
@@ -245,10 +275,7 @@ class Service:
         self._route_volatile()
         self._answers.pop(id, None)
         self._blocked.discard(id)
-        if not session.line.pending and not any(
-            other.line is session.line for other in self.sessions.values()
-        ):
-            self._lines.pop(session.name, None)
+        self._release(session)
         gone: list[FilterId] = []
         for number in list(session.subscriptions):
             gone += self._detach(session, number)
@@ -283,7 +310,7 @@ class Service:
         self._blocked.discard(id)
         session = self.sessions.get(id)
         if session is not None:
-            self._ready.update(s.feed.id for s, _ in session.subscriptions.values())
+            self._ready.update((s.feed.id, None) for s, _ in session.subscriptions.values())
 
     def _to_client(self, session: Session, message: Any) -> None:
         self._out.append(ToClient(session.id, message))
@@ -427,10 +454,18 @@ class Service:
 
     def _arrived(self, session: Session) -> None:
         """One batch less of a producer is on its way to the disk."""
+        session.line.pending -= 1
+        self._release(session)
+
+    def _release(self, session: Session) -> None:
+        """Forget what a producer has on its way, if that is nothing, and nobody goes on with it."""
         line = session.line
-        line.pending -= 1
-        if not line.pending and (line.failed or session.id not in self.sessions):
-            self._lines.pop(session.name, None)
+        if (
+            not line.pending
+            and self._lines.get(session.name) is line
+            and (line.failed or not any(s.line is line for s in self.sessions.values()))
+        ):
+            del self._lines[session.name]
 
     def _answer(self, session: Session, entry: list[int]) -> None:
         through = session.closed(entry)
@@ -464,7 +499,7 @@ class Service:
                 subscription = self.subscriptions.get(destination.id)
                 if subscription is not None:
                     subscription.feed.offer(Run(stream if offsets else m.VOLATILE, numbers, these))
-                    self._ready.add(destination.id)
+                    self._ready[destination.id] = None
             else:
                 self.counters["forwarded"] += len(these)
                 message = m.Forward(stream, numbers, these)
@@ -487,13 +522,17 @@ class Service:
         """Give consumers what they have credit for."""
         if not self._ready:
             return
-        ready, self._ready = self._ready, set()
+        ready, self._ready = self._ready, {}
         for id in ready:
             subscription = self.subscriptions.get(id)
             if subscription is None:
                 continue
             feed = subscription.feed
             for consumer, run in subscription.deliveries(self._blocked):
+                if run.gap:
+                    gap = m.Gap(consumer.number, run.stream, run.offsets[0], run.offsets[1])
+                    self._out.append(ToClient(consumer.session, gap))
+                    continue
                 self.counters["delivered"] += len(run.items)
                 self._out.append(
                     ToClient(
@@ -503,12 +542,6 @@ class Service:
                         ),
                     )
                 )
-            if feed.missing:
-                for consumer in subscription.consumers:
-                    for gap in feed.missing:
-                        told = m.Gap(consumer.number, gap.stream, gap.first, gap.last)
-                        self._out.append(ToClient(consumer.session, told))
-                feed.missing.clear()
             if feed.overflowed:
                 for consumer in subscription.consumers:
                     self._out.append(
@@ -556,9 +589,9 @@ class Service:
             subscription, resumed = self._new_subscription(session, message, filter)
         subscription.add(consumer)
         session.subscriptions[number] = subscription, consumer
-        self._ready.add(subscription.feed.id)
+        self._ready[subscription.feed.id] = None
         self._want_probe(subscription.feed)
-        self._settling.append((self._probes.number + 1, session.id, number, resumed))
+        self._settling.append((self._probes.number + 1, session, consumer, resumed))
 
     def _new_subscription(
         self, session: Session, message: m.Subscribe, filter: Filter
@@ -569,16 +602,15 @@ class Service:
         id = f"{session.name}@{session.id}/{message.number}"
         if message.durable is not None:
             id = f"durable {message.durable}"
-            self._take_over(id)
             durable = self.durables.get(message.durable)
             resumed = durable is not None
             if durable is None:
                 begin = self._clock if since is None else since
                 durable = Durable(message.durable, filter, since=begin)
-                self.durables[message.durable] = durable
+            elif durable.group:
+                raise _of_a_group(durable.name)
             else:
                 since = durable.since
-            durable.filter = filter
             merged = dict(durable.positions)
             for stream, position in (positions or {}).items():
                 merged[stream] = max(position, merged.get(stream, 0))
@@ -588,6 +620,10 @@ class Service:
             durable=durable,
             lease=message.lease,
         )
+        if durable is not None:  # nothing can go wrong any more
+            self._take_over(id)
+            durable.filter = filter
+            self.durables[durable.name] = durable
         self._enter(subscription)
         if message.retained:
             subscription.feed.held = True
@@ -609,6 +645,7 @@ class Service:
             limit=min(message.limit or self._queue, self._queue),
             overflow=message.overflow,
             probe=self._probes.number + 1,
+            made=self._clock,
         )
 
     def _enter(self, subscription: Subscription) -> None:
@@ -639,13 +676,16 @@ class Service:
         subscription, consumer = session.subscriptions.pop(number)
         subscription.remove(consumer)
         if subscription.consumers:
-            self._ready.add(subscription.feed.id)
+            self._ready[subscription.feed.id] = None
             return []
         id = subscription.feed.id
         del self.subscriptions[id]
         self.dropped += subscription.feed.dropped
-        self._probing.discard(id)
+        self._probing.pop(id, None)
         self._hungry.pop(id, None)
+        self._starved.pop(id, None)
+        self._fetches.forget(id)
+        self._fed()
         self._last_values.pop(id, None)
         if subscription.group is not None:
             self._tell_groups()
@@ -685,7 +725,7 @@ class Service:
         if held is not None:
             subscription, consumer = held
             consumer.credit = min(consumer.credit + max(0, message.more), 1 << 40)
-            self._ready.add(subscription.feed.id)
+            self._ready[subscription.feed.id] = None
 
     def _confirm(self, session: Session, message: m.Confirm) -> None:
         held = session.subscriptions.get(message.number)
@@ -700,7 +740,11 @@ class Service:
                 self._out.append(Persist(durable.name, durable.to_data(), context))
                 return
         if message.request is not None:
-            self._to_client(session, m.Done(message.request))
+            answer: m.Done | m.Failure = m.Done(message.request)
+            if held is None:
+                text = f"there is no subscription {message.number}, or no longer; subscribe again"
+                answer = m.Failure(LeaseExpired.code, text, message.request)
+            self._to_client(session, answer)
 
     def stored(self, context: Any, error: StentorError | None) -> None:
         """The state of a durable subscription is on disk, or could not be stored."""
@@ -735,7 +779,11 @@ class Service:
                 if durable is None:
                     begin = self._clock if since is None else since
                     durable = Durable(message.durable, filter, since=begin, group=True)
-                    self.durables[message.durable] = durable
+                elif not durable.group or self.is_attached(durable):
+                    raise NameTaken(
+                        f"the durable subscription {durable.name!r} belongs to another group or to "
+                        "a single client; choose another name"
+                    )
                 else:
                     since, positions = durable.since, dict(durable.positions)
             subscription = Subscription(
@@ -744,6 +792,9 @@ class Service:
                 group=name,
                 choice=message.choice,
             )
+            if durable is not None:
+                durable.filter = filter
+                self.durables[durable.name] = durable
             self._enter(subscription)
             self._tell_groups()
         elif subscription.feed.filter != filter:
@@ -860,7 +911,7 @@ class Service:
         self._send(sends)
         self._gone(gone)
         self._fresh(renewed)
-        sends, complete = self._probes.link_down(neighbor, self._head)
+        sends, complete = self._probes.link_down(neighbor, self._heads())
         self._send(sends)
         self._probed(complete)
 
@@ -871,10 +922,15 @@ class Service:
             raise ProtocolError(f"a broker cannot send {type(message).__name__}")
         handler(self, neighbor, message)
 
-    def broken(self, stream: m.StreamId) -> m.Streams | None:
-        """What to say to a neighbor in place of notifications that were dropped on the way."""
+    def broken(self, stream: m.StreamId, neighbor: str | None = None) -> m.Streams | None:
+        """What to say to a neighbor in place of notifications that were dropped on the way.
+
+        Nothing if the stream is gone, or now comes through that neighbor: it has been told so.
+        """
         origin = self.directory.origin(stream)
-        return None if origin is None else m.Streams([origin], [])
+        if origin is None or (neighbor is not None and self.directory.towards(stream) == neighbor):
+            return None
+        return m.Streams([origin], [])
 
     def _send(self, sends: Sends) -> None:
         self._out += [ToLink(to, message) for to, message in sends]  # type: ignore[arg-type]
@@ -934,6 +990,11 @@ class Service:
         for stream in streams:
             self._cancel(stream)
             self._groups.pop(stream, None)
+            head = self._marks.pop(stream, 0)
+            for subscription in self.subscriptions.values():
+                subscription.feed.mark(stream, head)
+            if self._serving:
+                self._serving = deque(f for f in self._serving if f.origin != stream)
 
     def _cancel(self, stream: m.StreamId) -> None:
         """Requests to this stream will not be answered."""
@@ -944,11 +1005,18 @@ class Service:
             elif subscription is not None:
                 subscription.feed.fetch_failed(stream)
                 self._hungry[pending.feed] = None
+        self._fed()
+
+    def _fed(self) -> None:
+        """Requests have ended: others may send theirs."""
+        if self._starved and not self._fetches.full:
+            self._hungry.update(self._starved)
+            self._starved.clear()
 
     # -- probes and marks
 
     def _want_probe(self, feed: Feed) -> None:
-        self._probing.add(feed.id)
+        self._probing[feed.id] = None
         self._probe_wanted = True
 
     def _begin_probe(self) -> None:
@@ -956,13 +1024,13 @@ class Service:
             self._probe_wanted = False
             self.counters["probes"] += 1
             self._send(self._probes.begin(self.neighbors))
-            self._probed(self._probes.finish_own(self._head))
+            self._probed(self._probes.finish_own(self._heads()))
 
     def _probe_heard(self, neighbor: str, message: m.Probe) -> None:
-        self._send(self._probes.passed(neighbor, message, self.neighbors, self._head))
+        self._send(self._probes.passed(neighbor, message, self.neighbors, self._heads()))
 
     def _echo_heard(self, neighbor: str, message: m.Echo) -> None:
-        sends, complete = self._probes.echoed(neighbor, message, self._head)
+        sends, complete = self._probes.echoed(neighbor, message, self._heads())
         self._send(sends)
         self._probed(complete)
 
@@ -971,42 +1039,45 @@ class Service:
         if complete is None:
             return
         number, heads = complete
-        waiting, self._probing = self._probing, set()
+        waiting, self._probing = self._probing, {}
         for id in waiting:
             subscription = self.subscriptions.get(id)
             if subscription is None:
                 continue
             feed = subscription.feed
-            if feed.heads(number, heads) or feed.waits_for(number):
+            if feed.heads(number, heads) and subscription.durable is not None:
+                # It begins here. Brokers that could not be asked are read from the time of its
+                # making on, when they are there.
+                subscription.durable.confirm(feed.positions)
+            if feed.waits_for(number):
                 self._want_probe(feed)
             if feed.held and id not in self._last_values:
                 self._ask_last_values(feed, heads)
             self._hungry[id] = None
-            self._ready.add(id)
+            self._ready[id] = None
         later = []
         for entry in self._settling:
-            probe, session_id, sub, resumed = entry
-            session = self.sessions.get(session_id)
+            probe, session, consumer, resumed = entry
+            subscription, holder = session.subscriptions.get(consumer.number, (None, None))
+            if subscription is None or holder is not consumer:
+                continue
             if probe > number:
                 later.append(entry)
-            elif session is not None and sub in session.subscriptions:
-                self._settled(session, sub, resumed)
+            else:
+                self._settled(session, subscription, consumer, resumed)
         self._settling = later
 
-    def _settled(self, session: Session, number: int, resumed: bool) -> None:
+    def _settled(
+        self, session: Session, subscription: Subscription, consumer: Consumer, resumed: bool
+    ) -> None:
         """A subscription is in force; one that is durable, when that is on disk."""
-        subscription, _ = session.subscriptions[number]
-        answer = m.Subscribed(number, subscription.lease, resumed)
+        # Where it begins comes first: who knows that it is in force must know from where on.
+        self._tell_progress(subscription)
+        answer = m.Subscribed(consumer.number, subscription.lease, resumed)
         durable = subscription.durable
         if durable is None:
             self._to_client(session, answer)
             return
-        feed = subscription.feed
-        if feed.since is None:
-            # It began at these heads. Brokers that could not be asked are read from the time of
-            # its making on, when they are there.
-            durable.confirm(feed.positions)
-            feed.since = durable.since
         self._dirty.pop(durable.name, None)
         self._out.append(Persist(durable.name, durable.to_data(), (session, answer)))
 
@@ -1029,9 +1100,9 @@ class Service:
                 self._feed_hungry(subscription.feed)
 
     def _feed_hungry(self, feed: Feed) -> None:
-        for wish in list(feed.wishes()):
+        for wish in feed.wishes():
             fetch = m.Fetch(wish.stream, self.stream, 0, str(feed.filter), wish.first, wish.since)
-            if wish.stream == self.stream:
+            if wish.stream in self._logs:
                 feed.fetches(wish.stream)
                 self._stretched(feed, wish.first, self._read(fetch))
                 continue
@@ -1039,7 +1110,7 @@ class Service:
             if neighbor is None:
                 continue  # when it can be reached again, the stream begins afresh
             if self._fetches.full:
-                self._hungry[feed.id] = None
+                self._starved[feed.id] = None
                 return
             feed.fetches(wish.stream)
             fetch.number = self._fetches.add(Pending(feed.id, wish.stream, wish.first, False))
@@ -1053,21 +1124,20 @@ class Service:
             head=chunk.head,
             low=chunk.low,
         )
-        self._ready.add(feed.id)
+        self._ready[feed.id] = None
 
     def _read(self, fetch: m.Fetch) -> m.Chunk:
         self.counters["served"] += 1
+        head = self._heads()[fetch.stream]
         try:
-            return stretch(self.log, self._head, fetch)
+            return stretch(self._logs[fetch.stream], head, fetch)
         except JournalDamaged as error:
             # What is damaged is never served; for the reader it is gone, as by retention.
-            last = getattr(error, "last", 0) or self._head
-            return m.Chunk(
-                fetch.origin, fetch.number, self.stream, [], [], last, self._head, last + 1
-            )
+            last = getattr(error, "last", 0) or head
+            return m.Chunk(fetch.origin, fetch.number, fetch.stream, [], [], last, head, last + 1)
 
     def _fetch_heard(self, neighbor: str, message: m.Fetch) -> None:
-        if message.stream == self.stream:
+        if message.stream in self._logs:
             self._serving.append(message)
             return
         onwards = self.directory.towards(message.stream)
@@ -1077,7 +1147,11 @@ class Service:
     def _answer_fetch(self, fetch: m.Fetch) -> None:
         neighbor = self.directory.towards(fetch.origin)
         if neighbor is not None:
-            chunk = last_values(self.log, fetch) if fetch.retained else self._read(fetch)
+            chunk = (
+                last_values(self._logs[fetch.stream], fetch)
+                if fetch.retained
+                else self._read(fetch)
+            )
             self._out.append(ToLink(neighbor, chunk))
 
     def _chunk_heard(self, neighbor: str, message: m.Chunk) -> None:
@@ -1087,6 +1161,7 @@ class Service:
                 self._out.append(ToLink(onwards, message))
             return
         pending = self._fetches.answered(message.number)
+        self._fed()
         if pending is None or pending.stream != message.stream:
             return
         subscription = self.subscriptions.get(pending.feed)
@@ -1105,8 +1180,8 @@ class Service:
         for stream in heads:
             fetch = m.Fetch(stream, self.stream, 0, str(feed.filter), 0, 0.0, retained=True)
             neighbor = self.directory.towards(stream)
-            if stream == self.stream:
-                self._last_values_of(feed.id, stream, last_values(self.log, fetch))
+            if stream in self._logs:
+                self._last_values_of(feed.id, stream, last_values(self._logs[fetch.stream], fetch))
             elif neighbor is None:
                 self._last_values_of(feed.id, stream, None)
             else:
@@ -1132,7 +1207,7 @@ class Service:
         if subscription is not None:
             newest_last = sorted(collected.best.values())
             subscription.feed.put_last_values([data for _, data in newest_last])
-            self._ready.add(id)
+            self._ready[id] = None
 
     # -- time
 
@@ -1164,18 +1239,25 @@ class Service:
 
     def _progress(self) -> None:
         """Tell subscribers how far streams have come in which there was nothing for them."""
-        marks = {**self._marks, self.stream: self._head}
+        marks = {**self._marks, **self._heads()}
         for subscription in self.subscriptions.values():
-            feed = subscription.feed
-            if len(feed) or subscription.group is not None:
-                continue
-            moved = [s for s, head in marks.items() if feed.mark(s, head)]
-            if moved:
-                positions = feed.positions
-                told = {s: positions[s] for s in moved}
-                for consumer in subscription.consumers:
-                    progress = m.Progress(consumer.number, told)
-                    self._out.append(ToClient(consumer.session, progress))
+            for stream, head in marks.items():
+                subscription.feed.mark(stream, head)
+            self._tell_progress(subscription)
+
+    def _tell_progress(self, subscription: Subscription) -> None:
+        if subscription.group is None:  # the members of a group know their own part only
+            for consumer in subscription.consumers:
+                news = subscription.news()
+                if news:
+                    self._out.append(ToClient(consumer.session, m.Progress(consumer.number, news)))
+
+
+def _of_a_group(durable: str) -> NameTaken:
+    return NameTaken(
+        f"the durable subscription {durable!r} belongs to a group; join the group, or choose "
+        "another name"
+    )
 
 
 def _index(all_items: list[bytes], items: list[bytes], i: int) -> int:

@@ -12,10 +12,11 @@ form a cycle; the link has to be closed.
 
 `Probes` are waves (propagation of information with feedback). A probe goes to every broker, over
 each link behind everything that was sent there before. A broker answers its predecessor when all
-others have answered it, and adds the head of its own stream. So when the echo is complete,
-every filter that the origin had announced before is in force everywhere; and every notification
-up to the head of its stream that goes to the origin has arrived there, since the echo came behind
-it. Links that fail meanwhile are left out: their streams begin afresh when they are back.
+others have answered it, and adds the head of its own stream (and of streams it has adopted). So
+when the echo is complete, every filter that the origin had announced before is in force everywhere;
+and every notification up to the head of its stream that goes to the origin has arrived there, since
+the echo came behind it. Links that fail meanwhile are left out: their streams begin afresh when
+they are back.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ class Directory:
 
     def __init__(self, own: Origin) -> None:
         self.own = own
+        #: Streams of brokers that were removed, for which this one answers.
+        self._adopted: dict[StreamId, Origin] = {}
         self._neighbors: set[str] = set()
         self._origins: dict[StreamId, Origin] = {}
         #: Neighbors that announced each stream; the first one counts.
@@ -52,7 +55,15 @@ class Directory:
         return list(self._origins.values())
 
     def origin(self, stream: StreamId) -> Origin | None:
-        return self.own if stream == self.own.stream else self._origins.get(stream)
+        if stream == self.own.stream:
+            return self.own
+        return self._adopted.get(stream) or self._origins.get(stream)
+
+    def adopt(self, stream: StreamId) -> tuple[Origin, Sends]:
+        """Answer for the stream of a broker that is gone from now on."""
+        origin = Origin(stream, self.own.broker, self.own.address)
+        self._adopted[stream] = origin
+        return origin, [(n, Streams([origin], [])) for n in sorted(self._neighbors)]
 
     def towards(self, stream: StreamId) -> str | None:
         """The neighbor through which the stream comes."""
@@ -64,12 +75,13 @@ class Directory:
         return [o for s, o in self._origins.items() if self._ways[s][0] == neighbor]
 
     def reaches(self, stream: StreamId) -> bool:
-        return stream == self.own.stream or stream in self._origins
+        return stream == self.own.stream or stream in self._adopted or stream in self._origins
 
     def link_up(self, neighbor: str) -> Streams:
         """A new link: what the neighbor is to be told."""
         self._neighbors.add(neighbor)
-        return Streams([self.own, *self._others_for(neighbor)], [])
+        own = [self.own, *self._adopted.values()]
+        return Streams([*own, *self._others_for(neighbor)], [])
 
     def _others_for(self, neighbor: str) -> list[Origin]:
         return [o for s, o in self._origins.items() if self._ways[s][0] != neighbor]
@@ -84,7 +96,7 @@ class Directory:
         fresh: list[Origin] = []
         cycle = False
         for origin in message.up:
-            if origin.stream == self.own.stream:
+            if origin.stream == self.own.stream or origin.stream in self._adopted:
                 cycle = True
                 continue
             ways = self._ways.setdefault(origin.stream, [])
@@ -114,10 +126,14 @@ class Directory:
             elif was_first:
                 renewed.append(self._origins[stream])
         sends: Sends = []
-        if gone or renewed:
-            for other in sorted(self._neighbors - {neighbor}):
-                up = [o for o in renewed if self._ways[o.stream][0] != other]
-                sends.append((other, Streams(up, gone)))
+        for other in sorted(self._neighbors):
+            # What now comes through a neighbor is no longer to be had from here for that one; and
+            # who has just lost it may have it from here.
+            up = [o for o in renewed if self._ways[o.stream][0] != other]
+            down = [o.stream for o in renewed if self._ways[o.stream][0] == other]
+            down += gone if other != neighbor else []
+            if up or down:
+                sends.append((other, Streams(up, down)))
         return renewed, gone, sends
 
     def _tell(self, neighbor: str, message: Streams) -> Sends:
@@ -139,15 +155,20 @@ class Probes:
     >>> probes = Probes("b1#0")
     >>> probes.begin(["b2"])
     [('b2', Probe(origin='b1#0', number=1))]
-    >>> probes.echoed("b2", Echo("b1#0", 1, {"b2#0": 7}), head=3)
+    >>> probes.echoed("b2", Echo("b1#0", 1, {"b2#0": 7}), {"b1#0": 3})
     ([], (1, {'b2#0': 7, 'b1#0': 3}))
     """
 
-    def __init__(self, own: StreamId) -> None:
+    def __init__(self, own: StreamId, number: int = 0) -> None:
+        """Probes are numbered from behind `number` on.
+
+        After a restart no number may come again: an echo of a probe from before may still be under
+        way between other brokers.
+        """
         self._own = own
         self._waves: dict[StreamId, tuple[int, _Wave]] = {}
         #: The newest probe of this broker.
-        self.number = 0
+        self.number = number
 
     @property
     def waiting(self) -> bool:
@@ -161,21 +182,21 @@ class Probes:
         self._waves[self._own] = self.number, _Wave(None, waiting)
         return [(n, Probe(self._own, self.number)) for n in sorted(waiting)]
 
-    def passed(self, neighbor: str, probe: Probe, others: Iterable[str], head: int) -> Sends:
+    def passed(self, neighbor: str, probe: Probe, others: Iterable[str], heads: Positions) -> Sends:
         """A probe of another broker comes by."""
         if probe.origin == self._own:
             return []  # it went around a cycle
         newest = self._waves.get(probe.origin)
-        if newest is not None and newest[0] >= probe.number:
-            return []
+        if newest is not None and newest[0] == probe.number:
+            return []  # the same; any other one is younger, since nothing overtakes on a path
         wave = _Wave(neighbor, set(others) - {neighbor})
         if not wave.waiting:
-            return [(neighbor, Echo(probe.origin, probe.number, {self._own: head}))]
+            return [(neighbor, Echo(probe.origin, probe.number, dict(heads)))]
         self._waves[probe.origin] = probe.number, wave
         return [(n, probe) for n in sorted(wave.waiting)]
 
     def echoed(
-        self, neighbor: str, echo: Echo, head: int
+        self, neighbor: str, echo: Echo, heads: Positions
     ) -> tuple[Sends, tuple[int, Positions] | None]:
         """An answer: messages, and the number and heads of the own probe if it is complete."""
         found = self._waves.get(echo.origin)
@@ -185,9 +206,11 @@ class Probes:
         if neighbor in wave.waiting:
             wave.waiting.discard(neighbor)
             wave.heads.update(echo.heads)
-        return self._finish(echo.origin, head)
+        return self._finish(echo.origin, heads)
 
-    def link_down(self, neighbor: str, head: int) -> tuple[Sends, tuple[int, Positions] | None]:
+    def link_down(
+        self, neighbor: str, heads: Positions
+    ) -> tuple[Sends, tuple[int, Positions] | None]:
         """Nobody waits for this neighbor any more."""
         sends: Sends = []
         complete = None
@@ -196,21 +219,23 @@ class Probes:
                 del self._waves[origin]
             elif neighbor in wave.waiting:
                 wave.waiting.discard(neighbor)
-                more, own = self._finish(origin, head)
+                more, own = self._finish(origin, heads)
                 sends += more
                 complete = complete or own
         return sends, complete
 
-    def finish_own(self, head: int) -> tuple[int, Positions] | None:
+    def finish_own(self, heads: Positions) -> tuple[int, Positions] | None:
         """The own probe, if nobody is left to answer it."""
-        return self._finish(self._own, head)[1] if self.waiting else None
+        return self._finish(self._own, heads)[1] if self.waiting else None
 
-    def _finish(self, origin: StreamId, head: int) -> tuple[Sends, tuple[int, Positions] | None]:
+    def _finish(
+        self, origin: StreamId, own: Positions
+    ) -> tuple[Sends, tuple[int, Positions] | None]:
         number, wave = self._waves[origin]
         if wave.waiting:
             return [], None
         del self._waves[origin]
-        heads = {**wave.heads, self._own: head}
+        heads = {**wave.heads, **own}
         if wave.parent is None:
             return [], (number, heads)
         return [(wave.parent, Echo(origin, number, heads))], None

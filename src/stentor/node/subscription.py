@@ -2,7 +2,11 @@
 
 Usually one client consumes the whole feed. The members of a group share it: each notification goes
 to exactly one of them, chosen by the group's policy (01/A-18). What a member was given and has not
-confirmed goes to the others when it leaves, so that a consumer that dies loses nothing.
+confirmed goes to the others when it leaves, so that a consumer that dies loses nothing. Therefore
+a member may be given an offset after higher ones. So a member confirms by naming the offset that it
+was given last of a stream and has dealt with: everything that it was given of the stream up to that
+one, in the order of giving, is done. What no journal holds is given at most once, and is not
+remembered.
 
 A consumer is given as many notifications as it granted credit for.
 """
@@ -12,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 from zlib import crc32
 
 from stentor.errors import UnknownStrategy
@@ -25,7 +29,13 @@ from stentor.protocol.messages import Positions, StreamId
 #: Notifications that are remembered until they are confirmed.
 UNCONFIRMED: Final = 100_000
 
+#: Notifications that are taken from the feed of a group at a time.
+AT_ONCE: Final = 256
+
 CHOICES: Final = ("round_robin", "least_loaded", "key:ATTRIBUTE")
+
+#: Notifications with their streams and offsets, in the order in which they were given.
+Given: TypeAlias = deque[tuple[StreamId, int, bytes]]
 
 
 @dataclass(slots=True, eq=False)
@@ -36,7 +46,7 @@ class Consumer:
     number: int
     credit: int
     #: What it was given and has not confirmed; kept for groups and durable subscriptions.
-    given: deque[tuple[StreamId, int, bytes]] = field(default_factory=deque)
+    given: Given = field(default_factory=deque)
 
 
 class Subscription:
@@ -66,6 +76,8 @@ class Subscription:
         self._turn = 0
         #: Repeats of a notification that another broker's journal holds as well.
         self.repeated = 0
+        #: How far the only consumer knows that each stream has come for it.
+        self._told: Positions = {}
 
     # -- consumers
 
@@ -77,8 +89,7 @@ class Subscription:
         self.consumers.remove(consumer)
         if self.group is not None and self.consumers and consumer.given:
             self.feed.put_back(
-                Run(stream, [offset] if offset else [], [data])
-                for stream, offset, data in consumer.given
+                Run(stream, [offset], [data]) for stream, offset, data in consumer.given
             )
 
     @property
@@ -87,55 +98,60 @@ class Subscription:
 
     def deliveries(self, blocked: set[int]) -> Iterator[tuple[Consumer, Run]]:
         """What goes to whom now, as far as credit reaches. Blocked sessions get nothing."""
-        if self.group is None:
-            for consumer in self.consumers:
-                if consumer.credit > 0 and consumer.session not in blocked:
-                    for run in self.feed.take(consumer.credit):
-                        fresh = self._fresh(run)
-                        if fresh is not None:
-                            consumer.credit -= len(fresh.items)
-                            self._give(consumer, fresh)
-                            yield consumer, fresh
+        if self.group is not None:
+            yield from self._shared(blocked)
             return
-        yield from self._shared(blocked)
+        for consumer in self.consumers:
+            while consumer.credit > 0 and consumer.session not in blocked:
+                taken = self.feed.take(consumer.credit)
+                if not taken:
+                    break
+                for run in taken:
+                    fresh = self._fresh(run)
+                    if fresh is not None:
+                        consumer.credit -= len(fresh.items)
+                        self._give(consumer, fresh)
+                        yield consumer, fresh
 
     def _shared(self, blocked: set[int]) -> Iterator[tuple[Consumer, Run]]:
         """One notification at a time to one consumer; neighbors for the same one go together."""
         batch: Run | None = None
         last: Consumer | None = None
-        while len(self.feed):
-            ready = [c for c in self.consumers if c.credit > 0 and c.session not in blocked]
-            if not ready:
-                break
-            taken = self.feed.take(1)
-            if not taken:
-                break
-            run = self._fresh(taken[0])
+        waiting: deque[Run] = deque()
+        while ready := [
+            c
+            for c in self.consumers
+            if c.credit > 0 and c.session not in blocked and len(c.given) < UNCONFIRMED
+        ]:
+            if not waiting:
+                waiting.extend(one for run in self.feed.take(AT_ONCE) for one in _singly(run))
+                if not waiting:
+                    break
+            run = self._fresh(waiting.popleft())
             if run is None:
                 continue
-            consumer = self._choose(ready, run.items[0])
-            if consumer is None:
-                self.feed.put_back([run])
+            consumer = None if run.gap else self._choose(ready, run.items[0])
+            if batch is not None and last is not None:
+                if consumer is last and _follows(batch, run):
+                    last.credit -= 1
+                    self._give(last, run)
+                    batch.offsets.extend(run.offsets)
+                    batch.items.extend(run.items)
+                    continue
+                yield last, batch
+                batch = last = None
+            if run.gap:
+                yield from ((each, run) for each in self.consumers)
+            elif consumer is None:
+                waiting.appendleft(run)
                 break
-            consumer.credit -= 1
-            self._give(consumer, run)
-            if (
-                consumer is last
-                and batch is not None
-                and batch.stream == run.stream
-                and bool(batch.offsets) == bool(run.offsets)
-                and batch.retained == run.retained
-                and (not run.offsets or run.offsets[0] > batch.offsets[-1])
-            ):
-                batch.offsets.extend(run.offsets)
-                batch.items.extend(run.items)
             else:
-                if batch is not None and last is not None:
-                    yield last, batch
-                last = consumer
-                batch = Run(run.stream, list(run.offsets), list(run.items), run.retained)
+                consumer.credit -= 1
+                self._give(consumer, run)
+                batch, last = run, consumer
         if batch is not None and last is not None:
             yield last, batch
+        self.feed.put_back(waiting)
 
     def _choose(self, ready: list[Consumer], data: bytes) -> Consumer | None:
         """Which consumer gets this; None if the one that must have it is not ready."""
@@ -153,7 +169,7 @@ class Subscription:
 
     def _fresh(self, run: Run) -> Run | None:
         """The run without what was dealt with before by way of another stream."""
-        if self.durable is None or not run.offsets:
+        if self.durable is None or not run.offsets or run.gap:
             return run
         recent = self.durable.recent
         keep = [i for i, data in enumerate(run.items) if _id_of(data) not in recent]
@@ -165,45 +181,84 @@ class Subscription:
         return Run(run.stream, [run.offsets[i] for i in keep], [run.items[i] for i in keep])
 
     def _give(self, consumer: Consumer, run: Run) -> None:
-        if self._remembers:
-            offsets = run.offsets or [0] * len(run.items)
+        if not run.offsets:
+            return
+        if self.group is None:
+            self._told[run.stream] = run.offsets[-1]
+        if self._remembers and not run.gap:
             consumer.given.extend(
-                (run.stream, offset, data) for offset, data in zip(offsets, run.items, strict=True)
+                (run.stream, offset, data)
+                for offset, data in zip(run.offsets, run.items, strict=True)
             )
-            while len(consumer.given) > UNCONFIRMED:
-                consumer.given.popleft()
+            if self.group is None:
+                while len(consumer.given) > UNCONFIRMED:
+                    consumer.given.popleft()  # only its id is lost
+
+    def news(self) -> Positions:
+        """How far streams have come, as far as the only consumer cannot know it."""
+        told = self._told
+        news = {s: p for s, p in self.feed.passed.items() if p > told.get(s, -1)}
+        told.update(news)
+        return news
 
     def confirm(self, consumer: Consumer, positions: Positions) -> bool:
         """The consumer has dealt with what it was given up to here; whether that is news."""
-        given = consumer.given
-        rest: deque[tuple[StreamId, int, bytes]] = deque()
-        confirmed = False
-        for entry in given:
-            stream, offset, data = entry
-            if offset > positions.get(stream, 0 if offset else -1):
-                rest.append(entry)
-            else:
-                confirmed = True
-                if self.durable is not None and offset:
-                    self.durable.remember(_id_of(data))
-        if confirmed:
-            consumer.given = rest
+        done = _done if self.group is None else _done_in_order
+        confirmed, rest = done(consumer.given, positions)
+        consumer.given = rest
         if self.durable is None:
             return False
+        for _, _, data in confirmed:
+            self.durable.remember(_id_of(data))
         if self.group is None:
-            return self.durable.confirm(positions)
-        return self.durable.confirm(self._confirmed()) or confirmed
+            known = self.feed.positions
+            return self.durable.confirm({s: p for s, p in positions.items() if s in known})
+        return self.durable.confirm(self._confirmed()) or bool(confirmed)
 
     def _confirmed(self) -> Positions:
         """How far all members together have dealt with each stream."""
-        positions = self.feed.positions
-        for stream, first in self.feed.first_waiting().items():
-            positions[stream] = min(positions[stream], first - 1)
+        positions = self.feed.passed
         for consumer in self.consumers:
             for stream, offset, _ in consumer.given:
-                if offset:
-                    positions[stream] = min(positions[stream], offset - 1)
+                positions[stream] = min(positions[stream], offset - 1)
         return positions
+
+
+def _done(given: Given, positions: Positions) -> tuple[Given, Given]:
+    """What the only consumer has dealt with: all up to the position."""
+    confirmed: Given = deque()
+    rest: Given = deque()
+    for entry in given:
+        (confirmed if entry[1] <= positions.get(entry[0], 0) else rest).append(entry)
+    return confirmed, rest
+
+
+def _done_in_order(given: Given, positions: Positions) -> tuple[Given, Given]:
+    """What a member has dealt with: all up to the one that it names, in the order of giving."""
+    last = {s: i for i, (s, offset, _) in enumerate(given) if positions.get(s) == offset}
+    confirmed: Given = deque()
+    rest: Given = deque()
+    for i, entry in enumerate(given):
+        (confirmed if i <= last.get(entry[0], -1) else rest).append(entry)
+    return confirmed, rest
+
+
+def _singly(run: Run) -> Iterator[Run]:
+    """Its notifications, each as a run of its own; a gap stays what it is."""
+    if run.gap:
+        yield run
+    for i, data in enumerate(run.items):
+        yield Run(run.stream, run.offsets[i : i + 1], [data], run.retained)
+
+
+def _follows(batch: Run, run: Run) -> bool:
+    """Whether the run can be sent as the continuation of the batch."""
+    return (
+        batch.stream == run.stream
+        and bool(batch.offsets) == bool(run.offsets)
+        and batch.retained == run.retained
+        and (not run.offsets or run.offsets[0] > batch.offsets[-1])
+    )
 
 
 def _id_of(data: bytes) -> NotificationId:

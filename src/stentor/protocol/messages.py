@@ -383,6 +383,22 @@ class Groups(_Message, tag=59):
     names: list[str]
 
 
+class Handover(_Message, tag=60):
+    """A piece of a file of a broker that is being removed, for the neighbor to take over.
+
+    The files are `journal.db` and then `journal.mark`; `last` ends a file. When the neighbor serves
+    the journal it answers `HandedOver`; if it cannot, `Failure`.
+    """
+
+    file: str
+    data: bytes
+    last: bool
+
+
+class HandedOver(_Message, tag=61):
+    """The neighbor has stored everything and answers for it from now on."""
+
+
 FromClient: TypeAlias = (
     Publish | Subscribe | Unsubscribe | Renew | Credit | Confirm | Advertise | Unadvertise | Ask
 )
@@ -409,6 +425,8 @@ BetweenBrokers: TypeAlias = (
     | Chunk
     | Mark
     | Groups
+    | Handover
+    | HandedOver
     | Credit
 )
 Both: TypeAlias = Hello | Welcome | Failure | Ping | Pong | Goodbye

@@ -8,7 +8,7 @@ destination: a subscription's id where each is kept apart, else the filter itsel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -100,10 +100,10 @@ class RoutingTable:
             found.update(row.owners)
         return found
 
-    def targets_of(
-        self, events: Sequence[Envelope | Notification]
-    ) -> dict[Destination, list[int]]:
+    def targets_of(self, events: Sequence[Envelope | Notification]) -> dict[Destination, list[int]]:
         """For each destination the events that go there, by their indexes, ascending.
+
+        Destinations may share a list; do not change it.
 
         >>> table = RoutingTable()
         >>> _ = table.add(Local("ann"), 2, Filter("x > 5"))
@@ -111,10 +111,27 @@ class RoutingTable:
         {Local(id='ann'): [1, 2]}
         """
         found: dict[Destination, list[int]] = {}
-        for i, event in enumerate(events):
-            for destination in self.targets(event.facts):
-                found.setdefault(destination, []).append(i)
+        several: dict[Destination, list[list[int]]] = {}
+        for row, indexes in self._matching(events):
+            for destination in row.owners:
+                known = found.setdefault(destination, indexes)
+                if known is not indexes:  # it has several filters
+                    several.setdefault(destination, [known]).append(indexes)
+        for destination, lists in several.items():
+            found[destination] = sorted(set().union(*lists))
         return found
+
+    def _matching(
+        self, events: Sequence[Envelope | Notification]
+    ) -> Iterable[tuple[Row, list[int]]]:
+        """For each row the indexes of the events that match it."""
+        if isinstance(self._engine, Index):
+            return self._engine.match_by_key(events)
+        found: dict[Row, list[int]] = {}
+        indexes, rows = self._engine.match_batch([event.facts for event in events])
+        for i, row in zip(indexes.tolist(), rows.tolist(), strict=True):
+            found.setdefault(row, []).append(i)
+        return found.items()
 
     def at(self, destination: Destination) -> Mapping[Hashable, Filter]:
         """The entries of a destination."""

@@ -160,6 +160,7 @@ async def _network_socket(loop: asyncio.AbstractEventLoop, address: Address) -> 
             sock = socket.socket(family, kind, protocol)
             try:
                 sock.setblocking(False)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 await loop.sock_connect(sock, place)
                 return sock
             except BaseException:

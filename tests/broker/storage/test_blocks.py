@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,7 +50,7 @@ def test_portions_fit_and_keep_the_order():
         assert 0 < len(portion) <= MAX_ENTRIES
         assert len(portion) == 1 or sum(map(len, portion)) <= MAX_BYTES
     # As few as the bounds allow: no two neighbors would fit into one.
-    for one, other in zip(portions, portions[1:], strict=False):
+    for one, other in pairwise(portions):
         together = one + other[:1]
         assert len(together) > MAX_ENTRIES or sum(map(len, together)) > MAX_BYTES
 

@@ -102,13 +102,14 @@ def test_callbacks_come_in_the_event_loop(place):
         loop = asyncio.get_running_loop()
         finished = loop.create_future()
         threads = set()
+        seen = []
 
         def committed(done):
             threads.add(threading.current_thread())
             for batch, first in done:
-                assert journal.read(first, 10) == batch.items
-                if batch.context == 49:
-                    finished.set_result(None)
+                seen.append((batch.items, journal.read(first, 2)))
+            if len(seen) == 50:
+                finished.set_result(None)
 
         journal.start(loop.call_soon_threadsafe, committed)
         for number in range(50):
@@ -117,6 +118,7 @@ def test_callbacks_come_in_the_event_loop(place):
                 await asyncio.sleep(0)
         await finished
         assert threads == {threading.current_thread()}
+        assert all(items == read for items, read in seen)
         assert journal.head == 100
         journal.close()
 
@@ -316,7 +318,8 @@ def test_retention_by_bytes(place):
     with Host(place, retention=Retention(None, 100_000)) as host:
         for number in range(200):
             host.publish(b"%04d" % number * 250)  # about 1 kB
-            assert host.journal.status()["bytes"] <= 102_000
+            # What was appended while the event loop was being told comes on top.
+            assert host.journal.status()["bytes"] <= 105_000
             assert len(host.entries()) == host.journal.head - host.journal.low + 1
         assert host.entries()[-1] == b"0199" * 250
         assert 80 < len(host.entries()) < 100
@@ -336,11 +339,10 @@ def test_retention_by_time(place):
         for _ in range(100):
             host.publish(b"x")
             clock.time += 20
-        while host.journal.low < 65:
+        # At most a sixty-fourth more than what was asked for, and never less.
+        while clock.time - (1_000_000 + 20 * (host.journal.low - 1)) > 640 + 10:
             host.publish()
-        # Never less than what was asked for, and at most a sixty-fourth more.
-        kept = clock.time - (1_000_000 + 20 * (host.journal.low - 1))
-        assert 640 - 20 <= kept <= 650 + 20
+        assert clock.time - (1_000_000 + 20 * (host.journal.low - 1)) >= 640
         assert host.journal.offset_at(0.0) == host.journal.low
 
 
@@ -391,11 +393,11 @@ def test_memory_is_bounded_unless_asked_otherwise(monkeypatch):
         with Host(None, retention=retention) as host:
             for _ in range(300):
                 host.publish(bytes(1000))
-            assert host.journal.status()["bytes"] <= 102_000
+            assert host.journal.status()["bytes"] <= 100_000
     with Host(None, retention=Retention(None, 200_000)) as host:
         for _ in range(300):
             host.publish(bytes(1000))
-        assert 150_000 < host.journal.status()["bytes"] <= 202_000
+        assert 150_000 < host.journal.status()["bytes"] <= 200_000
 
 
 # -- the directory

@@ -122,7 +122,7 @@ class Journal:
         cls,
         path: Path | None,
         *,
-        name: str,
+        name: str | None,
         retention: Retention,
         clock: Callable[[], float] = time.time,
     ) -> Journal:
@@ -133,7 +133,7 @@ class Journal:
         """
         if path is None:
             db = database.connect(None)
-            state = State.new(name)
+            state = State.new(_new_name(path, name))
             database.create(db, state)
             return cls(None, db, Reader(db, None), Writer(db, state, retention, clock), None)
         prepare(path)
@@ -155,7 +155,7 @@ class Journal:
     def _open(
         cls,
         directory: Path,
-        name: str,
+        name: str | None,
         retention: Retention,
         clock: Callable[[], float],
         lock: Lock,
@@ -171,7 +171,7 @@ class Journal:
             state = examine(read_db, path, witnessed)
         if state is None:
             make_private(path)
-        elif state.name != name:
+        elif name is not None and state.name != name:
             raise InvalidConfiguration(
                 f"{path} is the journal of the broker {state.name!r}, not of {name!r}; "
                 "use the old name, or another directory"
@@ -179,7 +179,7 @@ class Journal:
         db = database.connect(path)
         opened.append(db)
         if state is None:
-            state = State.new(name)
+            state = State.new(_new_name(path, name))
             database.create(db, state)
             read_db = database.connect_to_read(path)
             opened.append(read_db)
@@ -333,6 +333,15 @@ class Journal:
         """The state of one, if there is such."""
         return self._reader.durable(name)
 
+    def backup_to(self, copy: sqlite3.Connection) -> None:
+        """Copy the whole database into another one."""
+        source = self._db if self._path is None else database.connect_to_read(self._path)
+        try:
+            source.backup(copy)
+        finally:
+            if source is not self._db:
+                source.close()
+
     def verify(self) -> None:
         """Verify all blocks; `JournalDamaged` for the newest damaged one.
 
@@ -374,8 +383,9 @@ class Journal:
 
     def _work_in_memory(self) -> None:
         try:
-            while self._turn(0.0) == 0.0 or self._waiting or not self._queue.empty():
-                pass
+            more = True
+            while more and not self._stopping:
+                more = self._turn(0.0) == 0.0 or bool(self._waiting) or not self._queue.empty()
         finally:
             self._scheduled = False
 
@@ -504,3 +514,9 @@ _EXPIRE: Final = _Signal.EXPIRE
 
 def _not_started(*_: object) -> None:
     """Stands for what `start` brings."""
+
+
+def _new_name(path: Path | None, name: str | None) -> str:
+    if name is None:
+        raise InvalidConfiguration(f"there is no journal in {path}; to make one, give it a name")
+    return name

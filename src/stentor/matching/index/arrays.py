@@ -47,3 +47,11 @@ class GroupArrays(NamedTuple):
     extra_hole: NDArray[np.uint8]
     extra_low: Floats
     extra_high: Floats
+
+
+class Scratch(NamedTuple):
+    """What a search writes to; see `kernels`."""
+
+    runs: Int32s
+    stack: Int64s
+    todo: Int64s

@@ -51,7 +51,7 @@ class Column(Protocol):
     """One attribute of all notifications of a batch."""
 
     def measured(self, kind: str) -> Floats | None:
-        """Coordinates on a measured axis; None if it has no value of that type."""
+        """Coordinates on a measured axis, no -0.0 among them; None if no value is of that type."""
 
     def coded(self, kind: str) -> tuple[Codes, list[Any]] | None:
         """Distinct values of a ranked type and a code per row; the code after the last is null."""
@@ -76,6 +76,7 @@ class Source:
     def __init__(self, count: int) -> None:
         self.count = count
         self._columns: dict[str, Column | None] = {}
+        self._objects: dict[str, tuple[Sequence[Any], frozenset[type]] | None] = {}
 
     def column(self, name: str) -> Column | None:
         """The column of an attribute; None if no notification has it."""
@@ -101,6 +102,16 @@ class Source:
         column = self.column(name)
         return None if column is None else column.values()
 
+    def objects(self, name: str) -> tuple[Sequence[Any], frozenset[type]] | None:
+        """The same together with the classes of the values, which None may be among."""
+        try:
+            return self._objects[name]
+        except KeyError:
+            values = self.values(name)
+            found = None if values is None else (values, frozenset(map(type, values)))
+            self._objects[name] = found
+            return found
+
 
 class ArrowSource(Source):
     """A record batch."""
@@ -123,7 +134,7 @@ class RowSource(Source):
         #: What each row says. Of envelopes the attributes suffice until a reserved name is asked
         #: for, since these are the only names that start with an underscore.
         self._rows: list[Mapping[str, Any]]
-        if rows and all([isinstance(row, Envelope) for row in rows]):
+        if rows and all(issubclass(kind, Envelope) for kind in set(map(type, rows))):
             self._envelopes = cast(Sequence[Envelope], rows)
             self._rows = [row.attributes for row in self._envelopes]
         else:
@@ -168,23 +179,36 @@ class ObjectColumn:
         self._values = values
         #: The classes of the values.
         self.kinds = frozenset(map(type, values))
+        # Several segments ask for the same.
+        self._measured: dict[str, Floats | None] = {}
+        self._coded: dict[str, tuple[Codes, list[Any]]] = {}
 
     @cached_property
     def _types(self) -> list[str | None]:
         return [None if v is None else value_type_of(v) for v in self._values]
 
     def measured(self, kind: str) -> Floats | None:
+        if kind not in self._measured:
+            self._measured[kind] = self._measure(kind)
+        return self._measured[kind]
+
+    def _measure(self, kind: str) -> Floats | None:
         if kind == "number" and self.kinds <= _NUMBERS:
-            return np.array(self._values, np.float64)  # None becomes NaN
+            return np.array(self._values, np.float64) + 0.0  # None becomes NaN, and -0.0 0.0
         if self.kinds <= _NO_NUMBERS:
             return None
         found = np.full(len(self._values), np.nan)
         for i, (value, value_type) in enumerate(zip(self._values, self._types, strict=True)):
             if value_type == kind:
-                found[i] = measure(kind, value)
+                found[i] = measure(kind, value) + 0.0
         return found
 
     def coded(self, kind: str) -> tuple[Codes, list[Any]] | None:
+        if kind not in self._coded:
+            self._coded[kind] = self._code(kind)
+        return self._coded[kind]
+
+    def _code(self, kind: str) -> tuple[Codes, list[Any]]:
         if kind == "string" and self.kinds <= _STRINGS:
             return _coded_values(self._values)
         places: dict[Any, int] = {}
@@ -246,7 +270,7 @@ class ArrowColumn:
             found = array.to_numpy(zero_copy_only=False)
             if found.dtype == object:  # Booleans among which some are null
                 found = np.array([np.nan if v is None else v for v in found.tolist()])
-            self._measured = found.astype(np.float64, copy=False)
+            self._measured = found.astype(np.float64, copy=False) + 0.0
         return self._measured
 
     def coded(self, kind: str) -> tuple[Codes, list[Any]] | None:

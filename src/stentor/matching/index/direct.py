@@ -10,7 +10,7 @@ many pieces, collections, patterns, comparisons between attributes) the filter i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from stentor.filters import Filter
@@ -106,15 +106,6 @@ class Direct:
             if not rows:
                 return rows
         return list(range(source.count)) if rows is None else rows
-
-
-def matching(
-    recent: Iterable[tuple[int, Direct]], facts: Mapping[str, Any]
-) -> Iterator[int]:
-    """The slots of the filters that one notification matches."""
-    for slot, direct in recent:
-        if direct.matches(facts):
-            yield slot
 
 
 # -- conditions

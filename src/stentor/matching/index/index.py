@@ -1,11 +1,16 @@
 """`Index`: the production engine. Batch first, columnar, always up to date.
 
 It is built like a log-structured merge tree. New filters go into a small growing table and take
-effect at once: the newest are tested one by one, and when that would cost more than compiling, the
-growing table is compiled into a *view*. A growing table that is full becomes a permanent segment.
-Segments of similar size are joined, and segments with many removed filters cleaned, by a background
-thread; the new segment takes the place of the old ones in one step, so matching never waits for
-it. A removed filter is marked dead at once and disappears with the next cleaning.
+effect at once: the newest are tested one by one, and when that has cost as much as compiling would,
+the growing table is compiled into a *view*. A growing table that is full becomes a permanent
+segment. Segments of similar size are joined, and segments with many removed filters cleaned, by a
+background thread; the new segment takes the place of the old ones in one step, so matching never
+waits for it. A removed filter is marked dead at once and disappears with the next cleaning.
+
+Every compilation follows one rule: it is made when its lack has cost as much as it will. So the
+work on filters that come and go is at most about twice what the best plan would take, whatever
+the mixture of changes and searches. For the same reason the thread also joins segments of different
+sizes once enough searches have gone through all of them.
 
 All boxes of a filter are in one segment. So when a segment is cleaned, the slots of its dead
 filters are free again, and memory stays proportional to the filters that are held.
@@ -30,7 +35,8 @@ from numpy.typing import NDArray
 from stentor.errors import DuplicateKey, FilterTypeError, UnknownKey
 from stentor.filters import Filter
 from stentor.matching.index.axes import Axis
-from stentor.matching.index.columns import ArrowSource, RowSource, Source, flat_facts
+from stentor.matching.index.columns import ArrowSource, Row, RowSource, Source, flat_facts
+from stentor.matching.index.direct import Direct
 from stentor.matching.index.distinct import distinct
 from stentor.matching.index.plan import boxes_of
 from stentor.matching.index.search import search_batch, search_one
@@ -38,25 +44,34 @@ from stentor.matching.index.segment import Segment
 from stentor.matching.index.slots import GROWING, NOWHERE, Slots
 from stentor.matching.index.table import GrowingTable, joined
 from stentor.model.codec import Envelope
-from stentor.model.notification import Notification
 
 K = TypeVar("K", bound=Hashable)
 
 #: Boxes in the growing table before it becomes a segment: compiling them takes some milliseconds.
 GROWING_LIMIT: Final = 4_096
-#: Filters times notifications that are tested one by one before a view is compiled.
-TESTS_LIMIT: Final = 1_024
+#: So many new filters are always tested one by one: searching a view takes as long.
+FEW: Final = 8
+#: Tests of further ones (filters times notifications) before a view is compiled; and in any case
+#: so many for each box, which is what compiling it costs.
+TESTS_LIMIT: Final = 4_096
+TESTS_PER_BOX: Final = 4
+#: Searches of a notification in one segment more than needed, for each box, before the thread joins
+#: them; and how many of these a call costs in addition to its notifications.
+SEARCHES_PER_BOX: Final = 5
+SEARCHES_PER_CALL: Final = 32
 #: This many segments of similar size are joined.
 TIER: Final = 6
 #: A segment is cleaned when this share of its filters is dead.
 DEAD_SHARE: Final = 0.25
 #: Tokens whose use is counted.
 TOKEN_LIMIT: Final = 1_000_000
+#: Batches up to this size are not worth columns.
+SINGLY: Final = 3
 #: Rows of a batch that are searched at a time.
 ROWS_AT_A_TIME: Final = 65_536
 
 Rows = NDArray[np.int64]
-Batch: TypeAlias = pa.RecordBatch | pa.Table | Sequence[Notification | Envelope | Mapping[str, Any]]
+Batch: TypeAlias = pa.RecordBatch | pa.Table | Sequence[Row]
 
 
 @dataclass(frozen=True)
@@ -91,7 +106,7 @@ class _Seen(NamedTuple):
     held: tuple[Segment, ...]
     #: The growing table as a segment, without its recent filters.
     view: Segment | None
-    recent: dict[int, Filter]
+    recent: dict[int, Direct]
     #: All attributes that some filter looks at; it may have more.
     names: set[str]
 
@@ -126,6 +141,12 @@ class Index(Generic[K]):
         self._growing_slots: list[int] = []
         self._growing_names: set[str] = set()
         self._seen = _Seen((), None, {}, set())
+        #: Work that a view, or one segment in place of several, would have saved. Threads may
+        #: lose some of it between them; it is an estimate in any case.
+        self._tests = 0
+        self._searches = 0
+        #: Whether some filter asks for more than attributes.
+        self._reserved = False
         self._token_uses: dict[tuple[Axis, object], int] = {}
         self._background = background
         self._worker: threading.Thread | None = None
@@ -182,9 +203,10 @@ class Index(Generic[K]):
                 self._slots.alive[slot] = 0  # whatever was appended disappears with the dead
                 raise
             self._slot_of[key] = slot
+            self._reserved = self._reserved or any(n.startswith("_") for n in filter.names)
             self._growing_names |= filter.names
             self._seen.names.update(filter.names)
-            self._seen.recent[slot] = filter
+            self._seen.recent[slot] = Direct(filter)
             if len(self._growing) >= GROWING_LIMIT:
                 self._settle_growing()
 
@@ -231,19 +253,23 @@ class Index(Generic[K]):
 
     # -- matching
 
-    def match(self, notification: Notification | Envelope | Mapping[str, Any]) -> list[K]:
+    def match(self, notification: Row) -> list[K]:
         """The keys of all filters that match one notification, in no particular order."""
         ticket, seen, recent = self._begin(1)
         try:
-            facts = flat_facts(notification, seen.names)
+            facts: Mapping[str, Any]
+            if isinstance(notification, Envelope) and not self._reserved:
+                facts = notification.attributes
+            else:
+                facts = flat_facts(notification, seen.names)
             slots: list[int] = []
             alive, keys = self._slots.alive, self._slots.keys
             for segment in seen.segments:
                 slots += search_one(segment, facts, alive)
             if self._slots.any_several and len(slots) > 1:
                 slots = list(dict.fromkeys(slots))
-            for slot, filter_ in recent:
-                if any(conjunct.matches(facts) for conjunct in filter_.conjuncts):
+            for slot, direct in recent:
+                if direct.matches(facts):
                     slots.append(slot)
             return [keys[slot] for slot in slots]
         finally:
@@ -280,8 +306,48 @@ class Index(Generic[K]):
             return rows_found[0], keys_found[0]
         return np.concatenate(rows_found), np.concatenate(keys_found)
 
+    def match_by_key(self, batch: Sequence[Row]) -> list[tuple[K, list[int]]]:
+        """The same for each key that matches at all: its rows, ascending.
+
+        >>> index = Index([("cheap", Filter("price < 10")), ("all", Filter("exists price"))])
+        >>> sorted(index.match_by_key([{"price": 5}, {"price": 50}]))
+        [('all', [0, 1]), ('cheap', [0])]
+        """
+        if len(batch) <= SINGLY:
+            singly: dict[K, list[int]] = {}
+            for row, notification in enumerate(batch):
+                for key in self.match(notification):
+                    singly.setdefault(key, []).append(row)
+            return list(singly.items())
+        ticket, seen, recent = self._begin(len(batch))
+        try:
+            slots = self._slots
+            found: dict[int, list[int]] = {}
+            for offset, source in _sources(batch, seen.names):
+                for segment in seen.segments:
+                    rows, labels = search_batch(segment, source, slots.alive, None)
+                    if slots.any_several:
+                        rows, labels = _once_each(rows, labels, slots.several)
+                    if offset:
+                        rows = rows + offset
+                    for row, slot in zip(rows.tolist(), labels.tolist(), strict=True):
+                        if slot in found:
+                            found[slot].append(row)
+                        else:
+                            found[slot] = [row]
+                for slot, direct in recent:
+                    matched = direct.rows(source)
+                    if matched:
+                        if offset:
+                            matched = [row + offset for row in matched]
+                        found.setdefault(slot, []).extend(matched)
+            keys: list[K] = slots.keys[list(found)].tolist()
+            return list(zip(keys, found.values(), strict=True))
+        finally:
+            self._slots.end_search(ticket)
+
     def _match_source(
-        self, source: Source, segments: tuple[Segment, ...], recent: list[tuple[int, Filter]]
+        self, source: Source, segments: tuple[Segment, ...], recent: list[tuple[int, Direct]]
     ) -> tuple[Rows, NDArray[Any]]:
         """The rows and keys of all matches in a portion of a batch."""
         slots = self._slots
@@ -301,31 +367,43 @@ class Index(Generic[K]):
             labels = np.concatenate([part[1] for part in parts])
         if several:
             rows, labels = _once_each(rows, labels, slots.several)
-        if len(parts) > 1 or several:
+        if len(parts) > 1 or several or recent:
             order = np.argsort(rows, kind="stable")
             rows, labels = rows[order], labels[order]
         return rows, labels if numbers is not None else slots.keys_at(labels)
 
-    def _begin(self, notifications: int) -> tuple[int, _Seen, list[tuple[int, Filter]]]:
+    def _begin(self, notifications: int) -> tuple[int, _Seen, list[tuple[int, Direct]]]:
         """A ticket to hand back at the end, and what to search.
 
-        Searches do not take the lock: a thread that changes the index all the time would keep them
-        from getting it.
+        Searches do not take the lock, except to compile: a thread that changes the index all the
+        time would keep them from getting it.
         """
         ticket = self._slots.begin_search()
-        seen = self._seen
-        recent = list(seen.recent.items())
-        tests = len(recent) * notifications
-        if tests > TESTS_LIMIT and tests > 2 * len(self._growing):
-            try:
-                with self._lock:
-                    view = Segment(joined([self._growing.frozen()], self._slots.alive))
-                    seen = self._seen = _Seen(self._held_segments(), view, {}, self._names())
-                    recent = []
-            except BaseException:
-                self._slots.end_search(ticket)
-                raise
+        try:
+            seen = self._seen
+            recent = list(seen.recent.items())
+            if len(recent) > FEW:
+                self._tests += (len(recent) - FEW) * notifications
+                if self._tests > max(TESTS_LIMIT, TESTS_PER_BOX * len(self._growing)):
+                    seen = self._compile_view()
+                    recent = list(seen.recent.items())
+            if len(seen.held) > 1 and self._background:
+                more = len(seen.held) - 1
+                self._searches += more * (notifications + SEARCHES_PER_CALL)
+                if self._searches > SEARCHES_PER_BOX * len(self._slot_of) and self._worker is None:
+                    with self._lock:
+                        self._tend()
+        except BaseException:
+            self._slots.end_search(ticket)
+            raise
         return ticket, seen, recent
+
+    def _compile_view(self) -> _Seen:
+        with self._lock:
+            view = Segment(joined([self._growing.frozen()], self._slots.alive))
+            self._seen = _Seen(self._held_segments(), view, {}, self._names())
+            self._tests = 0
+            return self._seen
 
     # -- copies for other processes
 
@@ -365,6 +443,7 @@ class Index(Generic[K]):
         self._growing_slots = []
         self._growing_names = set()
         self._seen = _Seen(self._held_segments(), None, {}, self._names())
+        self._tests = 0
         self._slots.release(dead)
         self._tend()
 
@@ -408,14 +487,26 @@ class Index(Generic[K]):
             raise
 
     def _due(self) -> tuple[_Held, ...]:
-        """The segments to be joined next: enough of similar size, or one to be cleaned."""
+        """The segments to be joined next: enough of similar size, or one to be cleaned.
+
+        Or, if it has cost enough that they are several, all; the largest is spared while it is
+        larger than all others together, and there are several of these.
+        """
         tiers: dict[int, list[_Held]] = {}
         for held in self._held:
             tiers.setdefault(int(log(max(1, len(held.segment)), TIER)), []).append(held)
         for tier in sorted(tiers):
             if len(tiers[tier]) >= TIER:
                 return tuple(tiers[tier])
-        return tuple(h for h in self._held if h.to_be_cleaned)[:1]
+        to_be_cleaned = tuple(h for h in self._held if h.to_be_cleaned)[:1]
+        if to_be_cleaned or len(self._held) < 2:
+            return to_be_cleaned
+        *others, largest = sorted(self._held, key=lambda held: len(held.segment))
+        boxes = sum(len(held.segment) for held in others)
+        if len(others) == 1 or boxes > len(largest.segment):
+            others.append(largest)
+            boxes += len(largest.segment)
+        return tuple(others) if self._searches > SEARCHES_PER_BOX * boxes else ()
 
     def _join(self, chosen: tuple[_Held, ...]) -> None:
         """Compile several segments into one without their dead filters, and swap it in."""
@@ -434,12 +525,16 @@ class Index(Generic[K]):
                 self._hold(segment, chosen)
             seen = self._seen
             self._seen = _Seen(self._held_segments(), seen.view, seen.recent, self._names())
+            self._searches = 0
             self._slots.release(dead)
 
 
 def _sources(batch: Batch, names: Container[str]) -> Iterator[tuple[int, Source]]:
     """The batch in portions, each with the number of its first row."""
-    if isinstance(batch, pa.Table):
+    if isinstance(batch, list | tuple) and len(batch) <= ROWS_AT_A_TIME:
+        if batch:
+            yield 0, RowSource(batch, names)
+    elif isinstance(batch, pa.Table):
         offset = 0
         for chunk in batch.to_batches():
             for first, source in _sources(chunk, names):
@@ -453,18 +548,15 @@ def _sources(batch: Batch, names: Container[str]) -> Iterator[tuple[int, Source]
             yield first, RowSource(batch[first : first + ROWS_AT_A_TIME], names)
 
 
-def _test_each(source: Source, recent: list[tuple[int, Filter]]) -> tuple[Rows, NDArray[np.int32]]:
-    """The newest filters, one by one."""
-    names = frozenset().union(*[filter_.names for _, filter_ in recent])
-    found = [
-        (row, slot)
-        for row in range(source.count)
-        for facts in (source.facts(row, names),)
-        for slot, filter_ in recent
-        if any(conjunct.matches(facts) for conjunct in filter_.conjuncts)
-    ]
-    pairs = np.array(found, np.int64).reshape(-1, 2)
-    return pairs[:, 0], pairs[:, 1].astype(np.int32)
+def _test_each(source: Source, recent: list[tuple[int, Direct]]) -> tuple[Rows, NDArray[np.int32]]:
+    """The newest filters, one by one; not by row."""
+    rows: list[int] = []
+    slots: list[int] = []
+    for slot, direct in recent:
+        found = direct.rows(source)
+        rows += found
+        slots += [slot] * len(found)
+    return np.array(rows, np.int64), np.array(slots, np.int32)
 
 
 def _once_each(

@@ -43,14 +43,13 @@ class Ranking:
             return place
         return self._between(value) if self.ordered else nan
 
-    def of_all(self, values: list[Any]) -> NDArray[np.float64]:
-        """The coordinates of many values, NaN for None, and NaN once more at the end."""
+    def of_all(self, values: Sequence[Any]) -> NDArray[np.float64]:
+        """The coordinates of many values, NaN for None."""
         found = list(map(self.places.get, values))
-        if self.ordered:
+        if self.ordered and None in found:
             for i, (place, value) in enumerate(zip(found, values, strict=True)):
                 if place is None and value is not None:
                     found[i] = self._between(value)
-        found.append(None)
         return np.array(found, np.float64)
 
     def _between(self, value: Any) -> float:
@@ -67,8 +66,8 @@ class Ranking:
         return place
 
 
-#: A column of the matrix of points, and the function that gives the coordinate.
-Reader = tuple[int, Callable[[Any], float]]
+#: A type, a column of the matrix of points, and the function that gives the coordinate.
+Reader = tuple[str, int, Callable[[Any], float]]
 
 
 def coordinate_on(axis: Axis, ranking: Ranking | None) -> Callable[[Any], float]:
@@ -85,6 +84,8 @@ def coordinate_on(axis: Axis, ranking: Ranking | None) -> Callable[[Any], float]
         if axis.kind in ("string", "bytes"):
             return ranking
         return lambda value: ranking(comparable(axis.kind, value))
+    if axis.kind == "number":
+        return lambda value: float(value + 0.0)  # -0.0 would hash differently
     if axis.kind in MEASURED:
-        return lambda value: measure(axis.kind, value) + 0.0  # -0.0 would hash differently
+        return lambda value: measure(axis.kind, value) + 0.0
     return lambda value: 1.0

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stentor.matching.index import kernels
+from stentor.matching.index.arrays import Scratch
 from stentor.matching.index.axes import (
     MEASURED,
     OF_STRINGS,
@@ -36,6 +37,10 @@ _NO_SLOTS = np.empty(0, np.int32)
 #: Runs that the buffer has room for at first, per row and in all.
 _RUNS_PER_ROW = 16
 _RUNS_AT_LEAST = 4_096
+#: Up to this many a segment keeps the buffer for the next search.
+_RUNS_KEPT = _RUNS_PER_ROW * SMALL
+#: For rows without tokens.
+_ZEROS = np.zeros(SMALL + 1, np.int64)
 
 
 def search_batch(segment: Segment, source: Source, alive: Alive, numbers: Int64s | None) -> Pairs:
@@ -57,16 +62,20 @@ def search_batch(segment: Segment, source: Source, alive: Alive, numbers: Int64s
 def search_one(segment: Segment, facts: Mapping[str, Any], alive: Alive) -> list[int]:
     """The slots of all live boxes that contain one notification."""
     x = [nan] * max(1, len(segment.axes))
+    readers = segment.readers
     for name, value in facts.items():
-        for column, coordinate in segment.readers.get((name, value_type_of(value)), ()):
-            x[column] = coordinate(value)
+        if name in readers:
+            kind = value_type_of(value)
+            for type_name, column, coordinate in readers[name]:
+                if type_name == kind:
+                    x[column] = coordinate(value)
     for name, column in segment.present.items():
         if name in facts:
             x[column] = 1.0
     for name, column in segment.missing.items():
         if name not in facts:
             x[column] = 1.0
-    led: list[tuple[int, int]] = []
+    led: list[int] = []
     for axis, buckets in segment.token_buckets.items():
         value = facts.get(axis.name)
         if value is not None:
@@ -74,7 +83,7 @@ def search_one(segment: Segment, facts: Mapping[str, Any], alive: Alive) -> list
             for token in _tokens(axis, value, segment.rankings[axis]):
                 bucket = buckets.get(places.get(token, -1.0))
                 if bucket is not None:
-                    led.append((0, bucket))
+                    led.append(bucket)
     return _run_one(segment, np.array([x]), led, alive, facts)
 
 
@@ -103,7 +112,7 @@ def _fill(
         points[:, i] = 1.0 if axis.kind == "missing" else np.nan
     elif ranking is not None:
         if axis.kind == "string" and (texts := column.texts) is not None:
-            points[:, i] = ranking.of_all(texts)[:-1]
+            points[:, i] = ranking.of_all(texts)
             return
         derived = axis.kind in OF_STRINGS
         coded = column.coded("string" if derived else axis.kind)
@@ -113,11 +122,10 @@ def _fill(
         codes, values = coded
         if derived:
             values = all_seen_on(axis, values)
-        kernels.gather(ranking.of_all(values), codes, points, i)
+        kernels.gather(ranking.of_all([*values, None]), codes, points, i)  # null is the last code
     elif axis.kind in MEASURED:
         measured = column.measured(axis.kind)
-        # Adding 0.0 turns -0.0, which would hash differently, into 0.0.
-        points[:, i] = np.nan if measured is None else measured + 0.0
+        points[:, i] = np.nan if measured is None else measured
     else:
         there = column.present(axis.detail or None)
         points[:, i] = (
@@ -171,30 +179,20 @@ def _run(
         token_ptr = np.searchsorted(pairs[:, 0], np.arange(total + 1))
         token_bucket = np.ascontiguousarray(pairs[:, 1])
     else:
-        token_ptr, token_bucket = np.zeros(total + 1, np.int64), _NO_ROWS
-    stack = np.empty((LEVELS, 2), np.int64)
-    todo = np.empty(len(segment.access.free) + segment.most_groups + 64, np.int64)
-    runs = np.empty((max(_RUNS_AT_LEAST, _RUNS_PER_ROW * total), 3), np.int32)
+        token_ptr = _ZEROS if total < len(_ZEROS) else np.zeros(total + 1, np.int64)
+        token_bucket = _NO_ROWS
     scan = kernels.scan_freely if total > SMALL else kernels.scan_at_once
+    scratch = _scratch(segment, total)
     found: list[Pairs] = []
     start = 0
     while start < total:
-        stop, n = scan(
-            points,
-            start,
-            token_ptr,
-            token_bucket,
-            *segment.kernel_arrays,
-            runs,
-            stack,
-            todo,
-        )
+        stop, n = scan(points, start, token_ptr, token_bucket, *segment.kernel_arrays, *scratch)
         if n:
-            found.append(_expanded(segment, runs, n, labels, alive, source))
+            found.append(_expanded(segment, scratch.runs, n, labels, alive, source))
         elif stop < total and stop == start:  # not even one row fitted
-            runs = np.empty((4 * len(runs), 3), np.int32)
-            todo = np.empty(4 * len(todo), np.int64)
+            scratch = _larger(scratch)
         start = stop
+    _keep(segment, scratch)
     if len(found) == 1:
         return found[0]
     if not found:
@@ -205,37 +203,67 @@ def _run(
 def _run_one(
     segment: Segment,
     point: NDArray[np.float64],
-    led: list[tuple[int, int]],
+    led: list[int],
     alive: Alive,
     facts: Mapping[str, Any],
 ) -> list[int]:
-    """As `_run`, with less ado for a single row."""
-    token_ptr = np.array((0, len(led)))
-    token_bucket = np.array([bucket for _, bucket in led], np.int64)
-    stack = np.empty((LEVELS, 2), np.int64)
-    room, groups = _RUNS_AT_LEAST, len(segment.access.free) + segment.most_groups + 64
+    """As `_run`, with less ado for a single row, which tokens led to these buckets."""
+    token_ptr, token_bucket = _ZEROS, _NO_ROWS
+    if led:
+        token_ptr, token_bucket = np.array((0, len(led))), np.array(led, np.int64)
+    scratch = _scratch(segment, 1)
     while True:
-        runs, todo = np.empty((room, 3), np.int32), np.empty(groups, np.int64)
         stop, n = kernels.scan_at_once(
-            point, 0, token_ptr, token_bucket, *segment.kernel_arrays, runs, stack, todo
+            point, 0, token_ptr, token_bucket, *segment.kernel_arrays, *scratch
         )
         if stop:
             break
-        room, groups = 4 * room, 4 * groups
+        scratch = _larger(scratch)
+    runs = scratch.runs[:n].tolist() if n else ()
+    _keep(segment, scratch)
     found: list[int] = []
-    checker = Checker(_One(facts))
-    for _, first, end in runs[:n].tolist():
+    checker: Checker | None = None
+    for _, first, end in runs:
         slots = segment.slots[first:end]
         if first >= segment.checked_from:
+            checker = checker or Checker(_One(facts))
             tests = segment.tests[first - segment.checked_from : end - segment.checked_from]
             found += [
                 slot
                 for slot, checks in zip(slots.tolist(), tests, strict=True)
                 if alive[slot] and checker.passes(checks, 0)
             ]
+        elif end - first < 16:
+            found += [slot for slot in slots.tolist() if alive[slot]]
         else:
             found += slots[alive[slots] != 0].tolist()
     return found
+
+
+def _scratch(segment: Segment, rows: int) -> Scratch:
+    """Room for the search of so many rows; more than a first guess only if there was need."""
+    room = max(_RUNS_AT_LEAST, _RUNS_PER_ROW * rows)
+    try:
+        scratch = segment.scratch.pop()
+        if len(scratch.runs) >= room:
+            return scratch
+    except IndexError:  # other threads use what there was
+        pass
+    return Scratch(
+        np.empty((room, 3), np.int32),
+        np.empty((LEVELS, 2), np.int64),
+        np.empty(len(segment.access.free) + segment.most_groups + 64, np.int64),
+    )
+
+
+def _larger(scratch: Scratch) -> Scratch:
+    runs, stack, todo = scratch
+    return Scratch(np.empty((4 * len(runs), 3), np.int32), stack, np.empty(4 * len(todo), np.int64))
+
+
+def _keep(segment: Segment, scratch: Scratch) -> None:
+    if len(scratch.runs) <= _RUNS_KEPT and not segment.scratch:
+        segment.scratch.append(scratch)
 
 
 def _expanded(

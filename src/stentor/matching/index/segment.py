@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stentor.matching.index.arrays import Int64s
+from stentor.matching.index.arrays import Int64s, Scratch
 from stentor.matching.index.axes import OF_STRINGS, Axis
 from stentor.matching.index.checks import compiled
 from stentor.matching.index.distinct import distinct
@@ -46,11 +46,13 @@ class Segment:
         self._laid = layout.laid
         self._ragged = table.ragged
         self._labels: Int64s | None = None
+        #: Scratch space of searches that have ended, for the next; a thread takes it for itself.
+        self.scratch: list[Scratch] = []
         #: No row is led to more groups than this by its equalities.
         sizes = np.diff(self.access.bucket_ptr)
         self.most_groups = int(sizes.max(initial=0)) * len(self.access.signature)
-        #: For an attribute and the type of its value: columns, and the coordinate of a value.
-        self.readers: dict[tuple[str, str], list[Reader]] = {}
+        #: For an attribute: types of its value, columns, and the coordinate of a value.
+        self.readers: dict[str, list[Reader]] = {}
         #: Columns that are set whatever the type, and those set when the attribute is missing.
         self.present: dict[str, int] = {}
         self.missing: dict[str, int] = {}
@@ -64,8 +66,8 @@ class Segment:
             self.missing[axis.name] = column
         else:
             kind = "string" if axis.kind in OF_STRINGS else axis.detail or axis.kind
-            reader = (column, coordinate_on(axis, self.rankings.get(axis)))
-            self.readers.setdefault((axis.name, kind), []).append(reader)
+            reader = (kind, column, coordinate_on(axis, self.rankings.get(axis)))
+            self.readers.setdefault(axis.name, []).append(reader)
 
     def __len__(self) -> int:
         return len(self.slots)

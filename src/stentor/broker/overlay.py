@@ -1,0 +1,482 @@
+"""A whole overlay in one file: which brokers there are, and how they are linked.
+
+    [overlay]                       # what all brokers have in common: any setting of a broker
+    data = "data"                   # each broker gets a directory of its own in it
+    routing = "covering"
+
+    [[broker]]
+    name = "b1"
+    listen = "127.0.0.1:7411"
+
+    [[broker]]
+    name = "b2"
+    listen = "127.0.0.1:7412"
+    neighbors = ["b1"]              # names in this file, or addresses of brokers elsewhere
+
+or, for a regular one, nothing but a number:
+
+    [overlay]
+    brokers = 5
+    topology = "line"               # or "star" or "tree"
+    base_port = 7411                # b1 gets this port, b2 the next, ...
+
+A link is named at either end or at both; it is the same link. Links must form a tree, so a cycle is a
+mistake, and it is named. Several trees are allowed, though seldom meant.
+
+Port 0 is a port that is free when the overlay is started, and stays the same while it runs.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from stentor.broker.config import (
+    Document,
+    Given,
+    Layer,
+    Problems,
+    build,
+    convert,
+    from_environment,
+    key_at,
+    merge,
+    near,
+    unknown_key,
+    unknown_variables,
+)
+from stentor.broker.settings import DEFAULT_PORT, Settings
+from stentor.errors import InvalidAddress, InvalidConfiguration, InvalidTopology, StentorError
+from stentor.transport.address import Address
+
+TOPOLOGIES: Final = ("line", "star", "tree")
+MAX_BROKERS: Final = 1000
+
+#: Of `[overlay]`: keys that are no settings of a broker.
+_OWN: Final = (
+    "brokers",
+    "topology",
+    "base_port",
+    "host",
+    "monitor_base_port",
+    "run",
+)
+#: Settings that every broker must have for itself.
+_EACH: Final = ("listen", "name", "neighbors", "monitor")
+_DEFAULT_HOST: Final = "127.0.0.1"
+#: Hosts that mean every interface, and how the machine itself reaches them.
+_EVERYWHERE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+class Edge(NamedTuple):
+    """A link of the overlay: `dialer` makes the connection."""
+
+    dialer: str
+    other: str
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """Brokers by name, in the order of the file, and their links."""
+
+    file: Path
+    #: Without the neighbors that are in the file: `settings` adds those.
+    brokers: dict[str, Settings]
+    links: tuple[Edge, ...]
+    #: Directory for what belongs to the running overlay.
+    run: Path
+    warnings: tuple[str, ...] = ()
+
+    def settings(self, name: str) -> Settings:
+        """The complete settings of a broker."""
+        broker = self.brokers[name]
+        linked = [self.address(link.other) for link in self.links if link.dialer == name]
+        return replace(broker, neighbors=(*linked, *broker.neighbors))
+
+    def address(self, name: str) -> str:
+        """Where the other brokers, on the same machine, reach this one."""
+        address = Address.parse(self.brokers[name].listen[0])
+        return str(replace(address, host=_EVERYWHERE.get(address.host, address.host)))
+
+    def with_ports(self) -> Overlay:
+        """The same with a free port wherever the port was 0."""
+        wanted = [
+            (name, which, index, address)
+            for name, settings in self.brokers.items()
+            for which in ("listen", "monitor")
+            for index, address in enumerate(_addresses(settings, which))
+            if address.kind in ("tcp", "tls") and not address.port
+        ]
+        ports = free_ports([address.host for _, _, _, address in wanted])
+        brokers = dict(self.brokers)
+        for (name, which, index, address), port in zip(wanted, ports, strict=True):
+            chosen = str(address.with_port(port))
+            if which == "monitor":
+                brokers[name] = replace(brokers[name], monitor=chosen)
+            else:
+                listen = list(brokers[name].listen)
+                listen[index] = chosen
+                brokers[name] = replace(brokers[name], listen=tuple(listen))
+        return replace(self, brokers=brokers)
+
+
+def free_ports(hosts: Iterable[str]) -> list[int]:
+    """A port for each, all different, on which nobody listens now."""
+    found: list[socket.socket] = []
+    try:
+        for host in hosts:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            held = socket.socket(family, socket.SOCK_STREAM)
+            found.append(held)
+            held.bind((host, 0))
+        return [held.getsockname()[1] for held in found]
+    except OSError as error:
+        raise InvalidConfiguration(f"no free port: {error.strerror or error}") from error
+    finally:
+        for held in found:
+            held.close()
+
+
+# -- reading
+
+
+def read_overlay(file: Path, *, environment: Mapping[str, str] | None = None) -> Overlay:
+    """The overlay that a file describes; all its mistakes are reported at once.
+
+    Variables of the environment go before the file, but for those that brokers must not share.
+    """
+    environment = os.environ if environment is None else environment
+    document = Document.read(file)
+    return _Reader(document, environment).overlay()
+
+
+class _Reader:
+    def __init__(self, document: Document, environment: Mapping[str, str]) -> None:
+        self._document = document
+        self._problems = Problems()
+        self._warnings = unknown_variables(environment)
+        self._environment = {
+            path: given
+            for path, given in from_environment(environment).items()
+            if path[0] not in (*_EACH, "data")
+        }
+        self._common: dict[str, Any] = {}
+        self._defaults: Layer = {}
+
+    def overlay(self) -> Overlay:
+        document, problems = self._document, self._problems
+        for name in document.data:
+            if name not in ("overlay", "broker"):
+                problems.add(document.origin((name,)), unknown_key(name, ("overlay", "broker"), ()))
+        self._read_common()
+        tables = self._tables()
+        brokers, links = self._brokers(tables)
+        self._check_places(brokers)
+        problems.check()
+        self._check_links(brokers, links)
+        problems.check(InvalidTopology)
+        islands = _islands(list(brokers), links)
+        if len(islands) > 1:
+            parts = "; ".join(", ".join(island) for island in islands)
+            self._warnings.append(
+                f"{document.file}: these groups of brokers are not linked with each other: {parts}"
+            )
+        run = self._common.get("run", document.file.with_suffix(".run").name)
+        return Overlay(
+            document.file,
+            brokers,
+            tuple(links),
+            document.file.parent / Path(str(run)).expanduser(),
+            tuple(self._warnings),
+        )
+
+    # -- [overlay]
+
+    def _read_common(self) -> None:
+        document, problems = self._document, self._problems
+        table = document.data.get("overlay", {})
+        if not isinstance(table, dict):
+            problems.add(document.origin(("overlay",)), "overlay is a table; write [overlay]")
+            return
+        checks = {
+            "brokers": lambda v: _number(v, 1, MAX_BROKERS),
+            "topology": lambda v: _one_of(v, TOPOLOGIES),
+            "base_port": lambda v: _number(v, 0, 65535),
+            "monitor_base_port": lambda v: _number(v, 0, 65535),
+            "host": _text,
+            "run": _text,
+        }
+        assert set(checks) == set(_OWN)
+        for name, check in checks.items():
+            if name in table:
+                problem = check(table[name])
+                if problem:
+                    problems.add(document.origin(("overlay", name)), f"{name}: {problem}")
+                else:
+                    self._common[name] = table[name]
+        for name in _EACH:
+            if name in table:
+                problems.add(
+                    document.origin(("overlay", name)),
+                    f"{name} is each broker's own; set it in [[broker]]",
+                )
+        self._defaults = document.layer(table, ("overlay",), problems, others=(*_OWN, *_EACH))
+
+    # -- [[broker]]
+
+    def _tables(self) -> list[dict[str, Any]]:
+        """The tables of the brokers, or what they would be in a regular overlay."""
+        document, problems = self._document, self._problems
+        given = document.data.get("broker")
+        count = self._common.get("brokers")
+        if given is None:
+            if count is None:
+                if not problems:
+                    problems.add(
+                        str(document.file),
+                        "there are no brokers; write [[broker]] for each, or brokers = 5 in "
+                        "[overlay]",
+                    )
+                return []
+            return regular(count, self._common.get("topology", "line"))
+        if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
+            problems.add(document.origin(("broker",)), "write [[broker]] for each broker")
+            return []
+        for name in ("brokers", "topology"):
+            if name in self._common:
+                problems.add(
+                    document.origin(("overlay", name)),
+                    f"{name} makes a regular overlay; leave it or the [[broker]] tables out",
+                )
+        return given
+
+    def _brokers(
+        self, tables: Sequence[dict[str, Any]]
+    ) -> tuple[dict[str, Settings], dict[Edge, str]]:
+        document, problems = self._document, self._problems
+        regular_overlay = "broker" not in document.data
+        prefixes = [
+            ("overlay", "brokers") if regular_overlay else ("broker", index)
+            for index in range(len(tables))
+        ]
+        names = [
+            name if isinstance(name := table.get("name"), str) and name else None
+            for table in tables
+        ]
+        brokers: dict[str, Settings] = {}
+        self._places: dict[str, tuple[str | int, ...]] = {}
+        links: dict[Edge, str] = {}
+        for index, (table, prefix, name) in enumerate(zip(tables, prefixes, names, strict=True)):
+            if name is None:
+                problems.add(document.origin((*prefix, "name")), "every broker needs a name")
+            elif name in brokers:
+                problems.add(
+                    document.origin((*prefix, "name")),
+                    f"{name!r} is the name of another broker, too",
+                )
+            own = document.layer(table, prefix, problems, others=("neighbors",))
+            own = self._completed(own, index, name, prefix)
+            settings = build(
+                merge([self._environment, own, self._defaults_without_data()]), problems
+            )
+            neighbors = table.get("neighbors", [])
+            outside = self._neighbors(neighbors, prefix, name, names, links)
+            if name is not None and name not in brokers:
+                brokers[name] = replace(settings, neighbors=tuple(outside))
+                self._places[name] = prefix
+        return brokers, links
+
+    def _defaults_without_data(self) -> Layer:
+        return {path: given for path, given in self._defaults.items() if path != ("data",)}
+
+    def _completed(
+        self, own: Layer, index: int, name: str | None, prefix: tuple[str | int, ...]
+    ) -> Layer:
+        """Add what follows from the place among the others: ports and directory."""
+        document = self._document
+        made: dict[str, str] = {}
+        host = self._common.get("host", _DEFAULT_HOST)
+        host = f"[{host}]" if ":" in host else host
+        if ("listen",) not in own:
+            made["listen"] = f"{host}:{_port(self._common.get('base_port', DEFAULT_PORT), index)}"
+        if ("monitor",) not in own and "monitor_base_port" in self._common:
+            made["monitor"] = f"{host}:{_port(self._common['monitor_base_port'], index)}"
+        completed = dict(own)
+        for key, value in made.items():
+            completed[(key,)] = Given(value, document.origin(prefix), base=document.file.parent)
+        data = self._defaults.get(("data",))
+        if data is not None and ("data",) not in own and name is not None:
+            try:
+                base = convert(key_at("data"), data)
+            except StentorError as error:
+                self._problems.add(data.origin, f"data: {error}")
+            else:
+                directory = name.replace(os.sep, "_")
+                if base is not None:
+                    completed[("data",)] = Given(str(Path(base) / directory), data.origin)
+        return completed
+
+    def _neighbors(
+        self,
+        given: Any,
+        prefix: tuple[str | int, ...],
+        name: str | None,
+        names: Sequence[str | None],
+        links: dict[Edge, str],
+    ) -> list[str]:
+        """Note the links that are named here; the neighbors that are not in the file."""
+        document, problems = self._document, self._problems
+        place = (*prefix, "neighbors")
+        if isinstance(given, str):
+            given = [given]
+        if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+            problems.add(document.origin(place), 'neighbors are a list of names: ["b1", "b2"]')
+            return []
+        outside = []
+        for index, neighbor in enumerate(given):
+            origin = document.origin((*place, index))
+            if neighbor == name:
+                problems.add(origin, f"{name} cannot be its own neighbor")
+            elif neighbor in names:
+                if name is not None and Edge(neighbor, name) not in links:
+                    links.setdefault(Edge(name, neighbor), origin)
+            else:
+                try:
+                    if ":" not in neighbor:
+                        raise InvalidAddress
+                    outside.append(str(Address.parse(neighbor)))
+                except InvalidAddress:
+                    known = [each for each in names if each is not None]
+                    hint = near(neighbor, known).rstrip(";")
+                    problems.add(
+                        origin,
+                        f"there is no broker {neighbor!r} in this file{hint}, and it is no "
+                        "address of one elsewhere",
+                    )
+        return outside
+
+    # -- what is wrong with all of them together
+
+    def _check_places(self, brokers: Mapping[str, Settings]) -> None:
+        """No two may want the same port, socket or directory."""
+        document, problems = self._document, self._problems
+        listening: list[tuple[Address, str]] = []
+        directories: dict[Path, str] = {}
+        for name, settings in brokers.items():
+            for which in ("listen", "monitor"):
+                origin = document.origin((*self._places[name], which))
+                for address in _addresses(settings, which):
+                    for other, owner in listening:
+                        if _clash(address, other):
+                            problems.add(origin, f"{address} is where {owner} listens, too")
+                    listening.append((address, name))
+            if settings.data is not None:
+                owner = directories.setdefault(settings.data.resolve(), name)
+                if owner != name:
+                    origin = document.origin((*self._places[name], "data"))
+                    problems.add(origin, f"{settings.data} is the directory of {owner}, too")
+
+    def _check_links(self, brokers: Mapping[str, Settings], links: Mapping[Edge, str]) -> None:
+        """A link between two brokers that are linked already closes a cycle."""
+        so_far: list[Edge] = []
+        for link, origin in links.items():
+            way = path_between(link.other, link.dialer, so_far)
+            if way:
+                cycle = " - ".join([link.dialer, *way])
+                self._problems.add(
+                    origin,
+                    f"the link between {link.dialer} and {link.other} closes a cycle: {cycle}; "
+                    "leave one of these links out",
+                )
+            else:
+                so_far.append(link)
+
+
+def regular(count: int, topology: str) -> list[dict[str, Any]]:
+    """The tables of a regular overlay, where each broker but the first has one neighbor above it.
+
+    >>> [table.get("neighbors") for table in regular(5, "tree")]
+    [None, ['b1'], ['b1'], ['b2'], ['b2']]
+    """
+    above = {
+        "line": lambda number: number - 1,
+        "star": lambda _: 1,
+        "tree": lambda number: number // 2,
+    }[topology]
+    return [
+        {"name": f"b{number}", **({"neighbors": [f"b{above(number)}"]} if number > 1 else {})}
+        for number in range(1, count + 1)
+    ]
+
+
+def path_between(start: str, end: str, links: Iterable[Edge]) -> list[str]:
+    """The brokers on the way, both ends included; empty if there is none."""
+    adjacent: dict[str, list[str]] = {}
+    for link in links:
+        adjacent.setdefault(link.dialer, []).append(link.other)
+        adjacent.setdefault(link.other, []).append(link.dialer)
+    came_from = {start: start}
+    waiting = deque([start])
+    while waiting:
+        here = waiting.popleft()
+        if here == end:
+            way = [end]
+            while way[-1] != start:
+                way.append(came_from[way[-1]])
+            return way[::-1]
+        for there in adjacent.get(here, []):
+            if there not in came_from:
+                came_from[there] = here
+                waiting.append(there)
+    return []
+
+
+def _islands(names: Sequence[str], links: Iterable[Edge]) -> list[list[str]]:
+    """The brokers that are linked with each other, directly or not."""
+    edges = list(links)
+    left = list(names)
+    islands = []
+    while left:
+        first = left[0]
+        islands.append([name for name in left if path_between(first, name, edges)])
+        left = [name for name in left if name not in islands[-1]]
+    return islands
+
+
+def _addresses(settings: Settings, which: str) -> list[Address]:
+    if which == "listen":
+        return [Address.parse(text) for text in settings.listen]
+    return [] if settings.monitor is None else [Address.parse(settings.monitor)]
+
+
+def _clash(one: Address, other: Address) -> bool:
+    if one.kind == "unix" or other.kind == "unix":
+        return one == other
+    if not one.port or one.port != other.port:
+        return False
+    return one.host == other.host or one.host in _EVERYWHERE or other.host in _EVERYWHERE
+
+
+def _port(base: int, index: int) -> int:
+    return base + index if base else 0
+
+
+def _number(value: Any, least: int, most: int) -> str:
+    if type(value) is not int or not least <= value <= most:
+        return f"{value!r} is not a whole number from {least} to {most}"
+    return ""
+
+
+def _one_of(value: Any, choices: Sequence[str]) -> str:
+    if value in choices:
+        return ""
+    return f"{value!r} is not one of {', '.join(choices)}{near(str(value), choices).rstrip(';')}"
+
+
+def _text(value: Any) -> str:
+    return "" if isinstance(value, str) and value else f"{value!r} is not text"

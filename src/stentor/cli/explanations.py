@@ -1,0 +1,310 @@
+"""What each error means, and what to do about it.
+
+`stentor explain` prints these texts, and `docs/errors.md` is made of them. Every class of
+`stentor.errors` has its entry here.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from stentor import errors
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One error: its code and class, what it means, and what to do, one step each."""
+
+    code: str
+    name: str
+    meaning: str
+    steps: tuple[str, ...]
+
+
+#: By class: the meaning, then what to do.
+_TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
+    errors.StentorError: (
+        "An error without a class of its own. A broker of another release reported it under a code "
+        "that this release does not know; the message has that code.",
+        "Look the code up in the documentation of the newer release.",
+        "Run the same release on both sides.",
+    ),
+    errors.InvalidValue: (
+        "A value that no attribute can hold: NaN, an integer beyond 64 bits, a time without a time "
+        "zone, a collection inside of a collection, or an object of an unknown class.",
+        "Leave the attribute out instead of NaN.",
+        "Give times a zone: `datetime.now(UTC)`, or a Z at the end of the text.",
+        "Make a class of your own known with `register_value_type`.",
+    ),
+    errors.InvalidNotification: (
+        "Attributes that do not form a notification: none at all, the same name flat and nested, a "
+        "reserved name (they begin with an underscore), or too many or too large values.",
+        "Correct the attribute that the message names.",
+        "Put large content into the payload, which filters do not see.",
+    ),
+    errors.DecodeError: (
+        "Bytes that are not an encoded notification.",
+        "Check that whoever made them used `stentor.model.encode` of this or an older release.",
+        "If they came out of a journal, check that: `stentor journal check DIRECTORY`.",
+    ),
+    errors.UnknownEventType: (
+        "An event type that was never declared where one must be, or a declaration that "
+        "contradicts another one or would make a type its own ancestor.",
+        "Declare the type before it is used, and everywhere in the same way.",
+    ),
+    errors.FilterSyntaxError: (
+        "Text that is not a filter. The message shows the place and what was expected there.",
+        "Put strings into single quotes, `symbol = 'IBM'`; in a shell, put the whole filter into "
+        "double quotes.",
+        "The language is described in docs/language.md.",
+    ),
+    errors.FilterTypeError: (
+        "An operator with a constant that it has no meaning for, such as a prefix that is a "
+        "number.",
+        "Use a constant of the type that the operator works on.",
+    ),
+    errors.FilterTooComplex: (
+        "A Boolean expression that would have more alternatives than are allowed once it is "
+        "multiplied out.",
+        "Write many values of one attribute as `x in (1, 2, 3)` instead of with `or`.",
+        "Subscribe several times with simpler filters.",
+    ),
+    errors.UnsupportedPattern: (
+        "A regular expression with a construct that is not regular (a backreference, lookaround, a "
+        "word boundary), or one that is too large.",
+        "Rewrite it without; or test less in the filter, and the rest in the program.",
+    ),
+    errors.DuplicateKey: (
+        "A filter was added to a matcher under a key that is in use.",
+        "Remove the old one first, or choose another key.",
+    ),
+    errors.UnknownKey: (
+        "A filter was to be removed from a matcher, but nothing is stored under its key.",
+        "Check whether it was removed before, or belongs to another matcher.",
+    ),
+    errors.UnsupportedColumn: (
+        "A column of a record batch whose Arrow type holds no attribute values.",
+        "Cast the column, or leave it out of the batch.",
+    ),
+    errors.UnsupportedFilter: (
+        "A filter that a matching engine of limited power cannot hold.",
+        "Use `Index`, which holds every filter.",
+    ),
+    errors.UnknownStrategy: (
+        "A strategy, mapping or policy that does not exist. The message lists those that do.",
+        "Choose one of those, and check the spelling.",
+    ),
+    errors.InvalidTopology: (
+        "Brokers and links that do not form what is needed. The links of an overlay form a tree: "
+        "there is exactly one way between any two brokers.",
+        "If the message names a cycle, remove one of its links.",
+        "Check the file without starting anything: `stentor up --check overlay.toml`.",
+    ),
+    errors.UnknownBroker: (
+        "A broker that is not part of the network.",
+        "Check the name; `stentor status` shows the brokers that can be reached.",
+    ),
+    errors.DuplicateBroker: (
+        "A second broker under a name or address that is taken.",
+        "Give every broker a name of its own.",
+        "If a link was added twice, nothing has to be done: see `stentor links list`.",
+    ),
+    errors.UnknownClient: (
+        "A client that is not, or no longer, part of the network.",
+        "Make a new one; a client that was closed cannot be used again.",
+    ),
+    errors.InvalidConfiguration: (
+        "Options that make no sense, or not together. Where they come from a file, the message "
+        "names it and the line.",
+        "Correct the place that is named: an option, a variable of the environment, or a line.",
+        "See what is in force and where each value comes from: `stentor broker --show-config`.",
+        "See all keys: `stentor explain settings`.",
+    ),
+    errors.UnsupportedMapping: (
+        "A filter that the chosen rendezvous mapping cannot carry. The message says which part.",
+        "Constrain the attributes that the mapping needs, or choose another mapping.",
+    ),
+    errors.NotAdvertised: (
+        "A notification that no advertisement of its publisher matches, at a broker that insists "
+        "on advertisements.",
+        "Advertise before publishing, with a filter that matches what you publish.",
+        "Or let the broker run without `enforce_advertisements`.",
+    ),
+    errors.RepeatedPublication: (
+        "A notification whose id was published before. Each is published at most once.",
+        "Publish without an id: the client gives each notification one.",
+        "To say the same again, publish a new notification with the same attributes.",
+    ),
+    errors.Unsettled: (
+        "A simulated network that does not come to rest.",
+        "Look for clients that answer each other for ever.",
+    ),
+    errors.ProtocolError: (
+        "Bytes or messages that break the wire protocol. They cost the connection, nothing else.",
+        "Check that a Stentor broker, and not something else, is at that address and port.",
+        "Check that tls:// is used for a TLS port, and only there.",
+        "Check the releases on both sides: `stentor version`.",
+    ),
+    errors.Unreachable: (
+        "No broker could be reached, or the connection was lost and could not be made again in "
+        "time. A broker that cannot listen at its address reports this, too.",
+        "Check that the broker is running: when it starts it says where it listens.",
+        "Check the address. A broker that listens on 127.0.0.1 can be reached from its own machine "
+        "only; let it listen on `0.0.0.0:7411` or `[::]:7411` for others.",
+        "Check that a firewall lets the port through.",
+        "If the address is in use, something else listens there: choose another port.",
+    ),
+    errors.AccessDenied: (
+        "A broker with grants does not know who this is: the token is wrong or missing, or no "
+        "grant names the certificate.",
+        "Show the right token: `--token @FILE` or the variable STENTOR_TOKEN; in Python, `token=`.",
+        "Or add a `[[grants]]` table to the broker's configuration, and start it again.",
+    ),
+    errors.NotPermitted: (
+        "The broker knows who this is, and the grant does not allow it: to publish or subscribe to "
+        "this, to operate the broker, or to connect as a neighbor.",
+        "A subscription must be covered by a permitted filter: narrow it.",
+        "Or widen the grant: `publish`, `subscribe`, `operate`, `broker`.",
+    ),
+    errors.NameTaken: (
+        "A name that is in use: of a client, a broker, or a durable subscription that somebody is "
+        "attached to. It is also what a client hears last when another connects under its name.",
+        "Give each client, and each broker of an overlay, a name of its own.",
+        "To share the work of one subscription, use a group.",
+    ),
+    errors.JournalDamaged: (
+        "Something in the journal is missing or was altered: a disk fault, a file that was cut "
+        "off, an older copy that was put back. A broker does not serve such a journal. The message "
+        "says which offsets and times are affected.",
+        "Do not delete anything. Copy the data directory away.",
+        "See what is affected: `stentor journal check DIRECTORY`.",
+        "Save everything that is intact in a new stream, and keep the old file: "
+        "`stentor journal repair DIRECTORY`. Then start the broker again.",
+        "Look for the cause: the disk, or copies that were made while the broker ran.",
+    ),
+    errors.JournalUnavailable: (
+        "The journal cannot be written, for example because the disk is full. What was being "
+        "published was not stored and not passed on; its publishers are told so and may try again.",
+        "Make room on the disk, or correct the permissions. The broker goes on by itself.",
+        "Bound the journal: `retention.bytes` and `retention.seconds`.",
+    ),
+    errors.InvalidAddress: (
+        "Text that is no address of a broker.",
+        "Write `host:port`, `[ipv6]:port`, `tls://host:port` or `unix:/path`.",
+    ),
+    errors.TlsError: (
+        "Certificates or keys that are missing, do not fit together, or are not trusted. The "
+        "message says which file is wrong, or what the other side objects to.",
+        "Give the authority that signed the other side's certificate: `--tls-ca`, `tls.ca`.",
+        "Connect under a name that the certificate contains, and check the clocks.",
+        "If the broker demands a certificate, show one: `--tls-certificate` and `--tls-key`.",
+        "docs/operation.md has the commands that make an authority and certificates.",
+    ),
+    errors.Overloaded: (
+        "A limit was reached: of clients, subscriptions, sizes, or of what may wait.",
+        "The message names the limit; the broker's `limits` set it.",
+        "Publish or connect more slowly; or use more brokers.",
+    ),
+    errors.LeaseExpired: (
+        "A subscription with a lease that was not renewed in time. It is over.",
+        "Renew well before the lease's time is over, or subscribe without a lease.",
+        "Subscribe again; a durable subscription goes on where it was.",
+    ),
+    errors.NoReply: (
+        "A request that nobody answered in time: no replier, or the broker.",
+        "Check that somebody who replies is connected, and that the request matches its filter.",
+        "Wait longer: `timeout=`, `--timeout`.",
+    ),
+    errors.ShuttingDown: (
+        "A broker, or client, that is being closed and takes nothing new.",
+        "Connect to another broker; a client that knows several addresses does so by itself.",
+    ),
+    errors.LinkRefused: (
+        "Two brokers that may not be linked: they are the same one, or the link would close a "
+        "cycle.",
+        "See which links there are: `stentor links list ADDRESS`.",
+        "To move a broker, remove its old link first: `stentor links remove ADDRESS NEIGHBOR`.",
+        "A link that would close a cycle waits in reserve, and is made when it no longer does.",
+    ),
+    errors.GroupElsewhere: (
+        "A group of consumers that lives at another broker; the message says at which.",
+        "Connect there to join it; the client library does so by itself.",
+    ),
+    errors.DataInUse: (
+        "A data directory that another process is using. One directory belongs to one broker.",
+        "Stop the other process, or give this broker a directory of its own: `--data`.",
+    ),
+    errors.Vetoed: (
+        "A hook of the client forbade the operation.",
+        "Look at the hooks that were registered with this client.",
+    ),
+    errors.HistoryGone: (
+        "A part of a stream that was asked for is no longer in its journal: retention has removed "
+        "it.",
+        "Keep more: `retention.seconds` and `retention.bytes`.",
+        "Ask for a later beginning: `since=`, `--since`.",
+    ),
+    errors.QueueOverflow: (
+        "A subscriber that was too slow, under the policy that disconnects such.",
+        "Handle notifications faster, or share them in a group of consumers.",
+        "Use the policy `spill`: what does not fit into memory is read from the journal again.",
+        "Allow more to wait: `limit=`.",
+    ),
+}
+
+
+@cache
+def explanations() -> dict[str, Explanation]:
+    """All of them by code, in the order of the codes."""
+    made = [
+        Explanation(cls.code, cls.__name__, meaning, tuple(steps))
+        for cls, (meaning, *steps) in _TEXTS.items()
+    ]
+    return {each.code: each for each in sorted(made, key=lambda each: each.code)}
+
+
+def as_markdown(explanation: Explanation) -> str:
+    """One entry of the page."""
+    lines = [f"### {explanation.code} {explanation.name}", "", _filled(explanation.meaning), ""]
+    lines += [_filled(f"- {step}", indent="  ") for step in explanation.steps]
+    return "\n".join(lines)
+
+
+def _filled(text: str, indent: str = "") -> str:
+    return textwrap.fill(
+        text, 100, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+_FAMILIES: Final = {
+    "STN-0": "General",
+    "STN-1": "Values and notifications",
+    "STN-2": "Filters",
+    "STN-3": "Matching",
+    "STN-4": "Networks and configuration",
+    "STN-5": "Simulation",
+    "STN-6": "The live service",
+}
+
+
+def page() -> str:
+    """The whole page, `docs/errors.md`."""
+    parts = [
+        "# Errors",
+        _filled(
+            "Every error that Stentor raises on purpose has a code that never changes. Logs, the "
+            "command line and the protocol show it; in Python it is the attribute `code` of the "
+            "exception, whose class is the name beside it in `stentor.errors`. "
+            "`stentor explain STN-606` prints one of these entries."
+        ),
+    ]
+    family = ""
+    for code, explanation in explanations().items():
+        if code[:5] != family:
+            family = code[:5]
+            parts.append(f"## {_FAMILIES[family]}")
+        parts.append(as_markdown(explanation))
+    return "\n\n".join(parts) + "\n"

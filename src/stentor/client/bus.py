@@ -1,0 +1,624 @@
+"""The bus: what an application sees of the service. The page for its users is docs/client.md."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import secrets
+import ssl
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing
+from datetime import datetime, timedelta
+from os import PathLike
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, overload
+
+from stentor.client.advertisement import Advertisement, OnDemand
+from stentor.client.encoding import notification_of, utc_now
+from stentor.client.link import State
+from stentor.client.local_broker import LocalBroker, TimeLimit, settles
+from stentor.client.outbox import LIMIT, LIMIT_BYTES, Outbox, Waiter, pieces
+from stentor.client.requests import Requests, answer, requests_of
+from stentor.client.subscription import WINDOW, Subscription, Terms
+from stentor.client.times import since_seconds
+from stentor.client.transaction import Transaction
+from stentor.client.typed import Reader, class_filter, is_event_class
+from stentor.errors import (
+    InvalidAddress,
+    InvalidConfiguration,
+    InvalidNotification,
+    NoReply,
+    StentorError,
+)
+from stentor.filters import Filter
+from stentor.model import Notification, NotificationId
+from stentor.model.names import shown, text_problem
+from stentor.transport import DEFAULT_PORT, Address, client_context
+
+if TYPE_CHECKING:
+    from stentor.node.hooks import Hooks
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: A TLS context, or the PEM files for one: `ca`, `certificate`, `key`; and `verify_name`.
+Tls: TypeAlias = ssl.SSLContext | Mapping[str, str | PathLike[str] | bool]
+
+#: Seconds for the first connection, and for the last publications when the bus is closed.
+CONNECTING: Final = 10.0
+CLOSING: Final = 10.0
+#: Events that `publish_many` encodes at a time.
+CHUNK: Final = 500
+
+_TLS_FILES: Final = {"ca", "certificate", "key", "verify_name"}
+
+_log: Final = logging.getLogger("stentor.client")
+
+
+class Bus:
+    """A connection to the service, made by `stentor.connect`.
+
+    It is opened by `async with` (or `await`) and used by the tasks of one event loop.
+    """
+
+    def __init__(self, local: LocalBroker, *, timeout: float, close_timeout: float) -> None:
+        #: What is behind the bus; not meant for applications.
+        self.local = local
+        self._timeout = timeout
+        self._close_timeout = close_timeout
+        self._opened = False
+        self._handlers: list[Subscription[Any]] = []
+        self._requests: Requests | None = None
+
+    def __repr__(self) -> str:
+        return f"<Bus {self.name!r}, {self.state}>"
+
+    # -- life
+
+    @property
+    def name(self) -> str:
+        """The client's name, which is the producer in the ids of what it publishes."""
+        return self.local.name
+
+    @property
+    def state(self) -> State:
+        """`connecting`, `connected`, `reconnecting` or `closed`."""
+        return self.local.state
+
+    @property
+    def error(self) -> StentorError | None:
+        """Why there is no connection, as long as there is none."""
+        return self.local.link.error if self._opened and self.state != "closed" else None
+
+    @property
+    def broker(self) -> str | None:
+        """The name of the broker that serves, or served last."""
+        welcome = self.local.link.welcome if self._opened and self.state != "closed" else None
+        return None if welcome is None else welcome.broker
+
+    def on_state(self, callback: Callable[[State], object]) -> Callable[[State], object]:
+        """Have a function called with every new state; also a decorator."""
+        self.local.state_callbacks.append(callback)
+        return callback
+
+    async def open(self) -> Bus:
+        """Connect, and subscribe what was given to `on` and `reply` before."""
+        if self._opened:
+            raise InvalidConfiguration("a bus is opened only once; make another with connect()")
+        self._opened = True
+        await self.local.open(self._timeout)
+        try:
+            for subscription in self._handlers:
+                await subscription.open()
+        except BaseException:
+            await self.local.close(0.0)
+            raise
+        return self
+
+    async def close(self) -> None:
+        """Wait until publications are acknowledged, say goodbye, leave nothing behind.
+
+        `NoReply` if publications could not be acknowledged in time.
+        """
+        await self.local.close(self._close_timeout)
+
+    def __await__(self) -> Generator[Any, None, Bus]:
+        return self.open().__await__()
+
+    async def __aenter__(self) -> Bus:
+        if not self._opened:
+            await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            await self.close()
+        except NoReply:
+            if error is None:
+                raise
+            _log.exception("publications were not acknowledged")
+
+    # -- publishing
+
+    async def publish(
+        self,
+        event: Any,
+        ack: bool = False,
+        *,
+        volatile: bool = False,
+        retain: str | None = None,
+        timeout: float | None = None,
+        type: str | None = None,
+        subject: str | None = None,
+        channel: str | None = None,
+        payload: bytes | None = None,
+        content_type: str | None = None,
+        time: datetime | None = None,
+    ) -> NotificationId:
+        """Publish a mapping of attributes, a `Notification` or an instance of a dataclass.
+
+        Returns when it is queued, or with `ack` when it is in the journal of its broker, on disk.
+        A `volatile` one skips the journal: it is delivered at most once. With `retain`, it is kept
+        as the last value under that key. `timeout` bounds the waiting; `NoReply` leaves open
+        whether it is published.
+        """
+        local = self.local
+        local.check_open()
+        if local.outbox.full:
+            await local.room(timeout)
+        if retain is not None:
+            _check_key(retain, volatile)
+        parts: dict[str, Any] = {}
+        if type is not None:
+            parts["type"] = type
+        if subject is not None:
+            parts["subject"] = subject
+        if channel is not None:
+            parts["channel"] = channel
+        if payload is not None:
+            parts["payload"] = payload
+        if content_type is not None:
+            parts["content_type"] = content_type
+        if time is not None:
+            parts["time"] = time
+        sequence = local.next_sequence
+        if parts or local.careful:
+            admitted = local.admit(notification_of(event, parts))
+            if admitted is None:  # nobody asks for it; its id stays unused
+                local.put([], skip=1)
+                return local.id(sequence)
+            items = [local.encoder.one(admitted, sequence, utc_now())]
+        else:
+            items = local.encoder.many((event,), sequence, utc_now())
+        keys = None if retain is None else {0: retain}
+        if not ack:
+            local.put(items, volatile=volatile, retain=keys)
+            return local.id(sequence)
+        answered: asyncio.Future[None] = local.loop.create_future()
+        local.put(items, volatile=volatile, retain=keys, waiter=settles(answered))
+        async with TimeLimit(timeout, "the publication was not acknowledged"):
+            await answered
+        return local.id(sequence)
+
+    async def publish_many(
+        self,
+        events: Iterable[Any] | AsyncIterable[Any],
+        ack: bool = False,
+        *,
+        volatile: bool = False,
+        retain: Callable[[Any], str | None] | None = None,
+        timeout: float | None = None,
+    ) -> int:
+        """Publish many, in order and fast: how many there were.
+
+        As `publish` for each, except that `retain` makes the key of an event, and that `timeout`
+        bounds each wait for room and the wait for the last acknowledgement.
+        """
+        self.local.check_open()
+        if retain is not None and volatile:
+            _check_key("", volatile)
+        collector = _Collector() if ack else None
+        count = 0
+        if isinstance(events, AsyncIterable):
+            async for event in events:
+                await self._put_chunk([event], volatile, retain, timeout, collector)
+                count += 1
+        else:
+            iterator = iter(events)
+            while chunk := list(itertools.islice(iterator, CHUNK)):
+                await self._put_chunk(chunk, volatile, retain, timeout, collector)
+                count += len(chunk)
+                await asyncio.sleep(0)  # others are to get on meanwhile, such as the connection
+        if collector is not None:
+            async with TimeLimit(timeout, "the publications were not all acknowledged"):
+                await collector.done()
+        return count
+
+    async def _put_chunk(
+        self,
+        events: list[Any],
+        volatile: bool,
+        retain: Callable[[Any], str | None] | None,
+        timeout: float | None,
+        collector: _Collector | None,
+    ) -> None:
+        local = self.local
+        if local.outbox.full or local.closing:
+            await local.room(timeout)
+        skipped = 0
+        if local.careful:
+            admitted = [(event, local.admit(notification_of(event))) for event in events]
+            events = [event for event, notification in admitted if notification is not None]
+            skipped = len(admitted) - len(events)
+            first, now = local.next_sequence, utc_now()
+            notifications = [n for _, n in admitted if n is not None]
+            items = [local.encoder.one(n, first + i, now) for i, n in enumerate(notifications)]
+        else:
+            items = local.encoder.many(events, local.next_sequence, utc_now())
+        start = 0
+        for piece in pieces(items) if items else ():
+            keys = None if retain is None else _keys(retain, events[start : start + len(piece)])
+            waiter = None if collector is None else collector.waiter()
+            start += len(piece)
+            local.put(piece, volatile=volatile, retain=keys, waiter=waiter)
+        if skipped:
+            local.put([], skip=skipped)
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Return when everything that was published so far is acknowledged.
+
+        Raises the first refusal that nobody waited for, if there was one.
+        """
+        await self.local.flush(timeout)
+
+    def transaction(self, timeout: float | None = None) -> Transaction:
+        """Publications that are all made or none, when the `async with` is left."""
+        return Transaction(self, timeout=timeout)
+
+    @property
+    def unacknowledged(self) -> int:
+        """Publications that are not yet acknowledged."""
+        return len(self.local.outbox)
+
+    @property
+    def quenched(self) -> int:
+        """Publications that were not sent because nobody asked for them."""
+        return self.local.quenched
+
+    @property
+    def rejected(self) -> int:
+        """Publications that a broker refused."""
+        return self.local.outbox.rejections
+
+    # -- subscribing
+
+    @overload
+    def subscribe(
+        self, filter: str | Filter = "", **options: Any
+    ) -> Subscription[Notification]: ...
+
+    @overload
+    def subscribe(self, filter: type[T], **options: Any) -> Subscription[T]: ...
+
+    def subscribe(
+        self,
+        filter: str | Filter | type[Any] = "",
+        *,
+        where: str | Filter | None = None,
+        durable: str | None = None,
+        since: str | datetime | timedelta | None = None,
+        group: str | None = None,
+        choice: str = "round_robin",
+        lease: float | None = None,
+        renew: bool = True,
+        retained: bool = False,
+        overflow: str = "spill",
+        limit: int = 0,
+        window: int = WINDOW,
+        auto_confirm: bool = True,
+        handler: Callable[[Any], Any] | None = None,
+        timeout: float | None = None,
+    ) -> Subscription[Any]:
+        """Ask for what a filter matches, or for the events of a dataclass (`where` narrows them).
+
+        durable       a name under which the broker keeps the position while nobody is connected
+        since         history first: an ISO time, a datetime, a timedelta, or "earliest"
+        group         share the notifications with the other members of this group
+        choice        how a group chooses: "round_robin", "least_loaded" or "key:ATTRIBUTE"
+        lease         seconds for which the broker keeps it unless renewed, which is done by itself
+                      unless `renew=False`
+        retained      begin with the last value of every key
+        overflow      what the broker does when more than `limit` wait: "spill", "drop_oldest",
+                      "drop_newest", "disconnect"
+        window        notifications that may be on their way or wait here
+        auto_confirm  whether a durable one confirms by itself what was dealt with
+        handler       is called with each notification, instead of iterating
+        timeout       seconds for the subscription to be in force
+        """
+        reader: Reader[Any] | None = None
+        if is_event_class(filter):
+            reader = Reader(filter)  # type: ignore[arg-type]
+            wanted = class_filter(filter, where)  # type: ignore[arg-type]
+        else:
+            wanted = _filter(filter)
+            if where is not None:
+                wanted &= _filter(where)
+        terms = Terms(
+            durable=_name(durable, "durable"),
+            since=None if since is None else since_seconds(since),
+            group=_name(group, "group"),
+            choice=choice,
+            lease=lease,
+            renew=renew,
+            retained=retained,
+            overflow=overflow,
+            limit=limit,
+            window=window,
+            auto_confirm=auto_confirm,
+            timeout=timeout,
+        )
+        return Subscription(self.local, wanted, terms, reader=reader, handler=handler)
+
+    def on(self, filter: str | Filter | type[Any] = "", **options: Any) -> Callable[[F], F]:
+        """A decorator: call the function, plain or async, with each notification, in order.
+
+        On a bus that is not open yet, the subscription begins when it is opened.
+        """
+
+        def register(handler: F) -> F:
+            self._add(self.subscribe(filter, handler=handler, **options))
+            return handler
+
+        return register
+
+    def _add(self, subscription: Subscription[Any]) -> None:
+        self.local.check_open()
+        self._handlers.append(subscription)
+        if self._opened:
+            self.local.start(_logged(subscription.open()))
+
+    async def ready(self) -> None:
+        """Return when everything that was given to `on` and `reply` is in force."""
+        for subscription in self._handlers:
+            await subscription.in_force()
+
+    # -- advertising
+
+    def advertise(
+        self,
+        filter: str | Filter | type[Any],
+        *,
+        demand: OnDemand | bool = True,
+        quench: bool = False,
+    ) -> Advertisement:
+        """Announce what will be published; ends with its `async with`, or by `close`.
+
+        `demand` is called with the advertisement whenever what is asked for of it has changed;
+        False leaves that out. With `quench`, what nobody asks for is not sent.
+        """
+        wanted = class_filter(filter) if is_event_class(filter) else _filter(filter)  # type: ignore[arg-type]
+        advertisement = Advertisement(self, wanted, quench=quench, demand=bool(demand))
+        if callable(demand):
+            advertisement.on_demand(demand)
+        return advertisement
+
+    async def offers(
+        self, overlapping: str | Filter | None = None, timeout: float | None = None
+    ) -> list[Filter]:
+        """What is advertised anywhere, as far as it overlaps a filter."""
+        arguments = {} if overlapping is None else {"overlapping": str(_filter(overlapping))}
+        return [Filter(text) for text in await self.local.ask("offers", arguments, timeout)]
+
+    # -- request and reply
+
+    async def request(
+        self, event: Any, timeout: float = 10.0, *, volatile: bool = True, **parts: Any
+    ) -> Notification:
+        """Publish a request and return the first reply; `NoReply` if there is none in time."""
+        replies = self.request_all(event, timeout, max_replies=1, volatile=volatile, **parts)
+        async with aclosing(replies) as replies:
+            async for reply in replies:
+                return reply
+        raise NoReply("the bus was closed")
+
+    def request_all(
+        self,
+        event: Any,
+        timeout: float = 10.0,
+        max_replies: int | None = None,
+        *,
+        volatile: bool = True,
+        **parts: Any,
+    ) -> Any:
+        """Publish a request and iterate over the replies until time is up or there are enough."""
+        self.local.check_open()
+        if self._requests is None:
+            self._requests = Requests(self)
+        return self._requests.all(event, timeout, max_replies, volatile, parts)
+
+    def reply(
+        self, filter: str | Filter | type[Any] = "", *, volatile: bool = True, **options: Any
+    ) -> Callable[[F], F]:
+        """A decorator: answer the requests that the filter matches with what the function returns.
+
+        It may return an event, None for no reply, or be a generator of several. With `group=`, each
+        request goes to one of several providers.
+        """
+
+        def register(provider: F) -> F:
+            async def handle(event: Any) -> None:
+                assert subscription.last is not None  # it is the request behind the event
+                await answer(self, subscription.last, provider(event), volatile)
+
+            where = requests_of(_filter(options.pop("where", "")))
+            subscription = self.subscribe(filter, where=where, handler=handle, **options)
+            self._add(subscription)
+            return provider
+
+        return register
+
+    # -- extending
+
+    @property
+    def hooks(self) -> Hooks:
+        """Code that changes what is published, subscribed, advertised and delivered."""
+        if self.local.hooks is None:
+            from stentor.node.hooks import Hooks  # not needed by most, and a lot to load
+
+            self.local.hooks = Hooks()
+        return self.local.hooks
+
+
+class _Collector:
+    """Waits for several publications at once."""
+
+    def __init__(self) -> None:
+        self._waiting = 0
+        self._error: StentorError | None = None
+        self._done: asyncio.Future[None] | None = None
+
+    def waiter(self) -> Waiter:
+        self._waiting += 1
+        return self._answered
+
+    def _answered(self, error: StentorError | None) -> None:
+        self._waiting -= 1
+        if self._error is None:
+            self._error = error
+        if not self._waiting and self._done is not None and not self._done.done():
+            self._done.set_result(None)
+
+    async def done(self) -> None:
+        if self._waiting:
+            self._done = asyncio.get_running_loop().create_future()
+            await self._done
+        if self._error is not None:
+            raise self._error
+
+
+def _keys(retain: Callable[[Any], str | None], events: Sequence[Any]) -> dict[int, str]:
+    keys = {}
+    for i, event in enumerate(events):
+        key = retain(event)
+        if key is not None:
+            _check_key(key, False)
+            keys[i] = key
+    return keys
+
+
+def _check_key(key: str, volatile: bool) -> None:
+    if volatile:
+        raise InvalidConfiguration(
+            "a last value is kept by the journal, which volatile publications skip; choose one"
+        )
+    problem = text_problem(key)
+    if problem is not None:
+        raise InvalidNotification(f"the key retain={shown(key)} {problem}")
+
+
+def _name(name: str | None, what: str) -> str | None:
+    if name is not None:
+        problem = text_problem(name)
+        if problem is not None:
+            raise InvalidConfiguration(f"the name {what}={shown(name)} {problem}")
+    return name
+
+
+def _filter(filter: object) -> Filter:
+    if isinstance(filter, Filter):
+        return filter
+    if isinstance(filter, str):
+        return Filter(filter)
+    raise InvalidConfiguration(
+        f'{filter!r} is no filter; give a text such as "price > 100", a Filter, or a dataclass'
+    )
+
+
+async def _logged(opening: Any) -> None:
+    """For what nobody waits for."""
+    try:
+        await opening
+    except StentorError as error:
+        _log.error("a subscription failed: %s", error)
+
+
+# -- connecting
+
+
+def connect(
+    *brokers: Any,
+    name: str | None = None,
+    token: str | None = None,
+    tls: Tls | None = None,
+    timeout: float = CONNECTING,
+    close_timeout: float = CLOSING,
+    buffer: int = LIMIT,
+    buffer_bytes: int = LIMIT_BYTES,
+) -> Bus:
+    """A bus, to be opened by `async with` (or `await`).
+
+    >>> connect("127.0.0.1:7411", "127.0.0.1:7412", name="desk-7")
+    <Bus 'desk-7', connecting>
+
+    brokers        addresses, or objects with an `address`; several serve equally well and are tried
+                   in order, now and whenever the connection is lost
+    name           who this is, unique among all clients; if not given, something random
+    token          shown to the broker, if it asks who may connect
+    tls            for `tls://` addresses: an `ssl.SSLContext`, or the files {"ca": ..,
+                   "certificate": .., "key": ..}
+    timeout        seconds for the first connection; `Unreachable` then says why there is none
+    close_timeout  seconds for publications to be acknowledged when the bus is closed
+    buffer         publications that may wait to be acknowledged until `publish` has to wait, and
+                   their bytes (`buffer_bytes`)
+    """
+    if buffer < 1 or buffer_bytes < 1:
+        raise InvalidConfiguration(f"a buffer of {buffer} publications takes none; give at least 1")
+    local = LocalBroker(
+        list(_addresses(brokers)) or [Address("tcp", "127.0.0.1", DEFAULT_PORT)],
+        name=f"c-{secrets.token_hex(8)}" if name is None else name,
+        token=token,
+        tls=_tls_context(tls),
+        outbox=Outbox(buffer, buffer_bytes),
+    )
+    return Bus(local, timeout=timeout, close_timeout=close_timeout)
+
+
+def _addresses(brokers: Iterable[Any]) -> Iterable[Address]:
+    for broker in brokers:
+        if isinstance(broker, str | Address):
+            yield Address.parse(broker)
+        elif isinstance(broker, list | tuple):
+            yield from _addresses(broker)
+        elif hasattr(broker, "address"):
+            yield Address.parse(broker.address)
+        else:
+            raise InvalidAddress(
+                f"{broker!r} is no broker; give an address such as '127.0.0.1:7411', or an object "
+                "with an `address`"
+            )
+
+
+def _tls_context(tls: Tls | None) -> ssl.SSLContext | None:
+    if tls is None or isinstance(tls, ssl.SSLContext):
+        return tls
+    unknown = set(tls) - _TLS_FILES
+    if unknown:
+        raise InvalidConfiguration(
+            f"tls has no {', '.join(sorted(map(repr, unknown)))}; "
+            f"give an ssl.SSLContext, or a mapping with {', '.join(sorted(_TLS_FILES))}"
+        )
+    return client_context(**tls)  # type: ignore[arg-type]

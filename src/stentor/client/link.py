@@ -1,0 +1,425 @@
+"""A link: the connection to a broker, made again whenever it is lost.
+
+A link has the addresses of one or more brokers that serve equally well. It tries them in order,
+beginning with the one that was good last, and waits longer and longer between rounds in which none
+answered (`backoff`). A connection counts from its `Welcome` on. A link that is not `lasting` makes
+one connection only.
+
+Errors have three fates. While the first connection is being made, those that no waiting heals (a
+wrong token, an untrusted certificate) are raised as soon as every broker has one, the others when
+time is up. Later nothing is raised: outages are ridden out, the reasons are logged, and the last
+one is in `error`. A broker that says `Goodbye` may name others; those are tried first.
+
+A connection on which nothing was heard for as long as the broker said is given up: the other side
+may be gone without a word. Pings, at a third of that time, make sure that something can be heard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Final, Literal, Protocol, TypeAlias
+
+from stentor.client.backoff import Backoff
+from stentor.client.faults import PERMANENT, error_of
+from stentor.errors import ProtocolError, ShuttingDown, StentorError, Unreachable
+from stentor.protocol.messages import (
+    AnyMessage,
+    Failure,
+    Goodbye,
+    Hello,
+    Ping,
+    Pong,
+    Welcome,
+)
+from stentor.transport import Address, Connection, connect
+
+State: TypeAlias = Literal["connecting", "connected", "reconnecting", "closed"]
+
+#: Seconds that one attempt may take once the first connection was made.
+ATTEMPT: Final = 5.0
+#: A connection that lasted so many seconds was a good one: delays begin anew.
+STABLE: Final = 5.0
+#: Brokers that are remembered because others named them.
+MAX_NAMED: Final = 16
+#: Seconds to wait for the other side to close.
+CLOSING: Final = 6.0
+
+_log: Final = logging.getLogger("stentor.client")
+
+
+class LinkUser(Protocol):
+    """Who uses a link. All calls are made by the event loop."""
+
+    def welcomed(self, link: Link, welcome: Welcome) -> None:
+        """A connection is there. A `StentorError` refuses this broker."""
+
+    def heard(self, link: Link, messages: list[AnyMessage]) -> None:
+        """Messages have come, other than those about the connection itself."""
+
+    def writable(self, link: Link) -> None:
+        """What piled up has been sent."""
+
+    def lost(self, link: Link, error: StentorError) -> None:
+        """The connection is gone. A lasting link makes another."""
+
+
+class _Wire:
+    """One connection, from `Hello` to its end."""
+
+    def __init__(self, link: Link, hello: Hello) -> None:
+        self._link = link
+        self._hello = hello
+        self.connection: Connection | None = None
+        loop = asyncio.get_running_loop()
+        self.welcome: asyncio.Future[Welcome] = loop.create_future()
+        self.over: asyncio.Future[None] = loop.create_future()
+        #: What the broker said about the end of the connection.
+        self.reason: StentorError | None = None
+
+    def opened(self, connection: Connection) -> None:
+        self.connection = connection
+        connection.send(self._hello)
+
+    def received(self, connection: Connection, messages: list[AnyMessage]) -> None:
+        rest: list[AnyMessage] = []
+        for message in messages:
+            match message:
+                case Ping():
+                    connection.send(Pong())
+                case Pong():
+                    pass
+                case Failure(number=None):
+                    self.reason = error_of(message.code, message.message)
+                    self._refused(self.reason)
+                case Goodbye():
+                    self.reason = ShuttingDown(
+                        f"the broker at {connection.address} says goodbye"
+                        + (f": {message.reason}" if message.reason else "")
+                    )
+                    self._link._named(message.instead)
+                    self._refused(self.reason)
+                    connection.close()
+                case Welcome() if not self.welcome.done():
+                    self._welcomed(connection, message)
+                case _ if not self.welcome.done() or isinstance(message, Welcome | Hello):
+                    raise ProtocolError(f"{type(message).__name__} is no answer to Hello")
+                case _:
+                    rest.append(message)
+        if rest and self._link._wire is self:
+            self._link._user.heard(self._link, rest)
+
+    def _welcomed(self, connection: Connection, welcome: Welcome) -> None:
+        if welcome.version not in self._hello.versions:
+            self._refused(
+                ProtocolError(
+                    f"the broker speaks version {welcome.version} of the protocol, and this "
+                    f"release {', '.join(map(str, self._hello.versions))}; update the older one"
+                )
+            )
+            connection.close()
+            return
+        try:
+            self._link._welcomed(self, welcome)
+        except StentorError as error:
+            self._refused(error)
+            connection.close()
+        else:
+            self.welcome.set_result(welcome)
+
+    def _refused(self, error: StentorError) -> None:
+        if not self.welcome.done():
+            self.welcome.set_exception(error)
+            self.welcome.exception()  # whoever waits gets it; if nobody does, it is no news
+
+    def writable_again(self, connection: Connection) -> None:
+        if self._link._wire is self:
+            self._link._user.writable(self._link)
+
+    def closed(self, connection: Connection, error: Exception | None) -> None:
+        if self.reason is None:
+            self.reason = _stentor_error(error) or Unreachable(
+                f"the broker at {connection.address} closed the connection"
+            )
+        self._refused(self.reason)
+        self.over.set_result(None)
+        self._link._closed(self, self.reason)
+
+
+class Link:
+    """A connection that is kept up. Made, used and closed within one event loop."""
+
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        hello: Hello,
+        user: LinkUser,
+        *,
+        tls: ssl.SSLContext | None = None,
+        lasting: bool = True,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._addresses = list(dict.fromkeys(addresses))
+        #: Brokers that others named, the newest first.
+        self._others: list[Address] = []
+        self._hello = hello
+        self._user = user
+        self._tls = tls
+        self._lasting = lasting
+        self._backoff = backoff or Backoff()
+        self._loop = asyncio.get_running_loop()
+        self._wire: _Wire | None = None
+        #: All connections that are not yet over, as when one is closing while the next is made.
+        self._wires: set[_Wire] = set()
+        self._lost = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
+        self._heartbeat: asyncio.TimerHandle | None = None
+        self._since = 0.0
+        self._hurry = False
+        self.state: State = "connecting"
+        self.on_state: Callable[[State], None] = lambda state: None
+        self.welcome: Welcome | None = None
+        #: The broker that serves, or served last.
+        self.address: Address = self._addresses[0]
+        #: Why there is no connection.
+        self.error: StentorError | None = None
+        #: Connections that were made.
+        self.connections = 0
+
+    # -- use
+
+    @property
+    def connected(self) -> bool:
+        return self._wire is not None
+
+    @property
+    def writable(self) -> bool:
+        """Whether there is a connection and what was sent has mostly been taken."""
+        wire = self._wire
+        return wire is not None and wire.connection is not None and wire.connection.writable
+
+    def send(self, message: AnyMessage) -> bool:
+        """Send a message if there is a connection."""
+        wire = self._wire
+        if wire is None or wire.connection is None:
+            return False
+        wire.connection.send(message)
+        return True
+
+    # -- connecting
+
+    async def open(self, timeout: float) -> None:
+        """Make the first connection, or raise why that cannot be."""
+        deadline = self._loop.time() + timeout
+        reasons: dict[Address, StentorError] = {}
+        while True:
+            for i, address in enumerate(self._addresses):
+                left = deadline - self._loop.time()
+                if left <= 0:
+                    break
+                # No broker that is silent may take the time of those behind it.
+                share = left / (len(self._addresses) - i)
+                try:
+                    await self._attempt(address, share)
+                except StentorError as error:
+                    reasons[address] = error
+                else:
+                    if self._lasting:
+                        self._keeper = self._loop.create_task(self._keep())
+                    return
+            left = deadline - self._loop.time()
+            hopeless = len(reasons) == len(self._addresses) and all(
+                isinstance(error, PERMANENT) for error in reasons.values()
+            )
+            if hopeless or left <= 0 or not self._lasting:
+                self._set_state("closed")
+                raise _unreachable(reasons, self._addresses, timeout)
+            await asyncio.sleep(min(self._backoff.next(), left))
+
+    async def _attempt(self, address: Address, timeout: float) -> None:
+        """Connect to this broker and be welcomed, or raise why not."""
+        wire = _Wire(self, self._hello)
+        deadline = self._loop.time() + timeout
+        try:
+            await connect(address, wire, tls=self._tls, timeout=timeout)
+            self._wires.add(wire)
+            async with asyncio.timeout_at(deadline):
+                await asyncio.shield(wire.welcome)
+        except StentorError:
+            raise
+        except TimeoutError:
+            raise Unreachable(
+                f"{address} does not answer: there is a connection, but no broker said Welcome "
+                f"within {timeout:g} seconds; is that the port of a broker?"
+            ) from None
+        except OSError as error:
+            raise Unreachable(f"{address} cannot be reached: {error}") from error
+        finally:
+            if wire is not self._wire:
+                self._give_up(wire)
+        self.address = address
+
+    def _give_up(self, wire: _Wire) -> None:
+        answered = wire.welcome.done()
+        wire.welcome.cancel()  # nothing happens if it was answered
+        if wire.connection is not None and not wire.over.done():
+            self._wires.add(wire)
+            if answered:
+                wire.connection.close()
+            else:
+                wire.connection.abort()
+        else:
+            self._wires.discard(wire)
+
+    def _welcomed(self, wire: _Wire, welcome: Welcome) -> None:
+        self.welcome = welcome
+        self._wire = wire
+        self._lost.clear()
+        self._since = self._loop.time()
+        try:
+            self._user.welcomed(self, welcome)
+        except StentorError:
+            self._wire = None
+            raise
+        self.connections += 1
+        self.error = None
+        self._next_beat(welcome)
+        self._set_state("connected")
+
+    def _named(self, addresses: list[str]) -> None:
+        """A broker that leaves names others."""
+        self._hurry = True
+        for text in reversed(addresses):
+            try:
+                address = Address.parse(text)
+            except StentorError:
+                continue
+            if address in self._others:
+                self._others.remove(address)
+            self._others.insert(0, address)
+        del self._others[MAX_NAMED:]
+
+    # -- keeping
+
+    async def _keep(self) -> None:
+        while True:
+            await self._lost.wait()
+            await self._reconnect()
+
+    async def _reconnect(self) -> None:
+        while True:
+            if not self._hurry:
+                await asyncio.sleep(self._backoff.next())
+            self._hurry = False
+            for address in self._rotation():
+                try:
+                    await self._attempt(address, ATTEMPT)
+                except StentorError as error:
+                    self.error = error
+                    level = logging.WARNING if isinstance(error, PERMANENT) else logging.INFO
+                    _log.log(level, "reconnecting: %s", error)
+                else:
+                    _log.info("connected again, to %s", address)
+                    return
+
+    def _rotation(self) -> list[Address]:
+        """The brokers in the order in which they are tried."""
+        own = self._addresses
+        start = own.index(self.address) if self.address in own else 0
+        return list(dict.fromkeys([*self._others, *own[start:], *own[:start]]))
+
+    def _closed(self, wire: _Wire, reason: StentorError) -> None:
+        self._wires.discard(wire)
+        if self._wire is not wire:
+            return
+        self._wire = None
+        self._stop_heartbeat()
+        if self._loop.time() - self._since >= STABLE:
+            self._backoff.reset()
+        if isinstance(reason, ShuttingDown) and self.address in self._others:
+            self._others.remove(self.address)
+        self.error = reason
+        if self.state == "closed":
+            return
+        _log.info("the connection was lost: %s", reason)
+        self._set_state("reconnecting" if self._lasting else "closed")
+        self._user.lost(self, reason)
+        self._lost.set()
+
+    def _set_state(self, state: State) -> None:
+        if state != self.state:
+            self.state = state
+            self.on_state(state)
+
+    def _beat(self) -> None:
+        """Ask for a sign of life, or notice that there was none for too long."""
+        wire, welcome = self._wire, self.welcome
+        if wire is None or wire.connection is None or welcome is None:
+            return
+        silent = self._loop.time() - wire.connection.last_heard
+        if silent >= welcome.timeout:
+            wire.connection.abort(
+                Unreachable(
+                    f"nothing was heard of the broker at {wire.connection.address} "
+                    f"for {silent:.0f} seconds"
+                )
+            )
+            return
+        wire.connection.send(Ping())
+        self._next_beat(welcome)
+
+    def _next_beat(self, welcome: Welcome) -> None:
+        self._stop_heartbeat()
+        if welcome.timeout > 0:
+            self._heartbeat = self._loop.call_later(welcome.timeout / 3, self._beat)
+
+    def _stop_heartbeat(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+            self._heartbeat = None
+
+    # -- the end
+
+    async def close(self, reason: str = "") -> None:
+        """Say goodbye and leave nothing behind."""
+        self._set_state("closed")
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+            self._keeper = None
+        self._stop_heartbeat()
+        if self._wire is not None and self._wire.connection is not None:
+            self._wire.connection.send(Goodbye(reason))
+        for wire in list(self._wires):
+            if wire.connection is not None:
+                wire.connection.close()
+        waiting = [wire.over for wire in self._wires]
+        if waiting:
+            await asyncio.wait(waiting, timeout=CLOSING)
+        for wire in list(self._wires):
+            if wire.connection is not None:
+                wire.connection.abort()
+        self._wire = None
+
+
+def _stentor_error(error: Exception | None) -> StentorError | None:
+    if error is None or isinstance(error, StentorError):
+        return error
+    return Unreachable(f"the connection was lost: {error}")
+
+
+def _unreachable(
+    reasons: dict[Address, StentorError], addresses: Sequence[Address], timeout: float
+) -> StentorError:
+    """One error for all brokers: the one there is, or a list."""
+    if len(addresses) == 1 and reasons:
+        return next(iter(reasons.values()))
+    kinds = {type(error) for error in reasons.values()}
+    lines = [
+        f"  {address}: {reasons.get(address, 'not tried, time was up')}" for address in addresses
+    ]
+    text = f"no broker could be reached within {timeout:g} seconds:\n" + "\n".join(lines)
+    only = kinds.pop() if len(kinds) == 1 and len(reasons) == len(addresses) else Unreachable
+    return only(text) if issubclass(only, PERMANENT) else Unreachable(text)

@@ -1,0 +1,615 @@
+"""The local broker: the library's end of everything, one for each bus (R-01.54).
+
+It holds what a client has going on: publications on their way (`outbox`), subscriptions,
+advertisements, questions that wait for an answer. All of it survives the connection. When the
+link has a new one, the local broker says everything again, in this order: subscriptions with their
+positions, advertisements, open questions, unanswered publications. Numbers are given once and never
+reused, so an answer always finds its question.
+
+Usually there is one link. A group of consumers lives at one broker; a member that asks elsewhere is
+told where. Then the local broker makes a second link to that place, for that subscription. Such a
+link is not made again when it breaks: the subscription goes home and asks anew where its group is.
+
+The ids of publications are the client's name, an epoch and a sequence number. The epoch is the time
+of the first connection in milliseconds, or one more than what the broker has of an earlier life of
+this client. It stays the same as long as the bus lives, so that a publication that is sent again
+is recognized at every broker that has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import secrets
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from stentor.client.backoff import Backoff
+from stentor.client.encoding import EventEncoder
+from stentor.client.faults import error_of
+from stentor.client.link import Link, State
+from stentor.client.outbox import Outbox, Waiter
+from stentor.errors import (
+    GroupElsewhere,
+    NameTaken,
+    NoReply,
+    ShuttingDown,
+    StentorError,
+    Unreachable,
+    Vetoed,
+)
+from stentor.model import Notification, NotificationId
+from stentor.model.names import shown, text_problem
+from stentor.protocol.messages import (
+    VERSIONS,
+    AnyMessage,
+    Ask,
+    Deliver,
+    Demand,
+    Done,
+    Ended,
+    Failure,
+    Gap,
+    Hello,
+    Progress,
+    Published,
+    Rejected,
+    Subscribed,
+    Welcome,
+)
+from stentor.transport import Address
+
+if TYPE_CHECKING:
+    from stentor.client.advertisement import Advertisement
+    from stentor.client.subscription import Subscription
+    from stentor.node.hooks import Hooks
+
+#: How often a subscription may be sent on to another broker before that is taken for an error.
+MAX_MOVES: Final = 8
+#: Rejections that nobody waited for are logged, but not more than so many in a row.
+_LOGGED: Final = 10
+
+_log: Final = logging.getLogger("stentor.client")
+
+
+class LocalBroker:
+    """What one client has going on, whatever happens to its connection."""
+
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        *,
+        name: str,
+        token: str | None,
+        tls: ssl.SSLContext | None,
+        outbox: Outbox,
+        backoff: Callable[[], Backoff] = Backoff,
+    ) -> None:
+        problem = text_problem(name)
+        if problem is not None:
+            raise NameTaken(f"the client's name {shown(name)} {problem}; choose another")
+        self.name = name
+        self.outbox = outbox
+        #: Hooks of the application; None as long as it has none.
+        self.hooks: Hooks | None = None
+        self.subscriptions: dict[int, Subscription[Any]] = {}
+        self.advertisements: dict[int, Advertisement] = {}
+        self.closing = False
+        #: Publications that were not sent because nobody asked for them.
+        self.quenched = 0
+        self.state_callbacks: list[Callable[[State], object]] = []
+        self._addresses = addresses
+        self._token = token
+        self._tls = tls
+        self._backoff = backoff
+        self._encoder: EventEncoder | None = None
+        self._sequence = 0
+        self._numbers = itertools.count(1)
+        self._link: Link | None = None
+        #: Links to brokers at which groups live.
+        self._away: dict[Address, Link] = {}
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._lapsing: set[int] = set()
+        #: Questions that are put again over a new connection.
+        self._questions: dict[int, Ask] = {}
+        self._room: list[asyncio.Future[None]] = []
+        self._pumping = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._logged = 0
+
+    # -- the connection
+
+    @property
+    def link(self) -> Link:
+        if self._link is None:
+            raise Unreachable("the bus is not open; use it inside of `async with`")
+        return self._link
+
+    @property
+    def state(self) -> State:
+        if self._link is None:
+            return "closed" if self.closing else "connecting"
+        return self._link.state
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    async def open(self, timeout: float) -> None:
+        """Connect for the first time."""
+        hello = Hello(list(VERSIONS), "client", self.name, self._token)
+        link = Link(self._addresses, hello, self, tls=self._tls, backoff=self._backoff())
+        link.on_state = self._state_changed
+        self._link = link
+        try:
+            await link.open(timeout)
+        except BaseException:
+            self.closing = True
+            await link.close()
+            raise
+
+    def _state_changed(self, state: State) -> None:
+        for callback in list(self.state_callbacks):
+            try:
+                callback(state)
+            except Exception:
+                _log.exception("the callback %r for the state of the bus failed", callback)
+
+    def welcomed(self, link: Link, welcome: Welcome) -> None:
+        if link is self._link:
+            self._take_up(welcome)
+        for subscription in list(self.subscriptions.values()):
+            if subscription.link is link:
+                subscription.subscribe_again()
+        if link is not self._link:
+            return
+        for advertisement in self.advertisements.values():
+            link.send(advertisement.message())
+        for question in self._questions.values():
+            link.send(question)
+        self.pump()
+
+    def _take_up(self, welcome: Welcome) -> None:
+        """Settle the epoch, or what has become of the publications that were on their way."""
+        published = welcome.published
+        if self._encoder is None:
+            epoch = time.time_ns() // 1_000_000
+            if published is not None:
+                epoch = max(epoch, published[0] + 1)
+            self._encoder = EventEncoder(self.name, epoch)
+            newest = -1
+        else:
+            epoch = self._encoder.epoch
+            if published is not None and tuple(published) >= (epoch, self._sequence):
+                raise NameTaken(
+                    f"broker {welcome.broker!r} has newer publications of another client that is "
+                    f"also called {self.name!r}, so it would take ours for old ones; "
+                    "give each client a name of its own"
+                )
+            newest = published[1] if published is not None and published[0] == epoch else -1
+        self.outbox.connected(newest, welcome.window, welcome.max_frame)
+        self._make_room()
+
+    def lost(self, link: Link, error: StentorError) -> None:
+        if link is self._link:
+            self.outbox.connection_lost()
+            self._make_room()
+            for advertisement in self.advertisements.values():
+                advertisement.unknown()
+            for number in list(self._lapsing):
+                self._answered(number, None, None)
+        else:
+            self._away.pop(link.address, None)
+            self.start(link.close())
+        for subscription in list(self.subscriptions.values()):
+            if subscription.link is link:
+                subscription.connection_lost(error)
+                if link is not self._link and not subscription.over:
+                    self._go_home(subscription)
+
+    def writable(self, link: Link) -> None:
+        if link is self._link:
+            self._pump()
+
+    # -- what is heard
+
+    def heard(self, link: Link, messages: list[AnyMessage]) -> None:
+        for message in messages:
+            handler = _HANDLERS.get(type(message))
+            if handler is not None:  # messages of a later release mean nothing to this one
+                handler(self, link, message)
+
+    def _published(self, link: Link, message: Published) -> None:
+        self.outbox.published(message.through)
+        self._make_room()
+        self._pump()
+
+    def _rejected(self, link: Link, message: Rejected) -> None:
+        error = error_of(message.code, message.message)
+        before = self.outbox.unheard
+        self.outbox.rejected(message.number, message.items, error)
+        if self.outbox.unheard is not before and self._logged < _LOGGED:
+            self._logged += 1
+            _log.warning("%d publications were refused: %s", len(message.items), error)
+        self._make_room()
+
+    def _deliver(self, link: Link, message: Deliver) -> None:
+        subscription = self.subscriptions.get(message.number)
+        if subscription is not None and subscription.link is link:
+            subscription.deliver(message)
+
+    def _subscribed(self, link: Link, message: Subscribed) -> None:
+        subscription = self.subscriptions.get(message.number)
+        if subscription is not None and subscription.link is link:
+            subscription.subscribed(message)
+
+    def _progress(self, link: Link, message: Progress) -> None:
+        subscription = self.subscriptions.get(message.number)
+        if subscription is not None and subscription.link is link:
+            subscription.progress(message.positions)
+
+    def _gap(self, link: Link, message: Gap) -> None:
+        subscription = self.subscriptions.get(message.number)
+        if subscription is not None and subscription.link is link:
+            subscription.gap(message)
+
+    def _ended(self, link: Link, message: Ended) -> None:
+        subscription = self.subscriptions.get(message.number)
+        if subscription is None or subscription.link is not link:
+            return
+        if message.instead and not subscription.closing:
+            self._move(subscription, message)
+        else:
+            error = None if message.code is None else error_of(message.code, message.message)
+            subscription.ended(error)
+
+    def _demand(self, link: Link, message: Demand) -> None:
+        advertisement = self.advertisements.get(message.number)
+        if advertisement is not None:
+            advertisement.demand(message.filters)
+
+    def _done(self, link: Link, message: Done) -> None:
+        self._answered(message.number, message.data, None)
+
+    def _failed(self, link: Link, message: Failure) -> None:
+        number = message.number
+        if number is None:
+            return
+        error = error_of(message.code, message.message)
+        subscription = self.subscriptions.get(number)
+        if subscription is not None:
+            subscription.ended(error)
+        elif not self._answered(number, None, error):
+            self.outbox.rejected(number, None, error)
+            self._make_room()
+
+    # -- questions and answers
+
+    def number(self) -> int:
+        return next(self._numbers)
+
+    def expect(self, number: int, *, lapses: bool = False) -> asyncio.Future[Any]:
+        """The answer to the question with this number.
+
+        One that lapses is answered as well by the loss of the connection.
+        """
+        future: asyncio.Future[Any] = self.loop.create_future()
+        self._answers[number] = future
+        if lapses:
+            self._lapsing.add(number)
+
+        def forget(_: object) -> None:
+            self._answers.pop(number, None)
+            self._lapsing.discard(number)
+
+        future.add_done_callback(forget)
+        return future
+
+    def _answered(self, number: int, data: Any, error: StentorError | None) -> bool:
+        future = self._answers.get(number)
+        if future is None or future.done():
+            return future is not None
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(data)
+        return True
+
+    async def ask(
+        self, what: str, arguments: dict[str, Any] | None = None, timeout: float | None = None
+    ) -> Any:
+        """Put a question to the broker, over several connections if need be."""
+        self.check_open()
+        question = Ask(self.number(), what, arguments or {})
+        answer = self.expect(question.number)
+        self._questions[question.number] = question
+        self.link.send(question)
+        try:
+            async with TimeLimit(timeout, f"the broker did not answer {what!r}"):
+                return await answer
+        finally:
+            del self._questions[question.number]
+
+    # -- publishing
+
+    def check_open(self) -> None:
+        if self.closing:
+            raise ShuttingDown("the bus is closed; open another one")
+
+    @property
+    def encoder(self) -> EventEncoder:
+        if self._encoder is None:
+            raise Unreachable("the bus is not open; use it inside of `async with`")
+        return self._encoder
+
+    @property
+    def next_sequence(self) -> int:
+        return self._sequence
+
+    @property
+    def careful(self) -> bool:
+        """Whether each publication has to be looked at before it is sent."""
+        hooks = self.hooks
+        if hooks is not None and hooks.watches("publish"):
+            return True
+        return any(each.quench for each in self.advertisements.values())
+
+    def admit(self, notification: Notification) -> Notification | None:
+        """What the hooks make of a publication; None if nobody asks for it (R-01.97)."""
+        hooks = self.hooks
+        if hooks is not None and hooks.watches("publish"):
+            notification = self.run_hooks("publish", notification)
+        offers = [a for a in self.advertisements.values() if a.filter.matches(notification)]
+        if offers and not any(offer.wants(notification) for offer in offers):
+            for offer in offers:
+                offer.quenched += 1
+            self.quenched += 1
+            self.dropped(notification, "quenched")
+            return None
+        return notification
+
+    def run_hooks(self, point: Any, value: Any) -> Any:
+        """What the hooks leave of a value, or `Vetoed`."""
+        if self.hooks is None:
+            return value
+        from stentor.node.hooks import VETO  # loaded already, since there are hooks
+
+        answer = self.hooks.run(point, value)
+        if answer is VETO:
+            raise Vetoed(f"a hook forbade to {point} {value!r}")
+        return answer
+
+    def dropped(self, value: Any, reason: str) -> None:
+        if self.hooks is not None and self.hooks.watches("drop"):
+            from stentor.node.hooks import Dropped  # loaded already, since there are hooks
+
+            self.hooks.tell("drop", Dropped(value, reason))
+
+    def put(
+        self,
+        items: list[bytes],
+        *,
+        skip: int = 0,
+        volatile: bool = False,
+        atomic: bool = False,
+        retain: dict[int, str] | None = None,
+        waiter: Waiter | None = None,
+    ) -> None:
+        """Queue items that were encoded from `next_sequence` on; `skip` ids are left unused."""
+        newest = self._sequence + len(items) + skip - 1
+        if items:
+            self.outbox.put(
+                items,
+                newest=newest,
+                volatile=volatile,
+                atomic=atomic,
+                retain=retain,
+                waiter=waiter,
+            )
+        self._sequence = newest + 1
+        self.pump()
+
+    def id(self, sequence: int) -> NotificationId:
+        return NotificationId(self.encoder.producer, self.encoder.epoch, sequence)
+
+    def pump(self) -> None:
+        """Send at the end of this turn of the loop, together with what else comes up in it."""
+        if not self._pumping:
+            self._pumping = True
+            self.loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._pumping = False
+        link, outbox = self._link, self.outbox
+        if link is None:
+            return
+        while link.writable:
+            message = outbox.take(self.number)
+            if message is None:
+                break
+            link.send(message)
+
+    async def room(self, timeout: float | None = None) -> None:
+        """Wait until the outbox takes more."""
+        while self.outbox.full:
+            self.check_open()
+            future: asyncio.Future[None] = self.loop.create_future()
+            self._room.append(future)
+            async with TimeLimit(timeout, "the broker takes no more publications"):
+                await future
+        self.check_open()
+
+    def _make_room(self) -> None:
+        if self._room and (self.closing or not self.outbox.full):
+            waiting, self._room = self._room, []
+            for future in waiting:
+                if not future.done():
+                    future.set_result(None)
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Wait until everything that was published so far is answered."""
+        future: asyncio.Future[None] = self.loop.create_future()
+        self.outbox.barrier(settles(future))
+        async with TimeLimit(timeout, f"{len(self.outbox)} publications are not acknowledged"):
+            await future
+        error, self.outbox.unheard = self.outbox.unheard, None
+        if error is not None:
+            raise error
+
+    # -- groups that live elsewhere
+
+    def _move(self, subscription: Subscription[Any], message: Ended) -> None:
+        subscription.moves += 1
+        try:
+            if subscription.moves > MAX_MOVES:
+                raise GroupElsewhere(
+                    f"{message.message}; it was sent on {MAX_MOVES} times, brokers disagree"
+                )
+            address = Address.parse(message.instead or "")
+        except StentorError as error:
+            subscription.ended(error)
+            return
+        self.start(self._move_to(subscription, address))
+
+    async def _move_to(self, subscription: Subscription[Any], address: Address) -> None:
+        link = self._away.get(address)
+        if link is None:
+            name = f"{self.name}~{secrets.token_hex(4)}"
+            hello = Hello(list(VERSIONS), "client", name, self._token)
+            link = Link([address], hello, self, tls=self._tls, lasting=False)
+            self._away[address] = link
+            subscription.link = link
+            try:
+                await link.open(5.0)
+            except StentorError as error:
+                _log.info("the broker of a group cannot be reached: %s", error)
+                self._away.pop(address, None)
+                for each in list(self.subscriptions.values()):
+                    if each.link is link:
+                        self._go_home(each)
+            return
+        subscription.link = link
+        if link.connected:
+            subscription.subscribe_again()
+
+    def _go_home(self, subscription: Subscription[Any]) -> None:
+        """Ask the own broker again where the group is, after a moment in which it may find out."""
+
+        def ask() -> None:
+            self._timers.discard(timer)
+            if not subscription.over and subscription.link is self._link and self.link.connected:
+                subscription.subscribe_again()
+
+        subscription.link = self.link
+        timer = self.loop.call_later(subscription.patience.next(), ask)
+        self._timers.add(timer)
+
+    # -- the end
+
+    def start(self, work: Any) -> asyncio.Task[Any]:
+        """Run something that ends with the bus."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def close(self, timeout: float) -> None:
+        """End everything; `NoReply` if publications could not be delivered in time."""
+        if self.closing and self._link is None:
+            return
+        self.closing = True
+        problem: StentorError | None = None
+        if self._link is not None and self._link.state != "closed" and len(self.outbox):
+            try:
+                await self.flush(timeout)
+            except NoReply as error:
+                problem = NoReply(f"{error} when the bus was closed, and may be lost")
+            except StentorError as error:
+                _log.warning("a publication was refused: %s", error)
+        error = ShuttingDown("the bus was closed")
+        self.outbox.fail(problem or error)
+        self._make_room()
+        for subscription in list(self.subscriptions.values()):
+            await subscription.bus_closes()
+        for future in list(self._answers.values()):
+            if not future.done():
+                future.set_exception(error)
+                future.exception()
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        current = asyncio.current_task()
+        tasks = [task for task in self._tasks if task is not current]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for link in [*self._away.values(), *([self._link] if self._link else [])]:
+            await link.close()
+        self._away.clear()
+        self._link = None
+        self.subscriptions.clear()
+        self.advertisements.clear()
+        if problem is not None:
+            raise problem
+
+
+_HANDLERS: Final[dict[type, Callable[[LocalBroker, Link, Any], None]]] = {
+    Published: LocalBroker._published,
+    Rejected: LocalBroker._rejected,
+    Deliver: LocalBroker._deliver,
+    Subscribed: LocalBroker._subscribed,
+    Progress: LocalBroker._progress,
+    Gap: LocalBroker._gap,
+    Ended: LocalBroker._ended,
+    Demand: LocalBroker._demand,
+    Done: LocalBroker._done,
+    Failure: LocalBroker._failed,
+}
+
+
+def settles(future: asyncio.Future[None]) -> Waiter:
+    """A waiter that passes its news on to a future."""
+
+    def waiter(error: StentorError | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+
+    return waiter
+
+
+class TimeLimit:
+    """`NoReply` if what is inside takes longer; no limit if that is None."""
+
+    __slots__ = ("_seconds", "_timeout", "_what")
+
+    def __init__(self, seconds: float | None, what: str) -> None:
+        self._seconds = seconds
+        self._what = what
+        self._timeout: asyncio.Timeout | None = None
+
+    async def __aenter__(self) -> None:
+        if self._seconds is not None:
+            self._timeout = asyncio.timeout(self._seconds)
+            await self._timeout.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._timeout is None:
+            return
+        try:
+            await self._timeout.__aexit__(kind, error, trace)
+        except TimeoutError:
+            raise NoReply(f"{self._what} within {self._seconds:g} seconds") from error

@@ -1,0 +1,139 @@
+"""Anonymous request and reply over publish/subscribe (R-01.47, A-16).
+
+A request is a publication that says where replies are wanted: its attribute `reply_to` names the
+inbox of whoever asks, `correlation_id` the request. A reply is a publication with `in_reply_to`, the
+same inbox, and the same `correlation_id`. Neither side knows the other: any number of providers
+may answer, each as often as it likes, and whoever asks takes what comes until it has enough or time
+is up. No reply at all is an error.
+
+There is one inbox for each bus. It is subscribed before the first request goes out and stays: an
+inbox for each request would miss the first replies. Replies to requests that are over are dropped.
+Requests and replies are volatile unless asked otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+from collections.abc import AsyncIterator
+from inspect import isasyncgen, isawaitable, isgenerator
+from typing import TYPE_CHECKING, Any, Final
+
+from stentor.client.encoding import notification_of
+from stentor.client.subscription import Subscription, Terms
+from stentor.errors import InvalidConfiguration, InvalidNotification, NoReply
+from stentor.filters import Filter
+from stentor.model import Notification
+
+if TYPE_CHECKING:
+    from stentor.client.bus import Bus
+
+#: The attributes by which requests and replies find each other.
+REPLY_TO: Final = "reply_to"
+IN_REPLY_TO: Final = "in_reply_to"
+CORRELATION: Final = "correlation_id"
+#: Replies to one request that may wait to be looked at; more are dropped.
+MAX_WAITING: Final = 10_000
+
+
+class Requests:
+    """The requesting side of a bus."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._inbox = f"{bus.name}/{secrets.token_hex(8)}"
+        self._lock = asyncio.Lock()
+        self._subscription: Subscription[Notification] | None = None
+        self._numbers = itertools.count(1)
+        self._open: dict[str, asyncio.Queue[Notification]] = {}
+        #: Replies that came too late, or were too many.
+        self.dropped = 0
+
+    async def _ready(self) -> None:
+        async with self._lock:
+            if self._subscription is None or self._subscription.over:
+                filter = Filter(f"{IN_REPLY_TO} = '{self._inbox.replace(chr(39), chr(39) * 2)}'")
+                self._subscription = await Subscription[Notification](
+                    self._bus.local, filter, Terms(), handler=self._arrived
+                ).open()
+
+    def _arrived(self, reply: Notification) -> None:
+        waiting = self._open.get(reply.get(CORRELATION))
+        if waiting is None or waiting.qsize() >= MAX_WAITING:
+            self.dropped += 1
+        else:
+            waiting.put_nowait(reply)
+
+    async def all(
+        self,
+        event: Any,
+        timeout: float,
+        max_replies: int | None,
+        volatile: bool,
+        parts: dict[str, Any],
+    ) -> AsyncIterator[Notification]:
+        """Replies as they come."""
+        if max_replies is not None and max_replies < 1:
+            raise InvalidConfiguration(f"max_replies={max_replies} leaves no reply to wait for")
+        request = notification_of(event, parts)
+        for name in (REPLY_TO, CORRELATION):
+            if name in request:
+                raise InvalidNotification(
+                    f"the attribute {name!r} of a request is set by the library; rename it"
+                )
+        deadline = asyncio.get_running_loop().time() + timeout
+        replies: asyncio.Queue[Notification] = asyncio.Queue()
+        count = 0
+        id = str(next(self._numbers))
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._ready()
+            self._open[id] = replies
+            addressed = {**request, REPLY_TO: self._inbox, CORRELATION: id}
+            async with asyncio.timeout_at(deadline):
+                await self._bus.publish(request.replace(attributes=addressed), volatile=volatile)
+            while max_replies is None or count < max_replies:
+                async with asyncio.timeout_at(deadline):
+                    reply = await replies.get()
+                count += 1
+                yield reply
+        except TimeoutError:
+            if not count:
+                raise NoReply(
+                    f"nobody replied to {dict(request)} within {timeout:g} seconds; is there a "
+                    "provider that subscribes to it?"
+                ) from None
+        finally:
+            self._open.pop(id, None)
+
+
+def requests_of(filter: Filter) -> Filter:
+    """Of what the filter matches, the requests."""
+    return filter & Filter(f"exists {REPLY_TO}")
+
+
+async def answer(bus: Bus, request: Notification, result: Any, volatile: bool) -> int:
+    """Publish what a provider has made of a request: nothing, a reply, or several."""
+    if isawaitable(result):
+        result = await result
+    if result is None:
+        return 0
+    count = 0
+    if isasyncgen(result):
+        async for event in result:
+            await _reply(bus, request, event, volatile)
+            count += 1
+        return count
+    for event in result if isgenerator(result) else (result,):
+        await _reply(bus, request, event, volatile)
+        count += 1
+    return count
+
+
+async def _reply(bus: Bus, request: Notification, event: Any, volatile: bool) -> None:
+    reply = notification_of(event)
+    attributes = {name: value for name, value in reply.items() if name != REPLY_TO}
+    attributes[IN_REPLY_TO] = request[REPLY_TO]
+    attributes[CORRELATION] = request.get(CORRELATION)
+    await bus.publish(reply.replace(attributes=attributes, id=None, time=None), volatile=volatile)

@@ -1,0 +1,610 @@
+"""Subscriptions, as an application holds them.
+
+A subscription lives longer than a connection. Its `inbox` knows what has arrived; whenever the
+local broker has a new connection, the subscription is made again from there on, so the application
+notices a pause at most.
+
+*Flow control.* The broker may deliver `window` notifications. What was handed out is granted again,
+half a window at a time; what the application has not yet asked for is not.
+
+*Confirmation* (durable subscriptions, and members of groups). What the application has dealt with
+is told to the broker soon after, many at a time. A notification has been dealt with when the next
+one is asked for, or when the `async with` is left without an error. So a process that dies gets at
+most its last few notifications again, and loses none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from dataclasses import dataclass
+from inspect import isawaitable
+from time import time as clock
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+
+from stentor.client.backoff import Backoff
+from stentor.client.inbox import Inbox
+from stentor.client.link import Link
+from stentor.client.local_broker import LocalBroker, TimeLimit
+from stentor.client.typed import Reader
+from stentor.errors import (
+    InvalidConfiguration,
+    InvalidNotification,
+    LeaseExpired,
+    NoReply,
+    QueueOverflow,
+    StentorError,
+    Vetoed,
+)
+from stentor.filters import Filter
+from stentor.model import Notification
+from stentor.protocol.messages import (
+    Confirm,
+    Credit,
+    Deliver,
+    Gap,
+    Positions,
+    Renew,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+)
+
+if TYPE_CHECKING:
+    Handler = Callable[[Any], Awaitable[object] | object]
+
+T = TypeVar("T")
+
+#: Notifications that the broker may deliver ahead of the application.
+WINDOW: Final = 5_000
+#: Confirmations go out after so many seconds, or so many notifications.
+CONFIRM_EVERY: Final = 0.05
+CONFIRM_AFTER: Final = 1_000
+#: Seconds that the end of a subscription may take.
+CLOSING: Final = 5.0
+#: Gaps that are remembered, the newest ones.
+MAX_GAPS: Final = 1_000
+
+_log: Final = logging.getLogger("stentor.client")
+
+
+class LostRange(NamedTuple):
+    """Offsets of a stream that no longer exist, by retention; some may have matched."""
+
+    stream: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a subscription asks for, besides its filter."""
+
+    durable: str | None = None
+    since: float | None = None
+    group: str | None = None
+    choice: str = "round_robin"
+    lease: float | None = None
+    renew: bool = True
+    retained: bool = False
+    overflow: str = "spill"
+    limit: int = 0
+    window: int = WINDOW
+    auto_confirm: bool = True
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.window < 1:
+            raise InvalidConfiguration(f"with window={self.window} nothing can be delivered")
+        if self.limit < 0:
+            raise InvalidConfiguration(f"limit={self.limit} is negative; 0 is the broker's own")
+        if self.lease is not None and not self.lease > 0:
+            raise InvalidConfiguration(f"a lease of {self.lease} seconds ends before it begins")
+        if self.group is not None and self.retained:
+            raise InvalidConfiguration(
+                "the members of a group share notifications, so last values for each make no "
+                "sense; use retained=True without a group"
+            )
+
+
+class Subscription(Generic[T]):
+    """Notifications that match a filter, in order, each once. Made by `Bus.subscribe`.
+
+    It begins with `async with` (or `await`), and is then read by `async for`, `get` or `batches`,
+    by one task at a time.
+    """
+
+    def __init__(
+        self,
+        local: LocalBroker,
+        filter: Filter,
+        terms: Terms,
+        *,
+        reader: Reader[T] | None = None,
+        handler: Handler | None = None,
+    ) -> None:
+        self._local = local
+        self._terms = terms
+        self._reader = reader
+        self._handler = handler
+        self._number = 0
+        self._inbox = Inbox(shared=terms.group is not None)
+        #: Handed out or dropped since credit was granted last.
+        self._used = 0
+        self._half = max(1, terms.window // 2)
+        self._confirms = terms.durable is not None or terms.group is not None
+        self._unconfirmed = 0
+        self._confirmed: Positions = {}
+        #: Answers to confirmations, which are put again if the connection is lost.
+        self._asked: list[asyncio.Future[Any]] = []
+        self._confirm_timer: asyncio.TimerHandle | None = None
+        self._lease_timer: asyncio.TimerHandle | None = None
+        self._lease_ends: float | None = None
+        #: Whether the broker has said that it is in force, over this connection and ever.
+        self._settled = False
+        self._settled_at: float | None = None
+        self._past_last_values = False
+        self._changed: list[asyncio.Future[None]] = []
+        self._error: StentorError | None = None
+        self._task: asyncio.Task[None] | None = None
+        #: Whether a handler is at work right now.
+        self._busy = False
+        self.filter = filter
+        #: The link that it uses; a group may live at another broker.
+        self.link: Link | None = None
+        self.moves = 0
+        self.patience = Backoff()
+        #: Whether the application has ended it, and whether nothing more will come in any case.
+        self.closing = False
+        self.over = False
+        #: Whether a durable subscription of that name existed before.
+        self.resumed = False
+        #: The notification behind what was handed out last.
+        self.last: Notification | None = None
+        #: Stretches that were lost by retention, and how many offsets all in all.
+        self.gaps: deque[LostRange] = deque(maxlen=MAX_GAPS)
+        self.lost = 0
+        #: Handlers that failed, and notifications that did not fit the class subscribed to.
+        self.errors = 0
+
+    def __repr__(self) -> str:
+        return f"<Subscription to {str(self.filter) or 'everything'!r}>"
+
+    # -- reading
+
+    def __aiter__(self) -> Subscription[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        inbox = self._inbox
+        while True:
+            notification = inbox.next()
+            if notification is None:
+                self._handed_out(0)
+                await self._more()
+                continue
+            self._handed_out(1)
+            if self._reader is None and self._local.hooks is None:
+                self.last = notification
+                return notification  # type: ignore[return-value]
+            shown = self._shown(notification)
+            if shown is not None:
+                return shown
+
+    async def get(self, timeout: float | None = None) -> T:
+        """The next one; `NoReply` if none comes in time."""
+        try:
+            async with TimeLimit(timeout, f"no notification for {str(self.filter)!r} came"):
+                return await self.__anext__()
+        except StopAsyncIteration:
+            raise (self._error or NoReply("the subscription has ended")) from None
+
+    async def batches(self, limit: int = 1_000) -> AsyncIterator[list[T]]:
+        """Notifications in lists as they have come, which is the fastest way to read.
+
+        A list counts as dealt with when the next one is asked for.
+        """
+        inbox = self._inbox
+        while True:
+            batch = inbox.some(limit)
+            if not batch:
+                self._handed_out(0)
+                try:
+                    await self._more()
+                except StopAsyncIteration:
+                    return
+                continue
+            self._handed_out(len(batch))
+            if self._reader is None and self._local.hooks is None:
+                self.last = batch[-1]
+                yield batch  # type: ignore[misc]
+                continue
+            shown = [each for each in map(self._shown, batch) if each is not None]
+            if shown:
+                yield shown
+
+    def _shown(self, notification: Notification) -> T | None:
+        """As the application sees it; None if it does not."""
+        try:
+            notification = self._local.run_hooks("deliver", notification)
+            self.last = notification
+            if self._reader is None:
+                return notification  # type: ignore[return-value]
+            return self._reader(notification)
+        except Vetoed:
+            self._local.dropped(notification, "vetoed")
+        except InvalidNotification as error:
+            self.errors += 1
+            _log.error("%s", error)
+            self._local.dropped(notification, "unfit")
+        return None
+
+    async def _more(self) -> None:
+        """Wait until there may be more; `StopAsyncIteration` or the error when there will not."""
+        if self._number == 0 and not self.closing:
+            await self.open()
+        while not len(self._inbox):
+            if self.over:
+                if self._error is not None:
+                    raise self._error
+                raise StopAsyncIteration
+            await self._change()
+
+    async def _change(self) -> None:
+        future: asyncio.Future[None] = self._local.loop.create_future()
+        self._changed.append(future)
+        await future
+
+    def _notify(self) -> None:
+        if self._changed:
+            waiting, self._changed = self._changed, []
+            for future in waiting:
+                if not future.done():
+                    future.set_result(None)
+
+    def _handed_out(self, count: int) -> None:
+        """So many were just given to the application, so those before have been dealt with."""
+        self._used += count
+        if self._used >= self._half:
+            self._grant()
+        if self._confirms and self._terms.auto_confirm and self._settled:
+            self._unconfirmed += count
+            if self._unconfirmed > CONFIRM_AFTER:
+                self._send_confirm()
+            elif self._confirm_timer is None:
+                later = self._local.loop.call_later
+                self._confirm_timer = later(CONFIRM_EVERY, self._send_confirm)
+
+    def _grant(self) -> None:
+        if self._settled and self.link is not None:
+            self.link.send(Credit(self._number, self._used))
+            self._used = 0
+
+    # -- what the broker says
+
+    def deliver(self, message: Deliver) -> None:
+        """Notifications have come."""
+        if self.over or self.closing:
+            return
+        count = len(message.items)
+        new = self._inbox.deliver(message.stream, message.offsets, message.items, message.retained)
+        if not message.retained:
+            self._past_last_values = True
+        if new < count:
+            self._used += count - new
+            if self._used >= self._half:
+                self._grant()
+        if new:
+            self._notify()
+
+    def subscribed(self, message: Subscribed) -> None:
+        """It is in force."""
+        self._settled = True
+        self.moves = 0
+        self.patience.reset()
+        self.resumed = self.resumed or (self._settled_at is None and message.resumed)
+        if self._settled_at is None:
+            self._settled_at = clock()
+        if message.lease is not None:
+            self._lease_ends = self._local.loop.time() + message.lease
+            self._stop_lease()
+            if self._terms.renew:
+                later = self._local.loop.call_later
+                self._lease_timer = later(message.lease / 3, self._renew)
+        if self._used >= self._half:
+            self._grant()
+        self._notify()
+
+    def progress(self, positions: Positions) -> None:
+        """Up to here nothing else will come."""
+        self._past_last_values = True
+        self._inbox.progress(positions)
+
+    def gap(self, message: Gap) -> None:
+        """Something is gone for good."""
+        lost = LostRange(message.stream, message.first, message.last)
+        self.gaps.append(lost)
+        self.lost += max(0, lost.last - lost.first + 1)
+        _log.warning("%r: %d notifications of %s are gone by retention", self, self.lost, lost)
+        self._inbox.progress({message.stream: message.last})
+
+    def ended(self, error: StentorError | None) -> None:
+        """Nothing more will come."""
+        self.over = True
+        if self._error is None:
+            self._error = error
+        self._local.subscriptions.pop(self._number, None)
+        self._unsettle()
+
+    # -- connections come and go
+
+    def connection_lost(self, error: StentorError) -> None:
+        """It has to be made again."""
+        self._unsettle()
+        if self._terms.group is not None and self._terms.durable is not None:
+            # What this member was given and has not confirmed goes to the others.
+            self._inbox.forget_waiting()
+        if self._terms.overflow == "disconnect" and isinstance(error, QueueOverflow):
+            self.ended(error)
+
+    def _unsettle(self) -> None:
+        self._settled = False
+        self._stop_confirm()
+        self._stop_lease()
+        for answer in self._asked:
+            if not answer.done():
+                answer.set_result(_AGAIN)
+        self._notify()
+
+    def subscribe_again(self) -> None:
+        """Say what is wanted over a new connection, from where it was."""
+        if self.over or self.link is None:
+            return
+        lease = self._terms.lease
+        if lease is not None and not self._terms.renew and self._lease_ends is not None:
+            lease = self._lease_ends - self._local.loop.time()
+            if lease <= 0:
+                self.ended(LeaseExpired(f"the lease of {self._terms.lease} seconds has run out"))
+                return
+        self._used = 0
+        self.link.send(self._message(lease))
+
+    def _message(self, lease: float | None) -> Subscribe:
+        terms = self._terms
+        since = terms.since
+        positions = None
+        if self._inbox.arrived or self._settled_at is not None:
+            positions = dict(self._inbox.arrived)
+            if since is None:
+                # Brokers that were not there yet: what they have from the beginning of this
+                # subscription on is part of it.
+                since = self._settled_at
+        return Subscribe(
+            self._number,
+            str(self.filter),
+            max(0, terms.window - len(self._inbox)),
+            terms.durable,
+            since,
+            positions,
+            terms.group,
+            terms.choice,
+            lease,
+            terms.retained and not self._past_last_values,
+            terms.overflow,
+            terms.limit,
+        )
+
+    # -- confirmation
+
+    @property
+    def positions(self) -> Positions:
+        """How far the application has dealt with each stream."""
+        return {stream: at for stream, at in self._inbox.dealt().items() if stream}
+
+    async def confirm(self, timeout: float | None = None) -> None:
+        """Confirm everything that was handed out; it is on the broker's disk when this returns."""
+        if self._terms.durable is None:
+            raise InvalidConfiguration(
+                "only a durable subscription is confirmed; subscribe with durable='name'"
+            )
+        await self._confirm_now(self._inbox.dealt(handed_out=True), timeout)
+
+    async def _confirm_now(self, positions: Positions, timeout: float | None) -> None:
+        async with TimeLimit(timeout, "the confirmation was not stored"):
+            while True:
+                while not self._settled:
+                    if self.over:
+                        raise self._error or NoReply("the subscription has ended unconfirmed")
+                    await self._change()
+                assert self.link is not None
+                number = self._local.number()
+                answer = self._local.expect(number)
+                self._asked.append(answer)
+                self.link.send(Confirm(self._number, positions, number))
+                try:
+                    if await answer is not _AGAIN:
+                        self._confirmed = positions
+                        return
+                finally:
+                    self._asked.remove(answer)
+
+    def _send_confirm(self) -> None:
+        """Tell the broker what was dealt with, if that is news."""
+        self._stop_confirm()
+        positions = self._inbox.dealt()
+        if self._settled and self.link is not None and positions != self._confirmed:
+            self.link.send(Confirm(self._number, positions))
+            self._confirmed = positions
+            self._unconfirmed = 0
+
+    def _stop_confirm(self) -> None:
+        if self._confirm_timer is not None:
+            self._confirm_timer.cancel()
+            self._confirm_timer = None
+
+    # -- leases
+
+    async def renew(self, timeout: float | None = None) -> None:
+        """Extend the lease from now on. Done by itself unless `renew=False`."""
+        if self._terms.lease is None:
+            raise InvalidConfiguration("only a lease is renewed; subscribe with lease=seconds")
+        before = self._lease_ends
+        async with TimeLimit(timeout, "the lease was not renewed"):
+            if self._settled and self.link is not None:
+                self.link.send(Renew(self._number))
+            while self._lease_ends == before and not self.over:
+                await self._change()
+        if self.over:
+            raise self._error or LeaseExpired("the subscription has ended")
+
+    def _renew(self) -> None:
+        self._lease_timer = None
+        if self._settled and self.link is not None:
+            self.link.send(Renew(self._number))
+
+    def _stop_lease(self) -> None:
+        if self._lease_timer is not None:
+            self._lease_timer.cancel()
+            self._lease_timer = None
+
+    # -- handlers
+
+    async def _run(self, handler: Handler) -> None:
+        """Give everything to a handler, one after the other."""
+        while True:
+            try:
+                event = await self.__anext__()
+            except StopAsyncIteration:
+                return
+            except StentorError as error:
+                _log.error("%r has ended: %s", self, error)
+                return
+            self._busy = True
+            try:
+                answer = handler(event)
+                if isawaitable(answer):
+                    await answer
+            except Exception:
+                self.errors += 1
+                _log.exception("the handler %r failed on %r", handler, self.last)
+            self._busy = False
+
+    # -- life
+
+    async def open(self) -> Subscription[T]:
+        """Subscribe; it is in force everywhere when this returns."""
+        if self._number:
+            raise InvalidConfiguration("a subscription begins only once; make another")
+        self._local.check_open()
+        self.filter = self._local.run_hooks("subscribe", self.filter)
+        self._number = self._local.number()
+        self.link = self._local.link
+        self._local.subscriptions[self._number] = self
+        if self.link.connected:
+            self.subscribe_again()
+        try:
+            async with TimeLimit(self._terms.timeout, f"{self!r} was not answered"):
+                await self.in_force()
+        except BaseException:
+            await self.close()
+            raise
+        if self._handler is not None:
+            self._task = self._local.start(self._run(self._handler))
+        return self
+
+    async def in_force(self) -> None:
+        """Return when it is in force, or raise why it never will be."""
+        while not self._settled and not self.over:
+            await self._change()
+        if self._error is not None:
+            raise self._error
+
+    async def close(self, *, forget: bool = False) -> None:
+        """End it. What was handed out counts as dealt with. `forget` deletes a durable one."""
+        await self._close(handed_out=True, forget=forget)
+
+    async def _close(self, *, handed_out: bool, forget: bool = False) -> None:
+        if self.closing:
+            return
+        self.closing = True
+        own = self._task is asyncio.current_task()
+        positions = self._inbox.dealt(handed_out=handed_out and (own or not self._busy))
+        self._inbox.clear()
+        if self._task is not None and not own:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._stop_confirm()
+        self._stop_lease()
+        owed = self._confirms and self._terms.auto_confirm and positions != self._confirmed
+        try:
+            if not self.over and self._number and (self._settled or forget or owed):
+                await self._leave(positions if owed else None, forget)
+        finally:
+            self.ended(None)
+
+    async def _leave(self, positions: Positions | None, forget: bool) -> None:
+        """Confirm, then unsubscribe, as far as the connection allows it in a few seconds."""
+        durable = self._terms.durable is not None
+        try:
+            async with asyncio.timeout(CLOSING):
+                while not self.over:
+                    while not (self._settled or self.over):
+                        await self._change()
+                    if positions is not None and durable:
+                        await self._confirm_now(positions, None)
+                    elif positions is not None and self.link is not None:
+                        self.link.send(Confirm(self._number, positions))
+                    if self.link is not None:
+                        self.link.send(Unsubscribe(self._number, forget))
+                    while self._settled and not self.over:
+                        await self._change()
+                    if not forget:  # a broker that is gone has forgotten the subscription
+                        break
+        except TimeoutError:
+            if forget:
+                raise NoReply(
+                    f"the broker did not answer in {CLOSING:g} seconds; the durable subscription "
+                    f"{self._terms.durable!r} may still exist"
+                ) from None
+            _log.warning("%r: the broker did not answer when it ended", self)
+        except StentorError as error:
+            _log.warning("%r: %s", self, error)
+
+    async def bus_closes(self) -> None:
+        """The bus is about to go. What the application holds right now was not dealt with."""
+        if self._confirms and self._terms.auto_confirm and self._settled and not self.closing:
+            positions = self._inbox.dealt()
+            if positions != self._confirmed:
+                try:
+                    await self._confirm_now(positions, CLOSING)
+                except StentorError as error:
+                    _log.warning("%r: %s", self, error)
+        self.closing = True
+        self._inbox.clear()
+        self.ended(None)
+
+    def __await__(self) -> Generator[Any, None, Subscription[T]]:
+        return self.open().__await__()
+
+    async def __aenter__(self) -> Subscription[T]:
+        if not self._number:
+            await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._close(handed_out=error is None)
+
+
+class _Again:
+    pass
+
+
+_AGAIN: Final = _Again()

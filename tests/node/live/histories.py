@@ -1,0 +1,294 @@
+"""Generated histories of live overlays, with everything that may go wrong.
+
+A history is made from a seed: a tree of brokers with large or tiny queues, clients, and a random
+sequence of what clients do and what fails, while messages arrive, disks write and journals are read
+in any order that is possible. At the end everything heals, and `judging` says what must hold.
+
+Run as a program it takes a number of histories and a first seed:
+
+    python tests/node/live/histories.py 1000 0
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from judging import judge, judge_empty
+from overlay import Client, Host, Overlay, Sub
+
+from stentor.node import feed, reading
+
+EVENTS: list[dict[str, Any]] = [{"x": x, "y": y} for x in range(4) for y in range(3)]
+FILTERS = (
+    *(f"x = {x}" for x in range(4)),
+    *("x >= 1", "x < 3", "y = 1", "y >= 1 and x > 0", "true", "x = 0 or y = 2"),
+)
+
+
+@contextmanager
+def small(stretch: int, fetches: int) -> Iterator[None]:
+    """Read journals in stretches of so many, with so many requests at a time."""
+    before = reading.STRETCH, reading.FETCHES
+    for module, name, value in (
+        (reading, "STRETCH", stretch),
+        (feed, "STRETCH", stretch),
+        (reading, "FETCHES", fetches),
+    ):
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        setattr(reading, "STRETCH", before[0])
+        setattr(feed, "STRETCH", before[0])
+        setattr(reading, "FETCHES", before[1])
+
+
+class History:
+    """One generated run."""
+
+    def __init__(self, seed: int) -> None:
+        rng = self.rng = random.Random(seed)
+        size = rng.choice([1, 2, 2, 3, 3, 4, 5])
+        names = [f"b{i}" for i in range(size)]
+        links = [(names[rng.randrange(i)], names[i]) for i in range(1, size)]
+        self.stretch = rng.choice([2, 3, 1_000])
+        self.fetches = rng.choice([1, 2, 32])
+        queue = rng.choice([1, 2, 4, 1_000])
+        limit = rng.choice([2, 5, 10_000])
+        self.sim = Overlay(links, brokers=names, queue=queue, link_limit=limit, seed=seed)
+        self.queue = queue
+        #: What may go wrong in this history.
+        self.faults = {
+            kind for kind in ("links", "brokers", "clients", "disks", "retention", "processes")
+            if rng.random() < 0.4
+        }
+        self.sim.moves = rng.random() < 0.3
+        self.kinds: Counter[str] = Counter()
+        for _ in range(rng.randint(1, 4)):
+            client = self.sim.client(at=rng.choice(names))
+            client.slow = rng.random() < 0.3
+            client.window = rng.choice([1, 2, 100])
+        self.durable_names = 0
+
+    def run(self) -> None:
+        rng, sim = self.rng, self.sim
+        with small(self.stretch, self.fetches):
+            for _ in range(rng.randint(1, 3)):
+                for _ in range(rng.randint(5, 40)):
+                    self.act()
+                    sim.advance(rng.choice([0, 1, 5, 20]))
+                    self.bounds()
+                sim.settle()
+                self.bounds()
+                self.demand()
+                judge(sim)
+            self.quiet()
+            self.leave()
+
+    # -- what happens
+
+    def act(self) -> None:
+        actions = [
+            (self.publish, 30),
+            (self.subscribe, 10),
+            (self.unsubscribe, 3),
+            (self.confirm, 6),
+            (self.credit, 6),
+            (self.tick, 5),
+            (self.advertise, 1),
+            (self.reconnect, 6),
+        ]
+        faults = {
+            "links": [(self.break_link, 4), (self.mend_link, 5)],
+            "brokers": [(self.crash, 2), (self.restart, 4)],
+            "clients": [(self.disconnect, 4)],
+            "disks": [(self.disk, 2)],
+            "retention": [(self.trim, 3)],
+            "processes": [(self.kill_client, 2)],
+        }
+        for kind in sorted(self.faults):
+            actions += faults[kind]
+        [act] = self.rng.choices([a for a, _ in actions], [w for _, w in actions])
+        self.kinds[act.__name__] += 1
+        act()
+
+    def _client(self) -> Client:
+        return self.rng.choice(self.sim.clients)
+
+    def _hosts(self) -> list[Host]:
+        return [host for host in self.sim.hosts.values() if host.up]
+
+    def publish(self) -> None:
+        rng = self.rng
+        events = [dict(rng.choice(EVENTS)) for _ in range(rng.choice([1, 1, 2, 5]))]
+        self._client().publish(events, volatile=rng.random() < 0.15)
+
+    def subscribe(self) -> None:
+        rng = self.rng
+        client = self._client()
+        if len(client.subs) >= 4:
+            return
+        options: dict[str, Any] = {}
+        kind = rng.random()
+        if kind < 0.3:
+            self.durable_names += 1
+            options["durable"] = f"d{self.durable_names}"
+        elif kind < 0.4:
+            options["overflow"] = rng.choice(["drop_oldest", "drop_newest", "disconnect"])
+        elif kind < 0.5:
+            options["lease"] = rng.choice([3.0, 60.0])
+        if rng.random() < 0.2:
+            options["since"] = rng.choice([0.0, self.sim.clock - 0.05])
+        if rng.random() < 0.2:
+            options["limit"] = rng.choice([1, 3])
+        client.subscribe(rng.choice(FILTERS), **options)
+
+    def _sub(self, *, connected: bool = True) -> Sub | None:
+        subs = [
+            s for c in self.sim.clients if c.host is not None or not connected
+            for s in c.subs.values()
+        ]
+        return self.rng.choice(subs) if subs else None
+
+    def unsubscribe(self) -> None:
+        sub = self._sub()
+        if sub is not None:
+            sub.client.unsubscribe(sub, forget=self.rng.random() < 0.5)
+
+    def confirm(self) -> None:
+        sub = self._sub()
+        if sub is not None and sub.in_force is not None:
+            sub.client.confirm(sub, request=self.rng.random() < 0.5)
+
+    def credit(self) -> None:
+        self._client().give_credit()
+
+    def tick(self) -> None:
+        self.sim.tick(self.rng.choice([0.2, 1.1, 2.0, 5.1]))
+
+    def advertise(self) -> None:
+        from stentor.filters import Filter
+
+        client = self._client()
+        if client.host is not None and len(client.offers) < 2:
+            client.advertise(Filter(self.rng.choice(FILTERS)))
+
+    def reconnect(self) -> None:
+        client = self._client()
+        hosts = self.sim.places(client)
+        if client.host is None and hosts:
+            client.connect(self.rng.choice(hosts))
+
+    def disconnect(self) -> None:
+        self._client().disconnect()
+
+    def kill_client(self) -> None:
+        client = self._client()
+        client.restart()
+
+    def break_link(self) -> None:
+        if self.sim.queues:
+            self.sim.disconnect(*self.rng.choice(list(self.sim.queues)))
+
+    def mend_link(self) -> None:
+        if self.sim.links:
+            self.sim.connect(*self.rng.choice(self.sim.links))
+
+    def crash(self) -> None:
+        hosts = self._hosts()
+        if hosts:
+            self.sim.crash(self.rng.choice(hosts).name)
+
+    def restart(self) -> None:
+        down = [h.name for h in self.sim.hosts.values() if not h.up]
+        if down:
+            self.sim.restart(self.rng.choice(down))
+
+    def disk(self) -> None:
+        self.sim.disk_fails = not self.sim.disk_fails
+
+    def trim(self) -> None:
+        host = self.rng.choice(list(self.sim.hosts.values()))
+        host.log.trim(min(host.log.low + self.rng.randint(1, 5), host.service.head + 1))
+
+    # -- what must hold
+
+    def bounds(self) -> None:
+        """Queues and buffers stay within what `feed` says."""
+        for host in self._hosts():
+            service = host.service
+            assert len(service._fetches) <= self.fetches
+            for subscription in service.subscriptions.values():
+                each = subscription.feed
+                assert each.buffered <= each.limit
+                assert len(each) + each.buffered <= 2 * each.limit + self.stretch
+
+    def demand(self) -> None:
+        """Producers know what is asked for of what they offer, no more and no less."""
+        subs = [s for c in self.sim.clients for s in c.subs.values()]
+        from stentor.filters import Filter
+
+        for client in self.sim.clients:
+            for number, offer in client.offers.items():
+                told = [Filter(text) for text in client.demand[number]]
+                for event in EVENTS:
+                    if offer.matches(event):
+                        asked = any(s.filter.matches(event) for s in subs)
+                        assert asked == any(f.matches(event) for f in told), (offer, told, event)
+
+    def quiet(self) -> None:
+        """With nothing else going on, each publication reaches exactly who wants it."""
+        sim = self.sim
+        for _ in range(2):
+            publisher = self._client()
+            event = dict(self.rng.choice(EVENTS))
+            [id] = publisher.publish([event])
+            sim.settle()
+            for client in sim.clients:
+                for sub in client.subs.values():
+                    got = sum(each == id for _, _, each in sub.given)
+                    assert got == sub.filter.matches(event), (sub.key, event, got)
+
+    def leave(self) -> None:
+        sim = self.sim
+        clients, sim.clients = sim.clients, []
+        for client in clients:
+            client.disconnect()
+        sim.settle()
+        judge_empty(sim)
+
+
+def run_history(seed: int) -> History:
+    history = History(seed)
+    try:
+        history.run()
+    except BaseException as error:
+        error.add_note(f"history with seed {seed}, faults {sorted(history.faults)}")
+        raise
+    return history
+
+
+def main() -> None:
+    wanted = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000
+    first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    start = time.perf_counter()
+    kinds: Counter[str] = Counter()
+    given = 0
+    for seed in range(first, first + wanted):
+        history = run_history(seed)
+        kinds += history.kinds
+        given += sum(len(sub.given) for sub in history.sim.subs)
+    seconds = time.perf_counter() - start
+    print(f"{wanted} histories, none wrong, {given} notifications given, {seconds:.0f} s")
+    for name, number in kinds.most_common():
+        print(f"  {number:7} {name}")
+
+
+if __name__ == "__main__":
+    main()

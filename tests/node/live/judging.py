@@ -1,0 +1,139 @@
+"""What must hold of a simulated overlay when everything has healed and come to rest."""
+
+from __future__ import annotations
+
+from overlay import Overlay, Sub
+
+from stentor.model import NotificationId, decode
+from stentor.protocol.messages import StreamId
+from stentor.semantics import Trace, check
+
+
+def journaled(sim: Overlay) -> dict[NotificationId, list[tuple[StreamId, int, float]]]:
+    """Where each notification is, and when it was written there."""
+    found: dict[NotificationId, list[tuple[StreamId, int, float]]] = {}
+    for host in sim.hosts.values():
+        for offset, (data, time) in enumerate(host.log.entries, 1):
+            id = decode(data).id
+            assert id is not None
+            found.setdefault(id, []).append((host.log.stream, offset, time))
+    return found
+
+
+def judge(sim: Overlay) -> None:
+    """Everything that is promised, of every subscription, and of the whole run by the model."""
+    places = journaled(sim)
+    judge_journals(sim, places)
+    for sub in sim.subs:
+        if "group" not in sub.options:
+            judge_subscription(sim, sub, places)
+    judge_trace(sim, places)
+
+
+def judge_journals(
+    sim: Overlay, places: dict[NotificationId, list[tuple[StreamId, int, float]]]
+) -> None:
+    for id in sim.acknowledged:
+        assert id in places or id in sim.volatile, f"{id} was acknowledged and is not on disk"
+    for id, found in places.items():
+        assert id not in sim.volatile
+        streams = [stream for stream, _, _ in found]
+        assert len(set(streams)) == len(streams), f"{id} is twice in a journal"
+    for host in sim.hosts.values():
+        newest: dict[str, NotificationId] = {}
+        for data, _ in host.log.entries:
+            id = decode(data).id
+            assert id is not None
+            before = newest.get(id.producer)
+            assert before is None or before < id, f"{id} is behind {before} in {host.name}"
+            newest[id.producer] = id
+
+
+def judge_subscription(
+    sim: Overlay, sub: Sub, places: dict[NotificationId, list[tuple[StreamId, int, float]]]
+) -> None:
+    """Everything that is owed has come, if it was not ended and drops nothing by its policy."""
+    if sub.over or sub.options.get("overflow", "spill") not in ("spill", "disconnect"):
+        return
+    assert sub.in_force is not None, f"{sub.key} never came in force"
+    got = {id for _, _, id in sub.given}
+    missing = []
+    for id, found in places.items():
+        if not sub.filter.matches(sim.published[id]) or id in got:
+            continue
+        since = sub.options.get("since")
+        owed = id in sim.acknowledged and sim.published_at[id] >= sub.in_force
+        owed = owed or (since is not None and all(time >= since for _, _, time in found))
+        if owed and not all(_is_gone(sim, sub, stream, offset) for stream, offset, _ in found):
+            missing.append((id, found))
+    assert not missing, (
+        f"{sub.key} ({sub.filter}, {sub.options}) lacks {missing}; in force at {sub.in_force}, "
+        f"positions {sub.positions}"
+    )
+
+
+def _is_gone(sim: Overlay, sub: Sub, stream: StreamId, offset: int) -> bool:
+    """Retention has taken it, and the subscriber was told, or had never heard of the stream."""
+    if any(g.stream == stream and g.first <= offset <= g.last for g in sub.gaps):
+        return True
+    gone = offset < sim.hosts[stream.rstrip("#")].log.low
+    return gone and (stream not in sub.began or sub.options.get("since") is not None)
+
+
+def judge_trace(
+    sim: Overlay, places: dict[NotificationId, list[tuple[StreamId, int, float]]]
+) -> None:
+    """Hold the run against the formal model."""
+    moved = {c.name for c in sim.clients if len(c.homes) > 1}
+    drops = {
+        s.key
+        for s in sim.subs
+        if s.options.get("overflow", "spill") not in ("spill", "disconnect")
+        or "group" in s.options
+        or s.gaps
+    }
+    for settling, ignored, orders in (
+        # What was published is owed, but not to those who drop or share.
+        (True, drops, ()),
+        # In order, if the producer has always been at one broker.
+        (False, set(), ("fifo",)),
+    ):
+        trace = Trace()
+        for action in sim.trace:
+            match action:
+                case ("pub", name, notification):
+                    if notification.id in places and not (orders and name in moved):
+                        trace.pub(name, notification)
+                case ("notify", key, notification):
+                    producer = sim.publishers[notification.id].name
+                    if key not in ignored and not (orders and producer in moved):
+                        trace.notify(key, notification)
+                case ("sub", key, filter):
+                    if key not in ignored:
+                        trace.sub(key, key, filter)
+                case ("unsub", key, _):
+                    if key not in ignored:
+                        trace.unsub(key, key)
+                case _:
+                    trace.quiescent()
+        report = check(trace, order=orders, settling=settling)
+        assert report.ok, report
+
+
+def judge_empty(sim: Overlay) -> None:
+    """When all clients have left for good, nothing is left of them."""
+    for host in sim.hosts.values():
+        service = host.service
+        assert service.router.plane.is_empty
+        assert service._offers.plane.is_empty
+        left = {
+            name: value
+            for name in (
+                *("sessions", "subscriptions", "_lines", "_probing", "_settling", "_ready"),
+                *("_hungry", "_starved", "_fetches", "_serving", "_last_values", "_blocked"),
+                *("_answers", "_dirty", "_groups", "_demands"),
+            )
+            if len(value := getattr(service, name))
+        }
+        assert not left, left
+        assert not service._probes._waves
