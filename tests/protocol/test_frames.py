@@ -209,6 +209,36 @@ def test_mutated_streams_give_the_same_however_they_are_cut() -> None:
 # -- memory and time
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"\x93\x26\x01",  # Done
+        b"\xdc\x00\x03\xcc\x26\x01",  # the same, spelled in another way
+        b"\x94\x12\x01\xa1x\x81\xa1x",  # Ask
+    ],
+)
+def test_bytes_that_would_swell_in_memory_are_refused(head: bytes) -> None:
+    """Each byte 0x80 is an empty map, an object of 64 bytes."""
+    count = 2**21
+    swelling = body(head + b"\xdd" + count.to_bytes(4) + b"\x80" * count)
+    tracemalloc.start()
+    try:
+        assert "request or answer" in refusal(swelling, 2**24)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**20
+
+
+def test_large_answers_are_read_by_those_who_ask() -> None:
+    answer = Done(1, ["x" * 100] * 20_000)
+    assert FrameReader(2**24, 2**24).feed(frame(answer)) == [answer]
+    with pytest.raises(ProtocolError):
+        FrameReader(2**24).feed(frame(answer))
+    published = Publish(1, [b"x" * 100] * 20_000)  # holds nothing but what its type says
+    assert FrameReader(2**24).feed(frame(published)) == [published]
+
+
 def test_memory_is_bounded_by_one_frame_in_tiny_pieces() -> None:
     """Pieces of three bytes must not cost an object each."""
     stream = frame(Publish(1, [bytes(2**18)]))

@@ -351,6 +351,8 @@ class Broker:
         self._ticker = self._loop.call_later(TICK, self._tick)
         now = self._loop.time()
         self.service.tick(now, time.time())
+        for link in self.links.values():
+            link.grant()
         timeout = self.settings.limits.timeout
         if now - self._pinged >= timeout / 6:
             self._pinged = now

@@ -20,8 +20,8 @@ or, for a regular one, nothing but a number:
     topology = "line"               # or "star" or "tree"
     base_port = 7411                # b1 gets this port, b2 the next, ...
 
-A link is named at either end or at both; it is the same link. Links must form a tree, so a cycle is a
-mistake, and it is named. Several trees are allowed, though seldom meant.
+A link is named at either end or at both; it is the same link. Links must form a tree, so a cycle is
+a mistake, and it is named. Several trees are allowed, though seldom meant.
 
 Port 0 is a port that is free when the overlay is started, and stays the same while it runs.
 """
@@ -167,6 +167,9 @@ class _Reader:
         }
         self._common: dict[str, Any] = {}
         self._defaults: Layer = {}
+        #: Where in the file each broker is.
+        self._places: dict[str, tuple[str | int, ...]] = {}
+        self._islands: list[list[str]] = []
 
     def overlay(self) -> Overlay:
         document, problems = self._document, self._problems
@@ -180,9 +183,8 @@ class _Reader:
         problems.check()
         self._check_links(brokers, links)
         problems.check(InvalidTopology)
-        islands = _islands(list(brokers), links)
-        if len(islands) > 1:
-            parts = "; ".join(", ".join(island) for island in islands)
+        if len(self._islands) > 1:
+            parts = "; ".join(", ".join(island) for island in self._islands)
             self._warnings.append(
                 f"{document.file}: these groups of brokers are not linked with each other: {parts}"
             )
@@ -269,7 +271,6 @@ class _Reader:
             for table in tables
         ]
         brokers: dict[str, Settings] = {}
-        self._places: dict[str, tuple[str | int, ...]] = {}
         links: dict[Edge, str] = {}
         for index, (table, prefix, name) in enumerate(zip(tables, prefixes, names, strict=True)):
             if name is None:
@@ -383,18 +384,44 @@ class _Reader:
 
     def _check_links(self, brokers: Mapping[str, Settings], links: Mapping[Edge, str]) -> None:
         """A link between two brokers that are linked already closes a cycle."""
+        groups = _Groups(brokers)
         so_far: list[Edge] = []
         for link, origin in links.items():
-            way = path_between(link.other, link.dialer, so_far)
-            if way:
-                cycle = " - ".join([link.dialer, *way])
-                self._problems.add(
-                    origin,
-                    f"the link between {link.dialer} and {link.other} closes a cycle: {cycle}; "
-                    "leave one of these links out",
-                )
-            else:
+            if groups.join(link):
                 so_far.append(link)
+                continue
+            cycle = " - ".join([link.dialer, *path_between(link.other, link.dialer, so_far)])
+            self._problems.add(
+                origin,
+                f"the link between {link.dialer} and {link.other} closes a cycle: {cycle}; "
+                "leave one of these links out",
+            )
+        self._islands = groups.members()
+
+
+class _Groups:
+    """Brokers that are linked with each other, directly or not (disjoint sets)."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._above = {name: name for name in names}
+
+    def _top(self, name: str) -> str:
+        while (above := self._above[name]) != name:
+            self._above[name] = self._above[above]
+            name = above
+        return name
+
+    def join(self, link: Edge) -> bool:
+        """False if they were together before."""
+        one, other = self._top(link.dialer), self._top(link.other)
+        self._above[one] = other
+        return one != other
+
+    def members(self) -> list[list[str]]:
+        found: dict[str, list[str]] = {}
+        for name in self._above:
+            found.setdefault(self._top(name), []).append(name)
+        return list(found.values())
 
 
 def regular(count: int, topology: str) -> list[dict[str, Any]]:
@@ -403,15 +430,13 @@ def regular(count: int, topology: str) -> list[dict[str, Any]]:
     >>> [table.get("neighbors") for table in regular(5, "tree")]
     [None, ['b1'], ['b1'], ['b2'], ['b2']]
     """
-    above = {
-        "line": lambda number: number - 1,
-        "star": lambda _: 1,
-        "tree": lambda number: number // 2,
-    }[topology]
-    return [
-        {"name": f"b{number}", **({"neighbors": [f"b{above(number)}"]} if number > 1 else {})}
-        for number in range(1, count + 1)
-    ]
+
+    def above(number: int) -> int:
+        return {"line": number - 1, "star": 1, "tree": number // 2}[topology]
+
+    first: dict[str, Any] = {"name": "b1"}
+    others = range(2, count + 1)
+    return [first, *({"name": f"b{n}", "neighbors": [f"b{above(n)}"]} for n in others)]
 
 
 def path_between(start: str, end: str, links: Iterable[Edge]) -> list[str]:
@@ -434,18 +459,6 @@ def path_between(start: str, end: str, links: Iterable[Edge]) -> list[str]:
                 came_from[there] = here
                 waiting.append(there)
     return []
-
-
-def _islands(names: Sequence[str], links: Iterable[Edge]) -> list[list[str]]:
-    """The brokers that are linked with each other, directly or not."""
-    edges = list(links)
-    left = list(names)
-    islands = []
-    while left:
-        first = left[0]
-        islands.append([name for name in left if path_between(first, name, edges)])
-        left = [name for name in left if name not in islands[-1]]
-    return islands
 
 
 def _addresses(settings: Settings, which: str) -> list[Address]:

@@ -211,10 +211,14 @@ class Link:
                     service.receive(stream, message)
         finally:
             self.broker.changed()
-        if self._taken >= LINK_WINDOW // 4:
+        self.grant()
+        self.flush()
+
+    def grant(self) -> None:
+        """Let the neighbor send more, unless a subscriber here makes publishers wait."""
+        if self._taken >= LINK_WINDOW // 4 and not self.broker.service.congested:
             self.connection.send(m.Credit(0, self._taken))
             self._taken = 0
-        self.flush()
 
     def _adopt(self, piece: m.Handover) -> None:
         """The neighbor is about to go and hands its journal over."""

@@ -91,7 +91,7 @@ class Advertisement:
 
     async def publish(self, event: Any, ack: bool = False, **options: Any) -> Any:
         """As `Bus.publish`, but `NotAdvertised` for what this advertisement does not announce."""
-        parts = {name: options.pop(name) for name in PARTS if name in options}
+        parts: dict[str, Any] = {name: options.pop(name) for name in PARTS if name in options}
         notification = notification_of(event, parts)
         if not self.filter.matches(notification):
             raise NotAdvertised(

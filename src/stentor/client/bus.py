@@ -8,8 +8,8 @@ import logging
 import secrets
 import ssl
 from collections.abc import (
+    AsyncGenerator,
     AsyncIterable,
-    AsyncIterator,
     Callable,
     Generator,
     Iterable,
@@ -20,7 +20,7 @@ from contextlib import aclosing
 from datetime import datetime, timedelta
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from stentor.client.advertisement import Advertisement, OnDemand
 from stentor.client.encoding import notification_of, utc_now
@@ -62,6 +62,25 @@ CHUNK: Final = 500
 _TLS_FILES: Final = {"ca", "certificate", "key", "verify_name"}
 
 _log: Final = logging.getLogger("stentor.client")
+
+
+class SubscribeOptions(TypedDict, total=False):
+    """The options of `Bus.subscribe`, where they are explained."""
+
+    where: str | Filter | None
+    durable: str | None
+    since: str | datetime | timedelta | None
+    group: str | None
+    choice: str
+    lease: float | None
+    renew: bool
+    retained: bool
+    overflow: str
+    limit: int
+    window: int
+    auto_confirm: bool
+    handler: Callable[[Any], Any] | None
+    timeout: float | None
 
 
 class Bus:
@@ -308,11 +327,13 @@ class Bus:
 
     @overload
     def subscribe(
-        self, filter: str | Filter = "", **options: Any
+        self, filter: str | Filter = "", **options: Unpack[SubscribeOptions]
     ) -> Subscription[Notification]: ...
 
     @overload
-    def subscribe(self, filter: type[T], **options: Any) -> Subscription[T]: ...
+    def subscribe(
+        self, filter: type[T], **options: Unpack[SubscribeOptions]
+    ) -> Subscription[T]: ...
 
     def subscribe(
         self,
@@ -373,14 +394,17 @@ class Bus:
         )
         return Subscription(self.local, wanted, terms, reader=reader, handler=handler)
 
-    def on(self, filter: str | Filter | type[Any] = "", **options: Any) -> Callable[[F], F]:
+    def on(
+        self, filter: str | Filter | type[Any] = "", **options: Unpack[SubscribeOptions]
+    ) -> Callable[[F], F]:
         """A decorator: call the function, plain or async, with each notification, in order.
 
         On a bus that is not open yet, the subscription begins when it is opened.
         """
 
         def register(handler: F) -> F:
-            self._add(self.subscribe(filter, handler=handler, **options))
+            changed: SubscribeOptions = {**options, "handler": handler}
+            self._add(self.subscribe(filter, **changed))
             return handler
 
         return register
@@ -443,7 +467,7 @@ class Bus:
         *,
         volatile: bool = True,
         **parts: Any,
-    ) -> Any:
+    ) -> AsyncGenerator[Notification, None]:
         """Publish a request and iterate over the replies until time is up or there are enough."""
         self.local.check_open()
         if self._requests is None:
@@ -451,7 +475,11 @@ class Bus:
         return self._requests.all(event, timeout, max_replies, volatile, parts)
 
     def reply(
-        self, filter: str | Filter | type[Any] = "", *, volatile: bool = True, **options: Any
+        self,
+        filter: str | Filter | type[Any] = "",
+        *,
+        volatile: bool = True,
+        **options: Unpack[SubscribeOptions],
     ) -> Callable[[F], F]:
         """A decorator: answer the requests that the filter matches with what the function returns.
 
@@ -464,8 +492,9 @@ class Bus:
                 assert subscription.last is not None  # it is the request behind the event
                 await answer(self, subscription.last, provider(event), volatile)
 
-            where = requests_of(_filter(options.pop("where", "")))
-            subscription = self.subscribe(filter, where=where, handler=handle, **options)
+            where = requests_of(_filter(options.get("where") or ""))
+            changed: SubscribeOptions = {**options, "where": where, "handler": handle}
+            subscription = self.subscribe(filter, **changed)
             self._add(subscription)
             return provider
 

@@ -249,6 +249,10 @@ class Inbox:
 
     # -- positions
 
+    def deal(self) -> None:
+        """What was handed out has been dealt with, says the application."""
+        self._done = self._index
+
     def dealt(self, *, handed_out: bool = False) -> Positions:
         """How far the application has dealt with each stream.
 

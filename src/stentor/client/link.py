@@ -8,7 +8,8 @@ one connection only.
 Errors have three fates. While the first connection is being made, those that no waiting heals (a
 wrong token, an untrusted certificate) are raised as soon as every broker has one, the others when
 time is up. Later nothing is raised: outages are ridden out, the reasons are logged, and the last
-one is in `error`. A broker that says `Goodbye` may name others; those are tried first.
+one is in `error`. Only a client that takes our name ends the link for good. A broker that says
+`Goodbye` may name others; those are tried first.
 
 A connection on which nothing was heard for as long as the broker said is given up: the other side
 may be gone without a word. Pings, at a third of that time, make sure that something can be heard.
@@ -24,7 +25,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from stentor.client.backoff import Backoff
 from stentor.client.faults import PERMANENT, error_of
-from stentor.errors import ProtocolError, ShuttingDown, StentorError, Unreachable
+from stentor.errors import NameTaken, ProtocolError, ShuttingDown, StentorError, Unreachable
 from stentor.protocol.messages import (
     AnyMessage,
     Failure,
@@ -64,6 +65,9 @@ class LinkUser(Protocol):
 
     def lost(self, link: Link, error: StentorError) -> None:
         """The connection is gone. A lasting link makes another."""
+
+    def gone(self, link: Link, error: StentorError) -> None:
+        """There will not be another connection."""
 
 
 class _Wire:
@@ -344,9 +348,14 @@ class Link:
         if self.state == "closed":
             return
         _log.info("the connection was lost: %s", reason)
-        self._set_state("reconnecting" if self._lasting else "closed")
+        # Whoever has taken our name would only be pushed out again, and push us out in turn.
+        taken = isinstance(reason, NameTaken)
+        self._set_state("reconnecting" if self._lasting and not taken else "closed")
         self._user.lost(self, reason)
-        self._lost.set()
+        if taken:
+            self._user.gone(self, reason)
+        else:
+            self._lost.set()
 
     def _set_state(self, state: State) -> None:
         if state != self.state:

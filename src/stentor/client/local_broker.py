@@ -99,6 +99,8 @@ class LocalBroker:
         self.subscriptions: dict[int, Subscription[Any]] = {}
         self.advertisements: dict[int, Advertisement] = {}
         self.closing = False
+        #: Why there will never be a connection again.
+        self.failure: StentorError | None = None
         #: Publications that were not sent because nobody asked for them.
         self.quenched = 0
         self.state_callbacks: list[Callable[[State], object]] = []
@@ -211,6 +213,19 @@ class LocalBroker:
                 subscription.connection_lost(error)
                 if link is not self._link and not subscription.over:
                     self._go_home(subscription)
+
+    def gone(self, link: Link, error: StentorError) -> None:
+        """Nothing will ever be answered any more."""
+        if link is not self._link:
+            return
+        self.failure = error
+        self.outbox.fail(error)
+        self._make_room()
+        for subscription in list(self.subscriptions.values()):
+            subscription.ended(error)
+        for future in list(self._answers.values()):
+            if not future.done():
+                future.set_exception(error)
 
     def writable(self, link: Link) -> None:
         if link is self._link:
@@ -338,6 +353,8 @@ class LocalBroker:
     # -- publishing
 
     def check_open(self) -> None:
+        if self.failure is not None:
+            raise self.failure
         if self.closing:
             raise ShuttingDown("the bus is closed; open another one")
 
@@ -445,7 +462,7 @@ class LocalBroker:
         self.check_open()
 
     def _make_room(self) -> None:
-        if self._room and (self.closing or not self.outbox.full):
+        if self._room and (self.closing or self.failure or not self.outbox.full):
             waiting, self._room = self._room, []
             for future in waiting:
                 if not future.done():
@@ -531,14 +548,14 @@ class LocalBroker:
                 problem = NoReply(f"{error} when the bus was closed, and may be lost")
             except StentorError as error:
                 _log.warning("a publication was refused: %s", error)
-        error = ShuttingDown("the bus was closed")
-        self.outbox.fail(problem or error)
+        closed = ShuttingDown("the bus was closed")
+        self.outbox.fail(problem or closed)
         self._make_room()
         for subscription in list(self.subscriptions.values()):
             await subscription.bus_closes()
         for future in list(self._answers.values()):
             if not future.done():
-                future.set_exception(error)
+                future.set_exception(closed)
                 future.exception()
         for timer in self._timers:
             timer.cancel()

@@ -1,8 +1,8 @@
 """Anonymous request and reply over publish/subscribe (R-01.47, A-16).
 
 A request is a publication that says where replies are wanted: its attribute `reply_to` names the
-inbox of whoever asks, `correlation_id` the request. A reply is a publication with `in_reply_to`, the
-same inbox, and the same `correlation_id`. Neither side knows the other: any number of providers
+inbox of whoever asks, `correlation_id` the request. A reply is a publication with `in_reply_to`,
+the same inbox, and the same `correlation_id`. Neither side knows the other: any number of providers
 may answer, each as often as it likes, and whoever asks takes what comes until it has enough or time
 is up. No reply at all is an error.
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from inspect import isasyncgen, isawaitable, isgenerator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -72,7 +72,7 @@ class Requests:
         max_replies: int | None,
         volatile: bool,
         parts: dict[str, Any],
-    ) -> AsyncIterator[Notification]:
+    ) -> AsyncGenerator[Notification, None]:
         """Replies as they come."""
         if max_replies is not None and max_replies < 1:
             raise InvalidConfiguration(f"max_replies={max_replies} leaves no reply to wait for")

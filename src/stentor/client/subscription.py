@@ -246,17 +246,18 @@ class Subscription(Generic[T]):
         """Wait until there may be more; `StopAsyncIteration` or the error when there will not."""
         if self._number == 0 and not self.closing:
             await self.open()
-        while not len(self._inbox):
-            if self.over:
-                if self._error is not None:
-                    raise self._error
-                raise StopAsyncIteration
-            await self._change()
+        await self._until(lambda: len(self._inbox) or self.over)
+        if not len(self._inbox):
+            if self._error is not None:
+                raise self._error
+            raise StopAsyncIteration
 
-    async def _change(self) -> None:
-        future: asyncio.Future[None] = self._local.loop.create_future()
-        self._changed.append(future)
-        await future
+    async def _until(self, condition: Callable[[], object]) -> None:
+        """Wait until something holds that `_notify` is called for."""
+        while not condition():
+            future: asyncio.Future[None] = self._local.loop.create_future()
+            self._changed.append(future)
+            await future
 
     def _notify(self) -> None:
         if self._changed:
@@ -410,15 +411,15 @@ class Subscription(Generic[T]):
             raise InvalidConfiguration(
                 "only a durable subscription is confirmed; subscribe with durable='name'"
             )
-        await self._confirm_now(self._inbox.dealt(handed_out=True), timeout)
+        self._inbox.deal()
+        await self._confirm_now(self._inbox.dealt(), timeout)
 
     async def _confirm_now(self, positions: Positions, timeout: float | None) -> None:
         async with TimeLimit(timeout, "the confirmation was not stored"):
             while True:
-                while not self._settled:
-                    if self.over:
-                        raise self._error or NoReply("the subscription has ended unconfirmed")
-                    await self._change()
+                await self._until(lambda: self._settled or self.over)
+                if self.over:
+                    raise self._error or NoReply("the subscription has ended unconfirmed")
                 assert self.link is not None
                 number = self._local.number()
                 answer = self._local.expect(number)
@@ -455,8 +456,7 @@ class Subscription(Generic[T]):
         async with TimeLimit(timeout, "the lease was not renewed"):
             if self._settled and self.link is not None:
                 self.link.send(Renew(self._number))
-            while self._lease_ends == before and not self.over:
-                await self._change()
+            await self._until(lambda: self._lease_ends != before or self.over)
         if self.over:
             raise self._error or LeaseExpired("the subscription has ended")
 
@@ -517,8 +517,7 @@ class Subscription(Generic[T]):
 
     async def in_force(self) -> None:
         """Return when it is in force, or raise why it never will be."""
-        while not self._settled and not self.over:
-            await self._change()
+        await self._until(lambda: self._settled or self.over)
         if self._error is not None:
             raise self._error
 
@@ -550,19 +549,17 @@ class Subscription(Generic[T]):
         durable = self._terms.durable is not None
         try:
             async with asyncio.timeout(CLOSING):
-                while not self.over:
-                    while not (self._settled or self.over):
-                        await self._change()
+                await self._until(lambda: self._settled or self.over)
+                while self.link is not None and not self.over:
                     if positions is not None and durable:
                         await self._confirm_now(positions, None)
-                    elif positions is not None and self.link is not None:
+                    elif positions is not None:
                         self.link.send(Confirm(self._number, positions))
-                    if self.link is not None:
-                        self.link.send(Unsubscribe(self._number, forget))
-                    while self._settled and not self.over:
-                        await self._change()
+                    self.link.send(Unsubscribe(self._number, forget))
+                    await self._until(lambda: not self._settled)
                     if not forget:  # a broker that is gone has forgotten the subscription
                         break
+                    await self._until(lambda: self._settled or self.over)
         except TimeoutError:
             if forget:
                 raise NoReply(

@@ -37,9 +37,10 @@ MessagePack lets a map repeat a key, and decoders keep the last; the number of e
 declares gives that away.
 
 Batches are read by a tight loop for the common case: all attributes are numbers, strings and
-Booleans, and have known names. There msgspec checks the values, too, by the types of `_Plain`. As
-soon as it meets anything else, good or bad, the rest of the batch is read item by item as above, so
-there is only one place that decides what is refused, and why.
+Booleans. There msgspec checks the values, too, by the types of `_Bare`, or `_Plain` if there are an
+event type, a subject and the like. As soon as the loop meets anything else, good or bad, the rest
+of the batch is read item by item as above, so there is only one place that decides what is
+refused, and why.
 """
 
 from __future__ import annotations
@@ -164,6 +165,15 @@ class _Plain(Envelope):
     attributes: dict[str, _Integer | _Float | str | bool]
 
 
+class _Bare(_Plain):
+    """One that has nothing but attributes, id and time."""
+
+    type: None
+    subject: None
+    channel: None
+    content_type: None
+
+
 class _Registered(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     type: str
     dump: bytes
@@ -172,6 +182,7 @@ class _Registered(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 _encoder: Final = Encoder()
 _envelope_decoder: Final = Decoder(Envelope)
 _plain_decoder: Final = Decoder(_Plain)
+_bare_decoder: Final = Decoder(_Bare)
 _elements_decoder: Final = Decoder(list[Any])
 _registered_decoder: Final = Decoder(_Registered)
 
@@ -240,7 +251,9 @@ def decode_headers(items: Sequence[Buffer]) -> list[Envelope]:
     [{'x': 1}]
     """
     found: list[Envelope] = []
-    _read_plain(items, found)
+    _read_plain(items, found, _bare_decoder)
+    if len(found) < len(items):
+        _read_plain(items[len(found) :], found, _plain_decoder)
     for data in items[len(found) :]:
         try:
             found.append(_read(data))
@@ -306,10 +319,14 @@ def _frame(data: bytes) -> tuple[int, int, int]:
     return frame
 
 
-def _read_plain(items: Sequence[Buffer], found: list[Envelope]) -> None:
-    """Append what is at the beginning of `items` and plain, up to the first that is not."""
-    frames, decode, names_known = _frames.get, _plain_decoder.decode, plain_names.issuperset
+def _read_plain(
+    items: Sequence[Buffer], found: list[Envelope], decoder: Decoder[_Bare] | Decoder[_Plain]
+) -> None:
+    """Append the items up to the first that does not suit the decoder."""
+    frames, decode, names_known = _frames.get, decoder.decode, plain_names.issuperset
     append = found.append
+    bare = decoder is _bare_decoder
+    producer = None
     try:
         for data in items:
             # A buffer that can change is no key: TypeError.
@@ -322,13 +339,7 @@ def _read_plain(items: Sequence[Buffer], found: list[Envelope]) -> None:
                 return
             if not names_known(attributes):
                 check_attribute_names(tuple(attributes))
-            if (
-                not count
-                or envelope.type is not None
-                or envelope.subject is not None
-                or envelope.channel is not None
-                or envelope.content_type is not None
-            ):
+            if not (bare and count):
                 check_texts(
                     attributes,
                     envelope.type,
@@ -340,8 +351,10 @@ def _read_plain(items: Sequence[Buffer], found: list[Envelope]) -> None:
             if type(time) is not datetime and time is not None:
                 return
             id = envelope.id
-            if id is not None and id.producer not in good_producers:
-                check_producer(id.producer)
+            if id is not None and id.producer != producer:
+                producer = id.producer
+                if producer not in good_producers:
+                    check_producer(producer)
             envelope._data = data
             if header_end != end:
                 envelope._payload_start = header_end

@@ -24,7 +24,8 @@ answer; when they are there, their streams are read from the time on at which th
 
 A subscriber that is too slow therefore never holds anything up and loses nothing that is journaled:
 its feed just falls back to reading journals at its own pace ("spill"). Other policies drop instead.
-Notifications that no journal holds are dropped, oldest first, when the queue is full.
+Notifications that no journal holds are dropped, oldest first, when the queue is full; under "block"
+they are kept, and the owner lets publishers wait while the feed is `congested`.
 
 The feed is pure. Its owner tells it what happens and asks it which fetches it wants. Queue and
 buffers together hold at most twice the limit and one stretch, last values and what members of
@@ -44,7 +45,7 @@ from stentor.node.reading import STRETCH
 from stentor.protocol.messages import VOLATILE, Positions, StreamId
 
 #: What a feed does with what does not fit into its queue.
-Overflow: TypeAlias = Literal["spill", "drop_oldest", "drop_newest", "disconnect"]
+Overflow: TypeAlias = Literal["spill", "block", "drop_oldest", "drop_newest", "disconnect"]
 
 QUEUE_LIMIT: Final = 10_000
 
@@ -194,6 +195,11 @@ class Feed:
         return self._buffered
 
     @property
+    def congested(self) -> bool:
+        """Whether publishers are to wait for this subscriber."""
+        return self.overflow == "block" and self._waiting >= self.limit
+
+    @property
     def settled(self) -> bool:
         """Whether the feed is live on all streams that it knows."""
         return all(reading.mode == LIVE for reading in self._streams.values())
@@ -230,7 +236,7 @@ class Feed:
         self._append(run)
         if self.overflow == "disconnect" and self._waiting > self.limit:
             self.overflowed = True
-        while self._waiting > self.limit and self._drop_volatile():
+        while self._waiting > self.limit and self.overflow != "block" and self._drop_volatile():
             pass
 
     def _drop_volatile(self) -> bool:
@@ -251,7 +257,7 @@ class Feed:
 
     def _overflow(self, reading: _Reading, run: Run) -> None:
         """Notifications from a journal that do not fit."""
-        if self.overflow == "spill":
+        if self.overflow in ("spill", "block"):
             if not reading.known:  # of a stream that it has just joined
                 reading.position, reading.known = run.offsets[0] - 1, True
             reading.mode = CATCHING

@@ -57,6 +57,7 @@ from stentor.node.demand import Demands
 from stentor.node.durable import Durable
 from stentor.node.feed import QUEUE_LIMIT, Feed, Run
 from stentor.node.log import Log
+from stentor.node.pieces import pieces
 from stentor.node.reading import Fetches, Pending, last_values, parsed, stretch
 from stentor.node.session import Line, PublishRule, Session, SubscribeRule
 from stentor.node.streams import Directory, Probes, Sends
@@ -161,6 +162,8 @@ class Service:
         #: Volatile publications that wait to be routed together, and answers to be given.
         self._volatile: tuple[list[bytes], list[Envelope]] = ([], [])
         self._answers: dict[int, int] = {}
+        #: Subscriptions for which publishers wait.
+        self._congested: set[str] = set()
         self._dirty: dict[str, None] = {}
         #: What is offered everywhere: advertisements spread as subscriptions do, on their own.
         self._offers = tree_router(name)
@@ -184,6 +187,11 @@ class Service:
     @property
     def neighbors(self) -> list[str]:
         return sorted(map(str, self.router.neighbors))
+
+    @property
+    def congested(self) -> bool:
+        """Whether publishers wait for a slow subscriber, by its own policy."""
+        return bool(self._congested)
 
     @property
     def has_work(self) -> bool:
@@ -230,11 +238,12 @@ class Service:
     def take(self) -> list[Action]:
         """What is to be done now."""
         self._route_volatile()
-        for id, through in self._answers.items():
-            self._out.append(ToClient(id, m.Published(through)))
-        self._answers.clear()
         self._begin_probe()
         self._deliver()
+        if self._answers and not self._congested:
+            for id, through in self._answers.items():
+                self._out.append(ToClient(id, m.Published(through)))
+            self._answers.clear()
         for name in self._dirty:
             durable = self.durables.get(name)
             self._out.append(Persist(name, durable.to_data() if durable else None, None))
@@ -502,8 +511,9 @@ class Service:
                     self._ready[destination.id] = None
             else:
                 self.counters["forwarded"] += len(these)
-                message = m.Forward(stream, numbers, these)
-                self._out.append(ToLink(str(destination.id), message))
+                for some, data in pieces(numbers, these):
+                    message = m.Forward(stream, some, data)
+                    self._out.append(ToLink(str(destination.id), message))
 
     def _forwarded(self, neighbor: str, message: m.Forward) -> None:
         stream = message.stream
@@ -534,14 +544,13 @@ class Service:
                     self._out.append(ToClient(consumer.session, gap))
                     continue
                 self.counters["delivered"] += len(run.items)
-                self._out.append(
-                    ToClient(
-                        consumer.session,
-                        m.Deliver(
-                            consumer.number, run.stream, run.offsets, run.items, run.retained
-                        ),
-                    )
-                )
+                for offsets, items in pieces(run.offsets, run.items):
+                    message = m.Deliver(consumer.number, run.stream, offsets, items, run.retained)
+                    self._out.append(ToClient(consumer.session, message))
+            if feed.congested:
+                self._congested.add(id)
+            else:
+                self._congested.discard(id)
             if feed.overflowed:
                 for consumer in subscription.consumers:
                     self._out.append(

@@ -4,6 +4,6 @@
 carry the bytes. `docs/protocol.md` is written for whoever implements the protocol elsewhere.
 """
 
-from stentor.protocol.frames import MAX_FRAME, FrameReader, frame
+from stentor.protocol.frames import MAX_FRAME, MAX_OPEN, FrameReader, frame
 
-__all__ = ["MAX_FRAME", "FrameReader", "frame"]
+__all__ = ["MAX_FRAME", "MAX_OPEN", "FrameReader", "frame"]

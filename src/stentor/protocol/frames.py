@@ -1,6 +1,6 @@
 """Messages as bytes on a connection: four bytes of length, big-endian, then the MessagePack body.
 
-A reader is fed whatever the network brings: half a frame or a thousand of them. Three rules hold.
+A reader is fed whatever the network brings: half a frame or a thousand of them. Four rules hold.
 
 *Bytes are copied as seldom as possible.* Frames that lie whole in one piece of input are decoded
 where they are. Only a frame that is spread over several pieces is collected, in a buffer that
@@ -11,6 +11,10 @@ and not hundreds. A peer that announces much and sends little occupies what it s
 goes wrong while decoding, truncation, a wrong type, bad UTF-8, nesting too deep or a failed
 allocation, is a `ProtocolError` and nothing else.
 
+*Small bytes stay small.* A few messages hold data of any shape, and one byte of MessagePack can
+become an object of seventy. A reader that faces strangers accepts such messages up to a lower
+limit, `max_open`; it looks at the tag of a large frame before it decodes the rest.
+
 *How the bytes were cut does not matter.* The same stream gives the same messages and then the same
 error, however it was split: messages that precede a bad frame are returned, and the error is raised
 when there is nothing else to return. After an error the reader is of no more use.
@@ -18,19 +22,34 @@ when there is nothing else to return. After an error the reader is of no more us
 
 from __future__ import annotations
 
-from struct import Struct
+from struct import Struct as Layout
 from typing import Final
 
+from msgspec import Struct
+from msgspec.msgpack import Decoder
+
 from stentor.errors import ProtocolError
-from stentor.protocol.messages import AnyMessage, decoder, encoder
+from stentor.protocol.messages import AnyMessage, Ask, Done, decoder, encoder
 
 #: Bytes that a body may have, unless another limit is set.
 MAX_FRAME: Final = 16 * 2**20
+#: Bytes that a body may have whose message holds data of any shape.
+MAX_OPEN: Final = 2**20
 #: Bytes of the length in front of a body.
 PREFIX: Final = 4
 
-_LENGTH: Final = Struct(">I")
+_LENGTH: Final = Layout(">I")
 _LARGEST: Final = 2**32 - 1
+
+
+class _Head(Struct, array_like=True):
+    """Any message, of which only the tag is of interest; the rest is passed over."""
+
+    tag: int
+
+
+_head_decoder: Final = Decoder(_Head)
+_OPEN: Final = frozenset(kind.__struct_config__.tag for kind in (Ask, Done))
 
 #: What a stream begins with that was meant for someone else.
 _FOREIGN: Final = {
@@ -71,11 +90,13 @@ class FrameReader:
     [Mark(stream='b1-9f', head=7)]
     """
 
-    __slots__ = ("_partial", "_size", "error", "max_frame")
+    __slots__ = ("_partial", "_size", "error", "max_frame", "max_open")
 
-    def __init__(self, max_frame: int = MAX_FRAME) -> None:
+    def __init__(self, max_frame: int = MAX_FRAME, max_open: int = MAX_OPEN) -> None:
         #: Bytes that a body may have. May be changed; it holds for frames that begin later.
         self.max_frame = max_frame
+        #: The same for messages that hold data of any shape.
+        self.max_open = max_open
         #: What was wrong with the stream. Nothing can be read behind it.
         self.error: ProtocolError | None = None
         #: The beginning of a frame, its length included, and how many bytes the whole will have;
@@ -110,14 +131,14 @@ class FrameReader:
             at = self._complete(view)
             if at < 0:
                 return
-            messages.append(_decode(memoryview(self._partial)[PREFIX:]))
+            messages.append(self._decode(memoryview(self._partial)[PREFIX:]))
             self._partial = bytearray()
         size = 0
         while end - at >= PREFIX:
             size = PREFIX + self._length(view, at)
             if size > end - at:
                 break
-            messages.append(_decode(view[at + PREFIX : at + size]))
+            messages.append(self._decode(view[at + PREFIX : at + size]))
             at += size
             size = 0
         if at < end:
@@ -148,11 +169,17 @@ class FrameReader:
             )
         return length
 
-
-def _decode(body: memoryview) -> AnyMessage:
-    try:
-        return decoder.decode(body)
-    except Exception as error:  # RecursionError and MemoryError included: the bytes are at fault
-        raise ProtocolError(
-            f"a frame of {len(body)} bytes holds no message of the protocol: {error}"
-        ) from error
+    def _decode(self, body: memoryview) -> AnyMessage:
+        try:
+            if len(body) > self.max_open and _head_decoder.decode(body).tag in _OPEN:
+                raise ProtocolError(
+                    f"a request or answer of {len(body)} bytes, "
+                    f"and at most {self.max_open} are accepted: send less in one message"
+                )
+            return decoder.decode(body)
+        except ProtocolError:
+            raise
+        except Exception as error:  # RecursionError and MemoryError included: the bytes' fault
+            raise ProtocolError(
+                f"a frame of {len(body)} bytes holds no message of the protocol: {error}"
+            ) from error

@@ -134,8 +134,9 @@ class Subscribe(_Message, tag=11):
     lease: float | None = None
     #: Begin with the last value of every key that the filter matches.
     retained: bool = False
-    #: What happens when more than `limit` wait: "spill", "drop_oldest", "drop_newest",
-    #: "disconnect". Journaled notifications are never dropped by "spill": they are read again.
+    #: What happens when more than `limit` wait: "spill", "block", "drop_oldest", "drop_newest",
+    #: "disconnect". Journaled notifications are never dropped by "spill" and "block": they are read
+    #: again. With "block", publishers wait rather than lose volatile ones.
     overflow: str = "spill"
     limit: int = 0
 
@@ -403,16 +404,7 @@ FromClient: TypeAlias = (
     Publish | Subscribe | Unsubscribe | Renew | Credit | Confirm | Advertise | Unadvertise | Ask
 )
 FromBroker: TypeAlias = (
-    Published
-    | Rejected
-    | Subscribed
-    | Deliver
-    | Progress
-    | Gap
-    | Ended
-    | Demand
-    | Done
-    | Failure
+    Published | Rejected | Subscribed | Deliver | Progress | Gap | Ended | Demand | Done | Failure
 )
 BetweenBrokers: TypeAlias = (
     Subscriptions

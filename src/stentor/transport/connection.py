@@ -32,7 +32,7 @@ from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 from stentor.errors import Overloaded, ProtocolError, StentorError, Unreachable
-from stentor.protocol.frames import MAX_FRAME, FrameReader, frame
+from stentor.protocol.frames import MAX_FRAME, MAX_OPEN, FrameReader, frame
 from stentor.protocol.messages import AnyMessage, Failure
 from stentor.transport.address import Address
 from stentor.transport.tls import explained, peer_name
@@ -102,6 +102,7 @@ class Connection(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         *,
         max_frame: int = MAX_FRAME,
+        max_open: int = MAX_OPEN,
         max_unsent: int = MAX_UNSENT,
     ) -> None:
         #: The address that was connected to.
@@ -123,7 +124,7 @@ class Connection(asyncio.Protocol):
         self._make_handler = make_handler
         self._handler: Handler | None = None
         self._transport: asyncio.Transport | None = None
-        self._reader = FrameReader(max_frame)
+        self._reader = FrameReader(max_frame, max_open)
         self._reading = True
         self._max_unsent = max_unsent
         #: Frames of this turn of the loop, their bytes, and whether `_flush` will be called.
@@ -330,7 +331,7 @@ class Connection(asyncio.Protocol):
         self._lost = self._closing = True
         self._out.clear()
         self._pending = 0
-        self._reader = FrameReader(self._reader.max_frame)  # lets go of half a frame
+        self._reader = FrameReader(self.max_frame)  # lets go of half a frame
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None

@@ -58,7 +58,12 @@ async def connect(
 
     def connection() -> Connection:
         return Connection(
-            address, lambda: handler, loop, max_frame=max_frame, max_unsent=max_unsent
+            address,
+            lambda: handler,
+            loop,
+            max_frame=max_frame,
+            max_open=max_frame,  # whom one asks may answer at length
+            max_unsent=max_unsent,
         )
 
     deadline = loop.time() + timeout

@@ -54,7 +54,7 @@ class History:
 
     def __init__(self, seed: int) -> None:
         rng = self.rng = random.Random(seed)
-        size = rng.choice([1, 2, 2, 3, 3, 4, 5])
+        size = rng.choice([1, 2, 2, 3, 3, 4, 5, 7])
         names = [f"b{i}" for i in range(size)]
         links = [(names[rng.randrange(i)], names[i]) for i in range(1, size)]
         self.stretch = rng.choice([2, 3, 1_000])
@@ -69,6 +69,7 @@ class History:
             if rng.random() < 0.4
         }
         self.sim.moves = rng.random() < 0.3
+        self.storm = rng.choice([1, 1, 4])
         self.kinds: Counter[str] = Counter()
         for _ in range(rng.randint(1, 4)):
             client = self.sim.client(at=rng.choice(names))
@@ -103,6 +104,7 @@ class History:
             (self.tick, 5),
             (self.advertise, 1),
             (self.reconnect, 6),
+            (self.sim.dawdle, 3),
         ]
         faults = {
             "links": [(self.break_link, 4), (self.mend_link, 5)],
@@ -113,7 +115,7 @@ class History:
             "processes": [(self.kill_client, 2)],
         }
         for kind in sorted(self.faults):
-            actions += faults[kind]
+            actions += [(act, self.storm * weight) for act, weight in faults[kind]]
         [act] = self.rng.choices([a for a, _ in actions], [w for _, w in actions])
         self.kinds[act.__name__] += 1
         act()

@@ -504,6 +504,8 @@ class Overlay:
         self.disk_fails = False
         #: Whether clients go to other brokers when they connect again.
         self.moves = False
+        #: What happens only if nothing else can.
+        self.lazy: set[tuple[str, Any]] = set()
         self.queues: dict[tuple[str, str], Queue] = {}
         self.refused: list[tuple[str, str]] = []
         self.clients: list[Client] = []
@@ -620,9 +622,23 @@ class Overlay:
             found = self.choices()
             if not found:
                 return
+            if self.lazy and most is not None:
+                found = [c for c in found if self._key(c) not in self.lazy] or found
             kind, what = self.rng.choice(found)
             self.happen(kind, what)
         assert most is not None, "it does not come to rest"
+
+    @staticmethod
+    def _key(choice: tuple[str, Any]) -> tuple[str, Any]:
+        kind, what = choice
+        return kind, what if kind == "link" else what.name
+
+    def dawdle(self) -> None:
+        """From now on some links, clients, disks and journals have all the time in the world."""
+        keys = [("link", key) for key in self.queues]
+        keys += [(kind, name) for kind in ("disk", "written", "work") for name in self.hosts]
+        keys += [(kind, c.name) for kind in ("up", "down") for c in self.clients]
+        self.lazy = {key for key in keys if self.rng.random() < 0.3}
 
     def tick(self, seconds: float) -> None:
         self.clock += seconds

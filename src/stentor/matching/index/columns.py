@@ -107,8 +107,13 @@ class Source:
         try:
             return self._objects[name]
         except KeyError:
-            values = self.values(name)
-            found = None if values is None else (values, frozenset(map(type, values)))
+            column = self.column(name)
+            found = None
+            if isinstance(column, ObjectColumn):
+                found = column.values(), column.kinds
+            elif column is not None:
+                values = column.values()
+                found = values, frozenset(map(type, values))
             self._objects[name] = found
             return found
 
