@@ -43,7 +43,7 @@ from stentor.errors import InvalidConfiguration, StentorError
 from stentor.transport.address import Address
 
 #: Variables that are no settings of a broker but mean something to the command line.
-OTHER_VARIABLES: Final = frozenset({"STENTOR_CONFIG", "STENTOR_DEBUG"})
+OTHER_VARIABLES: Final = frozenset({"STENTOR_CONFIG", "STENTOR_CONNECT_TIMEOUT", "STENTOR_DEBUG"})
 
 _MAX_FILE_BYTES: Final = 8 * 2**20
 #: A name or a token may well be "none"; these are not.
@@ -420,7 +420,7 @@ def convert(key: Key, given: Given) -> Any:
         case "path":
             return _path(_text(value), given.base)
         case "secret":
-            return _secret(_text(value), given.base)
+            return read_secret(_text(value), given.base)
         case _:
             return _chosen(key, _text(value))
 
@@ -492,7 +492,12 @@ def _names_file(secret: str) -> bool:
     return secret.startswith("@") and not secret.startswith("@@")
 
 
-def _secret(value: str, base: Path | None) -> str:
+def read_secret(value: str, base: Path | None = None) -> str:
+    """The secret itself, if it is not the name of a file that holds it.
+
+    >>> read_secret("hush"), read_secret("@@hush")
+    ('hush', '@hush')
+    """
     if not _names_file(value):
         return value.removeprefix("@")
     path = _path(value[1:], base)

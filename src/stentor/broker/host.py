@@ -41,6 +41,7 @@ from stentor.filters import Filter
 from stentor.matching import Index
 from stentor.model.names import text_problem
 from stentor.node.actions import Append, CloseClient, CloseLink, Persist, ToClient, ToLink
+from stentor.node.hooks import Hooks
 from stentor.node.service import Service
 from stentor.protocol import messages as m
 from stentor.routing.strategy import Strategy
@@ -72,8 +73,9 @@ class Broker:
             ...
     """
 
-    def __init__(self, settings: Settings | None = None) -> None:
+    def __init__(self, settings: Settings | None = None, *, hooks: Hooks | None = None) -> None:
         self.settings = settings or Settings()
+        self.hooks = hooks or Hooks()
         self.guests: set[Guest] = set()
         self.links: dict[str, Link] = {}
         self.clients: dict[int, Client] = {}
@@ -151,6 +153,7 @@ class Broker:
             enforce_advertisements=self.settings.enforce_advertisements,
             max_subscriptions=self.settings.limits.subscriptions_per_client,
             queue=self.settings.limits.queue,
+            hooks=self.hooks,
             now=self._loop.time(),
             clock=time.time(),
         )

@@ -1,11 +1,11 @@
 """Runs the brokers of an overlay as processes of this machine, and keeps them running.
 
 Each broker is a process of its own, `python -m stentor broker --config FILE`, with a file that the
-supervisor has written for it. One that dies is started again, at once the first time and after longer
-and longer delays if it keeps dying; one that stayed up for a while is forgiven. Five deaths in a row
-are reported as a crash loop, with the last words of the broker, and it is still tried now and then.
-A process that ends with exit code 2 does not accept its configuration: starting it again would
-change nothing, so that is not done.
+supervisor has written for it. One that dies is started again, soon the first time and after
+longer and longer delays if it keeps dying; one that stayed up for a while is forgiven. Five deaths
+in a row are reported as a crash loop, with the last words of the broker, and it is still tried now
+and then. A process that ends with exit code 2 does not accept its configuration: starting it again
+would change nothing, so that is not done.
 
 Nobody is left behind. Each child has a pipe from the supervisor as its standard input, and ends in
 good order when that is closed. The kernel closes it whatever happens to the supervisor, kill -9

@@ -56,6 +56,7 @@ from stentor.node.actions import (
 from stentor.node.demand import Demands
 from stentor.node.durable import Durable
 from stentor.node.feed import QUEUE_LIMIT, Feed, Run
+from stentor.node.hooks import VETO, Dropped, Hooks, Point
 from stentor.node.log import Log
 from stentor.node.pieces import pieces
 from stentor.node.reading import Fetches, Pending, last_values, parsed, stretch
@@ -101,6 +102,7 @@ class Service:
         enforce_advertisements: bool = False,
         max_subscriptions: int = 10_000,
         queue: int = QUEUE_LIMIT,
+        hooks: Hooks | None = None,
         now: float = 0.0,
         clock: float = 0.0,
     ) -> None:
@@ -108,6 +110,7 @@ class Service:
         self.name = name
         self.log = log
         self.router = router or tree_router(name)
+        self.hooks = hooks or Hooks()
         self.directory = Directory(m.Origin(log.stream, name, address))
         self.sessions: dict[int, Session] = {}
         self._lines: dict[str, Line] = {}
@@ -498,6 +501,9 @@ class Service:
         envelopes: Sequence[Envelope],
         source: str | None,
     ) -> None:
+        if self.hooks.watches("route"):
+            offsets, items = self._hooked("route", offsets, items)
+            envelopes = decode_headers(items)
         for destination, indexes in self.router.route(envelopes, source).items():
             if len(indexes) == len(items):
                 these, numbers = items, offsets
@@ -510,10 +516,22 @@ class Service:
                     subscription.feed.offer(Run(stream if offsets else m.VOLATILE, numbers, these))
                     self._ready[destination.id] = None
             else:
+                if self.hooks.watches("forward"):
+                    numbers, these = self._hooked("forward", numbers, these)
+                    if not these:
+                        continue
                 self.counters["forwarded"] += len(these)
                 for some, data in pieces(numbers, these):
                     message = m.Forward(stream, some, data)
                     self._out.append(ToLink(str(destination.id), message))
+
+    def _hooked(
+        self, point: Point, offsets: list[int], items: list[bytes]
+    ) -> tuple[list[int], list[bytes]]:
+        """The batch as the hooks leave it."""
+        answers = [self.hooks.run(point, data) for data in items]
+        kept = [i for i, answer in enumerate(answers) if answer is not VETO]
+        return [offsets[i] for i in kept] if offsets else [], [answers[i] for i in kept]
 
     def _forwarded(self, neighbor: str, message: m.Forward) -> None:
         stream = message.stream
@@ -547,6 +565,10 @@ class Service:
                 for offsets, items in pieces(run.offsets, run.items):
                     message = m.Deliver(consumer.number, run.stream, offsets, items, run.retained)
                     self._out.append(ToClient(consumer.session, message))
+            if feed.dropped > subscription.told_dropped:
+                lost = feed.dropped - subscription.told_dropped
+                subscription.told_dropped = feed.dropped
+                self.hooks.tell("drop", Dropped(feed.id, f"{lost} too many for its queue"))
             if feed.congested:
                 self._congested.add(id)
             else:
@@ -962,9 +984,17 @@ class Service:
                 self._out.append(ToLink(str(output.to), m.Advertisements(added, removed)))
 
     def _subscriptions_heard(self, neighbor: str, message: m.Subscriptions) -> None:
+        if self.hooks.watches("admin_in"):
+            message = self.hooks.run("admin_in", message)
+            if message is VETO:
+                return
         self._route_filters(self.router.receive(neighbor, _read(message)))
 
     def _advertisements_heard(self, neighbor: str, message: m.Advertisements) -> None:
+        if self.hooks.watches("admin_in"):
+            message = self.hooks.run("admin_in", message)
+            if message is VETO:
+                return
         self._send_offers(self._offers.receive(neighbor, _read(message)))
 
     def _streams_heard(self, neighbor: str, message: m.Streams) -> None:
@@ -1156,11 +1186,12 @@ class Service:
     def _answer_fetch(self, fetch: m.Fetch) -> None:
         neighbor = self.directory.towards(fetch.origin)
         if neighbor is not None:
-            chunk = (
-                last_values(self._logs[fetch.stream], fetch)
-                if fetch.retained
-                else self._read(fetch)
-            )
+            if fetch.retained:
+                chunk = last_values(self._logs[fetch.stream], fetch)
+            else:
+                chunk = self._read(fetch)
+                if self.hooks.watches("forward"):
+                    chunk.offsets, chunk.items = self._hooked("forward", chunk.offsets, chunk.items)
             self._out.append(ToLink(neighbor, chunk))
 
     def _chunk_heard(self, neighbor: str, message: m.Chunk) -> None:

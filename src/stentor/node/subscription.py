@@ -74,6 +74,8 @@ class Subscription:
         self.ends = float("inf")
         self.consumers: list[Consumer] = []
         self._turn = 0
+        #: Drops that hooks were told of.
+        self.told_dropped = 0
         #: Repeats of a notification that another broker's journal holds as well.
         self.repeated = 0
         #: How far the only consumer knows that each stream has come for it.

@@ -25,7 +25,14 @@ from numpy.typing import NDArray
 
 from stentor.errors import InvalidValue, UnsupportedColumn
 from stentor.filters.constraint import comparable
-from stentor.matching.index.axes import MEASURED, grams, measure
+from stentor.matching.index.axes import (
+    MEASURED,
+    OF_STRINGS,
+    Axis,
+    all_seen_on,
+    grams,
+    measure,
+)
 from stentor.model.codec import Envelope
 from stentor.model.notification import Notification
 from stentor.model.values import COLLECTION, INT_MAX, normal, value_type_of
@@ -59,9 +66,8 @@ class Column(Protocol):
     def present(self, kind: str | None = None) -> NDArray[np.bool_]:
         """Where there is a value (of that type)."""
 
-    @property
-    def texts(self) -> list[str | None] | None:
-        """The values, if they are at hand and all of them are strings or absent."""
+    def texts(self, axis: Axis) -> list[str | None] | None:
+        """What the values look like on an axis of strings, if they are at hand and all strings."""
 
     def tokens(self) -> tuple[Codes, list[tuple[str, Any]]]:
         """Elements of collections: (row, (type, value)) in parallel."""
@@ -187,6 +193,7 @@ class ObjectColumn:
         # Several segments ask for the same.
         self._measured: dict[str, Floats | None] = {}
         self._coded: dict[str, tuple[Codes, list[Any]]] = {}
+        self._texts: dict[Axis, list[str | None]] = {}
 
     @cached_property
     def _types(self) -> list[str | None]:
@@ -223,10 +230,16 @@ class ObjectColumn:
         codes[codes < 0] = len(places)
         return codes, [comparable(kind, value) for value in places]
 
-    @property
-    def texts(self) -> list[str | None] | None:
-        """The values if all are strings or absent."""
-        return self._values if self.kinds <= _STRINGS else None
+    def texts(self, axis: Axis) -> list[str | None] | None:
+        if not self.kinds <= _STRINGS:
+            return None
+        if axis.kind == "string":
+            return self._values
+        if axis.kind not in OF_STRINGS:
+            return None
+        if axis not in self._texts:
+            self._texts[axis] = all_seen_on(axis, self._values)
+        return self._texts[axis]
 
     def present(self, kind: str | None = None) -> NDArray[np.bool_]:
         if kind is None:
@@ -296,8 +309,8 @@ class ArrowColumn:
             self._coded = codes.to_numpy(zero_copy_only=False), values
         return self._coded
 
-    #: To be seen through the distinct ones.
-    texts: Final = None
+    def texts(self, axis: Axis) -> list[str | None] | None:
+        return None  # to be seen through the distinct ones
 
     def present(self, kind: str | None = None) -> NDArray[np.bool_]:
         if kind is not None and kind != self._kind:

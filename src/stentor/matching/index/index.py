@@ -26,7 +26,7 @@ import threading
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
-from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +39,7 @@ from stentor.matching.index.columns import ArrowSource, Row, RowSource, Source, 
 from stentor.matching.index.direct import Direct
 from stentor.matching.index.distinct import distinct
 from stentor.matching.index.plan import boxes_of
-from stentor.matching.index.search import search_batch, search_one
+from stentor.matching.index.search import grouped, search_batch, search_one
 from stentor.matching.index.segment import Segment
 from stentor.matching.index.slots import GROWING, NOWHERE, Slots
 from stentor.matching.index.table import GrowingTable, joined
@@ -322,27 +322,31 @@ class Index(Generic[K]):
         ticket, seen, recent = self._begin(len(batch))
         try:
             slots = self._slots
-            found: dict[int, list[int]] = {}
+            pairs: list[tuple[Rows, NDArray[Any]]] = []
+            tested: dict[int, list[int]] = {}
             for offset, source in _sources(batch, seen.names):
                 for segment in seen.segments:
                     rows, labels = search_batch(segment, source, slots.alive, None)
-                    if slots.any_several:
-                        rows, labels = _once_each(rows, labels, slots.several)
-                    if offset:
-                        rows = rows + offset
-                    for row, slot in zip(rows.tolist(), labels.tolist(), strict=True):
-                        if slot in found:
-                            found[slot].append(row)
-                        else:
-                            found[slot] = [row]
+                    pairs.append((rows + offset if offset else rows, labels))
                 for slot, direct in recent:
                     matched = direct.rows(source)
                     if matched:
                         if offset:
                             matched = [row + offset for row in matched]
-                        found.setdefault(slot, []).extend(matched)
-            keys: list[K] = slots.keys[list(found)].tolist()
-            return list(zip(keys, found.values(), strict=True))
+                        tested.setdefault(slot, []).extend(matched)
+            found = [(cast(K, slots.keys[slot]), matched) for slot, matched in tested.items()]
+            pairs = [pair for pair in pairs if len(pair[0])]
+            if pairs:
+                # A filter is in one segment only, so its rows stay in order.
+                rows, labels = pairs[0]
+                if len(pairs) > 1:
+                    rows = np.concatenate([pair[0] for pair in pairs])
+                    labels = np.concatenate([pair[1] for pair in pairs])
+                if slots.any_several:
+                    rows, labels = _once_each(rows, labels, slots.several)
+                labels, lists = grouped(rows, labels, len(slots.alive))
+                found += zip(slots.keys[labels].tolist(), lists, strict=True)
+            return found
         finally:
             self._slots.end_search(ticket)
 
@@ -387,11 +391,13 @@ class Index(Generic[K]):
                 if self._tests > max(TESTS_LIMIT, TESTS_PER_BOX * len(self._growing)):
                     seen = self._compile_view()
                     recent = list(seen.recent.items())
-            if len(seen.held) > 1 and self._background:
-                more = len(seen.held) - 1
+            if seen.held and self._background:
+                more = len(seen.held) - (seen.view is None)
                 self._searches += more * (notifications + SEARCHES_PER_CALL)
                 if self._searches > SEARCHES_PER_BOX * len(self._slot_of) and self._worker is None:
                     with self._lock:
+                        if self._seen.view is not None:
+                            self._settle_growing()
                         self._tend()
         except BaseException:
             self._slots.end_search(ticket)
@@ -489,8 +495,7 @@ class Index(Generic[K]):
     def _due(self) -> tuple[_Held, ...]:
         """The segments to be joined next: enough of similar size, or one to be cleaned.
 
-        Or, if it has cost enough that they are several, all; the largest is spared while it is
-        larger than all others together, and there are several of these.
+        Or, if it has cost enough that they are several, all.
         """
         tiers: dict[int, list[_Held]] = {}
         for held in self._held:
@@ -498,15 +503,10 @@ class Index(Generic[K]):
         for tier in sorted(tiers):
             if len(tiers[tier]) >= TIER:
                 return tuple(tiers[tier])
-        to_be_cleaned = tuple(h for h in self._held if h.to_be_cleaned)[:1]
-        if to_be_cleaned or len(self._held) < 2:
-            return to_be_cleaned
-        *others, largest = sorted(self._held, key=lambda held: len(held.segment))
-        boxes = sum(len(held.segment) for held in others)
-        if len(others) == 1 or boxes > len(largest.segment):
-            others.append(largest)
-            boxes += len(largest.segment)
-        return tuple(others) if self._searches > SEARCHES_PER_BOX * boxes else ()
+        boxes = sum(len(held.segment) for held in self._held)
+        if len(self._held) > 1 and self._searches > SEARCHES_PER_BOX * boxes:
+            return self._held
+        return tuple(h for h in self._held if h.to_be_cleaned)[:1]
 
     def _join(self, chosen: tuple[_Held, ...]) -> None:
         """Compile several segments into one without their dead filters, and swap it in."""

@@ -400,6 +400,34 @@ def expand_checked(runs, n, checked_from, rows_out, boxes_out):
 
 
 @njit(cache=True)
+def group_rows(rows, slots, counts, slots_out, ends_out, rows_out):
+    """Sort pairs of row and slot by slot, in linear time; the rows of a slot keep their order.
+
+    `counts` has a zero for each slot there is. Writes the distinct slots, where the rows of each
+    end, and the rows; returns the number of distinct slots.
+    """
+    distinct = 0
+    for i in range(slots.shape[0]):
+        slot = slots[i]
+        if counts[slot] == 0:
+            slots_out[distinct] = slot
+            distinct += 1
+        counts[slot] += 1
+    end = 0
+    for d in range(distinct):
+        slot = slots_out[d]
+        begin = end
+        end += counts[slot]
+        ends_out[d] = end
+        counts[slot] = begin
+    for i in range(slots.shape[0]):
+        slot = slots[i]
+        rows_out[counts[slot]] = rows[i]
+        counts[slot] += 1
+    return distinct
+
+
+@njit(cache=True)
 def gather(table, codes, out, column):
     """out[i, column] = table[codes[i]]: values of a dictionary-encoded column."""
     for i in range(codes.shape[0]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from math import nan
 from typing import Any
 
@@ -45,8 +46,10 @@ class Ranking:
 
     def of_all(self, values: Sequence[Any]) -> NDArray[np.float64]:
         """The coordinates of many values, NaN for None."""
+        if not self.ordered:
+            return np.array(list(map(self.places.get, values, repeat(nan))), np.float64)
         found = list(map(self.places.get, values))
-        if self.ordered and None in found:
+        if None in found:
             for i, (place, value) in enumerate(zip(found, values, strict=True)):
                 if place is None and value is not None:
                     found[i] = self._between(value)

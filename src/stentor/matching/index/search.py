@@ -111,7 +111,8 @@ def _fill(
     if column is None:
         points[:, i] = 1.0 if axis.kind == "missing" else np.nan
     elif ranking is not None:
-        if axis.kind == "string" and (texts := column.texts) is not None:
+        texts = column.texts(axis)
+        if texts is not None:
             points[:, i] = ranking.of_all(texts)
             return
         derived = axis.kind in OF_STRINGS
@@ -156,6 +157,22 @@ def _tokens(axis: Axis, value: Any, ranking: Ranking) -> Any:
     if value_type_of(value) != COLLECTION:
         return ()
     return {(value_type_of(element), element) for element in value}
+
+
+def grouped(rows: Int64s, slots: Int32s, slot_count: int) -> tuple[Int32s, list[list[int]]]:
+    """The distinct slots, and the rows of each in the order given."""
+    found = np.empty(len(slots), np.int32)
+    ends = np.empty(len(slots), np.int64)
+    sorted_rows = np.empty(len(slots), np.int64)
+    counts = np.zeros(slot_count, np.int32)
+    n = kernels.group_rows(rows, slots, counts, found, ends, sorted_rows)
+    every = sorted_rows.tolist()
+    begin = 0
+    lists: list[list[int]] = []
+    for end in ends[:n].tolist():
+        lists.append(every[begin:end])
+        begin = end
+    return found[:n], lists
 
 
 # -- running the kernels

@@ -254,18 +254,12 @@ class Plane:
                 known = event if isinstance(event, Notification) else event.notification()
                 self._sample.observe(known)
         found = self.subscriptions.table.targets_of(events)
+        if sender is not None:
+            found.pop(Neighbor(sender), None)
         floods = self.subscriptions.strategy.floods
-        neighbors = self.subscriptions.neighbors
-        for destination in [
-            d
-            for d in found
-            if isinstance(d, Neighbor) and (d.id == sender or d.id not in neighbors)
-        ]:
-            del found[destination]
-        if events:
-            for neighbor in neighbors:
-                if neighbor != sender and (floods or self.role.always(neighbor)):
-                    found[Neighbor(neighbor)] = list(range(len(events)))
+        for neighbor in self.subscriptions.neighbors:
+            if neighbor != sender and (floods or self.role.always(neighbor)) and events:
+                found[Neighbor(neighbor)] = list(range(len(events)))
         return found
 
     def directions(self, notification: Notification | Mapping[str, Any]) -> list[BrokerId]:

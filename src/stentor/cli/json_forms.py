@@ -1,0 +1,161 @@
+"""Notifications as JSON objects, one per line, and back.
+
+A notification is the object of its attributes, flat: a nested record appears under dotted names,
+and may be given either way. Strings, truth values and numbers are JSON's own, where 1 is an integer and
+1.0 is not. What JSON lacks is written as an object with one member, whose name is the value's type
+after a dollar sign. Its text is that of the typed literal in the filter language:
+
+    {"$time": "2026-01-01T12:00:00Z"}      an instant
+    {"$bytes": "00ff"}                     bytes, in hexadecimal
+    {"$number": "inf"}                     an infinity
+    {"$set": ["a", "b"]}                   a set; a list is a JSON array
+    {"$version": "1.2"}                    a value of a registered type
+
+What a notification has beside its attributes goes under names that begin with an underscore, and no
+attribute does: `_type`, `_subject`, `_channel`, `_content_type`, `_payload` and `_time`, the latter
+two in the forms above. Only `subscribe --meta` writes them; `publish` reads them. `_id` is written
+too, and ignored when it is read, since what is published is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from math import isinf
+from typing import Any, Final
+
+import msgspec
+
+from stentor.errors import InvalidNotification, InvalidValue, StentorError
+from stentor.model import Notification, value_type, value_type_of
+from stentor.model.names import shown
+
+_PLAIN: Final = frozenset({str, int, bool})
+_PARTS: Final = ("_type", "_subject", "_channel", "_content_type")
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final = msgspec.json.Decoder()
+
+
+def to_json(notification: Notification, *, meta: bool = False) -> bytes:
+    """One line, without its end.
+
+    >>> to_json(Notification({"a": 1, "b": b"x"}, type="quote"), meta=True)
+    b'{"a":1,"b":{"$bytes":"78"},"_type":"quote"}'
+    """
+    fields = {name: _out(value) for name, value in notification.items()}
+    if meta:
+        fields |= _meta(notification)
+    return _encoder.encode(fields)
+
+
+def _meta(n: Notification) -> dict[str, Any]:
+    found = {
+        "_id": None if n.id is None else str(n.id),
+        "_time": None if n.time is None else _out(n.time),
+        "_type": n.type,
+        "_subject": n.subject,
+        "_channel": n.channel,
+        "_content_type": n.content_type,
+        "_payload": _out(n.payload) if n.payload else None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _out(value: Any) -> Any:
+    kind = type(value)
+    if kind in _PLAIN or (kind is float and not isinf(value)):
+        return value
+    if kind is tuple:
+        return [_out(each) for each in value]
+    if kind is frozenset:
+        elements = [_out(each) for each in value]
+        return {"$set": sorted(elements, key=_encoder.encode)}
+    name = value_type_of(value)
+    form = value_type(name).format
+    if form is None:
+        raise InvalidValue(f"values of type {name} have no written form")
+    return {f"${name}": form(value)}
+
+
+def from_json(line: bytes | str) -> Notification:
+    """The notification that a line describes, or a `StentorError` that says what is wrong.
+
+    >>> from_json('{"pos": {"x": 1}, "raw": {"$bytes": "78"}}')
+    Notification({'pos.x': 1, 'raw': b'x'})
+    """
+    try:
+        data = _decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise InvalidNotification(f"not JSON: {_reason(error)}") from None
+    except RecursionError:
+        raise InvalidNotification("not a notification: nested too deeply") from None
+    if not isinstance(data, dict):
+        raise InvalidNotification(
+            f'a notification is a JSON object such as {{"symbol": "IBM"}}, not {_kind(data)}'
+        )
+    parts: dict[str, Any] = {}
+    for name in _PARTS:
+        value = data.pop(name, None)
+        if value is not None and not isinstance(value, str):
+            raise InvalidNotification(f"{name} is a text, not {_kind(value)}")
+        parts[name[1:]] = value
+    data.pop("_id", None)
+    payload = _in(data.pop("_payload", None), "_payload")
+    time = _in(data.pop("_time", None), "_time")
+    if payload is not None and not isinstance(payload, bytes):
+        raise InvalidNotification('_payload is bytes: {"$bytes": "00ff"}')
+    if time is not None and not isinstance(time, datetime):
+        raise InvalidNotification('_time is an instant: {"$time": "2026-01-01T00:00:00Z"}')
+    attributes = {name: _in(value, name) for name, value in data.items()}
+    return Notification(attributes, payload=payload or b"", time=time, **parts)
+
+
+def _in(value: Any, name: str) -> Any:
+    if isinstance(value, list):
+        return [_in(each, name) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        ((key, inner),) = value.items()
+        if key.startswith("$"):
+            return _special(key[1:], inner, name)
+    return {key: _in(each, f"{name}.{key}") for key, each in value.items()}
+
+
+def _special(kind: str, inner: Any, name: str) -> Any:
+    if kind == "set":
+        if not isinstance(inner, list):
+            raise InvalidValue(f'attribute {shown(name)}: write a set as {{"$set": [...]}}')
+        return {_hashable(_in(each, name), name) for each in inner}
+    try:
+        parse = value_type(kind).parse
+    except KeyError:
+        parse = None
+    if parse is None or not isinstance(inner, str):
+        raise InvalidValue(
+            f'attribute {shown(name)}: there is no form {{"${kind}": ...}}; known are $time, '
+            "$bytes, $number and $set, and registered types, each with a text (a set: a list)"
+        )
+    try:
+        return parse(inner)
+    except StentorError:
+        raise
+    except Exception as error:  # whatever the parse function of a registered type may raise
+        raise InvalidValue(
+            f"attribute {shown(name)}: {shown(inner)} is not a {kind}: {error}"
+        ) from None
+
+
+def _hashable(value: Any, name: str) -> Any:
+    if isinstance(value, list | set | Mapping):
+        raise InvalidValue(f"attribute {shown(name)}: a set holds plain values")
+    return value
+
+
+def _kind(value: Any) -> str:
+    names = {list: "an array", str: "a string", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "an object" if isinstance(value, dict) else "a number")
+
+
+def _reason(error: Exception) -> str:
+    return str(error).removeprefix("JSON is malformed: ")
