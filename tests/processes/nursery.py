@@ -9,7 +9,7 @@ Nothing is left behind, whatever happens to the tests: the kernel kills the nurs
 that started it ends, and the children with the nursery.
 
     nursery = Nursery()
-    broker = nursery.start("broker", log=tmp / "b1.log", config=str(tmp / "b1.toml"))
+    broker = nursery.start("broker", log=tmp / "b1.log", config_file=str(tmp / "b1.toml"))
     broker.kill()
 """
 
@@ -200,7 +200,7 @@ def _load() -> None:
     from stentor.model import Notification
 
     for count in (1, 400):
-        index = Index()
+        index: Index[int] = Index(background=False)  # a fork has only the thread that made it
         for i in range(count):
             index.add(i, Filter(f"x = {i % 7} and y > {i} and z < {i + 9}"))
         for batch in (1, 50):

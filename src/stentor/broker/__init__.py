@@ -1,0 +1,20 @@
+"""A live broker: `Broker` runs one in an event loop, `Settings` says how."""
+
+from typing import TYPE_CHECKING, Any
+
+from stentor.broker.settings import Grant, Limits, Retention, Settings, TlsFiles
+
+if TYPE_CHECKING:
+    from stentor.broker.host import Broker
+
+__all__ = ["Broker", "Grant", "Limits", "Retention", "Settings", "TlsFiles"]
+
+
+def __getattr__(name: str) -> Any:
+    # The broker brings the matching engine with it, which commands that only read settings can do
+    # without.
+    if name == "Broker":
+        from stentor.broker.host import Broker
+
+        return Broker
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

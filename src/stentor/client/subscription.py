@@ -207,24 +207,31 @@ class Subscription(Generic[T]):
 
         A list counts as dealt with when the next one is asked for.
         """
+        while batch := await self.next_batch(limit):
+            yield batch
+
+    async def next_batch(self, limit: int = 1_000) -> list[T]:
+        """The next list; empty when there will be no more."""
         inbox = self._inbox
         while True:
             batch = inbox.some(limit)
+            self._handed_out(len(batch))
             if not batch:
-                self._handed_out(0)
                 try:
                     await self._more()
                 except StopAsyncIteration:
-                    return
+                    return []
                 continue
-            self._handed_out(len(batch))
             if self._reader is None and self._local.hooks is None:
                 self.last = batch[-1]
-                yield batch  # type: ignore[misc]
-                continue
+                return batch  # type: ignore[return-value]
             shown = [each for each in map(self._shown, batch) if each is not None]
             if shown:
-                yield shown
+                return shown
+
+    def give_back(self, count: int) -> None:
+        """The last notifications of a list were not used: they were not dealt with."""
+        self._inbox.give_back(count)
 
     def _shown(self, notification: Notification) -> T | None:
         """As the application sees it; None if it does not."""

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
+from zlib import crc32
 
 from stentor.errors import (
     DecodeError,
@@ -76,6 +77,8 @@ MARK_EVERY: Final = 1.0
 PROGRESS_EVERY: Final = 5.0
 #: Seconds that a subscriber waits for last values from brokers that do not answer.
 LAST_VALUES_PATIENCE: Final = 5.0
+#: Seconds, once to twice, for which a link may be in reserve before it counts as closing a cycle.
+RESERVE_PATIENCE: Final = 5.0
 #: The longest name of a durable subscription or group.
 MAX_NAME: Final = 255
 
@@ -175,6 +178,8 @@ class Service:
         #: Groups at other brokers, and members that they have here.
         self._groups: dict[m.StreamId, list[str]] = {}
         self._last_filter = 0
+        #: Neighbors that are in reserve, and since when.
+        self._reserve: dict[str, float] = {}
         self._next_mark = now
         self._next_progress = now
 
@@ -985,31 +990,41 @@ class Service:
 
     def _subscriptions_heard(self, neighbor: str, message: m.Subscriptions) -> None:
         if self.hooks.watches("admin_in"):
-            message = self.hooks.run("admin_in", message)
-            if message is VETO:
+            answer = self.hooks.run("admin_in", message)
+            if answer is VETO:
                 return
+            message = answer
         self._route_filters(self.router.receive(neighbor, _read(message)))
 
     def _advertisements_heard(self, neighbor: str, message: m.Advertisements) -> None:
         if self.hooks.watches("admin_in"):
-            message = self.hooks.run("admin_in", message)
-            if message is VETO:
+            answer = self.hooks.run("admin_in", message)
+            if answer is VETO:
                 return
+            message = answer
         self._send_offers(self._offers.receive(neighbor, _read(message)))
 
     def _streams_heard(self, neighbor: str, message: m.Streams) -> None:
         fresh, sends, cycle = self.directory.heard(neighbor, message)
         self._send(sends)
         if cycle:
-            self._out.append(
-                CloseLink(
-                    neighbor,
-                    LinkRefused.code,
-                    f"the link to {neighbor!r} closes a cycle; links must form a tree",
-                )
-            )
+            self._refuse(neighbor)
         self._gone([s for s in message.down if not self.directory.reaches(s)])
         self._fresh(fresh)
+
+    def _refuse(self, neighbor: str) -> None:
+        text = f"the link to {neighbor!r} closes a cycle; links must form a tree"
+        self._out.append(CloseLink(neighbor, LinkRefused.code, text))
+
+    def _look_for_cycles(self) -> None:
+        """Close links that have been in reserve for too long."""
+        now = self._now
+        self._reserve = {n: self._reserve.get(n, now) for n in sorted(self.directory.reserve)}
+        # Usually one broker acts before the others, and then they need not.
+        patience = RESERVE_PATIENCE * (1 + crc32(self.stream.encode()) % 100 / 100)
+        for neighbor, since in self._reserve.items():
+            if now - since >= patience:
+                self._refuse(neighbor)
 
     def _fresh(self, origins: Iterable[m.Origin]) -> None:
         """These streams begin afresh: all feeds may have missed something of them."""
@@ -1262,6 +1277,7 @@ class Service:
                 self._put_last_values(id)
         if now >= self._next_mark:
             self._next_mark = now + MARK_EVERY
+            self._look_for_cycles()
             if self._head > self._marked:
                 self._marked = self._head
                 self._flood(m.Mark(self.stream, self._head))

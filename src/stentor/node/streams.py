@@ -8,7 +8,9 @@ In a tree each stream is announced by one neighbor only. For a short while there
 broker has moved and the news of its departure comes later than that of its arrival; the second is
 kept in reserve. Notifications are accepted from the first only (reverse path), so that even in
 a cycle none goes around. A broker that hears its own stream from a neighbor knows that its links
-form a cycle; the link has to be closed.
+form a cycle; the link has to be closed. If several links close a cycle at the same time, everybody
+hears of everybody from both sides before, and nobody hears of itself; then reserves do not go away,
+and a link that stays in reserve has to be closed, too.
 
 `Probes` are waves (propagation of information with feedback). A probe goes to every broker, over
 each link behind everything that was sent there before. A broker answers its predecessor when all
@@ -73,6 +75,11 @@ class Directory:
     def behind(self, neighbor: str) -> list[Origin]:
         """The brokers that are reached through this neighbor."""
         return [o for s, o in self._origins.items() if self._ways[s][0] == neighbor]
+
+    @property
+    def reserve(self) -> set[str]:
+        """Neighbors through which a stream comes that comes through another one as well."""
+        return {other for ways in self._ways.values() for other in ways[1:]}
 
     def reaches(self, stream: StreamId) -> bool:
         return stream == self.own.stream or stream in self._adopted or stream in self._origins

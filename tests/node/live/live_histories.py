@@ -6,7 +6,7 @@ in any order that is possible. At the end everything heals, and `judging` says w
 
 Run as a program it takes a number of histories and a first seed:
 
-    python tests/node/live/histories.py 1000 0
+    python tests/node/live/live_histories.py 1000 0
 """
 
 from __future__ import annotations

@@ -1,0 +1,596 @@
+"""The bus without async: the same calls, for programs that use threads or none.
+
+One event loop runs in a thread of its own, and everything that happens on the bus happens there.
+Each call here hands a coroutine to that loop and waits for it. So a bus can be used by several
+threads at once, and Ctrl-C interrupts any wait. Plain functions given to `on` and `reply` run in a
+thread for each, so they may use the bus and may take their time; async ones run in the loop.
+When the bus is closed, all its threads have ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from inspect import iscoroutinefunction, isgenerator
+from types import TracebackType
+from typing import Any, Final, Generic, TypeVar, Unpack, overload
+
+import uvloop
+
+from stentor.client.advertisement import Advertisement, OnDemand
+from stentor.client.bus import Bus, SubscribeOptions, connect
+from stentor.client.link import State
+from stentor.client.requests import answer, requests_of
+from stentor.client.subscription import LostRange, Subscription
+from stentor.client.transaction import Held, Transaction
+from stentor.errors import InvalidConfiguration, NoReply, ShuttingDown, StentorError
+from stentor.filters import Filter
+from stentor.model import Notification, NotificationId
+from stentor.node.hooks import Hooks
+from stentor.protocol.messages import Positions
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: Notifications that an iterator fetches from the loop at a time.
+FETCH: Final = 256
+#: Events that `publish_many` hands to the loop at a time.
+CHUNK: Final = 5_000
+
+_log: Final = logging.getLogger("stentor.client")
+
+
+class LoopThread:
+    """An event loop that runs in a thread of its own."""
+
+    def __init__(self, name: str) -> None:
+        self._loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+            self._loop.close()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def inside(self) -> bool:
+        """Whether this is the thread of the loop itself."""
+        return threading.current_thread() is self._thread
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the loop and return what it returns."""
+        if self.inside:
+            work.close()
+            raise InvalidConfiguration(
+                "a callback of the bus cannot wait for the bus; use `on` with a plain function, "
+                "which runs in a thread of its own"
+            )
+        if not self._thread.is_alive():
+            work.close()
+            raise ShuttingDown("the bus is closed; open another one")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # Ctrl-C: nobody waits for it any more
+            raise
+
+    def stop(self) -> None:
+        """End the loop and its thread."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            if not self.inside:
+                self._thread.join()
+        elif not self._loop.is_closed():
+            self._loop.close()
+
+
+class SyncBus:
+    """A bus whose calls wait. Made by `stentor.connect_sync`; opened and closed by `with`."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._loop = LoopThread(f"stentor {bus.name}")
+        self._open = False
+        #: What is to be subscribed when the bus is opened, and threads that run handlers.
+        self._early: list[Callable[[], None]] = []
+        self._threads: list[threading.Thread] = []
+
+    def __repr__(self) -> str:
+        return f"<SyncBus {self.name!r}, {self.state}>"
+
+    @property
+    def name(self) -> str:
+        return self._bus.name
+
+    @property
+    def state(self) -> State:
+        return self._bus.state
+
+    @property
+    def error(self) -> StentorError | None:
+        return self._bus.error
+
+    @property
+    def broker(self) -> str | None:
+        return self._bus.broker
+
+    @property
+    def hooks(self) -> Hooks:
+        return self._bus.hooks
+
+    @property
+    def unacknowledged(self) -> int:
+        return self._bus.unacknowledged
+
+    @property
+    def quenched(self) -> int:
+        return self._bus.quenched
+
+    @property
+    def rejected(self) -> int:
+        return self._bus.rejected
+
+    def on_state(self, callback: Callable[[State], object]) -> Callable[[State], object]:
+        """Have a function called with every new state, in the thread of the bus."""
+        return self._bus.on_state(callback)
+
+    # -- life
+
+    def open(self) -> SyncBus:
+        """Connect."""
+        if self._open:
+            raise InvalidConfiguration("a bus is opened only once; make another")
+        self._open = True
+        self._loop.start()
+        try:
+            self._loop.call(self._bus.open())
+            for subscribe in self._early:
+                subscribe()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """Wait until publications are acknowledged, say goodbye, end all threads."""
+        if not self._open:
+            return
+        try:
+            self._loop.call(self._bus.close())
+        finally:
+            self._loop.stop()
+            for thread in self._threads:
+                if thread is not threading.current_thread():
+                    thread.join()
+            self._threads.clear()
+
+    def __enter__(self) -> SyncBus:
+        return self if self._open else self.open()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.close()
+        except NoReply:
+            if error is None:
+                raise
+            _log.exception("publications were not acknowledged")
+
+    # -- publishing
+
+    def publish(self, event: Any, ack: bool = False, **options: Any) -> NotificationId:
+        """See `Bus.publish`. For many small ones, `publish_many` is much faster."""
+        return self._loop.call(self._bus.publish(event, ack, **options))
+
+    def publish_many(
+        self,
+        events: Iterable[Any],
+        ack: bool = False,
+        *,
+        volatile: bool = False,
+        retain: Callable[[Any], str | None] | None = None,
+        timeout: float | None = None,
+    ) -> int:
+        """See `Bus.publish_many`. The events are taken from their source in this thread."""
+        count = 0
+        iterator = iter(events)
+        while chunk := list(itertools.islice(iterator, CHUNK)):
+            count += self._loop.call(
+                self._bus.publish_many(
+                    chunk, ack, volatile=volatile, retain=retain, timeout=timeout
+                )
+            )
+        return count
+
+    def flush(self, timeout: float | None = None) -> None:
+        """See `Bus.flush`."""
+        self._loop.call(self._bus.flush(timeout))
+
+    def transaction(self, timeout: float | None = None) -> SyncTransaction:
+        """See `Bus.transaction`."""
+        return SyncTransaction(self._loop, self._bus.transaction(timeout))
+
+    # -- subscribing
+
+    @overload
+    def subscribe(
+        self, filter: str | Filter = "", **options: Unpack[SubscribeOptions]
+    ) -> SyncSubscription[Notification]: ...
+
+    @overload
+    def subscribe(
+        self, filter: type[T], **options: Unpack[SubscribeOptions]
+    ) -> SyncSubscription[T]: ...
+
+    def subscribe(
+        self, filter: str | Filter | type[Any] = "", **options: Unpack[SubscribeOptions]
+    ) -> SyncSubscription[Any]:
+        """See `Bus.subscribe`. A plain `handler` runs in a thread of its own."""
+        handler = options.get("handler")
+        if handler is None or iscoroutinefunction(handler):
+            return SyncSubscription(self, self._bus.subscribe(filter, **options))
+        without: SubscribeOptions = {**options, "handler": None}
+        return SyncSubscription(self, self._bus.subscribe(filter, **without), handler)
+
+    def on(
+        self, filter: str | Filter | type[Any] = "", **options: Unpack[SubscribeOptions]
+    ) -> Callable[[F], F]:
+        """See `Bus.on`. On an open bus, the subscription is in force when this returns."""
+
+        def register(handler: F) -> F:
+            changed: SubscribeOptions = {**options, "handler": handler}
+            self._soon(lambda: self.subscribe(filter, **changed).open())
+            return handler
+
+        return register
+
+    def _soon(self, subscribe: Callable[[], object]) -> None:
+        if self._open:
+            subscribe()
+        else:
+            self._early.append(lambda: (subscribe(), None)[1])
+
+    def _run(self, subscription: SyncSubscription[Any], handler: Callable[[Any], Any]) -> None:
+        """Call a handler with everything, in a thread of its own."""
+
+        def work() -> None:
+            try:
+                for event in subscription:
+                    try:
+                        handler(event)
+                    except Exception:
+                        subscription.failed(handler)
+            except StentorError as error:
+                _log.error("%r has ended: %s", subscription, error)
+
+        thread = threading.Thread(target=work, name=f"stentor {self.name} handler", daemon=True)
+        self._threads = [each for each in self._threads if each.is_alive()]
+        self._threads.append(thread)
+        thread.start()
+
+    # -- advertising
+
+    def advertise(
+        self,
+        filter: str | Filter | type[Any],
+        *,
+        demand: OnDemand | bool = True,
+        quench: bool = False,
+    ) -> SyncAdvertisement:
+        """See `Bus.advertise`. Callbacks run in the thread of the bus."""
+        make = self._make(lambda: self._bus.advertise(filter, demand=demand, quench=quench))
+        return SyncAdvertisement(self._loop, self._loop.call(make))
+
+    @staticmethod
+    async def _make(make: Callable[[], T]) -> T:
+        return make()
+
+    def offers(
+        self, overlapping: str | Filter | None = None, timeout: float | None = None
+    ) -> list[Filter]:
+        """See `Bus.offers`."""
+        return self._loop.call(self._bus.offers(overlapping, timeout))
+
+    # -- request and reply
+
+    def request(
+        self, event: Any, timeout: float = 10.0, *, volatile: bool = True, **parts: Any
+    ) -> Notification:
+        """See `Bus.request`."""
+        return self._loop.call(self._bus.request(event, timeout, volatile=volatile, **parts))
+
+    def request_all(
+        self,
+        event: Any,
+        timeout: float = 10.0,
+        max_replies: int | None = None,
+        *,
+        volatile: bool = True,
+        **parts: Any,
+    ) -> Iterator[Notification]:
+        """See `Bus.request_all`."""
+        replies = self._bus.request_all(event, timeout, max_replies, volatile=volatile, **parts)
+
+        async def following() -> Notification | None:
+            return await anext(replies, None)
+
+        try:
+            while (reply := self._loop.call(following())) is not None:
+                yield reply
+        finally:
+            self._loop.call(replies.aclose())  # type: ignore[arg-type]
+
+    def reply(
+        self,
+        filter: str | Filter | type[Any] = "",
+        *,
+        volatile: bool = True,
+        **options: Unpack[SubscribeOptions],
+    ) -> Callable[[F], F]:
+        """See `Bus.reply`. A plain function runs in a thread of its own."""
+
+        def register(provider: F) -> F:
+            if iscoroutinefunction(provider):
+                self._soon(
+                    lambda: self._loop.call(self._replying(filter, volatile, options, provider))
+                )
+                return provider
+
+            def handle(event: Any) -> None:
+                request = subscription.last
+                assert request is not None
+                result = provider(event)
+                for each in result if isgenerator(result) else (result,):
+                    self._loop.call(answer(self._bus, request, each, volatile))
+
+            where = requests_of(Filter(str(options.get("where") or "")))
+            changed: SubscribeOptions = {**options, "where": where, "handler": handle}
+            subscription = self.subscribe(filter, **changed)
+            self._soon(subscription.open)
+            return provider
+
+        return register
+
+    async def _replying(
+        self, filter: Any, volatile: bool, options: SubscribeOptions, provider: Any
+    ) -> None:
+        self._bus.reply(filter, volatile=volatile, **options)(provider)
+        await self._bus.ready()
+
+
+class SyncSubscription(Generic[T]):
+    """A subscription that is read by `for`, `get` or `batches`. See `Subscription`.
+
+    Several threads may read it; each notification goes to one of them.
+    """
+
+    def __init__(
+        self,
+        bus: SyncBus,
+        subscription: Subscription[T],
+        handler: Callable[[T], Any] | None = None,
+    ) -> None:
+        self._bus = bus
+        self._loop = bus._loop
+        self._subscription = subscription
+        self._handler = handler
+        self._lock = threading.Lock()
+        #: Notifications that were fetched and not yet handed out, the next one last.
+        self._fetched: list[T] = []
+        self._notifications: list[Notification] = []
+
+    def __repr__(self) -> str:
+        return repr(self._subscription)
+
+    @property
+    def positions(self) -> Positions:
+        return self._subscription.positions
+
+    @property
+    def gaps(self) -> Sequence[LostRange]:
+        return self._subscription.gaps
+
+    @property
+    def lost(self) -> int:
+        return self._subscription.lost
+
+    @property
+    def errors(self) -> int:
+        return self._subscription.errors
+
+    @property
+    def resumed(self) -> bool:
+        return self._subscription.resumed
+
+    @property
+    def last(self) -> Notification | None:
+        """The notification behind what was handed out last."""
+        return self._subscription.last
+
+    # -- reading
+
+    def __iter__(self) -> SyncSubscription[T]:
+        return self
+
+    def __next__(self) -> T:
+        with self._lock:
+            if not self._fetched and not self._fetch(None):
+                raise StopIteration
+            return self._fetched.pop()
+
+    def get(self, timeout: float | None = None) -> T:
+        """The next one; `NoReply` if none comes in time."""
+        with self._lock:
+            if not self._fetched and not self._fetch(timeout):
+                raise NoReply("the subscription has ended")
+            return self._fetched.pop()
+
+    def batches(self, limit: int = 1_000) -> Iterator[list[T]]:
+        """Notifications in lists, as they have come."""
+        while True:
+            with self._lock:
+                batch = self._fetched[::-1]
+                self._fetched.clear()
+                if not batch:
+                    batch = self._loop.call(self._subscription.next_batch(limit))
+            if not batch:
+                return
+            yield batch
+
+    def _fetch(self, timeout: float | None) -> bool:
+        """Get some from the loop; False when there will be no more."""
+        self._fetched = self._loop.call(self._subscription.next_batch(FETCH, timeout))[::-1]
+        return bool(self._fetched)
+
+    # -- the rest
+
+    def confirm(self, timeout: float | None = None) -> None:
+        """See `Subscription.confirm`."""
+        with self._lock:
+            self._loop.call(self._settle_accounts())
+            self._loop.call(self._subscription.confirm(timeout))
+
+    async def _settle_accounts(self) -> None:
+        """What was fetched and not handed out was not dealt with: the loop keeps it."""
+        self._subscription.give_back(len(self._fetched))
+        self._fetched.clear()
+
+    def renew(self, timeout: float | None = None) -> None:
+        """See `Subscription.renew`."""
+        self._loop.call(self._subscription.renew(timeout))
+
+    def failed(self, handler: Callable[..., Any]) -> None:
+        """A handler has raised."""
+        self._subscription.errors += 1
+        _log.exception("the handler %r failed on %r", handler, self.last)
+
+    def open(self) -> SyncSubscription[T]:
+        """Subscribe; it is in force everywhere when this returns."""
+        self._loop.call(self._subscription.open())
+        if self._handler is not None:
+            self._bus._run(self, self._handler)
+        return self
+
+    def close(self, *, forget: bool = False) -> None:
+        """See `Subscription.close`."""
+        self._end(handed_out=True, forget=forget)
+
+    def _end(self, *, handed_out: bool, forget: bool = False) -> None:
+        self._loop.call(self._closed(handed_out, forget))
+
+    async def _closed(self, handed_out: bool, forget: bool) -> None:
+        await self._settle_accounts()
+        await self._subscription._close(handed_out=handed_out, forget=forget)
+
+    def __enter__(self) -> SyncSubscription[T]:
+        return self.open()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end(handed_out=error is None)
+
+
+class SyncAdvertisement:
+    """See `Advertisement`."""
+
+    def __init__(self, loop: LoopThread, advertisement: Advertisement) -> None:
+        self._loop = loop
+        self._advertisement = advertisement
+
+    @property
+    def demanded(self) -> bool:
+        return self._advertisement.demanded
+
+    @property
+    def filters(self) -> list[Filter] | None:
+        return self._advertisement.filters
+
+    @property
+    def quenched(self) -> int:
+        return self._advertisement.quenched
+
+    def on_demand(self, callback: OnDemand) -> OnDemand:
+        return self._advertisement.on_demand(callback)
+
+    def publish(self, event: Any, ack: bool = False, **options: Any) -> NotificationId:
+        """See `Advertisement.publish`."""
+        return self._loop.call(self._advertisement.publish(event, ack, **options))
+
+    def open(self) -> SyncAdvertisement:
+        self._loop.call(self._advertisement.open())
+        return self
+
+    def close(self) -> None:
+        self._loop.call(self._advertisement.close())
+
+    def __enter__(self) -> SyncAdvertisement:
+        return self.open()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class SyncTransaction:
+    """See `Transaction`."""
+
+    def __init__(self, loop: LoopThread, transaction: Transaction) -> None:
+        self._loop = loop
+        self._transaction = transaction
+
+    @property
+    def state(self) -> str:
+        return self._transaction.state
+
+    def __len__(self) -> int:
+        return len(self._transaction)
+
+    def publish(self, event: Any, *, retain: str | None = None, **parts: Any) -> Held:
+        """See `Transaction.publish`."""
+        return self._loop.call(self._transaction.publish(event, retain=retain, **parts))
+
+    def transaction(self) -> SyncTransaction:
+        """See `Transaction.transaction`."""
+        return SyncTransaction(self._loop, self._transaction.transaction())
+
+    def rollback(self) -> None:
+        self._transaction.rollback()
+
+    def __enter__(self) -> SyncTransaction:
+        self._loop.call(self._transaction.__aenter__())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._loop.call(self._transaction.__aexit__(kind, error, trace))
+
+
+def connect_sync(*brokers: Any, **options: Any) -> SyncBus:
+    """A bus for programs without async, to be opened by `with`. Options are those of `connect`.
+
+    >>> connect_sync("127.0.0.1:7411", name="desk-7")
+    <SyncBus 'desk-7', connecting>
+    """
+    return SyncBus(connect(*brokers, **options))
