@@ -25,9 +25,9 @@ from typing import Any, Final
 
 from nursery import Child, Nursery
 
-import stentor
 from stentor.broker.config import to_toml
 from stentor.broker.settings import Limits, Settings
+from stentor.client import connect
 from stentor.errors import StentorError
 
 #: Seconds after which something that should happen soon is taken not to happen at all. It has
@@ -127,7 +127,7 @@ class BrokerProcess:
     async def ask(self, what: str, timeout: float = 5.0, **arguments: Any) -> Any:
         """Put a question to the broker as an operator."""
         options = self.overlay.operator_options
-        async with stentor.connect(self.address, timeout=timeout, **options) as bus:
+        async with connect(self.address, timeout=timeout, **options) as bus:
             return await bus.local.ask(what, arguments, timeout)
 
     async def status(self) -> dict[str, Any]:

@@ -46,8 +46,8 @@ def test_killed_at_random_moments(tmp_path):
 @pytest.mark.slow
 @pytest.mark.spec("R-07.39", "R-07.55", "R-07.60")
 def test_killed_at_many_random_moments(tmp_path):
-    for journal in range(5):
-        survive(tmp_path / str(journal), rounds=150, seed=random.randrange(10**6))
+    for journal in range(8):
+        survive(tmp_path / str(journal), rounds=40, seed=random.randrange(10**6))
 
 
 def test_the_lock_of_a_killed_process_does_not_remain(tmp_path):

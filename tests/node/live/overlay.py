@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from stentor.errors import GroupElsewhere, JournalUnavailable
+from stentor.errors import GroupElsewhere, JournalUnavailable, LeaseExpired
 from stentor.filters import Filter
 from stentor.model import Notification, NotificationId, decode, encode
 from stentor.node.actions import Append, CloseClient, CloseLink, Persist, ToClient, ToLink
@@ -472,7 +472,7 @@ class Client:
                 for each in self.subs.values():
                     for stream, position in each.asked.pop(number, {}).items():
                         each.confirmed[stream] = max(position, each.confirmed.get(stream, 0))
-            case m.Failure():
+            case m.Failure(code) if code != LeaseExpired.code:  # it ended while this was said
                 raise AssertionError(f"{self.name} was told {message}")
         self.answers.append(message)
 

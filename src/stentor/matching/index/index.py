@@ -428,6 +428,7 @@ class Index(Generic[K]):
         for segment in segments:
             self._hold(segment, replacing=())
         self._seen = _Seen(self._held_segments(), None, {}, self._names())
+        self._reserved = any(name.startswith("_") for name in self._seen.names)
 
     # -- segments
 

@@ -159,7 +159,7 @@ def _tokens(axis: Axis, value: Any, ranking: Ranking) -> Any:
     return {(value_type_of(element), element) for element in value}
 
 
-def grouped(rows: Int64s, slots: Int32s, slot_count: int) -> tuple[Int32s, list[list[int]]]:
+def grouped(rows: Int64s, slots: Labels, slot_count: int) -> tuple[Int32s, list[list[int]]]:
     """The distinct slots, and the rows of each in the order given."""
     found = np.empty(len(slots), np.int32)
     ends = np.empty(len(slots), np.int64)

@@ -1,0 +1,222 @@
+"""What clients did and saw, recorded as a trace and held against the specification.
+
+Publishers and subscribers are made through a `Recorder`. Every subscription is a component of its
+own, and so is every publisher. The recorder keeps two accounts of a run:
+
+*What is missing.* From the moment at which a subscription is in force, everything that is published
+and matches belongs to it. `settled` waits until publishers have been answered and nothing that was
+acknowledged is missing.
+
+*The trace.* `check` hands what happened to `stentor.semantics`: who subscribed, published and was
+notified, in the order in which the clients saw it, and the points at which nothing was in flight.
+It finds what nobody thought of: notifications that were altered, came twice, to the wrong one,
+out of order, or of which nobody knows.
+
+A publication that was not acknowledged, because its publisher died, may have happened or not. It
+counts as published if somebody was notified of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from overlay_processes import PATIENCE, until
+
+from stentor.client import Bus
+from stentor.client.subscription import Subscription
+from stentor.filters import Filter
+from stentor.model import Notification, NotificationId
+from stentor.semantics import Report, Trace, check
+
+
+class Component:
+    """A subscription, as the recorder sees it."""
+
+    def __init__(self, name: str, filter: Filter) -> None:
+        self.name = name
+        self.filter = filter
+        #: Nothing is owed before it is in force, nor after it has ended.
+        self.in_force = False
+        #: What it must still be notified of, as far as it is acknowledged.
+        self.missing: set[NotificationId] = set()
+        self.notified = 0
+        #: When it was notified first and last, on the monotonic clock.
+        self.first_at = self.last_at = 0.0
+
+
+class Publisher:
+    """A bus whose publications are recorded."""
+
+    def __init__(self, recorder: Recorder, bus: Bus) -> None:
+        self._recorder = recorder
+        self.bus = bus
+        self._unacknowledged: list[NotificationId] = []
+
+    async def publish(
+        self, event: Mapping[str, Any], *, volatile: bool = False, **options: Any
+    ) -> NotificationId:
+        """Publish without waiting for an answer."""
+        notification = Notification(dict(event), time=datetime.now(UTC), **options)
+        id = await self.bus.publish(notification, volatile=volatile)
+        # It is sent at the end of this turn of the loop, so nobody has seen it yet.
+        self._recorder.published(self.bus.name, notification.replace(id=id), owed=not volatile)
+        if not volatile:
+            self._unacknowledged.append(id)
+        return id
+
+    async def flush(self, timeout: float | None = PATIENCE) -> None:
+        """Wait until everything so far is acknowledged."""
+        waiting, self._unacknowledged = self._unacknowledged, []
+        try:
+            await self.bus.flush(timeout)
+        except BaseException:
+            self._unacknowledged = waiting + self._unacknowledged
+            raise
+        self._recorder.acknowledge(waiting)
+
+
+class Recorder:
+    """The account of one run."""
+
+    def __init__(self) -> None:
+        self.publications: dict[NotificationId, Notification] = {}
+        self.acknowledged: set[NotificationId] = set()
+        self.components: dict[str, Component] = {}
+        self.publishers: list[Publisher] = []
+        self._delivered: set[NotificationId] = set()
+        self._actions: list[tuple[Any, ...]] = []
+
+    # -- what happens
+
+    def publisher(self, bus: Bus) -> Publisher:
+        publisher = Publisher(self, bus)
+        self.publishers.append(publisher)
+        return publisher
+
+    def published(self, who: str, notification: Notification, *, owed: bool = True) -> None:
+        id = notification.id
+        assert id is not None
+        self.publications[id] = notification
+        self._actions.append(("pub", who, notification))
+        if owed:
+            for component in self.components.values():
+                if component.in_force and component.filter.matches(notification):
+                    component.missing.add(id)
+
+    def acknowledge(self, ids: Iterable[NotificationId]) -> None:
+        self.acknowledged.update(ids)
+
+    def component(self, name: str, filter: str) -> Component:
+        """A new subscription, which may be notified from now on."""
+        assert name not in self.components
+        component = self.components[name] = Component(name, Filter(filter))
+        self._actions.append(("sub", name, component.filter))
+        return component
+
+    def ended(self, component: Component) -> None:
+        """It was withdrawn: nothing more may come."""
+        component.in_force = False
+        component.missing.clear()
+        self._actions.append(("unsub", component.name))
+
+    def notified(self, component: Component, notification: Notification) -> None:
+        id = notification.id
+        assert id is not None
+        self._actions.append(("notify", component.name, notification))
+        self._delivered.add(id)
+        component.missing.discard(id)
+        component.notified += 1
+        component.last_at = time.monotonic()
+        component.first_at = component.first_at or component.last_at
+
+    @asynccontextmanager
+    async def subscribed(
+        self,
+        bus: Bus,
+        name: str,
+        filter: str = "",
+        *,
+        pace: Callable[[], Any] | None = None,
+        **options: Any,
+    ) -> AsyncIterator[Component]:
+        """A subscription that is read all the time; `pace` is awaited before each notification."""
+        component = self.component(name, filter)
+        subscription = bus.subscribe(filter, **options)
+        await subscription.open()
+        component.in_force = True
+        reading = asyncio.create_task(self.read(component, subscription, pace))
+        try:
+            yield component
+        finally:
+            reading.cancel()
+            done = await asyncio.gather(reading, return_exceptions=True)
+            await subscription.close()
+            self.ended(component)
+            if isinstance(done[0], Exception):
+                raise done[0]
+
+    async def read(
+        self,
+        component: Component,
+        subscription: Subscription[Notification],
+        pace: Callable[[], Any] | None = None,
+    ) -> None:
+        async for notification in subscription:
+            self.notified(component, notification)
+            if pace is not None:
+                await pace()
+
+    def quiescent(self) -> None:
+        """Nothing is in flight."""
+        self._actions.append(("quiescent",))
+
+    # -- the end
+
+    def lacking(self) -> dict[str, set[NotificationId]]:
+        """What was acknowledged and has not come."""
+        return {
+            c.name: lacking
+            for c in self.components.values()
+            if (lacking := c.missing & self.acknowledged)
+        }
+
+    async def settled(self, seconds: float = PATIENCE) -> None:
+        """Until everything is answered, and has come to all whom it belongs to."""
+        for publisher in self.publishers:
+            await publisher.flush(seconds)
+        try:
+            await until(lambda: not self.lacking(), "everything arrives", seconds)
+        except AssertionError:
+            lacking = {name: len(ids) for name, ids in self.lacking().items()}
+            some = {name: sorted(ids)[:3] for name, ids in self.lacking().items()}
+            raise AssertionError(f"lost: {lacking}, such as {some}") from None
+        self.quiescent()
+
+    def trace(self) -> Trace:
+        trace = Trace()
+        certain = self.acknowledged | self._delivered
+        for action in self._actions:
+            match action:
+                case ("pub", who, notification):
+                    if notification.id in certain:
+                        trace.pub(who, notification)
+                case ("notify", name, notification):
+                    trace.notify(name, notification)
+                case ("sub", name, filter):
+                    trace.sub(name, name, filter)
+                case ("unsub", name):
+                    trace.unsub(name, name)
+                case _:
+                    trace.quiescent()
+        return trace
+
+    def check(self, *, order: Iterable[str] = ("fifo",)) -> Report:
+        """Hold the run against the specification. The report, which has no violations."""
+        report = check(self.trace(), order=order)
+        assert report.ok, str(report)[:4000]
+        return report
