@@ -4,11 +4,67 @@
 >>> f = Filter("symbol = 'IBM' and price > 100")
 >>> f.matches(Notification({"symbol": "IBM", "price": 120.5}))
 True
+
+Against a running broker:
+
+    async with stentor.connect("127.0.0.1:7411") as bus:
+        async with bus.subscribe("symbol = 'IBM' and price > 100") as quotes:
+            await bus.publish({"symbol": "IBM", "price": 120.5}, ack=True)
+            async for n in quotes:
+                print(n["price"], n.id, n.time)
 """
+
+from typing import TYPE_CHECKING, Any
 
 from stentor.errors import StentorError
 from stentor.filters import Filter, merge_all
-from stentor.model import Notification
+from stentor.model import Notification, NotificationId
 
-__all__ = ["Filter", "Notification", "StentorError", "merge_all"]
+if TYPE_CHECKING:
+    from stentor.client import (
+        Advertisement,
+        Bus,
+        Subscription,
+        SyncBus,
+        SyncSubscription,
+        Transaction,
+        connect,
+        connect_sync,
+    )
+    from stentor.node.hooks import VETO, Hooks
+
+__all__ = [
+    "VETO",
+    "Advertisement",
+    "Bus",
+    "Filter",
+    "Hooks",
+    "Notification",
+    "NotificationId",
+    "StentorError",
+    "Subscription",
+    "SyncBus",
+    "SyncSubscription",
+    "Transaction",
+    "connect",
+    "connect_sync",
+    "merge_all",
+]
 __version__ = "0.1.0"
+
+# Event loops and sockets are loaded when they are asked for: many uses of filters have none.
+_ELSEWHERE = {"VETO": "stentor.node.hooks", "Hooks": "stentor.node.hooks"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'stentor' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_ELSEWHERE.get(name, "stentor.client")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

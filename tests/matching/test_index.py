@@ -2,6 +2,7 @@
 
 import pickle
 import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from random import Random
 from typing import Any
@@ -19,6 +20,7 @@ from stentor import Filter, Notification
 from stentor.errors import DuplicateKey, InvalidValue, UnknownKey, UnsupportedColumn
 from stentor.filters import Operator, register_operator
 from stentor.matching import Index
+from stentor.model import decode_headers, encode
 from stentor.model.values import ValueType, register_value_type
 
 
@@ -27,10 +29,15 @@ def pairs(index: Index[Any], batch: Any) -> list[tuple[int, Any]]:
     assert np.all(rows[1:] >= rows[:-1]), "matches come ordered by row"
     found = list(zip(rows.tolist(), keys.tolist(), strict=True))
     assert len(set(found)) == len(found), "a filter matches a notification once"
+    if isinstance(batch, list):
+        by_key = index.match_by_key(batch)
+        assert len({key for key, _ in by_key}) == len(by_key), "a key comes once"
+        assert all(rows == sorted(set(rows)) for _, rows in by_key), "its rows come in order"
+        assert sorted((row, key) for key, rows in by_key for row in rows) == sorted(found)
     return sorted(found)
 
 
-def expected(held: dict[Any, Filter], batch: list[dict[str, Any]]) -> list[tuple[int, Any]]:
+def expected(held: dict[Any, Filter], batch: Sequence[Any]) -> list[tuple[int, Any]]:
     return sorted((row, k) for row, n in enumerate(batch) for k, f in held.items() if f.matches(n))
 
 
@@ -44,6 +51,7 @@ def tiny_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(index_module, "GROWING_LIMIT", 8)
     monkeypatch.setattr(index_module, "TIER", 3)
     monkeypatch.setattr(index_module, "FEW", 0)
+    monkeypatch.setattr(index_module, "SINGLY", 1)
     monkeypatch.setattr(index_module, "TESTS_LIMIT", 4)
     monkeypatch.setattr(table_module, "COMMON", request.param)
 
@@ -613,3 +621,103 @@ def test_memory_is_reported_and_grows_with_the_filters() -> None:
     assert index.segment_count == 1
     assert 10_000 * 16 < index.memory.segments < 10_000 * 1_000
     assert index.memory.total >= index.memory.segments + index.memory.keys
+
+
+# -- work
+
+
+class Work:
+    """Counts how many filters are tested one by one, and how many boxes are compiled."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.tests = self.boxes = self.compilations = 0
+        matches, segment = index_module.Direct.matches, index_module.Segment
+
+        def counted_matches(direct: Any, facts: Any) -> bool:
+            self.tests += 1
+            return matches(direct, facts)
+
+        def counted_segment(table: Any) -> Any:
+            self.boxes += len(table)
+            self.compilations += 1
+            return segment(table)
+
+        monkeypatch.setattr(index_module.Direct, "matches", counted_matches)
+        monkeypatch.setattr(index_module, "Segment", counted_segment)
+
+
+def test_single_matches_have_new_filters_compiled_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    index: Index[int] = Index((i, Filter(f"x = {i}")) for i in range(1_000))
+    work = Work(monkeypatch)
+    for i in range(2_000):
+        assert index.match({"x": i}) == ([i] if i < 1_000 else [])
+    assert work.compilations == 1
+    assert work.tests <= 10_000, "testing costs no more than compiling, more or less"
+
+
+def test_a_few_filters_are_never_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    index: Index[int] = Index((i, Filter(f"x = {i}")) for i in range(index_module.FEW))
+    work = Work(monkeypatch)
+    batch = [{"x": i} for i in range(100)]
+    for _ in range(200):
+        assert len(index.match_by_key(batch)) == len(index)
+    assert not work.compilations
+
+
+@pytest.mark.spec("02/P9")
+def test_matching_between_additions_takes_linear_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a match after each addition, what an addition costs does not grow with the filters."""
+    monkeypatch.setattr(index_module, "GROWING_LIMIT", 256)
+    monkeypatch.setattr(index_module, "TESTS_LIMIT", 64)
+    work = Work(monkeypatch)
+    index: Index[int] = Index(background=False)
+    costs = []
+    for portion in range(4):
+        before = work.tests + work.boxes
+        for i in range(1_000 * portion, 1_000 * (portion + 1)):
+            index.add(i, Filter(f"x = {i}"))
+            assert index.match({"x": i}) == [i]
+        costs.append(work.tests + work.boxes - before)
+    assert max(costs) <= 2 * costs[0]
+    assert max(costs) <= 1_000 * 100
+
+
+def test_searches_have_segments_of_all_sizes_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "GROWING_LIMIT", 64)
+    index: Index[int] = Index((i, Filter(f"x = {i}")) for i in range(300))
+    index.settle()
+    assert index.segment_count > 1
+    batch = [{"x": i} for i in range(100)]
+    for _ in range(20):
+        assert len(index.match_by_key(batch)) == 100
+        index.settle()
+    assert index.segment_count == 1
+    index.add(-1, Filter("x = 5"))
+    assert sorted(index.match({"x": 5})) == [-1, 5]
+
+
+def test_by_key_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "ROWS_AT_A_TIME", 4)
+    for compiled in (False, True):
+        index = index_of("x > 2", "x in (1, 9)")
+        if compiled:
+            index.compact()
+        found = dict(index.match_by_key([{"x": i} for i in range(10)]))
+        assert found == {"x > 2": [3, 4, 5, 6, 7, 8, 9], "x in (1, 9)": [1, 9]}
+
+
+@settings(max_examples=40)
+@given(st.lists(filter_texts(), max_size=12), st.lists(events, min_size=1, max_size=8))
+def test_envelopes_match_as_notifications_do(texts: list[str], batch: list[dict[str, Any]]) -> None:
+    ns = [Notification({**event, "always": 1}, type="quote") for event in batch]
+    envelopes = decode_headers([encode(n) for n in ns])
+    held = {i: filter_of(text) for i, text in enumerate(texts)}
+    for more in ({}, {-1: Filter("isa quote"), -2: Filter("_type = 'trade'")}):
+        index = Index((held | more).items())
+        for _ in range(2):
+            assert pairs(index, envelopes) == pairs(index, ns) == expected(held | more, ns)
+            for envelope, n in zip(envelopes, ns, strict=True):
+                assert sorted(index.match(envelope)) == sorted(index.match(n))
+            index.compact()
+        copy: Index[int] = pickle.loads(pickle.dumps(Index(more.items())))
+        assert [copy.match(e) for e in envelopes] == [copy.match(n) for n in ns]

@@ -30,7 +30,10 @@ from stentor.model import (
     codec,
     decode,
     decode_header,
+    decode_headers,
+    decode_many,
     encode,
+    encode_batch,
     register_value_type,
     value_type_of,
 )
@@ -510,11 +513,142 @@ def test_time_finer_than_a_microsecond_is_dropped():
     assert decode(frame(header({"x": stamp})))["x"] == exact
 
 
+# Batches
+
+EVERYTHING = encode(
+    Notification(
+        {"i": 1, "f": 1.5, "s": "é", "b": b"1", "t": NOON, "l": [1, "a"], "m": {1, "a"}, "w": ADA},
+        type="a.b",
+        subject="s",
+        channel="c",
+        content_type="t",
+        id=ID,
+        time=NOON,
+        payload=b"pp",
+    )
+)
+PLAIN = encode(Notification({"symbol": "IBM", "price": 9.5, "volume": 7}, id=ID, time=NOON))
+
+
+def read_carefully(data) -> Envelope | str:
+    """What the reader makes of it that takes no short cuts: an envelope, or why it refuses."""
+    try:
+        return codec._read(data)
+    except DecodeError as error:
+        return str(error)
+    except Exception as error:
+        return f"not an encoded notification: {error}"
+
+
+def parts(envelope: Envelope):
+    return (
+        [(name, type(value), repr(value)) for name, value in envelope.attributes.items()],
+        *(envelope.type, envelope.subject, envelope.channel, envelope.content_type),
+        *(type(envelope.id), envelope.id, envelope.time),
+        *(envelope.payload, envelope.payload_size, envelope.facts, envelope.encoded),
+    )
+
+
+def same_as_carefully(data) -> None:
+    """Batches are read the same way, wherever the item stands and whatever was read before."""
+    expected = read_carefully(data)
+    for before in ([], [PLAIN], [PLAIN, EVERYTHING, PLAIN]):
+        items = [*before, data, PLAIN]
+        if isinstance(expected, str):
+            with pytest.raises(DecodeError) as refusal:
+                decode_headers(items)
+            assert (refusal.value.index, str(refusal.value)) == (len(before), expected)
+            with pytest.raises(DecodeError):
+                decode_many(items)
+        else:
+            found = decode_headers(items)
+            assert len(found) == len(items)
+            assert parts(found[len(before)]) == parts(expected)
+            assert decode_many(items)[len(before)] == expected.notification()
+
+
+@pytest.mark.parametrize("data", REFUSED.values(), ids=REFUSED.keys())
+def test_batches_refuse_the_same_and_say_which(data):
+    same_as_carefully(data)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(notifications, max_size=5))
+def test_batches_are_equal_to_single_ones(ns):
+    items = encode_batch(ns)
+    assert items == [encode(n) for n in ns]
+    assert decode_many(items) == ns
+    assert [parts(e) for e in decode_headers(items)] == [parts(read_carefully(d)) for d in items]
+    assert [parts(e) for e in decode_headers(tuple(items))] == [
+        parts(decode_header(d)) for d in items
+    ]
+
+
+numbers = st.integers(INT_MIN, INT_MAX) | st.floats(allow_nan=False) | st.booleans()
+plain_notifications = st.builds(
+    Notification,
+    st.dictionaries(names, numbers | st.text(), min_size=1, max_size=4),
+    type=texts,
+    payload=st.binary(max_size=5),
+    id=st.none() | st.builds(NotificationId, names, st.integers(0, 9), st.integers(0, 9)),
+    time=st.none() | st.datetimes(timezones=st.just(UTC)),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data(), plain_notifications)
+def test_mutated_plain_encodings_in_batches(data, n):
+    valid = encode(n)
+    same_as_carefully(valid)
+    same_as_carefully(mutated(valid, data.draw))
+    h = struct.unpack_from(">BII", valid)[1]
+    same_as_carefully(frame(mutated(valid[9 : 9 + h], data.draw), n.payload))
+
+
+def test_every_single_bit_of_a_plain_one_in_batches():
+    for at in range(len(PLAIN)):
+        for bit in range(8):
+            body = bytearray(PLAIN)
+            body[at] ^= 1 << bit
+            same_as_carefully(bytes(body))
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_any_buffer_will_do_in_batches(kind):
+    for data in (PLAIN, EVERYTHING):
+        items = [kind(data), kind(data)]
+        assert decode_many(items) == [decode(data)] * 2
+        assert decode_headers(items)[1].encoded is items[1]
+
+
+def test_nothing_is_an_empty_batch():
+    assert decode_headers([]) == decode_many([]) == encode_batch([]) == []
+
+
+def test_memories_of_the_reader_are_bounded():
+    for i in range(6_000):
+        n = Notification(
+            {f"name-{i}": 1}, payload=bytes(i % 1_000), id=NotificationId(f"p{i}", 1, 1)
+        )
+        assert decode_headers([encode(n)])[0].id == n.id
+    assert len(codec._frames) <= 4_096
+    assert len(codec.plain_names) <= 4_096
+    assert len(codec.good_producers) <= 4_096
+
+
+def test_an_array_of_more_than_seven_cannot_reach_what_is_not_the_header():
+    body = pack([{"x": 1}, None, None, None, None, None, None, b"other bytes", 9, {"x": 2}])
+    assert body[0] != 0x97
+    same_as_carefully(frame(body))
+    same_as_carefully(frame(b"\x97" + body[1:]))
+
+
 # Fuzzing
 
 
 def survives(data: bytes) -> None:
     """Either a notification that the constructor accepts, or DecodeError; nothing else."""
+    same_as_carefully(data)
     try:
         n = decode(data)
     except DecodeError:
@@ -585,20 +719,6 @@ def test_mutated_encodings(data, n):
     # The same inside of correct sizes, so that the change reaches the decoder of the header.
     h = struct.unpack_from(">BII", valid)[1]
     survives(frame(mutated(valid[9 : 9 + h], data.draw), n.payload))
-
-
-EVERYTHING = encode(
-    Notification(
-        {"i": 1, "f": 1.5, "s": "é", "b": b"1", "t": NOON, "l": [1, "a"], "m": {1, "a"}, "w": ADA},
-        type="a.b",
-        subject="s",
-        channel="c",
-        content_type="t",
-        id=ID,
-        time=NOON,
-        payload=b"pp",
-    )
-)
 
 
 def test_every_truncation():

@@ -6,6 +6,7 @@ import pickle
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -128,3 +129,25 @@ def test_a_source_checks_its_arguments_and_ends_at_the_last_number():
     assert next(source).sequence == INT_MAX
     with pytest.raises(InvalidValue, match="sequence"):
         next(source)
+
+
+def test_parts_may_be_given_by_name():
+    assert NotificationId(sequence=2, epoch=1, producer="p") == NotificationId("p", 1, 2)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [["p", -1, 2], ["p", 1, INT_MAX + 1], ["p", True, 2], ["p", 1.0, 2], ["p", 1], [5, 1, 2]],
+)
+def test_a_decoder_holds_the_numbers_to_their_bounds(parts):
+    data = msgspec.msgpack.encode(parts)
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.msgpack.decode(data, type=NotificationId)
+
+
+def test_the_memory_of_producers_is_bounded():
+    for i in range(5_000):
+        NotificationId(f"producer-{i}", 0, 0)
+    assert len(identity.good_producers) <= 4_096
+    with pytest.raises(InvalidValue):
+        NotificationId("", 0, 0)

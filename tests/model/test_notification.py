@@ -536,3 +536,44 @@ def test_flattening_keeps_every_path_and_value(record):
         n = Notification(record)
         assert dict(n) == expected
         assert Notification(expected) == n
+
+
+class Word(str):
+    """A subclass of `str` that is equal to the name it stands for."""
+
+    __slots__ = ()
+
+
+@settings(max_examples=200)
+@given(
+    st.dictionaries(
+        st.sampled_from(["x", "y", "price", "x.y", "", "_type", "a\nb", Word("x"), 5]),
+        st.one_of(
+            st.sampled_from(
+                [None, True, 1, 1.0, -0.0, float("nan"), float("-inf"), 2**63, -(2**63)]
+            ),
+            st.sampled_from(["", "é", "\ud800", Word("w"), b"b", NOON, [1], {"z": 1}, object()]),
+        ),
+        max_size=4,
+    )
+)
+def test_a_plain_dictionary_means_the_same_as_any_other_mapping(attributes):
+    """Plain dictionaries are taken over quickly, everything else is looked at piece by piece."""
+
+    def made(given):
+        try:
+            n = Notification(given)
+        except Exception as error:
+            return type(error), str(error)
+        return [(type(k), k, type(v), repr(v)) for k, v in n.items()], n.facts
+
+    for _ in range(2):  # the second time the names are known
+        assert made(attributes) == made(ChainMap(attributes))
+
+
+def test_what_is_taken_over_is_a_copy():
+    source = {"x": 1}
+    for _ in range(2):
+        n = Notification(source)
+        source["x"] += 1
+        assert n["x"] == source["x"] - 1

@@ -194,6 +194,8 @@ def _load() -> None:
     """Everything that children need, kernels included: they must not compile at the same time."""
     import stentor.broker.host
     import stentor.broker.logs
+    import stentor.cli.app
+    import stentor.cli.broker
     import stentor.client.bus  # noqa: F401
     from stentor.filters import Filter
     from stentor.matching import Index
@@ -218,7 +220,8 @@ def _child(order: dict[str, Any]) -> None:
         null = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((null, 0), (log, 1), (log, 2)):
             os.dup2(source, target)
-            os.close(source)
+        os.close(log)
+        os.close(null)
         for which, soft in order["limits"].items():
             _, hard = resource.getrlimit(int(which))
             resource.setrlimit(int(which), (soft, max(soft, hard)))

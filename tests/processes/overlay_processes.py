@@ -39,7 +39,11 @@ LIMITS: Final = Limits(timeout=2.0, shutdown=5.0)
 
 
 async def until(
-    condition: Callable[[], Any], what: str, seconds: float = PATIENCE, *, every: float = 0.02
+    condition: Callable[[], Any],
+    what: str | Callable[[], str],
+    seconds: float = PATIENCE,
+    *,
+    every: float = 0.02,
 ) -> Any:
     """Wait for a condition, plain or async, and return what it gave."""
     deadline = time.monotonic() + seconds
@@ -49,7 +53,9 @@ async def until(
             found = await found
         if found:
             return found
-        assert time.monotonic() < deadline, f"within {seconds:g} seconds: {what}"
+        if time.monotonic() > deadline:
+            said = what if isinstance(what, str) else what()
+            raise AssertionError(f"this did not happen within {seconds:g} seconds: {said}")
         await asyncio.sleep(every)
 
 
@@ -225,7 +231,7 @@ class Overlay:
         for broker in running:
             await until(
                 lambda broker=broker: broker.sees(names - {broker.name}),  # type: ignore[misc]
-                f"{broker.name} reaches all others\n{self.tail()}",
+                lambda broker=broker: f"{broker.name} reaches all others\n{self.tail()}",  # type: ignore[misc]
                 seconds,
             )
 

@@ -23,7 +23,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any
+from math import inf
+from operator import itemgetter
+from typing import Any, Protocol
 
 from overlay_processes import PATIENCE, until
 
@@ -34,19 +36,32 @@ from stentor.model import Notification, NotificationId
 from stentor.semantics import Report, Trace, check
 
 
+class Diary(Protocol):
+    """Another process' account of itself."""
+
+    def catch_up(self) -> None: ...
+
+
 class Component:
     """A subscription, as the recorder sees it."""
 
     def __init__(self, name: str, filter: Filter) -> None:
         self.name = name
         self.filter = filter
-        #: Nothing is owed before it is in force, nor after it has ended.
-        self.in_force = False
+        #: When it came into force: nothing that was published before is owed.
+        self.in_force_at = inf
+        self.over = False
+        self.received: set[NotificationId] = set()
         #: What it must still be notified of, as far as it is acknowledged.
         self.missing: set[NotificationId] = set()
+        #: Notifications, repeats included.
         self.notified = 0
         #: When it was notified first and last, on the monotonic clock.
         self.first_at = self.last_at = 0.0
+
+    def begin(self, at: float | None = None) -> None:
+        """It is in force from now on."""
+        self.in_force_at = min(self.in_force_at, time.monotonic() if at is None else at)
 
 
 class Publisher:
@@ -64,7 +79,8 @@ class Publisher:
         notification = Notification(dict(event), time=datetime.now(UTC), **options)
         id = await self.bus.publish(notification, volatile=volatile)
         # It is sent at the end of this turn of the loop, so nobody has seen it yet.
-        self._recorder.published(self.bus.name, notification.replace(id=id), owed=not volatile)
+        notification = notification.replace(id=id)
+        self._recorder.published(self.bus.name, notification, owed=not volatile)
         if not volatile:
             self._unacknowledged.append(id)
         return id
@@ -89,7 +105,8 @@ class Recorder:
         self.components: dict[str, Component] = {}
         self.publishers: list[Publisher] = []
         self._delivered: set[NotificationId] = set()
-        self._actions: list[tuple[Any, ...]] = []
+        #: Each with its time: diaries of other processes are read later than they are written.
+        self._actions: list[tuple[float, tuple[Any, ...]]] = []
 
     # -- what happens
 
@@ -98,15 +115,26 @@ class Recorder:
         self.publishers.append(publisher)
         return publisher
 
-    def published(self, who: str, notification: Notification, *, owed: bool = True) -> None:
+    def _record(self, at: float | None, *action: Any) -> float:
+        at = time.monotonic() if at is None else at
+        self._actions.append((at, action))
+        return at
+
+    def published(
+        self, who: str, notification: Notification, at: float | None = None, *, owed: bool = True
+    ) -> None:
         id = notification.id
         assert id is not None
         self.publications[id] = notification
-        self._actions.append(("pub", who, notification))
-        if owed:
-            for component in self.components.values():
-                if component.in_force and component.filter.matches(notification):
-                    component.missing.add(id)
+        at = self._record(at, "pub", who, notification)
+        for component in self.components.values() if owed else ():
+            if (
+                component.in_force_at < at
+                and not component.over
+                and id not in component.received
+                and component.filter.matches(notification)
+            ):
+                component.missing.add(id)
 
     def acknowledge(self, ids: Iterable[NotificationId]) -> None:
         self.acknowledged.update(ids)
@@ -115,23 +143,26 @@ class Recorder:
         """A new subscription, which may be notified from now on."""
         assert name not in self.components
         component = self.components[name] = Component(name, Filter(filter))
-        self._actions.append(("sub", name, component.filter))
+        self._record(None, "sub", name, component.filter)
         return component
 
     def ended(self, component: Component) -> None:
         """It was withdrawn: nothing more may come."""
-        component.in_force = False
+        component.over = True
         component.missing.clear()
-        self._actions.append(("unsub", component.name))
+        self._record(None, "unsub", component.name)
 
-    def notified(self, component: Component, notification: Notification) -> None:
+    def notified(
+        self, component: Component, notification: Notification, at: float | None = None
+    ) -> None:
         id = notification.id
         assert id is not None
-        self._actions.append(("notify", component.name, notification))
+        at = self._record(at, "notify", component.name, notification)
         self._delivered.add(id)
+        component.received.add(id)
         component.missing.discard(id)
         component.notified += 1
-        component.last_at = time.monotonic()
+        component.last_at = at
         component.first_at = component.first_at or component.last_at
 
     @asynccontextmanager
@@ -148,7 +179,7 @@ class Recorder:
         component = self.component(name, filter)
         subscription = bus.subscribe(filter, **options)
         await subscription.open()
-        component.in_force = True
+        component.begin()
         reading = asyncio.create_task(self.read(component, subscription, pace))
         try:
             yield component
@@ -173,7 +204,7 @@ class Recorder:
 
     def quiescent(self) -> None:
         """Nothing is in flight."""
-        self._actions.append(("quiescent",))
+        self._record(None, "quiescent")
 
     # -- the end
 
@@ -185,22 +216,29 @@ class Recorder:
             if (lacking := c.missing & self.acknowledged)
         }
 
-    async def settled(self, seconds: float = PATIENCE) -> None:
+    def _shown_lack(self) -> str:
+        shown = {name: (len(ids), sorted(ids)[:3]) for name, ids in self.lacking().items()}
+        return f"everything arrives; lacking is {shown}"
+
+    async def settled(
+        self, seconds: float = PATIENCE, *, diaries: Iterable[Diary] = ()
+    ) -> None:
         """Until everything is answered, and has come to all whom it belongs to."""
         for publisher in self.publishers:
             await publisher.flush(seconds)
-        try:
-            await until(lambda: not self.lacking(), "everything arrives", seconds)
-        except AssertionError:
-            lacking = {name: len(ids) for name, ids in self.lacking().items()}
-            some = {name: sorted(ids)[:3] for name, ids in self.lacking().items()}
-            raise AssertionError(f"lost: {lacking}, such as {some}") from None
+
+        def arrived() -> bool:
+            for diary in diaries:
+                diary.catch_up()
+            return not self.lacking()
+
+        await until(arrived, self._shown_lack, seconds)
         self.quiescent()
 
     def trace(self) -> Trace:
         trace = Trace()
         certain = self.acknowledged | self._delivered
-        for action in self._actions:
+        for _, action in sorted(self._actions, key=itemgetter(0)):
             match action:
                 case ("pub", who, notification):
                     if notification.id in certain:

@@ -80,7 +80,9 @@ def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
     own = [p for p in signature.parameters.values() if p.name != "settings"]
     own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
     options = [_option(key) for key in broker_keys()]
-    names = {parameter.name: key.dotted for parameter, key in zip(options, broker_keys(), strict=True)}
+    names = {
+        parameter.name: key.dotted for parameter, key in zip(options, broker_keys(), strict=True)
+    }
 
     def wrapper(**values: Any) -> None:
         settings = {names[name]: values.pop(name) for name in names}

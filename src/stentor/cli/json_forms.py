@@ -1,9 +1,9 @@
 """Notifications as JSON objects, one per line, and back.
 
 A notification is the object of its attributes, flat: a nested record appears under dotted names,
-and may be given either way. Strings, truth values and numbers are JSON's own, where 1 is an integer and
-1.0 is not. What JSON lacks is written as an object with one member, whose name is the value's type
-after a dollar sign. Its text is that of the typed literal in the filter language:
+and may be given either way. Strings, truth values and numbers are JSON's own, where 1 is an
+integer and 1.0 is not. What JSON lacks is written as an object with one member, whose name is the
+value's type after a dollar sign. Its text is that of the typed literal in the filter language:
 
     {"$time": "2026-01-01T12:00:00Z"}      an instant
     {"$bytes": "00ff"}                     bytes, in hexadecimal

@@ -1,8 +1,9 @@
-"""The client library: a bus, asynchronous or not. Its page is docs/client.md."""
+"""The client library: a bus, with or without async. Its page is docs/client.md."""
 
 from stentor.client.advertisement import Advertisement
 from stentor.client.bus import Bus, connect
 from stentor.client.subscription import LostRange, Subscription
+from stentor.client.sync import SyncBus, SyncSubscription, connect_sync
 from stentor.client.transaction import Held, Transaction
 
 __all__ = [
@@ -11,6 +12,9 @@ __all__ = [
     "Held",
     "LostRange",
     "Subscription",
+    "SyncBus",
+    "SyncSubscription",
     "Transaction",
     "connect",
+    "connect_sync",
 ]

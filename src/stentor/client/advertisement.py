@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stentor.client.encoding import PARTS, notification_of
 from stentor.errors import NotAdvertised, StentorError
 from stentor.filters import Filter
-from stentor.model import Notification
+from stentor.model import Notification, NotificationId
 from stentor.protocol.messages import Advertise, Unadvertise
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Advertisement:
 
     # -- publishing
 
-    async def publish(self, event: Any, ack: bool = False, **options: Any) -> Any:
+    async def publish(self, event: Any, ack: bool = False, **options: Any) -> NotificationId:
         """As `Bus.publish`, but `NotAdvertised` for what this advertisement does not announce."""
         parts: dict[str, Any] = {name: options.pop(name) for name in PARTS if name in options}
         notification = notification_of(event, parts)

@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from stentor.client.advertisement import Advertisement, OnDemand
+from stentor.client.backoff import FIRST, LONGEST, Backoff
 from stentor.client.encoding import notification_of, utc_now
 from stentor.client.link import State
 from stentor.client.local_broker import LocalBroker, TimeLimit, settles
@@ -93,7 +94,8 @@ class Bus:
         #: What is behind the bus; not meant for applications.
         self.local = local
         self._timeout = timeout
-        self._close_timeout = close_timeout
+        #: Seconds for publications to be acknowledged at the end.
+        self.close_timeout = close_timeout
         self._opened = False
         self._handlers: list[Subscription[Any]] = []
         self._requests: Requests | None = None
@@ -148,7 +150,7 @@ class Bus:
 
         `NoReply` if publications could not be acknowledged in time.
         """
-        await self.local.close(self._close_timeout)
+        await self.local.close(self.close_timeout)
 
     def __await__(self) -> Generator[Any, None, Bus]:
         return self.open().__await__()
@@ -372,12 +374,12 @@ class Bus:
         """
         reader: Reader[Any] | None = None
         if is_event_class(filter):
-            reader = Reader(filter)  # type: ignore[arg-type]
-            wanted = class_filter(filter, where)  # type: ignore[arg-type]
+            reader = Reader(filter)
+            wanted = class_filter(filter, where)
         else:
-            wanted = _filter(filter)
+            wanted = filter_of(filter)
             if where is not None:
-                wanted &= _filter(where)
+                wanted &= filter_of(where)
         terms = Terms(
             durable=_name(durable, "durable"),
             since=None if since is None else since_seconds(since),
@@ -434,7 +436,7 @@ class Bus:
         `demand` is called with the advertisement whenever what is asked for of it has changed;
         False leaves that out. With `quench`, what nobody asks for is not sent.
         """
-        wanted = class_filter(filter) if is_event_class(filter) else _filter(filter)  # type: ignore[arg-type]
+        wanted = class_filter(filter) if is_event_class(filter) else filter_of(filter)
         advertisement = Advertisement(self, wanted, quench=quench, demand=bool(demand))
         if callable(demand):
             advertisement.on_demand(demand)
@@ -444,7 +446,7 @@ class Bus:
         self, overlapping: str | Filter | None = None, timeout: float | None = None
     ) -> list[Filter]:
         """What is advertised anywhere, as far as it overlaps a filter."""
-        arguments = {} if overlapping is None else {"overlapping": str(_filter(overlapping))}
+        arguments = {} if overlapping is None else {"overlapping": str(filter_of(overlapping))}
         return [Filter(text) for text in await self.local.ask("offers", arguments, timeout)]
 
     # -- request and reply
@@ -492,7 +494,7 @@ class Bus:
                 assert subscription.last is not None  # it is the request behind the event
                 await answer(self, subscription.last, provider(event), volatile)
 
-            where = requests_of(_filter(options.get("where") or ""))
+            where = requests_of(filter_of(options.get("where") or ""))
             changed: SubscribeOptions = {**options, "where": where, "handler": handle}
             subscription = self.subscribe(filter, **changed)
             self._add(subscription)
@@ -567,7 +569,8 @@ def _name(name: str | None, what: str) -> str | None:
     return name
 
 
-def _filter(filter: object) -> Filter:
+def filter_of(filter: object) -> Filter:
+    """The filter that a text, or a filter, says."""
     if isinstance(filter, Filter):
         return filter
     if isinstance(filter, str):
@@ -597,6 +600,7 @@ def connect(
     close_timeout: float = CLOSING,
     buffer: int = LIMIT,
     buffer_bytes: int = LIMIT_BYTES,
+    delays: tuple[float, float] = (FIRST, LONGEST),
 ) -> Bus:
     """A bus, to be opened by `async with` (or `await`).
 
@@ -613,15 +617,21 @@ def connect(
     close_timeout  seconds for publications to be acknowledged when the bus is closed
     buffer         publications that may wait to be acknowledged until `publish` has to wait, and
                    their bytes (`buffer_bytes`)
+    delays         seconds between attempts to connect again: the first time, and at most
     """
     if buffer < 1 or buffer_bytes < 1:
         raise InvalidConfiguration(f"a buffer of {buffer} publications takes none; give at least 1")
+    if not 0 < delays[0] <= delays[1]:
+        raise InvalidConfiguration(
+            f"delays={delays} are no delays; give (first, longest), both > 0"
+        )
     local = LocalBroker(
         list(_addresses(brokers)) or [Address("tcp", "127.0.0.1", DEFAULT_PORT)],
         name=f"c-{secrets.token_hex(8)}" if name is None else name,
         token=token,
         tls=_tls_context(tls),
         outbox=Outbox(buffer, buffer_bytes),
+        backoff=lambda: Backoff(*delays),
     )
     return Bus(local, timeout=timeout, close_timeout=close_timeout)
 

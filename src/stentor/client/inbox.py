@@ -217,10 +217,6 @@ class Inbox:
         self._index = index + len(found)
         return found
 
-    def give_back(self, count: int) -> None:
-        """The last of what `some` handed out were not used after all."""
-        self._index = max(self._done, self._index - count)
-
     def _advance(self) -> bool:
         """Go to the next chunk, with everything before it dealt with; False if there is none."""
         _raise(self._dealt, self._chunk.after)

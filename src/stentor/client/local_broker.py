@@ -539,6 +539,8 @@ class LocalBroker:
         """End everything; `NoReply` if publications could not be delivered in time."""
         if self.closing and self._link is None:
             return
+        handled = [each.finish(timeout) for each in self.subscriptions.values()]
+        await asyncio.gather(*handled)
         self.closing = True
         problem: StentorError | None = None
         if self._link is not None and self._link.state != "closed" and len(self.outbox):

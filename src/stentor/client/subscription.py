@@ -150,8 +150,6 @@ class Subscription(Generic[T]):
         self._changed: list[asyncio.Future[None]] = []
         self._error: StentorError | None = None
         self._task: asyncio.Task[None] | None = None
-        #: Whether a handler is at work right now.
-        self._busy = False
         self.filter = filter
         #: The link that it uses; a group may live at another broker.
         self.link: Link | None = None
@@ -160,6 +158,8 @@ class Subscription(Generic[T]):
         #: Whether the application has ended it, and whether nothing more will come in any case.
         self.closing = False
         self.over = False
+        #: Whether nothing more is handed out, although something may wait.
+        self.stopped = False
         #: Whether a durable subscription of that name existed before.
         self.resumed = False
         #: The notification behind what was handed out last.
@@ -173,6 +173,11 @@ class Subscription(Generic[T]):
     def __repr__(self) -> str:
         return f"<Subscription to {str(self.filter) or 'everything'!r}>"
 
+    @property
+    def plain(self) -> bool:
+        """Whether notifications are handed out as they came, and nobody is told about it."""
+        return self._reader is None and not self._confirms and self._local.hooks is None
+
     # -- reading
 
     def __aiter__(self) -> Subscription[T]:
@@ -181,7 +186,7 @@ class Subscription(Generic[T]):
     async def __anext__(self) -> T:
         inbox = self._inbox
         while True:
-            notification = inbox.next()
+            notification = inbox.next() if not self.stopped else None
             if notification is None:
                 self._handed_out(0)
                 await self._more()
@@ -210,11 +215,15 @@ class Subscription(Generic[T]):
         while batch := await self.next_batch(limit):
             yield batch
 
-    async def next_batch(self, limit: int = 1_000) -> list[T]:
-        """The next list; empty when there will be no more."""
+    async def next_batch(self, limit: int = 1_000, timeout: float | None = None) -> list[T]:
+        """The next list; empty when there will be no more, `NoReply` if none comes in time."""
+        async with TimeLimit(timeout, f"no notification for {str(self.filter)!r} came"):
+            return await self._next_batch(limit)
+
+    async def _next_batch(self, limit: int) -> list[T]:
         inbox = self._inbox
         while True:
-            batch = inbox.some(limit)
+            batch = inbox.some(limit) if not self.stopped else []
             self._handed_out(len(batch))
             if not batch:
                 try:
@@ -228,10 +237,6 @@ class Subscription(Generic[T]):
             shown = [each for each in map(self._shown, batch) if each is not None]
             if shown:
                 return shown
-
-    def give_back(self, count: int) -> None:
-        """The last notifications of a list were not used: they were not dealt with."""
-        self._inbox.give_back(count)
 
     def _shown(self, notification: Notification) -> T | None:
         """As the application sees it; None if it does not."""
@@ -253,7 +258,10 @@ class Subscription(Generic[T]):
         """Wait until there may be more; `StopAsyncIteration` or the error when there will not."""
         if self._number == 0 and not self.closing:
             await self.open()
-        await self._until(lambda: len(self._inbox) or self.over)
+        await self._until(lambda: len(self._inbox) or self.over or self.stopped)
+        if self.stopped:
+            self._inbox.deal()
+            raise StopAsyncIteration
         if not len(self._inbox):
             if self._error is not None:
                 raise self._error
@@ -489,7 +497,6 @@ class Subscription(Generic[T]):
             except StentorError as error:
                 _log.error("%r has ended: %s", self, error)
                 return
-            self._busy = True
             try:
                 answer = handler(event)
                 if isawaitable(answer):
@@ -497,7 +504,22 @@ class Subscription(Generic[T]):
             except Exception:
                 self.errors += 1
                 _log.exception("the handler %r failed on %r", handler, self.last)
-            self._busy = False
+
+    def stop(self) -> None:
+        """Hand out no more. Who asks for the next one has dealt with the one before."""
+        self.stopped = True
+        self._notify()
+
+    async def finish(self, timeout: float) -> None:
+        """Let a handler finish what it is at, but start nothing new."""
+        if self._task is None or self._task is asyncio.current_task():
+            return
+        self.stop()
+        _, late = await asyncio.wait([self._task], timeout=timeout)
+        if late:
+            _log.warning("the handler %r was interrupted: it took too long", self._handler)
+            self._task.cancel()
+            await asyncio.wait([self._task])
 
     # -- life
 
@@ -536,12 +558,11 @@ class Subscription(Generic[T]):
         if self.closing:
             return
         self.closing = True
-        own = self._task is asyncio.current_task()
-        positions = self._inbox.dealt(handed_out=handed_out and (own or not self._busy))
+        if self._handler is not None and self._task is not asyncio.current_task():
+            handed_out = False  # a handler that was interrupted has not dealt with it
+            await self.finish(CLOSING)
+        positions = self._inbox.dealt(handed_out=handed_out)
         self._inbox.clear()
-        if self._task is not None and not own:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
         self._stop_confirm()
         self._stop_lease()
         owed = self._confirms and self._terms.auto_confirm and positions != self._confirmed

@@ -14,14 +14,16 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from inspect import iscoroutinefunction, isgenerator
+from time import monotonic
 from types import TracebackType
-from typing import Any, Final, Generic, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, overload
 
 import uvloop
 
 from stentor.client.advertisement import Advertisement, OnDemand
-from stentor.client.bus import Bus, SubscribeOptions, connect
+from stentor.client.bus import Bus, SubscribeOptions, connect, filter_of
 from stentor.client.link import State
 from stentor.client.requests import answer, requests_of
 from stentor.client.subscription import LostRange, Subscription
@@ -29,8 +31,10 @@ from stentor.client.transaction import Held, Transaction
 from stentor.errors import InvalidConfiguration, NoReply, ShuttingDown, StentorError
 from stentor.filters import Filter
 from stentor.model import Notification, NotificationId
-from stentor.node.hooks import Hooks
 from stentor.protocol.messages import Positions
+
+if TYPE_CHECKING:
+    from stentor.node.hooks import Hooks
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -49,17 +53,28 @@ class LoopThread:
     def __init__(self, name: str) -> None:
         self._loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        #: Whether work is taken; everything that was taken before it ended is ended too.
+        self._lock = threading.Lock()
+        self._running = False
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
         finally:
+            self._loop.run_until_complete(self._end())
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
             self._loop.close()
 
+    async def _end(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     def start(self) -> None:
+        self._running = True
         self._thread.start()
 
     @property
@@ -75,23 +90,27 @@ class LoopThread:
                 "a callback of the bus cannot wait for the bus; use `on` with a plain function, "
                 "which runs in a thread of its own"
             )
-        if not self._thread.is_alive():
-            work.close()
-            raise ShuttingDown("the bus is closed; open another one")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        with self._lock:
+            if not self._running:
+                work.close()
+                raise ShuttingDown("the bus is not open, or no longer; use it inside of `with`")
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
+        except CancelledError:
+            raise ShuttingDown("the bus was closed") from None
         except BaseException:
             future.cancel()  # Ctrl-C: nobody waits for it any more
             raise
 
     def stop(self) -> None:
         """End the loop and its thread."""
-        if self._thread.is_alive():
+        with self._lock:
+            was_running, self._running = self._running, False
+        if was_running:
             self._loop.call_soon_threadsafe(self._loop.stop)
-            if not self.inside:
-                self._thread.join()
-        elif not self._loop.is_closed():
+            self._thread.join()
+        elif not self._thread.is_alive():
             self._loop.close()
 
 
@@ -102,9 +121,10 @@ class SyncBus:
         self._bus = bus
         self._loop = LoopThread(f"stentor {bus.name}")
         self._open = False
-        #: What is to be subscribed when the bus is opened, and threads that run handlers.
-        self._early: list[Callable[[], None]] = []
-        self._threads: list[threading.Thread] = []
+        self._closed = False
+        #: What is to be subscribed when the bus is opened, and what handlers run, with threads.
+        self._early: list[Callable[[], object]] = []
+        self._handlers: list[tuple[SyncSubscription[Any], threading.Thread]] = []
 
     def __repr__(self) -> str:
         return f"<SyncBus {self.name!r}, {self.state}>"
@@ -164,16 +184,21 @@ class SyncBus:
 
     def close(self) -> None:
         """Wait until publications are acknowledged, say goodbye, end all threads."""
-        if not self._open:
+        if self._closed:
             return
+        self._closed = True
+        if self._open:
+            for subscription, _ in self._handlers:
+                self._loop.call(subscription.stop())
+            deadline = monotonic() + self._bus.close_timeout
+            for _, thread in self._handlers:
+                if thread is not threading.current_thread():
+                    thread.join(max(0.0, deadline - monotonic()))
         try:
-            self._loop.call(self._bus.close())
+            if self._open:
+                self._loop.call(self._bus.close())
         finally:
             self._loop.stop()
-            for thread in self._threads:
-                if thread is not threading.current_thread():
-                    thread.join()
-            self._threads.clear()
 
     def __enter__(self) -> SyncBus:
         return self if self._open else self.open()
@@ -263,7 +288,7 @@ class SyncBus:
         if self._open:
             subscribe()
         else:
-            self._early.append(lambda: (subscribe(), None)[1])
+            self._early.append(subscribe)
 
     def _run(self, subscription: SyncSubscription[Any], handler: Callable[[Any], Any]) -> None:
         """Call a handler with everything, in a thread of its own."""
@@ -279,8 +304,8 @@ class SyncBus:
                 _log.error("%r has ended: %s", subscription, error)
 
         thread = threading.Thread(target=work, name=f"stentor {self.name} handler", daemon=True)
-        self._threads = [each for each in self._threads if each.is_alive()]
-        self._threads.append(thread)
+        self._handlers = [each for each in self._handlers if each[1].is_alive()]
+        self._handlers.append((subscription, thread))
         thread.start()
 
     # -- advertising
@@ -293,12 +318,8 @@ class SyncBus:
         quench: bool = False,
     ) -> SyncAdvertisement:
         """See `Bus.advertise`. Callbacks run in the thread of the bus."""
-        make = self._make(lambda: self._bus.advertise(filter, demand=demand, quench=quench))
-        return SyncAdvertisement(self._loop, self._loop.call(make))
-
-    @staticmethod
-    async def _make(make: Callable[[], T]) -> T:
-        return make()
+        advertisement = self._bus.advertise(filter, demand=demand, quench=quench)
+        return SyncAdvertisement(self._loop, advertisement)
 
     def offers(
         self, overlapping: str | Filter | None = None, timeout: float | None = None
@@ -333,7 +354,7 @@ class SyncBus:
             while (reply := self._loop.call(following())) is not None:
                 yield reply
         finally:
-            self._loop.call(replies.aclose())  # type: ignore[arg-type]
+            self._loop.call(replies.aclose())
 
     def reply(
         self,
@@ -353,12 +374,12 @@ class SyncBus:
 
             def handle(event: Any) -> None:
                 request = subscription.last
-                assert request is not None
+                assert request is not None  # the request behind the event
                 result = provider(event)
                 for each in result if isgenerator(result) else (result,):
                     self._loop.call(answer(self._bus, request, each, volatile))
 
-            where = requests_of(Filter(str(options.get("where") or "")))
+            where = requests_of(filter_of(options.get("where") or ""))
             changed: SubscribeOptions = {**options, "where": where, "handler": handle}
             subscription = self.subscribe(filter, **changed)
             self._soon(subscription.open)
@@ -392,7 +413,10 @@ class SyncSubscription(Generic[T]):
         self._lock = threading.Lock()
         #: Notifications that were fetched and not yet handed out, the next one last.
         self._fetched: list[T] = []
-        self._notifications: list[Notification] = []
+        # What is confirmed counts as dealt with when the next one is asked for, so it is fetched
+        # one by one; so is what has a notification behind it, which is the `last` one.
+        self._at_once = FETCH if subscription.plain else 1
+        self._last: Notification | None = None
 
     def __repr__(self) -> str:
         return repr(self._subscription)
@@ -420,7 +444,7 @@ class SyncSubscription(Generic[T]):
     @property
     def last(self) -> Notification | None:
         """The notification behind what was handed out last."""
-        return self._subscription.last
+        return self._subscription.last if self._last is None else self._last
 
     # -- reading
 
@@ -431,14 +455,20 @@ class SyncSubscription(Generic[T]):
         with self._lock:
             if not self._fetched and not self._fetch(None):
                 raise StopIteration
-            return self._fetched.pop()
+            return self._hand_out()
 
     def get(self, timeout: float | None = None) -> T:
         """The next one; `NoReply` if none comes in time."""
         with self._lock:
             if not self._fetched and not self._fetch(timeout):
                 raise NoReply("the subscription has ended")
-            return self._fetched.pop()
+            return self._hand_out()
+
+    def _hand_out(self) -> T:
+        event = self._fetched.pop()
+        if isinstance(event, Notification):
+            self._last = event
+        return event
 
     def batches(self, limit: int = 1_000) -> Iterator[list[T]]:
         """Notifications in lists, as they have come."""
@@ -454,21 +484,15 @@ class SyncSubscription(Generic[T]):
 
     def _fetch(self, timeout: float | None) -> bool:
         """Get some from the loop; False when there will be no more."""
-        self._fetched = self._loop.call(self._subscription.next_batch(FETCH, timeout))[::-1]
-        return bool(self._fetched)
+        found = self._loop.call(self._subscription.next_batch(self._at_once, timeout))
+        self._fetched = found[::-1]
+        return bool(found)
 
     # -- the rest
 
     def confirm(self, timeout: float | None = None) -> None:
         """See `Subscription.confirm`."""
-        with self._lock:
-            self._loop.call(self._settle_accounts())
-            self._loop.call(self._subscription.confirm(timeout))
-
-    async def _settle_accounts(self) -> None:
-        """What was fetched and not handed out was not dealt with: the loop keeps it."""
-        self._subscription.give_back(len(self._fetched))
-        self._fetched.clear()
+        self._loop.call(self._subscription.confirm(timeout))
 
     def renew(self, timeout: float | None = None) -> None:
         """See `Subscription.renew`."""
@@ -488,14 +512,11 @@ class SyncSubscription(Generic[T]):
 
     def close(self, *, forget: bool = False) -> None:
         """See `Subscription.close`."""
-        self._end(handed_out=True, forget=forget)
+        self._loop.call(self._subscription.close(forget=forget))
 
-    def _end(self, *, handed_out: bool, forget: bool = False) -> None:
-        self._loop.call(self._closed(handed_out, forget))
-
-    async def _closed(self, handed_out: bool, forget: bool) -> None:
-        await self._settle_accounts()
-        await self._subscription._close(handed_out=handed_out, forget=forget)
+    async def stop(self) -> None:
+        """Hand out no more; runs in the loop."""
+        self._subscription.stop()
 
     def __enter__(self) -> SyncSubscription[T]:
         return self.open()
@@ -506,7 +527,7 @@ class SyncSubscription(Generic[T]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._end(handed_out=error is None)
+        self._loop.call(self._subscription.__aexit__(kind, error, trace))
 
 
 class SyncAdvertisement:

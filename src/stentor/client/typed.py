@@ -17,10 +17,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeGuard, TypeVar
 from weakref import WeakKeyDictionary
 
 import msgspec
+import msgspec.inspect
 
 from stentor.errors import InvalidNotification, UnknownEventType
 from stentor.filters import Filter
@@ -32,7 +33,7 @@ T = TypeVar("T")
 _MAX_DEPTH: Final = 32
 
 
-def is_event_class(candidate: object) -> bool:
+def is_event_class(candidate: object) -> TypeGuard[type[Any]]:
     """Whether this is a dataclass, not an instance of one."""
     return isinstance(candidate, type) and dataclasses.is_dataclass(candidate)
 
@@ -158,6 +159,13 @@ class Reader(Generic[T]):
     """
 
     def __init__(self, cls: type[T]) -> None:
+        try:
+            msgspec.inspect.type_info(cls)
+        except (NameError, TypeError) as error:
+            raise UnknownEventType(
+                f"{cls.__name__} cannot be subscribed to: {error}; its fields need types that are "
+                "known where the class is defined"
+            ) from error
         self._cls = cls
         self._makers: dict[str | None, Callable[[Notification], T]] = {}
 

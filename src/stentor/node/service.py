@@ -717,6 +717,7 @@ class Service:
         id = subscription.feed.id
         del self.subscriptions[id]
         self.dropped += subscription.feed.dropped
+        self._congested.discard(id)
         self._probing.pop(id, None)
         self._hungry.pop(id, None)
         self._starved.pop(id, None)
@@ -1093,12 +1094,17 @@ class Service:
         if complete is None:
             return
         number, heads = complete
+        # In a tree a broker is left out only if its link has failed. In a cycle its answer may be
+        # lost with another link than the one it is reached by: it has to be asked again.
+        left_out = [o.stream for o in self.directory.others if o.stream not in heads]
         waiting, self._probing = self._probing, {}
         for id in waiting:
             subscription = self.subscriptions.get(id)
             if subscription is None:
                 continue
             feed = subscription.feed
+            for stream in left_out:
+                feed.interrupted(stream, number + 1)
             if feed.heads(number, heads) and subscription.durable is not None:
                 # It begins here. Brokers that could not be asked are read from the time of its
                 # making on, when they are there.

@@ -173,47 +173,46 @@ class Probes:
         way between other brokers.
         """
         self._own = own
-        self._waves: dict[StreamId, tuple[int, _Wave]] = {}
+        #: By origin and number. When a broker has moved, two of its waves may pass at a time.
+        self._waves: dict[tuple[StreamId, int], _Wave] = {}
         #: The newest probe of this broker.
         self.number = number
 
     @property
     def waiting(self) -> bool:
         """Whether the own probe is under way."""
-        return self._own in self._waves
+        return (self._own, self.number) in self._waves
 
     def begin(self, neighbors: Iterable[str]) -> Sends:
-        """Send a probe of our own. Without neighbors, `complete` is true at once."""
+        """Send a probe of our own. Without neighbors, `finish_own` completes it at once."""
         self.number += 1
         waiting = set(neighbors)
-        self._waves[self._own] = self.number, _Wave(None, waiting)
+        self._waves[self._own, self.number] = _Wave(None, waiting)
         return [(n, Probe(self._own, self.number)) for n in sorted(waiting)]
 
     def passed(self, neighbor: str, probe: Probe, others: Iterable[str], heads: Positions) -> Sends:
         """A probe of another broker comes by."""
-        if probe.origin == self._own:
-            return []  # it went around a cycle
-        newest = self._waves.get(probe.origin)
-        if newest is not None and newest[0] == probe.number:
-            return []  # the same; any other one is younger, since nothing overtakes on a path
+        key = probe.origin, probe.number
+        if probe.origin == self._own or key in self._waves:
+            # In a cycle it comes from both sides; neither need wait for the other.
+            return [(neighbor, Echo(probe.origin, probe.number, {}))]
         wave = _Wave(neighbor, set(others) - {neighbor})
         if not wave.waiting:
             return [(neighbor, Echo(probe.origin, probe.number, dict(heads)))]
-        self._waves[probe.origin] = probe.number, wave
+        self._waves[key] = wave
         return [(n, probe) for n in sorted(wave.waiting)]
 
     def echoed(
         self, neighbor: str, echo: Echo, heads: Positions
     ) -> tuple[Sends, tuple[int, Positions] | None]:
         """An answer: messages, and the number and heads of the own probe if it is complete."""
-        found = self._waves.get(echo.origin)
-        if found is None or found[0] != echo.number:
+        key = echo.origin, echo.number
+        wave = self._waves.get(key)
+        if wave is None or neighbor not in wave.waiting:
             return [], None
-        wave = found[1]
-        if neighbor in wave.waiting:
-            wave.waiting.discard(neighbor)
-            wave.heads.update(echo.heads)
-        return self._finish(echo.origin, heads)
+        wave.waiting.discard(neighbor)
+        wave.heads.update(echo.heads)
+        return self._finish(key, heads)
 
     def link_down(
         self, neighbor: str, heads: Positions
@@ -221,27 +220,28 @@ class Probes:
         """Nobody waits for this neighbor any more."""
         sends: Sends = []
         complete = None
-        for origin, (_, wave) in list(self._waves.items()):
+        for key, wave in list(self._waves.items()):
             if wave.parent == neighbor:
-                del self._waves[origin]
+                del self._waves[key]
             elif neighbor in wave.waiting:
                 wave.waiting.discard(neighbor)
-                more, own = self._finish(origin, heads)
+                more, own = self._finish(key, heads)
                 sends += more
                 complete = complete or own
         return sends, complete
 
     def finish_own(self, heads: Positions) -> tuple[int, Positions] | None:
         """The own probe, if nobody is left to answer it."""
-        return self._finish(self._own, heads)[1] if self.waiting else None
+        return self._finish((self._own, self.number), heads)[1] if self.waiting else None
 
     def _finish(
-        self, origin: StreamId, own: Positions
+        self, key: tuple[StreamId, int], own: Positions
     ) -> tuple[Sends, tuple[int, Positions] | None]:
-        number, wave = self._waves[origin]
+        wave = self._waves[key]
         if wave.waiting:
             return [], None
-        del self._waves[origin]
+        del self._waves[key]
+        origin, number = key
         heads = {**wave.heads, **own}
         if wave.parent is None:
             return [], (number, heads)

@@ -22,9 +22,11 @@ from typing import Any
 from judging import judge, judge_empty
 from overlay import Client, Host, Overlay, Sub
 
+from stentor.filters import Filter
 from stentor.node import feed, reading
 
 EVENTS: list[dict[str, Any]] = [{"x": x, "y": y} for x in range(4) for y in range(3)]
+FAULTS = ("links", "brokers", "clients", "disks", "retention", "processes", "wiring", "cycles")
 FILTERS = (
     *(f"x = {x}" for x in range(4)),
     *("x >= 1", "x < 3", "y = 1", "y >= 1 and x > 0", "true", "x = 0 or y = 2"),
@@ -65,7 +67,7 @@ class History:
         self.queue = queue
         #: What may go wrong in this history.
         self.faults = {
-            kind for kind in ("links", "brokers", "clients", "disks", "retention", "processes")
+            kind for kind in FAULTS
             if rng.random() < 0.4
         }
         self.sim.moves = rng.random() < 0.3
@@ -113,6 +115,8 @@ class History:
             "disks": [(self.disk, 2)],
             "retention": [(self.trim, 3)],
             "processes": [(self.kill_client, 2)],
+            "wiring": [(self.rewire, 3)],
+            "cycles": [(self.close_cycle, 1), (self.sim.obey, 2)],
         }
         for kind in sorted(self.faults):
             actions += [(act, self.storm * weight) for act, weight in faults[kind]]
@@ -175,8 +179,6 @@ class History:
         self.sim.tick(self.rng.choice([0.2, 1.1, 2.0, 5.1]))
 
     def advertise(self) -> None:
-        from stentor.filters import Filter
-
         client = self._client()
         if client.host is not None and len(client.offers) < 2:
             client.advertise(Filter(self.rng.choice(FILTERS)))
@@ -212,6 +214,14 @@ class History:
         if down:
             self.sim.restart(self.rng.choice(down))
 
+    def rewire(self) -> None:
+        if self.sim.links:
+            self.sim.rewire(cycle=False)
+
+    def close_cycle(self) -> None:
+        if self.sim.links:
+            self.sim.rewire(cycle=True)
+
     def disk(self) -> None:
         self.sim.disk_fails = not self.sim.disk_fails
 
@@ -234,8 +244,6 @@ class History:
     def demand(self) -> None:
         """Producers know what is asked for of what they offer, no more and no less."""
         subs = [s for c in self.sim.clients for s in c.subs.values()]
-        from stentor.filters import Filter
-
         for client in self.sim.clients:
             for number, offer in client.offers.items():
                 told = [Filter(text) for text in client.demand[number]]

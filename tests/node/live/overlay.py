@@ -654,12 +654,50 @@ class Overlay:
             if not host.up:
                 self.restart(name)
         for a, b in self.links:
-            self.connect(a, b)
+            if b not in self.reached(a):
+                self.connect(a, b)
         for queue in self.queues.values():
             queue.limit = 10_000
 
+    def reached(self, name: str) -> set[str]:
+        """The brokers that links lead to from here."""
+        reached, edge = {name}, {name}
+        while edge:
+            edge = {b for a, b in self.queues if a in edge} - reached
+            reached |= edge
+        return reached
+
+    def obey(self) -> None:
+        """Close the links that brokers refuse."""
+        for a, b in self.refused:
+            self.disconnect(a, b)
+        self.refused.clear()
+
+    def rewire(self, *, cycle: bool) -> None:
+        """Put a link in another place; or leave the old one, so that there is a cycle."""
+        a, b = self.rng.choice(self.links)
+        if not cycle:
+            self.disconnect(a, b)
+            self.links.remove((a, b))
+            reached = {b}
+            while more := {y for x, y in self._both_ways() if x in reached} - reached:
+                reached |= more
+            ends = sorted(set(self.hosts) - reached), sorted(reached)
+            self.links.append((self.rng.choice(ends[0]), self.rng.choice(ends[1])))
+            self.connect(*self.links[-1])
+        else:
+            self.connect(*self.rng.sample(sorted(self.hosts), 2))
+
+    def _both_ways(self) -> list[tuple[str, str]]:
+        return self.links + [(b, a) for a, b in self.links]
+
     def settle(self) -> None:
         """Heal everything, and wait until nothing is under way."""
+        self.heal()
+        while len(self.queues) > 2 * (len(self.hosts) - 1):  # there is a cycle
+            self.tick(1.0)
+            self.advance()
+            self.obey()
         self.heal()
         for _ in range(2_000):
             for client in self.clients:

@@ -3,7 +3,7 @@
 from stentor.broker.storage.batch import Batch
 from stentor.broker.storage.journal import Committed, Journal
 from stentor.broker.storage.moving import copy_journal, set_aside
-from stentor.broker.storage.repair import Report, check, repair
+from stentor.broker.storage.repairing import Report, check, repair
 
 __all__ = [
     "Batch",

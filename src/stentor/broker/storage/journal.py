@@ -108,8 +108,10 @@ class Journal:
         self._failed = 0
         self._queue: SimpleQueue[Batch | _Signal] = SimpleQueue()
         self._waiting: deque[Batch] = deque()  # the writer's: taken from the queue, not committed
-        self._stopping = False  # this and the next two: the writer's
+        self._stopping = False  # this and the next ones: the writer's
         self._may_expire = False
+        self._commit_seconds = 0.0
+        self._commits_fail = False
         self._upkeep_fails = False
         self._closed = False
         self._scheduled = False  # in memory: a turn of the writer is under way
@@ -145,11 +147,9 @@ class Journal:
             for resource in reversed(opened):
                 resource.close()
             lock.release()
-            if isinstance(error, sqlite3.Error | TypeError | ValueError) and not isinstance(
-                error, StentorError
-            ):
-                raise unusable(path / DATABASE, error) from error
-            raise
+            if isinstance(error, StentorError) or not isinstance(error, Exception):
+                raise
+            raise unusable(path / DATABASE, error) from error
 
     @classmethod
     def _open(
@@ -367,6 +367,7 @@ class Journal:
             "head": self._head,
             "bytes": writer.state.bytes,
             "commits": writer.state.commits,
+            "commit_seconds": self._commit_seconds,
             "failed_commits": self._failed,
             "pending": self._pending,
             "producers": len(writer.producers),
@@ -454,7 +455,10 @@ class Journal:
             firsts = iter(self._commit([batch for batch in batches if batch.error is None]))
             return [0 if batch.error is not None else next(firsts) for batch in batches]
         try:
-            return self._writer.commit(batches)
+            began = time.perf_counter()
+            offsets = self._writer.commit(batches)
+            self._commit_seconds += time.perf_counter() - began
+            return offsets
         except Exception as error:
             if len(batches) > 1 and not isinstance(error, sqlite3.OperationalError):
                 # Not the disk's fault but that of some batch: the others shall not suffer.

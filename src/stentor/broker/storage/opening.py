@@ -115,9 +115,9 @@ def examine(db: sqlite3.Connection, path: Path, witnessed: Witnessed | None) -> 
 
 
 def unusable(path: Path, error: Exception) -> StentorError:
-    """What an error of SQLite means when a journal is opened."""
+    """What an error means that came when a journal was opened."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in _OUTSIDE:
+    if code in _OUTSIDE or isinstance(error, OSError):
         return JournalUnavailable(
             f"{path} cannot be opened ({error}); see that the directory may be written "
             "and that its disk is not full"

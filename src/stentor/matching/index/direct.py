@@ -17,7 +17,7 @@ from stentor.filters import Filter
 from stentor.filters.conjunct import Conjunct
 from stentor.filters.constraint import Constraint
 from stentor.filters.ranges import Ranges
-from stentor.matching.index.columns import Source
+from stentor.matching.index.columns import Row, RowSource, Source
 
 Holds = Callable[[Any], bool]
 #: From the values of a column, all of a suitable type, to the rows that satisfy a comparison.
@@ -106,6 +106,15 @@ class Direct:
             if not rows:
                 return rows
         return list(range(source.count)) if rows is None else rows
+
+
+def select(filter: Filter, events: Sequence[Row]) -> list[int]:
+    """The indexes of the events that a single filter matches.
+
+    >>> select(Filter("x > 1"), [{"x": 1}, {"x": 2}, {"y": 2}, {"x": 3}])
+    [1, 3]
+    """
+    return Direct(filter).rows(RowSource(events, filter.names))
 
 
 # -- conditions

@@ -187,6 +187,8 @@ def _check(directory: Path) -> tuple[_Findings, sqlite3.Connection | None]:
             _check_contents(db, findings, mark_reads=mark_reads)
         elif findings.witnessed is not None and findings.witnessed.commits > 0:
             report.problems.append(fault_of_emptiness(findings.witnessed))
+            db.close()
+            return findings, None
     except Unreadable as error:
         if isinstance(error, InvalidConfiguration):
             db.close()
@@ -217,6 +219,7 @@ def _check_contents(db: sqlite3.Connection, findings: _Findings, *, mark_reads: 
         for stretch in findings.scan.lost
         if stretch.last >= low
     ]
+    report.problems += _surplus(db)
     good = findings.scan.good
     report.blocks = findings.scan.blocks
     report.earliest = good[0].earliest if good else None
@@ -236,6 +239,20 @@ def _check_contents(db: sqlite3.Connection, findings: _Findings, *, mark_reads: 
         for result in results
         if result != "ok"
     ]
+
+
+def _surplus(db: sqlite3.Connection) -> list[str]:
+    """Blocks where there should be none. One query, so that a running broker cannot interfere."""
+    try:
+        row = db.execute(
+            "SELECT (SELECT min(first) FROM block) < low, (SELECT max(first) FROM block) > head"
+            " FROM state"
+        ).fetchone()
+    except sqlite3.Error:
+        return []  # it was found otherwise
+    if row is None or not any(row):
+        return []
+    return ["there are blocks outside of the offsets that it should have"]
 
 
 def _state(db: sqlite3.Connection) -> State | None:

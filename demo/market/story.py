@@ -1,0 +1,408 @@
+"""What happens, in order.
+
+Four exchanges publish at their brokers, five desks listen at theirs. One desk goes away; a broker
+in the middle of the overlay is killed and, some seconds later, started again by its supervisor; the
+desk comes back; another joins late and wants the past as well. When the exchanges are done, every
+publication is acknowledged and everybody has everything, or the demo says what is missing.
+
+All clients live in this process, so one clock times every delivery.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Protocol
+
+from market.account import Account, Latencies, Verdict
+from market.brokers import LINKS, NAMES, Brokers, links_within
+from market.cast import DESKS, EXCHANGES, Desk, Exchange, Prices
+from stentor.client import Bus, Subscription, connect
+from stentor.errors import StentorError
+from stentor.filters import Filter
+from stentor.model import Notification, NotificationId
+
+#: The broker that is killed. It is an entry of publications, on the way of others, and serves a
+#: consumer, all at once.
+VICTIM: Final = "lisbon"
+
+#: Seconds between two rounds of a publisher.
+ROUND: Final = 0.02
+#: Seconds for the last deliveries.
+PATIENCE: Final = 30.0
+
+
+@dataclass(frozen=True)
+class Script:
+    """How long each part takes, in seconds, and how much is published."""
+
+    #: Trades per second at each exchange.
+    rate: float = 150.0
+    calm: float = 7.0
+    #: From the leaving of the durable desk to the kill.
+    alone: float = 2.0
+    #: From the kill to the next start of the broker.
+    dead: float = 5.0
+    #: After everybody has caught up.
+    healed: float = 4.0
+    #: After the durable desk is back.
+    complete: float = 3.0
+    #: After the late desk has joined.
+    late: float = 4.0
+    seed: int = 7
+
+
+#: For tests: the same story in a few seconds.
+QUICK: Final = Script(
+    rate=60.0, calm=0.5, alone=0.2, dead=0.2, healed=0.2, complete=0.2, late=0.2
+)
+
+
+class Teller(Protocol):
+    """Who tells people about it."""
+
+    def tell(self, text: str) -> None:
+        """Something has happened."""
+
+    def show(self, scene: Scene) -> None:
+        """Something may have changed that can be seen."""
+
+
+class Listener:
+    """A desk at work."""
+
+    def __init__(self, desk: Desk, account: Account) -> None:
+        self.desk = desk
+        self.filter = Filter(desk.filter)
+        self.bus: Bus | None = None
+        self._account = account
+        self._subscription: Subscription[Notification] | None = None
+        self.record = account.subscribed(desk.name, self.filter)
+
+    async def arrive(self, brokers: Brokers) -> None:
+        """Connect and subscribe; with a name or a past if the desk wants it."""
+        desk = self.desk
+        bus = connect(*map(brokers.address, desk.brokers), name=desk.name, timeout=PATIENCE)
+        self.bus = await bus.open()
+        self._subscription = await bus.subscribe(
+            self.filter,
+            durable=desk.name if desk.durable else None,
+            since="earliest" if desk.history else None,
+            handler=lambda n: self._account.delivered(desk.name, n),
+        )
+        self.record.present = True
+
+    async def leave(self) -> None:
+        """Go, in good order; does nothing if it is not here."""
+        bus, subscription, self.bus = self.bus, self._subscription, None
+        self.record.left()
+        if subscription is not None:
+            await subscription.close()
+        if bus is not None:
+            await bus.close()
+
+    @property
+    def place(self) -> str:
+        """Which broker serves it."""
+        if self.bus is None:
+            return "away" if self.desk.durable else "not yet"
+        if self.bus.state != "connected":
+            return "reconnects"
+        return self.bus.broker or ""
+
+
+class Publisher:
+    """An exchange at work."""
+
+    def __init__(self, exchange: Exchange, scene: Scene, script: Script) -> None:
+        self.exchange = exchange
+        self._scene = scene
+        self._rate = script.rate
+        self._prices = Prices(exchange, script.seed)
+        self._ids: list[NotificationId] = []
+        self.bus: Bus | None = None
+
+    async def open(self, brokers: Brokers) -> None:
+        bus = connect(brokers.address(self.exchange.broker), name=self.exchange.name)
+        self.bus = await bus.open()
+
+    async def work(self) -> None:
+        """Publish at an even rate, until cancelled."""
+        assert self.bus is not None
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while True:
+            while len(self._ids) < (loop.time() - began) * self._rate:
+                trade = Notification(self._prices.next(), time=datetime.now(UTC))
+                id = await self.bus.publish(trade)
+                # It leaves at the end of this turn of the loop: nobody has seen it yet.
+                self._ids.append(id)
+                self._scene.published(self.exchange, trade.replace(id=id))
+            await asyncio.sleep(ROUND)
+
+    def unacknowledged(self) -> Sequence[NotificationId]:
+        """What is not yet known to be on disk; brokers answer in order."""
+        count = self.bus.unacknowledged if self.bus is not None else 0
+        return self._ids[-count:] if count else ()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the report is made of."""
+
+    verdict: Verdict
+    #: When what was delivered live was published, and how long it took.
+    latencies: dict[str, Latencies]
+    #: Deliveries of what happened while their consumer was not there.
+    later: int
+    #: Notifications over links, and what flooding would have sent at least.
+    carried: int
+    flooding: int
+    #: Stretches of journals that were read for those who caught up.
+    stretches: int
+    problems: Sequence[str]
+
+    @property
+    def ok(self) -> bool:
+        return self.verdict.ok and not self.problems
+
+
+class Scene:
+    """Everything that can be seen while the demo runs."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        loop = asyncio.get_running_loop()
+        self.clock: Callable[[], float] = loop.time
+        self.began = loop.time()
+        self.brokers = brokers
+        self.account = Account(loop.time)
+        self.listeners = [Listener(desk, self.account) for desk in DESKS]
+        #: Brokers that are known to be down or not yet linked again.
+        self.down: set[str] = set()
+        self.flooding = 0
+        #: What is going on, in words.
+        self.now = ""
+
+    @property
+    def elapsed(self) -> float:
+        return self.clock() - self.began
+
+    def listener(self, name: str) -> Listener:
+        return next(each for each in self.listeners if each.desk.name == name)
+
+    def published(self, exchange: Exchange, notification: Notification) -> None:
+        self.account.published(exchange.name, notification)
+        self.flooding += links_within(exchange.broker, self.down)
+
+
+async def play(script: Script, teller: Teller, directory: Path) -> Outcome:
+    """The whole story."""
+    async with Brokers.running(directory, dead_for=script.dead) as brokers:
+        scene = Scene(brokers)
+        brokers.on_look = lambda: teller.show(scene)
+        played = _Play(script, teller, scene)
+        await played.run()
+    return played.outcome()
+
+
+class _Play:
+    def __init__(self, script: Script, teller: Teller, scene: Scene) -> None:
+        self._script = script
+        self._teller = teller
+        self._scene = scene
+        self._brokers = scene.brokers
+        self._publishers = [Publisher(exchange, scene, script) for exchange in EXCHANGES]
+        self._working: list[asyncio.Task[None]] = []
+        self._unacknowledged: list[NotificationId] = []
+        self._problems: list[str] = []
+        #: When it began, when the broker was killed, when all had caught up, when it ended.
+        self._times: list[float] = []
+
+    def _tell(self, text: str, now: str = "") -> None:
+        self._scene.now = now or text
+        self._teller.tell(text)
+        self._teller.show(self._scene)
+
+    async def run(self) -> None:
+        script = self._script
+        self._tell("five brokers are started, each a process of its own")
+        await self._brokers.all_linked()
+        self._tell(f"they are linked: {len(NAMES)} brokers, {len(LINKS)} links, a tree")
+        async with AsyncExitStack() as stack:
+            await self._assemble(stack)
+            await asyncio.sleep(script.calm)
+            await self._desk_leaves()
+            await asyncio.sleep(script.alone)
+            await self._kill_and_heal()
+            await asyncio.sleep(script.healed)
+            await self._desk_returns()
+            await asyncio.sleep(script.complete)
+            await self._late_one_joins()
+            await asyncio.sleep(script.late)
+            await self._finish()
+
+    # -- the parts
+
+    async def _assemble(self, stack: AsyncExitStack) -> None:
+        scene = self._scene
+        here = [each for each in scene.listeners if not each.desk.history]
+        for listener in scene.listeners:
+            stack.push_async_callback(listener.leave)
+        await asyncio.gather(*(listener.arrive(self._brokers) for listener in here))
+        for listener in here:
+            self._watch_moves(listener)
+        scene.account.settled()
+        for publisher in self._publishers:
+            await publisher.open(self._brokers)
+            assert publisher.bus is not None
+            stack.push_async_callback(_close, publisher.bus)
+        self._mark()
+        self._working = [asyncio.create_task(p.work()) for p in self._publishers]
+        stack.push_async_callback(_cancel, self._working)
+        self._tell(
+            f"{len(here)} consumers have subscribed by content, {len(EXCHANGES)} exchanges publish",
+            "All is well: each trade goes only where somebody wants it.",
+        )
+
+    def _watch_moves(self, listener: Listener) -> None:
+        bus = listener.bus
+        assert bus is not None
+        before = bus.broker
+
+        def changed(state: str) -> None:
+            nonlocal before
+            if state == "connected" and bus.broker != before:
+                self._teller.tell(f"{listener.desk.name} has moved from {before} to {bus.broker}")
+                before = bus.broker
+
+        bus.on_state(changed)
+
+    async def _desk_leaves(self) -> None:
+        desk = self._scene.listener("blocks")
+        await desk.leave()
+        self._tell(
+            f"{desk.desk.name} goes away; its subscription is durable",
+            f"{desk.desk.name} is away. Its broker keeps its place, the journals what it misses.",
+        )
+
+    async def _kill_and_heal(self) -> None:
+        scene, brokers = self._scene, self._brokers
+        look = brokers.looks[VICTIM]
+        began = look.status["started"] if look.status else 0.0
+        kill = self._mark()
+        pid = brokers.kill(VICTIM)
+        scene.down.add(VICTIM)
+        self._tell(
+            f"killed {VICTIM}: kill -9 {pid}",
+            f"{VICTIM} was killed. madrid is cut off, iberia moves to another broker, and what is "
+            "published is kept in journals, or by the publisher until it is acknowledged.",
+        )
+        await brokers.until(
+            lambda: bool(look.status and look.status["started"] != began), f"{VICTIM} is back"
+        )
+        await brokers.all_linked()
+        back = scene.clock()
+        scene.down.discard(VICTIM)
+        assert look.status is not None
+        self._tell(
+            f"{VICTIM} is back and linked after {back - kill:.1f} s, with "
+            f"{look.status['journal']['head']:,} notifications in its journal",
+            f"{VICTIM} is back. Subscribers ask journals for what they missed, and go on live.",
+        )
+        await self._caught_up(back)
+        self._tell(
+            f"everybody has caught up, {self._mark() - back:.1f} s later",
+            "Healed: nothing was lost, and nothing came twice. The report will tell.",
+        )
+
+    async def _desk_returns(self) -> None:
+        desk = self._scene.listener("blocks")
+        await desk.arrive(self._brokers)
+        waiting = len(desk.record.missing)
+        self._tell(
+            f"{desk.desk.name} is back; {waiting:,} notifications waited for it",
+            f"{desk.desk.name} goes on where it was, from the journals and then live.",
+        )
+        await self._caught_up(self._scene.clock())
+
+    async def _late_one_joins(self) -> None:
+        desk = self._scene.listener("audit")
+        await desk.arrive(self._brokers)
+        past = len(desk.record.missing)
+        self._tell(
+            f'{desk.desk.name} joins with since="earliest": {past:,} of the past, then live',
+            f"{desk.desk.name} reads the past from the journals of four brokers, and goes on live.",
+        )
+        await self._caught_up(self._scene.clock())
+
+    async def _caught_up(self, until: float) -> None:
+        await self._brokers.until(
+            lambda: self._scene.account.caught_up(until), "everybody catches up"
+        )
+
+    async def _finish(self) -> None:
+        """No more publications; everything is acknowledged and arrives."""
+        scene = self._scene
+        await _cancel(self._working)
+        self._tell(
+            f"the exchanges close, after {len(scene.account):,} trades",
+            "The exchanges are closed; the last notifications arrive.",
+        )
+        try:
+            async with asyncio.timeout(PATIENCE):
+                for publisher in self._publishers:
+                    assert publisher.bus is not None
+                    await publisher.bus.flush()
+                while not scene.account.caught_up(float("inf")):
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            self._problems.append(f"not everything arrived within {PATIENCE:g} seconds")
+        except StentorError as error:
+            self._problems.append(f"a publication was refused: {error}")
+        scene.account.settled()
+        self._unacknowledged = [id for p in self._publishers for id in p.unacknowledged()]
+        self._mark()
+        await self._brokers.look()
+
+    def _mark(self) -> float:
+        self._times.append(self._scene.clock())
+        return self._times[-1]
+
+    def outcome(self) -> Outcome:
+        """What came of it."""
+        account = self._scene.account
+        begin, kill, whole, end = self._times
+        looks = self._brokers.looks
+        statuses = [look.status for look in looks.values() if look.status is not None]
+        return Outcome(
+            verdict=account.verdict(self._unacknowledged),
+            latencies={
+                "before": account.latencies(begin, kill),
+                "during": account.latencies(kill, whole),
+                "after": account.latencies(whole, end),
+            },
+            later=account.later(),
+            carried=self._brokers.carried(VICTIM),
+            flooding=self._scene.flooding,
+            stretches=sum(status["counters"]["served"] for status in statuses),
+            problems=self._problems,
+        )
+
+
+async def _close(bus: Bus) -> None:
+    """What was not acknowledged is in the report, which is better than an error here."""
+    with suppress(StentorError):
+        await bus.close()
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """End them. One that had failed says so."""
+    for task in tasks:
+        task.cancel()
+    for result in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(result, Exception):
+            raise result

@@ -1,0 +1,108 @@
+"""`stentor explain`: what an error or a setting means."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+
+def explain(
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[CODE|KEY|errors|settings]",
+            help="An error such as STN-606, or a setting such as limits.queue. Nothing lists all "
+            "codes.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Say what an error means and what to do, or what a setting is for.
+
+    `errors` and `settings` print all of them, in Markdown.
+
+    \b
+    Examples:
+      stentor explain STN-606
+      stentor explain limits.queue
+      stentor explain settings
+    """
+    sys.stdout.write(_answer(what) + "\n")
+
+
+def _answer(what: str | None) -> str:
+    from stentor.broker.config_keys import broker_keys, reference
+    from stentor.cli.explanations import explanations, page
+
+    if what is None:
+        known = explanations().values()
+        return "\n".join(f"{each.code}  {each.name}" for each in known)
+    if what == "errors":
+        return page().rstrip("\n")
+    if what == "settings":
+        return reference().rstrip("\n")
+    code = what.upper()
+    found = explanations().get(code if code.startswith("STN-") else f"STN-{code}")
+    if found is not None:
+        return _error_text(found)
+    for key in broker_keys():
+        if what in (key.dotted, key.flag, key.variable):
+            return _setting_text(key)
+    return _unknown(what)
+
+
+def _error_text(explanation: object) -> str:
+    import textwrap
+
+    from stentor.cli.explanations import Explanation
+
+    assert isinstance(explanation, Explanation)
+    lines = [f"{explanation.code} {explanation.name}", ""]
+    lines += [_plain(textwrap.fill(explanation.meaning, 88)), "", "What to do:"]
+    for step in explanation.steps:
+        lines.append(
+            _plain(
+                textwrap.fill(
+                    step,
+                    88,
+                    initial_indent="  - ",
+                    subsequent_indent="    ",
+                    break_on_hyphens=False,
+                )
+            )
+        )
+    return "\n".join(lines)
+
+
+def _plain(text: str) -> str:
+    return text.replace("`", "")
+
+
+def _setting_text(key: object) -> str:
+    from stentor.broker.config_keys import Key, value_form
+
+    assert isinstance(key, Key)
+    rows = [
+        ("key", key.dotted),
+        ("option", key.flag),
+        ("variable", key.variable),
+        ("value", value_form(key)),
+        ("default", key.shown_default or "none"),
+    ]
+    lines = [key.about.text, "", *(f"  {name:<9} {value}" for name, value in rows)]
+    return "\n".join(lines)
+
+
+def _unknown(what: str) -> str:
+    from stentor.broker.config import near
+    from stentor.broker.config_keys import broker_keys
+    from stentor.cli.explanations import explanations
+    from stentor.errors import InvalidConfiguration
+
+    known = [*explanations(), *(key.dotted for key in broker_keys())]
+    raise InvalidConfiguration(
+        f"there is no error and no setting {what!r}{near(what, known)} "
+        "`stentor explain` lists the errors, `stentor explain settings` the settings"
+    )

@@ -1,0 +1,104 @@
+"""`stentor journal`: look at, check and repair the journal in a data directory."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from stentor.cli.exits import FAILURE
+
+journal = typer.Typer(
+    name="journal",
+    help="Look at, check and repair the journal in a data directory.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+
+_Directory: TypeAlias = Annotated[
+    Path,
+    typer.Argument(metavar="DIRECTORY", help="The broker's data directory.", show_default=False),
+]
+_Json: TypeAlias = Annotated[
+    bool, typer.Option("--json", metavar="", help="One JSON object, for scripts.")
+]
+
+
+@journal.command()
+def info(directory: _Directory, json: _Json = False) -> None:
+    """Say what a journal holds. It is quick, and the broker may be running.
+
+    \b
+    Examples:
+      stentor journal info ./b1
+      stentor journal info ./b1 --json | jq .head
+    """
+    from stentor.cli.journal_info import read_info, shown
+
+    found = read_info(directory)
+    _print(found if json else shown(found), json=json)
+
+
+@journal.command()
+def check(directory: _Directory, json: _Json = False) -> None:
+    """Verify every notification in a journal. The broker may be running.
+
+    It reads everything, so it takes its time. If something is missing or altered, it says what,
+    and the exit code is 1.
+
+    \b
+    Examples:
+      stentor journal check ./b1
+    """
+    from stentor.broker.storage import check
+
+    report = check(directory)
+    _print(_data(report) if json else str(report), json=json)
+    if not report.ok:
+        raise typer.Exit(FAILURE)
+
+
+@journal.command()
+def repair(
+    directory: _Directory,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            metavar="",
+            help="Make a new stream even of a journal that is in order, as is right for one that "
+            "was restored from a backup.",
+        ),
+    ] = False,
+    json: _Json = False,
+) -> None:
+    """Save what is good of a damaged journal. The broker must not be running.
+
+    All notifications that are intact go into a new journal, in order. It is a new stream, so that
+    nobody mistakes a position in the old one for one in the new. The old file is kept beside it.
+
+    \b
+    Examples:
+      stentor journal repair ./b1
+      stentor journal repair --force ./b1-from-backup
+    """
+    from stentor.broker.storage import repair
+
+    report = repair(directory, force=force)
+    _print(_data(report) if json else str(report), json=json)
+
+
+def _print(found: Any, *, json: bool) -> None:
+    import msgspec
+
+    if json:
+        found = msgspec.json.format(msgspec.json.encode(found, enc_hook=str)).decode()
+    sys.stdout.write(f"{found}\n")
+
+
+def _data(report: Any) -> dict[str, Any]:
+    import dataclasses
+
+    return dataclasses.asdict(report) | {"ok": report.ok}

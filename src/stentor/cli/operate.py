@@ -1,0 +1,197 @@
+"""`stentor drain`, `stentor links` and `stentor offers`: ask a running broker to do something."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from stentor.cli.exits import complain
+from stentor.cli.options import (
+    AddressArgument,
+    ConnectTimeoutOption,
+    TlsCaOption,
+    TlsCertificateOption,
+    TlsKeyOption,
+    TokenOption,
+    connecting,
+)
+
+links = typer.Typer(
+    name="links",
+    help="Show, add and remove the links of a running broker.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+
+_Json: TypeAlias = Annotated[bool, typer.Option("--json", metavar="", help="JSON, for scripts.")]
+_Neighbor: TypeAlias = Annotated[
+    str,
+    typer.Argument(metavar="NEIGHBOR", help="Address of the other broker.", show_default=False),
+]
+
+
+def _ask(options: tuple[Any, ...], what: str, **arguments: Any) -> Any:
+    """One question, one answer."""
+    from stentor.cli.operator import Operator
+    from stentor.cli.running import run
+
+    how = connecting(*options)
+
+    async def main() -> Any:
+        async with Operator(how) as operator:
+            return await operator.ask(what, **arguments)
+
+    return run(main)
+
+
+@links.command("list")
+def list_links(
+    address: AddressArgument,
+    json: _Json = False,
+    token: TokenOption = None,
+    tls_ca: TlsCaOption = None,
+    tls_certificate: TlsCertificateOption = None,
+    tls_key: TlsKeyOption = None,
+    connect_timeout: ConnectTimeoutOption = "10s",
+) -> None:
+    """Show the links of a broker, those that are down with the reason.
+
+    \b
+    Examples:
+      stentor links list 127.0.0.1:7411
+    """
+    options = (address, token, tls_ca, tls_certificate, tls_key, connect_timeout)
+    _show_links(_ask(options, "links"), json=json)
+
+
+@links.command("add")
+def add_link(
+    address: AddressArgument,
+    neighbor: _Neighbor,
+    json: _Json = False,
+    token: TokenOption = None,
+    tls_ca: TlsCaOption = None,
+    tls_certificate: TlsCertificateOption = None,
+    tls_key: TlsKeyOption = None,
+    connect_timeout: ConnectTimeoutOption = "10s",
+) -> None:
+    """Link a broker with another one, for as long as it runs.
+
+    It dials until the other one answers, and again whenever the link is lost. To keep the link
+    over a restart, add it to the neighbors in the broker's configuration, too. The links of an
+    overlay form a tree: one that would close a cycle waits in reserve.
+
+    \b
+    Examples:
+      stentor links add 127.0.0.1:7411 127.0.0.1:7413
+    """
+    from stentor.transport.address import Address
+
+    options = (address, token, tls_ca, tls_certificate, tls_key, connect_timeout)
+    _show_links(_ask(options, "links", add=[str(Address.parse(neighbor))]), json=json)
+
+
+@links.command("remove")
+def remove_link(
+    address: AddressArgument,
+    neighbor: Annotated[
+        str,
+        typer.Argument(
+            metavar="NEIGHBOR", help="Address or name of the other broker.", show_default=False
+        ),
+    ],
+    json: _Json = False,
+    token: TokenOption = None,
+    tls_ca: TlsCaOption = None,
+    tls_certificate: TlsCertificateOption = None,
+    tls_key: TlsKeyOption = None,
+    connect_timeout: ConnectTimeoutOption = "10s",
+) -> None:
+    """End a link. If the other broker dials it, remove it there.
+
+    \b
+    Examples:
+      stentor links remove 127.0.0.1:7411 127.0.0.1:7413
+      stentor links remove 127.0.0.1:7411 b3
+    """
+    options = (address, token, tls_ca, tls_certificate, tls_key, connect_timeout)
+    _show_links(_ask(options, "links", remove=[neighbor]), json=json)
+
+
+def _show_links(found: list[dict[str, Any]], *, json: bool) -> None:
+    from stentor.cli.status_view import links_table, print_json, print_tables
+
+    if json:
+        print_json(found)
+    else:
+        print_tables(links_table(found))
+
+
+def drain(
+    address: AddressArgument,
+    json: _Json = False,
+    token: TokenOption = None,
+    tls_ca: TlsCaOption = None,
+    tls_certificate: TlsCertificateOption = None,
+    tls_key: TlsKeyOption = None,
+    connect_timeout: ConnectTimeoutOption = "10s",
+) -> None:
+    """Take a broker out of service without losing anything.
+
+    The broker takes no more clients, sends those it has to its neighbors, and stays until everybody
+    who needs something from its journal has it. Then it can be stopped.
+
+    \b
+    Examples:
+      stentor drain 127.0.0.1:7412
+    """
+    from stentor.cli.status_view import print_json
+
+    options = (address, token, tls_ca, tls_certificate, tls_key, connect_timeout)
+    complain("stentor: draining; this takes as long as others need, Ctrl-C stops waiting for it")
+    answer = _ask(options, "drain")
+    if json or not isinstance(answer, dict):
+        print_json(answer)
+        return
+    for name, value in answer.items():
+        shown = ", ".join(map(str, value)) or "none" if isinstance(value, list) else value
+        sys.stdout.write(f"{name.replace('_', ' '):<16} {shown}\n")
+
+
+def offers(
+    address: AddressArgument,
+    overlapping: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[FILTER]",
+            help="Only those that may match something of what this filter matches.",
+            show_default=False,
+        ),
+    ] = None,
+    json: _Json = False,
+    token: TokenOption = None,
+    tls_ca: TlsCaOption = None,
+    tls_certificate: TlsCertificateOption = None,
+    tls_key: TlsKeyOption = None,
+    connect_timeout: ConnectTimeoutOption = "10s",
+) -> None:
+    """Show what publishers have announced, one filter per line.
+
+    \b
+    Examples:
+      stentor offers 127.0.0.1:7411
+      stentor offers 127.0.0.1:7411 "price > 100"
+    """
+    from stentor.cli.status_view import print_json
+    from stentor.filters import Filter
+
+    arguments = {} if overlapping is None else {"overlapping": str(Filter(overlapping))}
+    options = (address, token, tls_ca, tls_certificate, tls_key, connect_timeout)
+    found = _ask(options, "offers", **arguments)
+    if json:
+        print_json(found)
+    else:
+        for text in found:
+            sys.stdout.write(f"{text or '(everything)'}\n")

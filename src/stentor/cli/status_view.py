@@ -1,0 +1,310 @@
+"""The status of a broker as tables.
+
+Names and filters come from whoever is connected, so they are shown as plain text: no markup, and no
+control characters that could play tricks with the terminal.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from stentor.broker.units import format_duration, short_size
+
+#: Rows of a table, unless all are asked for.
+ROWS: Final = 20
+
+_GOOD: Final = "green"
+_BAD: Final = "bold red"
+
+
+def print_json(data: Any) -> None:
+    """Indented, on stdout."""
+    text = msgspec.json.format(msgspec.json.encode(data, enc_hook=str)).decode()
+    sys.stdout.write(f"{text}\n")
+
+
+def print_tables(*tables: RenderableType | None) -> None:
+    """On stdout, as wide as the terminal, or as wide as it takes."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=max(160, console.width), soft_wrap=True)
+    for table in tables:
+        if table is not None:
+            console.print(table)
+
+
+def plain(value: Any) -> str:
+    """The value as text that cannot do anything but be read."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    if isinstance(value, int):
+        return f"{value:,}"
+    text = str(value)
+    if text.isprintable():
+        return text
+    return "".join(ch if ch.isprintable() else f"\\x{ord(ch):02x}" for ch in text)
+
+
+def _table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    limit: int | None = None,
+    empty: str = "none",
+) -> Table:
+    """Columns whose name begins with > are numbers, and go to the right."""
+    found = list(rows)
+    table = Table(
+        title=Text(f"{title} ({len(found):,})" if found else title),
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        pad_edge=False,
+        header_style="dim",
+    )
+    if not found:
+        table.add_column()
+        table.add_row(Text(empty, style="dim"))
+        return table
+    for column in columns:
+        right = column.startswith(">")
+        table.add_column(
+            column.removeprefix(">"),
+            justify="right" if right else "left",
+            overflow="ellipsis" if column != "filter" else "fold",
+            no_wrap=right,
+        )
+    for row in found[:limit]:
+        table.add_row(*(each if isinstance(each, Text) else Text(plain(each)) for each in row))
+    if limit is not None and len(found) > limit:
+        table.caption = f"{len(found) - limit:,} more; --all shows them"
+        table.caption_justify = "left"
+    return table
+
+
+# -- the tables
+
+
+def links_table(links: Sequence[dict[str, Any]], limit: int | None = None) -> Table:
+    return _table(
+        "Links",
+        ["neighbor", "address", "state", ">queue", ">dropped", ">sent", ">received", ">out", ">in"],
+        (
+            (
+                link.get("broker"),
+                link.get("address") or link.get("peer"),
+                _state(link),
+                link.get("queue"),
+                link.get("dropped"),
+                link.get("sent"),
+                link.get("received"),
+                _bytes(link.get("bytes_out")),
+                _bytes(link.get("bytes_in")),
+            )
+            for link in links
+        ),
+        limit=limit,
+    )
+
+
+def _state(link: dict[str, Any]) -> Text:
+    if link.get("state") == "up":
+        return Text("up", style=_GOOD)
+    reason = link.get("reason")
+    return Text(plain(f"down: {reason}" if reason else "down"), style=_BAD)
+
+
+def _bytes(size: Any) -> str:
+    return "" if size is None else short_size(size)
+
+
+def brokers_table(brokers: Sequence[dict[str, Any]], limit: int | None) -> Table | None:
+    if not brokers:
+        return None
+    rows = ((b["broker"], b["address"], b["via"], b["stream"]) for b in brokers)
+    columns = ["broker", "address", "through", "stream"]
+    return _table("Brokers that can be reached", columns, rows, limit=limit)
+
+
+def clients_table(clients: Sequence[dict[str, Any]], limit: int | None) -> Table:
+    busiest = sorted(clients, key=lambda c: (-c["published"], -c["subscriptions"], c["name"]))
+    return _table(
+        "Clients",
+        [
+            "name",
+            "grant",
+            "from",
+            ">subscriptions",
+            ">offers",
+            ">published",
+            ">refused",
+            ">unanswered",
+            ">unsent",
+        ],
+        (
+            (
+                c["name"],
+                c["grant"],
+                c["peer"],
+                c["subscriptions"],
+                c["advertisements"],
+                c["published"],
+                c["refused"],
+                c["unanswered"],
+                _bytes(c["unsent_bytes"]),
+            )
+            for c in busiest
+        ),
+        limit=limit,
+    )
+
+
+def subscriptions_table(subscriptions: Sequence[dict[str, Any]], limit: int | None) -> Table:
+    longest = sorted(subscriptions, key=lambda s: (-s["queue"], -s["delivered"]))
+    return _table(
+        "Subscriptions",
+        ["filter", "durable", "group", ">consumers", ">queue", ">credit", ">delivered", ">dropped"],
+        (
+            (
+                s["filter"] or "(everything)",
+                s["durable"],
+                s["group"],
+                s["consumers"],
+                Text(f"{s['queue']:,}, catching up") if s["catching_up"] else s["queue"],
+                s["credit"],
+                s["delivered"],
+                s["dropped"],
+            )
+            for s in longest
+        ),
+        limit=limit,
+    )
+
+
+def durables_table(durables: Sequence[dict[str, Any]], limit: int | None) -> Table | None:
+    if not durables:
+        return None
+    rows = (
+        (d["name"], d["filter"] or "(everything)", d["attached"], len(d["positions"]))
+        for d in durables
+    )
+    columns = ["name", "filter", "attached", ">streams"]
+    return _table("Durable subscriptions", columns, rows, limit=limit)
+
+
+def numbers_table(status: dict[str, Any]) -> Table:
+    """Routing table, queues, drops and journal: one line each."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim")
+    grid.add_column()
+    table, queues, dropped = status["table"], status["queues"], status["dropped"]
+    journal = status["journal"]
+    lost = sum(dropped.values())
+    grid.add_row(
+        "routing table",
+        f"{table['local']:,} entries of clients, {table['remote']:,} of neighbors, "
+        f"{table['offers']:,} offers; {plain(status['routing'])}",
+    )
+    grid.add_row(
+        "queues",
+        f"{queues['subscriptions']:,} for subscriptions, {queues['links']:,} for links, "
+        f"{queues['journal']:,} for the disk",
+    )
+    grid.add_row(
+        "dropped",
+        Text(
+            f"{dropped['subscriptions']:,} by subscriptions, {dropped['links']:,} by links",
+            style=_BAD if lost else "",
+        ),
+    )
+    kept = journal["head"] - journal["low"] + 1
+    where = plain(journal["path"]) if journal["path"] else "in memory"
+    grid.add_row(
+        "journal",
+        f"{kept:,} notifications, offsets {journal['low']:,} to {journal['head']:,}, "
+        f"{short_size(journal['bytes'])}; {where}",
+    )
+    failed = journal["failed_commits"]
+    grid.add_row(
+        "commits",
+        Text(f"{journal['commits']:,}, {failed:,} failed", style=_BAD if failed else ""),
+    )
+    return grid
+
+
+def rates_table(
+    status: dict[str, Any], before: dict[str, Any] | None, seconds: float | None
+) -> Table:
+    """What has been counted, and how fast it grows: since `before`, or since the start."""
+    counters = status["counters"]
+    earlier = before["counters"] if before is not None else {}
+    span = seconds if before is not None else status["uptime"]
+    rows = (
+        (name.replace("_", " "), count, _rate(count - earlier.get(name, 0), span))
+        for name, count in counters.items()
+        if count
+    )
+    per = "now" if before is not None else "on average"
+    return _table("Notifications", ["", ">total", f">per second, {per}"], rows)
+
+
+def _rate(count: float, seconds: float | None) -> str:
+    if not seconds or seconds <= 0:
+        return ""
+    rate = count / seconds
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:,.1f}"
+
+
+def heading(status: dict[str, Any]) -> Text:
+    started = datetime.fromtimestamp(status["started"], UTC)
+    text = Text(plain(status["name"]), style="bold")
+    text.append(f"  {', '.join(map(plain, status['addresses']))}", style="not bold")
+    if status.get("draining"):
+        text.append("  draining", style=_BAD)
+    uptime = format_duration(float(int(status["uptime"])))
+    text.append(
+        f"\nup for {uptime}, since {started:%Y-%m-%d %H:%M:%S} UTC; stream {plain(status['stream'])}",
+        style="not bold dim",
+    )
+    return text
+
+
+def status_view(
+    status: dict[str, Any],
+    before: dict[str, Any] | None = None,
+    seconds: float | None = None,
+    limit: int | None = ROWS,
+) -> Group:
+    """Everything, from the most to the least asked for."""
+    parts = [
+        heading(status),
+        links_table(status["links"], limit),
+        brokers_table(status["brokers"], limit),
+        clients_table(status["clients"], limit),
+        subscriptions_table(status["subscriptions"], limit),
+        durables_table(status["durables"], limit),
+        rates_table(status, before, seconds),
+        numbers_table(status),
+    ]
+    spaced: list[RenderableType] = []
+    for part in parts:
+        if part is not None:
+            spaced += [part, Text("")]
+    return Group(*spaced[:-1])
+
+
+def clock() -> str:
+    """For the corner of something that is redrawn."""
+    return time.strftime("%H:%M:%S")

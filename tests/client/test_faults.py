@@ -1,0 +1,98 @@
+"""Connections are cut at every boundary of a session; nothing is lost and nothing comes twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scripted import World, run
+
+import stentor
+
+FAST = (0.001, 0.01)
+
+
+async def session(world: World, brokers: int, durable: bool) -> list[int]:
+    """Publish in every way there is, and receive it; what was received, in order."""
+    async with AsyncExitStack() as stack:
+        addresses = [
+            (await stack.enter_async_context(world.broker())).address for _ in range(brokers)
+        ]
+        consumer = stentor.connect(*reversed(addresses), name="consumer", delays=FAST)
+        producer = stentor.connect(*addresses, name="producer", delays=FAST)
+        await stack.enter_async_context(consumer)
+        await stack.enter_async_context(producer)
+        received: list[int] = []
+        options: dict[str, Any] = {"durable": "desk"} if durable else {}
+        async with consumer.subscribe("k >= 0", window=8, **options) as sub:
+            await producer.publish({"k": 0}, ack=True)
+            for k in range(1, 4):
+                await producer.publish({"k": k})
+            await producer.publish({"other": 1})
+            async with producer.transaction() as transaction:
+                for k in range(4, 7):
+                    await transaction.publish({"k": k})
+            await producer.publish_many([{"k": k} for k in range(7, 20)], ack=True)
+            async for n in sub:
+                received.append(n["k"])
+                if n["k"] == 19:
+                    break
+            await producer.flush()
+            # Whatever could come twice has come before what is published now.
+            await producer.publish({"k": 20}, ack=True)
+            assert (await sub.get())["k"] == 20
+            received.append(20)
+    return received
+
+
+def check(world: World, received: list[int]) -> None:
+    assert received == list(range(21))
+    published = Counter(n["k"] for n in world.all() if "k" in n)
+    assert set(published) == set(range(21)), "everything acknowledged is in a journal"
+    if len(world.brokers) == 1:
+        assert set(published.values()) == {1}, "the journal holds everything once"
+    for journal in world.journals.values():
+        numbers = [
+            n.id.sequence for n in world.all() if n.id is not None and n.id.producer == "producer"
+        ]
+        assert len(journal) <= len(numbers)
+
+
+def test_without_faults_every_message_is_counted() -> None:
+    world = World()
+    check(world, run(session(world, 1, durable=False)))
+    assert world.cut == 0
+    assert world.messages > 30
+
+
+@pytest.mark.spec("R-01.20", "R-01.96", "01/A-7", "01/A-13", "R-07.39")
+@pytest.mark.parametrize("flush", [True, False], ids=["flushed", "aborted"])
+@pytest.mark.parametrize("durable", [True, False], ids=["durable", "plain"])
+def test_one_cut_at_every_boundary(durable: bool, flush: bool) -> None:
+    calm = World()
+    run(session(calm, 1, durable))
+    cuts = 0
+    for boundary in range(1, calm.messages + 1):
+        world = World([boundary], flush=flush)
+        check(world, run(session(world, 1, durable)))
+        cuts += world.cut
+    assert cuts > calm.messages // 2
+
+
+@pytest.mark.spec("R-01.20", "01/A-7")
+@settings(max_examples=60)
+@given(
+    st.sets(st.integers(1, 120), max_size=12),
+    st.integers(1, 3),
+    st.booleans(),
+    st.booleans(),
+)
+def test_many_cuts_and_several_brokers(
+    cuts: set[int], brokers: int, durable: bool, flush: bool
+) -> None:
+    world = World(cuts, flush=flush)
+    check(world, run(session(world, brokers, durable)))

@@ -1,0 +1,93 @@
+"""Brokers and clients that die by SIGKILL under load, at any instruction.
+
+Every run ends with everyone alive again. Then everything that was acknowledged must have arrived
+everywhere it belongs, once, unaltered, and in order for each publisher.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import AsyncExitStack
+
+import pytest
+from mortals import MortalConsumer, MortalProducer
+from overlay_processes import Overlay
+from recorder import Recorder
+from workload import FILTERS, publish_for_ever
+
+from stentor.client import connect
+
+SHAPES = {
+    "line": [0, 1, 2, 3],
+    "star": [0, 0, 0],
+    "tree": [0, 0, 1, 1, 2, 2],
+}
+
+
+async def storm(overlay: Overlay, shape: list[int], *, seconds: float, seed: int) -> None:
+    """Load, and deaths at random moments; then judgment."""
+    rng = random.Random(seed)
+    names = overlay.tree(shape)
+    await overlay.linked()
+    recorder = Recorder()
+    async with AsyncExitStack() as stack:
+        for i, name in enumerate(names):
+            bus = await stack.enter_async_context(connect(overlay[name].address, name=f"s-{name}"))
+            filter = FILTERS[i % len(FILTERS)]
+            await stack.enter_async_context(recorder.subscribed(bus, f"{name}/{filter}", filter))
+        consumer = MortalConsumer(
+            recorder,
+            overlay.nursery,
+            overlay.directory,
+            "price > 50",
+            name="desk",
+            addresses=[overlay[names[-1]].address],
+            durable="desk-7",
+            every=20,
+        )
+        consumer.start()
+        await consumer.alive()
+        producer = MortalProducer(
+            recorder,
+            overlay.nursery,
+            overlay.directory,
+            name="feed",
+            addresses=[overlay[names[len(names) // 2]].address],
+            seed=seed,
+        )
+        recorder.quiescent()
+        loads = []
+        for i, name in enumerate([names[0], names[1], names[-1]]):
+            bus = await stack.enter_async_context(connect(overlay[name].address, name=f"p-{i}"))
+            publisher = recorder.publisher(bus)
+            loads.append(asyncio.create_task(publish_for_ever(publisher, seed + i)))
+        producer.start()
+        victims = [*overlay.brokers.values(), consumer, consumer, producer]
+        kills = 0
+        async with asyncio.timeout(seconds + 60):
+            end = asyncio.get_running_loop().time() + seconds
+            while asyncio.get_running_loop().time() < end:
+                for victim in set(rng.sample(victims, rng.choice([1, 1, 1, 2]))):
+                    victim.kill()
+                    kills += 1
+                    await asyncio.sleep(rng.choice([0.0, 0.05, 0.3]) * rng.random())
+                    victim.start()
+                await asyncio.sleep(rng.choice([0.02, 0.2, 0.6]) * rng.random())
+                for load in loads:
+                    if load.done():
+                        load.result()
+        for load in loads:
+            load.cancel()
+        await asyncio.gather(*loads, return_exceptions=True)
+        await overlay.linked()
+        producer.kill()
+        await recorder.settled(diaries=[producer, consumer])
+        report = recorder.check()
+        assert report.owed > 0
+        print(f"{kills} kills, {consumer.again} again, {len(recorder.acknowledged)} acked, {report}")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_nothing_acknowledged_is_lost_or_repeated(overlay: Overlay, shape: str) -> None:
+    asyncio.run(storm(overlay, SHAPES[shape], seconds=2.5, seed=len(shape)))

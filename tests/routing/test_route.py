@@ -1,0 +1,191 @@
+"""Routing a batch in one step decides what routing each notification decides."""
+
+import random
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+from histories import OVERLAYS, Overlay, run_history
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import events, filter_of, filter_texts
+from test_configurations import EXACT, GRID, random_filter
+from test_reconfiguration import reconfigured
+
+from stentor.filters import Filter
+from stentor.matching import BruteForce, Counting, Index
+from stentor.model import Notification, decode_headers, encode
+from stentor.routing import FilterId, Role, Strategy, TreeRouter
+from stentor.routing.messages import AdvertisementUpdate, Forward, SubscriptionUpdate
+from stentor.routing.protocol import BrokerId, Deliver, Outputs, Send
+from stentor.routing.table import Destination, Local, Neighbor, RoutingTable
+
+Targets = dict[Destination, list[int]]
+
+
+def envelopes(ns: list[Notification]) -> Any:
+    return decode_headers([encode(n) for n in ns])
+
+
+def in_order(targets: Targets) -> Targets:
+    assert all(targets.values()), "nobody is named for nothing"
+    assert all(indexes == sorted(set(indexes)) for indexes in targets.values())
+    return targets
+
+
+# -- the table
+
+ENGINES: list[Callable[[], Any] | None] = [None, Index, BruteForce, Counting]
+
+
+@pytest.mark.spec("R-03.09")
+@settings(max_examples=100)
+@given(st.data())
+def test_a_table_names_the_same_targets_for_a_batch(data: st.DataObject) -> None:
+    owners = st.sampled_from([Local("ann"), Local("bob"), Neighbor("north"), Neighbor(2)])
+    entries = data.draw(st.lists(st.tuples(owners, filter_texts()), max_size=12))
+    batch = data.draw(st.lists(events, max_size=8))
+    ns = [Notification({**event, "always": 1}) for event in batch]
+    for engine in ENGINES:
+        table = RoutingTable(engine)
+        for key, (destination, text) in enumerate(entries):
+            table.add(destination, key, filter_of(text))
+        expected: Targets = {}
+        for i, n in enumerate(ns):
+            for destination in table.targets(n):
+                expected.setdefault(destination, []).append(i)
+        assert in_order(table.targets_of(envelopes(ns))) == expected
+        assert in_order(table.targets_of(ns)) == expected
+
+
+def test_a_destination_with_many_filters_is_named_once() -> None:
+    table = RoutingTable()
+    for i in range(100):
+        table.add(Neighbor("north"), i, Filter(f"x >= {i}"))
+        table.add(Local(f"c{i % 3}"), i, Filter(f"x >= {i}"))
+    ns = [Notification({"x": x}) for x in (-1, 5, 50, 0)]
+    for _ in range(2):
+        everything = {Neighbor("north"), Local("c0"), Local("c1"), Local("c2")}
+        found = in_order(table.targets_of(envelopes(ns)))
+        assert set(found) == everything
+        assert found[Neighbor("north")] == [1, 2, 3]
+        assert found[Local("c2")] == [1, 2]
+
+
+# -- the router
+
+NEIGHBORS: tuple[BrokerId, ...] = (2, 3, "south")
+ROLES = [
+    Role(),
+    Role(parent=2),
+    Role(children=frozenset({3, "south"})),
+    Role(parent=2, children=frozenset({3, "south"}), flooded=True),
+]
+CASES = [
+    *((routing, None, role) for routing, role in product(("flooding", *EXACT), ROLES)),
+    *((routing, advertisements, Role()) for routing, advertisements in product(EXACT, EXACT)),
+    *((routing, "flooding", Role()) for routing in EXACT),
+]
+
+
+def decided(outputs: Iterator[tuple[int, Outputs]]) -> Targets:
+    """What a router has said for single notifications, as it says it for a batch."""
+    found: Targets = {}
+    for i, some in outputs:
+        for output in some:
+            if isinstance(output, Send):
+                found.setdefault(Neighbor(output.to), []).append(i)
+            else:
+                assert isinstance(output, Deliver)
+                found.setdefault(Local(output.to), []).append(i)
+    return found
+
+
+@pytest.mark.spec("R-03.08", "R-03.10", "R-03.31", "R-03.33", "03/P11")
+@pytest.mark.parametrize(("routing", "advertisements", "role"), CASES)
+def test_a_batch_goes_where_its_notifications_go(
+    routing: str, advertisements: str | None, role: Role
+) -> None:
+    for seed in range(6):
+        rng = random.Random(seed)
+        offers = None if advertisements is None else Strategy(advertisements)
+        router = TreeRouter(1, Strategy(routing), offers, role, lambda: Index(background=True))
+        for neighbor in NEIGHBORS[: rng.randint(1, 3)]:
+            router.link_up(neighbor)
+        for number in range(rng.randrange(15)):
+            filter = random_filter(rng)
+            if rng.random() < 0.3:
+                router.advertise(FilterId("producer", number), random_filter(rng))
+            if rng.random() < 0.5:
+                router.subscribe(FilterId(f"c{number % 3}", number), filter)
+            else:
+                neighbor = rng.choice(NEIGHBORS)
+                key: Any = FilterId("far", number) if routing == "simple" else filter
+                kind = rng.choice((SubscriptionUpdate, SubscriptionUpdate, AdvertisementUpdate))
+                router.receive(neighbor, kind(((key, filter),), ()))
+        if rng.random() < 0.3:
+            router.link_down(rng.choice(NEIGHBORS))
+        ns = [Notification(event) for event in rng.choices(GRID, k=rng.choice((0, 1, 2, 20)))]
+        assert in_order(router.route(envelopes(ns), None)) == decided(
+            (i, router.publish("producer", n)) for i, n in enumerate(ns)
+        )
+        for source in NEIGHBORS:
+            assert in_order(router.route(envelopes(ns), source)) == decided(
+                (i, router.receive(source, Forward(n))) for i, n in enumerate(ns)
+            )
+
+
+# -- in whole networks, with everything that may happen there
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whatever a router decides from now on is decided a second time, as a batch.
+
+    The list says for each comparison whether a planned change was under way.
+    """
+    compared: list[bool] = []
+    publish, receive = TreeRouter.publish, TreeRouter.receive
+
+    def compare(router: TreeRouter, n: Notification, source: Any, decide: Any) -> Outputs:
+        changing = router.is_changing
+        found = in_order(router.route([n, *envelopes([n])], source))
+        outputs: Outputs = decide()
+        expected = decided(iter([(0, outputs), (1, outputs)]))
+        assert found == expected
+        compared.append(changing)
+        return outputs
+
+    def checked_publish(router: TreeRouter, client: str, n: Notification) -> Outputs:
+        return compare(router, n, None, lambda: publish(router, client, n))
+
+    def checked_receive(router: TreeRouter, sender: Any, message: Any) -> Outputs:
+        if isinstance(message, Forward):
+            n = message.notification
+            return compare(router, n, sender, lambda: receive(router, sender, message))
+        return receive(router, sender, message)
+
+    monkeypatch.setattr(TreeRouter, "publish", checked_publish)
+    monkeypatch.setattr(TreeRouter, "receive", checked_receive)
+    return compared
+
+
+TREES = [overlay for overlay in OVERLAYS if overlay.ordered]
+
+
+@pytest.mark.spec("03/P11")
+@pytest.mark.parametrize("overlay", TREES, ids=[overlay.name for overlay in TREES])
+def test_in_any_history_of_a_tree(overlay: Overlay, checked: list[bool]) -> None:
+    for seed in range(3):
+        run_history(overlay, seed)
+    assert checked
+
+
+@pytest.mark.spec("R-07.67")
+@pytest.mark.parametrize("how", ["path", "lossless"])
+def test_while_a_link_is_replaced(how: str, checked: list[bool]) -> None:
+    for seed, routing in enumerate(("simple", "covering", "merging", "identity")):
+        traffic = reconfigured(how, routing, None, seed, changes=2)
+        traffic.check_at_rest()
+    assert any(checked), "some were decided during a change"
