@@ -1,8 +1,91 @@
-"""The whole tour: run it with `./dev demo`."""
+"""The tour: run it with `./dev demo`.
 
-import matching
-import routing
+The live demo runs five brokers as processes. `--all` first shows what lies beneath, matching and
+routing, on their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import signal
+import sys
+import tempfile
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import uvloop
+from rich.console import Console
+
+from market import report
+from market.brokers import Stalled
+from market.story import QUICK, Outcome, Script, play
+from market.view import teller
+from stentor.errors import StentorError
+
+T = TypeVar("T")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="./dev demo",
+        description="Market data through five broker processes, one of which is killed and healed.",
+    )
+    parser.add_argument("--all", action="store_true", help="show matching and routing first")
+    parser.add_argument("--quick", action="store_true", help="the live demo in a few seconds")
+    options = parser.parse_args()
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # for terminals of old
+    if options.all:
+        import matching
+        import routing
+
+        matching.main()
+        routing.main()
+    console = Console(highlight=False)
+    console.rule("[bold]Five brokers, one of which is killed")
+    try:
+        outcome = live(QUICK if options.quick else Script(), console)
+    except (Stalled, StentorError, OSError) as error:
+        print(f"the demo cannot go on: {error}", file=sys.stderr)
+        return 1
+    if outcome is None:
+        print("\ninterrupted; the brokers have been stopped", file=sys.stderr)
+        return 130
+    report.show(console, outcome)
+    if outcome.ok:
+        report.invite(console)
+    return 0 if outcome.ok else 1
+
+
+def live(script: Script, console: Console) -> Outcome | None:
+    """The live demo; None if it was interrupted."""
+    # Deliveries are timed here, so neither the thread that draws nor the search for garbage, of
+    # which there is little, may keep the event loop waiting.
+    sys.setswitchinterval(0.0005)
+    gc.disable()
+    with (
+        tempfile.TemporaryDirectory(prefix="stentor-demo-") as directory,
+        teller(console) as telling,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        return runner.run(_interruptible(play(script, telling, Path(directory))))
+
+
+async def _interruptible(playing: Coroutine[Any, Any, T]) -> T | None:
+    """Until the end, or the first signal. Either way the brokers are stopped, without hurry."""
+    task = asyncio.create_task(playing)
+    loop = asyncio.get_running_loop()
+    interrupt = iter([task.cancel])
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, lambda: next(interrupt, bool)())
+    try:
+        return await task
+    except asyncio.CancelledError:
+        return None
+
 
 if __name__ == "__main__":
-    matching.main()
-    routing.main()
+    sys.exit(main())

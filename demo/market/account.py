@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, inf
 from typing import Final, NamedTuple
 
 from stentor.filters import Filter
@@ -57,6 +57,11 @@ class Consumer:
     got: int = 0
     missing: dict[NotificationId, Expected] = field(default_factory=dict)
     latencies: deque[float] = field(default_factory=lambda: deque(maxlen=_LATEST))
+
+    @property
+    def behind(self) -> int:
+        """Deliveries that are still to come."""
+        return len(self.missing)
 
     def left(self) -> None:
         """It went away. What it has not got by now will wait for it."""
@@ -109,9 +114,7 @@ class Verdict:
     @property
     def ok(self) -> bool:
         """Whether everything was as it should be, and there was something to judge."""
-        return (
-            self.report.ok and self.expected > 0 and self.published == self.acknowledged
-        )
+        return self.report.ok and self.expected > 0 and self.published == self.acknowledged
 
 
 class Account:
@@ -172,21 +175,33 @@ class Account:
     # -- what is to be seen
 
     @property
-    def owed(self) -> int:
-        return sum(consumer.owed for consumer in self.consumers.values())
-
-    @property
     def got(self) -> int:
         return sum(consumer.got for consumer in self.consumers.values())
+
+    @property
+    def behind(self) -> int:
+        """Deliveries that are still to come, to those who are present."""
+        return sum(c.behind for c in self.consumers.values() if c.present)
 
     def caught_up(self, until: float) -> bool:
         """Whether all who are present have everything that was published before this time."""
         return all(c.has_all(until) for c in self.consumers.values() if c.present)
 
-    def latencies(self, since: float, until: float) -> Latencies:
-        """Of what was published in this time, to consumers who were there."""
+    def latencies(
+        self,
+        *,
+        published_after: float = -inf,
+        published_before: float = inf,
+        delivered_after: float = -inf,
+        delivered_before: float = inf,
+    ) -> Latencies:
+        """Of deliveries to consumers who were there when it was published, in some time."""
         return Latencies.of(
-            d.latency for d in self.deliveries if d.present and since <= d.published < until
+            d.latency
+            for d in self.deliveries
+            if d.present
+            and published_after <= d.published < published_before
+            and delivered_after <= d.published + d.latency < delivered_before
         )
 
     def later(self) -> int:

@@ -20,8 +20,9 @@ import os
 import random
 import signal
 import socket
+import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,11 +35,12 @@ from stentor.broker.settings import Limits, Settings
 from stentor.broker.supervisor import Child, Restarts, Supervisor
 
 NAMES: Final = ("newyork", "london", "zurich", "lisbon", "madrid")
+#: Who dials whom.
 LINKS: Final = (
     Edge("newyork", "london"),
     Edge("zurich", "london"),
     Edge("lisbon", "london"),
-    Edge("madrid", "lisbon"),
+    Edge("lisbon", "madrid"),
 )
 
 #: Seconds between two looks at the brokers; rates are over the last few looks.
@@ -67,7 +69,8 @@ class Look:
             self._history.clear()  # a new process counts from the beginning
         self.status = status
         if status is not None:
-            self._history.append((now, dict(status["counters"])))
+            links = {_link(link["broker"]): link["sent"] + link["received"] for link in _up(status)}
+            self._history.append((now, status["counters"] | links))
 
     @property
     def state(self) -> str:
@@ -78,21 +81,39 @@ class Look:
             return "starting"
         return self.child.state
 
-    def rate(self, *names: str) -> float:
-        """By how much these counters grow per second."""
+    def rate(self, name: str) -> float:
+        """By how much a counter grows per second."""
         if len(self._history) < 2:
             return 0.0
         (then, old), (now, new) = self._history[0], self._history[-1]
-        return sum(new[name] - old[name] for name in names) / (now - then)
+        # A link that was made again counts from the beginning.
+        return max(0, new.get(name, 0) - old.get(name, 0)) / (now - then)
 
+    def link_rate(self, neighbor: str) -> float:
+        """Notifications per second over a link, in both directions."""
+        return self.rate(_link(neighbor))
+
+    @property
     def links(self) -> set[str]:
         """The neighbors that it is linked with."""
-        links = self.status["links"] if self.status else []
-        return {str(link["broker"]) for link in links if link["state"] == "up"}
+        return {str(link["broker"]) for link in _up(self.status or {"links": []})}
 
+    @property
     def reaches(self) -> set[str]:
         """The other brokers that it knows a way to."""
         return {str(other["broker"]) for other in self.status["brokers"]} if self.status else set()
+
+
+def _up(status: dict[str, Any]) -> list[dict[str, Any]]:
+    return [link for link in status["links"] if link["state"] == "up"]
+
+
+def _link(neighbor: str) -> str:
+    return f"link with {neighbor}"
+
+
+class Stalled(Exception):
+    """Something that must happen does not."""
 
 
 class Brokers:
@@ -115,15 +136,13 @@ class Brokers:
         overlay = Overlay(directory / "overlay.toml", settings, LINKS, directory / "run")
         self._supervisor = Supervisor(overlay, self, restarts=Restarts(first=dead_for))
         self.looks = {name: Look(child) for name, child in self._supervisor.children.items()}
-        #: What brokers said on stderr: with a level of `warning`, nothing if all is well.
-        self.complaints: deque[str] = deque(maxlen=20)
         #: Is called after every look.
         self.on_look: Callable[[], None] = lambda: None
 
     @classmethod
     @asynccontextmanager
     async def running(cls, directory: Path, *, dead_for: float) -> AsyncIterator[Brokers]:
-        """Start them; they are linked when this is entered, and gone when it is left."""
+        """Start them; when this is left, they are gone."""
         brokers = cls(directory, dead_for=dead_for)
         supervising = asyncio.create_task(brokers._supervisor.run())
         looking = asyncio.create_task(brokers._keep_looking())
@@ -154,39 +173,49 @@ class Brokers:
         os.kill(pid, signal.SIGKILL)
         return pid
 
-    async def all_linked(self) -> None:
-        """Until every broker reaches every other one."""
-        await self.until(
-            lambda: all(
-                look.state == "up" and look.reaches() == set(NAMES) - {name}
-                for name, look in self.looks.items()
-            ),
-            "the brokers are linked",
+    @property
+    def are_linked(self) -> bool:
+        """Whether every broker reaches every other one."""
+        return all(
+            look.state == "up" and look.reaches == set(NAMES) - {name}
+            for name, look in self.looks.items()
         )
 
+    async def all_linked(self) -> None:
+        await self.until(lambda: self.are_linked, "the brokers are linked")
+
     async def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for something; `Stalled` if it does not happen."""
         try:
             async with asyncio.timeout(PATIENCE):
                 while not condition():
-                    await asyncio.sleep(0.05)
+                    if any(look.child.state == "failed" for look in self.looks.values()):
+                        raise Stalled(f"a broker does not start\n{self._last_words()}")
+                    await asyncio.sleep(0.02)
         except TimeoutError:
-            said = "\n".join(["", *self.complaints])
-            raise RuntimeError(f"not within {PATIENCE:g} seconds: {what}{said}") from None
+            raise Stalled(f"not within {PATIENCE:g} s: {what}\n{self._last_words()}") from None
+
+    def _last_words(self) -> str:
+        children = [look.child for look in self.looks.values()]
+        return "\n".join(
+            f"  {child.name}: {line}" for child in children for line in child.last_words
+        )
 
     # -- looking
 
     async def look(self) -> None:
         """Ask all of them how they are."""
         answers = await asyncio.gather(*(self._ask(look.child) for look in self.looks.values()))
-        now = asyncio.get_running_loop().time()
+        now = time.perf_counter()
         for look, answer in zip(self.looks.values(), answers, strict=True):
             look.take(now, answer)
         self.on_look()
 
     async def _keep_looking(self) -> None:
+        """Now and then, and more often while something is not as it should be."""
         while True:
             await self.look()
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(LOOK_EVERY if self.are_linked else LOOK_EVERY / 3)
 
     async def _ask(self, child: Child) -> dict[str, Any] | None:
         assert child.monitor is not None
@@ -195,6 +224,11 @@ class Brokers:
                 body = await _get(child.monitor, "/status")
                 return msgspec.json.decode(body, type=dict[str, Any])
         return None
+
+    def is_linked(self, link: Edge) -> bool:
+        """Whether both ends say that the link is up."""
+        dialer, other = self.looks[link.dialer], self.looks[link.other]
+        return link.other in dialer.links and link.dialer in other.links
 
     def carried(self, killed: str) -> int:
         """Notifications that went over links so far, in both directions (see above)."""
@@ -206,15 +240,13 @@ class Brokers:
             total += sum(status["counters"][c] for c in ("forwarded", "received", "off_path"))
         return total
 
-    # -- told by the supervisor
+    # -- told by the supervisor, who keeps the last lines himself
 
     def line(self, broker: str, text: str) -> None:
-        if "WARNING" in text or "ERROR" in text or "Traceback" in text:
-            self.complaints.append(f"{broker}: {text}")
+        pass
 
     def event(self, broker: str | None, text: str, *, bad: bool = False) -> None:
-        if bad:
-            self.complaints.append(f"{broker or 'supervisor'}: {text}")
+        pass
 
 
 def links_within(broker: str, down: Iterable[str]) -> int:
@@ -248,12 +280,3 @@ async def _get(address: str, path: str) -> bytes:
     finally:
         writer.close()
     return answer.partition(b"\r\n\r\n")[2]
-
-
-def links_up(looks: dict[str, Look]) -> Sequence[Edge]:
-    """The links that both ends say are up."""
-    return [
-        link
-        for link in LINKS
-        if link.other in looks[link.dialer].links() and link.dialer in looks[link.other].links()
-    ]

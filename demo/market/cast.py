@@ -60,8 +60,8 @@ EXCHANGES: Final = (
 DESKS: Final = (
     Desk("ibm", ("madrid",), "symbol = 'IBM' and price > 240"),
     Desk("movers", ("zurich",), "change < -2 or change > 2"),
-    Desk("banks", ("newyork",), "sector = 'bank' and exchange in ('SIX', 'BME')"),
-    Desk("iberia", ("lisbon", "london"), "exchange in ('XLIS', 'BME') and volume > 7000"),
+    Desk("banks", ("newyork",), "sector = 'bank' and price < 50"),
+    Desk("iberia", ("lisbon", "london"), "exchange in ('XLIS', 'BME')"),
     Desk("blocks", ("london",), "price * volume > 1500000", durable=True),
     Desk("audit", ("newyork",), "sector = 'energy' and change < 0", history=True),
 )

@@ -11,11 +11,12 @@ All clients live in this process, so one clock times every delivery.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from time import perf_counter as clock  # the loop's own clock has milliseconds only
 from typing import Final, Protocol
 
 from market.account import Account, Latencies, Verdict
@@ -32,8 +33,9 @@ VICTIM: Final = "lisbon"
 
 #: Seconds between two rounds of a publisher.
 ROUND: Final = 0.02
-#: Seconds for the last deliveries.
+#: Seconds for the last deliveries, and for clients to go.
 PATIENCE: Final = 30.0
+PARTING: Final = 2.0
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,7 @@ class Script:
 
 
 #: For tests: the same story in a few seconds.
-QUICK: Final = Script(
-    rate=60.0, calm=0.5, alone=0.2, dead=0.2, healed=0.2, complete=0.2, late=0.2
-)
+QUICK: Final = Script(rate=60.0, calm=0.5, alone=0.2, dead=0.2, healed=0.2, complete=0.2, late=0.2)
 
 
 class Teller(Protocol):
@@ -79,6 +79,7 @@ class Listener:
         self.desk = desk
         self.filter = Filter(desk.filter)
         self.bus: Bus | None = None
+        self.has_come = False
         self._account = account
         self._subscription: Subscription[Notification] | None = None
         self.record = account.subscribed(desk.name, self.filter)
@@ -93,8 +94,9 @@ class Listener:
             durable=desk.name if desk.durable else None,
             since="earliest" if desk.history else None,
             handler=lambda n: self._account.delivered(desk.name, n),
+            timeout=PATIENCE,
         )
-        self.record.present = True
+        self.record.present = self.has_come = True
 
     async def leave(self) -> None:
         """Go, in good order; does nothing if it is not here."""
@@ -109,18 +111,17 @@ class Listener:
     def place(self) -> str:
         """Which broker serves it."""
         if self.bus is None:
-            return "away" if self.desk.durable else "not yet"
+            return "away"
         if self.bus.state != "connected":
-            return "reconnects"
+            return "nowhere"
         return self.bus.broker or ""
 
 
 class Publisher:
     """An exchange at work."""
 
-    def __init__(self, exchange: Exchange, scene: Scene, script: Script) -> None:
+    def __init__(self, exchange: Exchange, script: Script) -> None:
         self.exchange = exchange
-        self._scene = scene
         self._rate = script.rate
         self._prices = Prices(exchange, script.seed)
         self._ids: list[NotificationId] = []
@@ -130,24 +131,37 @@ class Publisher:
         bus = connect(brokers.address(self.exchange.broker), name=self.exchange.name)
         self.bus = await bus.open()
 
-    async def work(self) -> None:
+    async def work(self, scene: Scene) -> None:
         """Publish at an even rate, until cancelled."""
         assert self.bus is not None
-        loop = asyncio.get_running_loop()
-        began = loop.time()
+        began = clock()
         while True:
-            while len(self._ids) < (loop.time() - began) * self._rate:
+            while len(self._ids) < (clock() - began) * self._rate:
                 trade = Notification(self._prices.next(), time=datetime.now(UTC))
                 id = await self.bus.publish(trade)
                 # It leaves at the end of this turn of the loop: nobody has seen it yet.
                 self._ids.append(id)
-                self._scene.published(self.exchange, trade.replace(id=id))
+                scene.published(self.exchange, trade.replace(id=id))
             await asyncio.sleep(ROUND)
 
-    def unacknowledged(self) -> Sequence[NotificationId]:
-        """What is not yet known to be on disk; brokers answer in order."""
-        count = self.bus.unacknowledged if self.bus is not None else 0
-        return self._ids[-count:] if count else ()
+    async def leave(self) -> None:
+        """Go; does nothing if it is not here."""
+        if self.bus is not None:
+            await self.bus.close()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether its broker cannot be reached."""
+        return self.bus is not None and self.bus.state != "connected"
+
+    @property
+    def unacknowledged(self) -> int:
+        """Publications that are not known to be on disk, and kept for that reason."""
+        return self.bus.unacknowledged if self.bus is not None else 0
+
+    def uncertain(self) -> Sequence[NotificationId]:
+        """Which these are: the last ones, since brokers answer in order."""
+        return self._ids[len(self._ids) - self.unacknowledged :]
 
 
 @dataclass(frozen=True)
@@ -155,7 +169,7 @@ class Outcome:
     """What the report is made of."""
 
     verdict: Verdict
-    #: When what was delivered live was published, and how long it took.
+    #: Of live deliveries, by the time of publication in words.
     latencies: dict[str, Latencies]
     #: Deliveries of what happened while their consumer was not there.
     later: int
@@ -174,13 +188,12 @@ class Outcome:
 class Scene:
     """Everything that can be seen while the demo runs."""
 
-    def __init__(self, brokers: Brokers) -> None:
-        loop = asyncio.get_running_loop()
-        self.clock: Callable[[], float] = loop.time
-        self.began = loop.time()
+    def __init__(self, brokers: Brokers, script: Script) -> None:
+        self.began = clock()
         self.brokers = brokers
-        self.account = Account(loop.time)
+        self.account = Account(clock)
         self.listeners = [Listener(desk, self.account) for desk in DESKS]
+        self.publishers = [Publisher(exchange, script) for exchange in EXCHANGES]
         #: Brokers that are known to be down or not yet linked again.
         self.down: set[str] = set()
         self.flooding = 0
@@ -189,10 +202,13 @@ class Scene:
 
     @property
     def elapsed(self) -> float:
-        return self.clock() - self.began
+        return clock() - self.began
 
     def listener(self, name: str) -> Listener:
         return next(each for each in self.listeners if each.desk.name == name)
+
+    def publisher_at(self, broker: str) -> Publisher:
+        return next(each for each in self.publishers if each.exchange.broker == broker)
 
     def published(self, exchange: Exchange, notification: Notification) -> None:
         self.account.published(exchange.name, notification)
@@ -202,7 +218,7 @@ class Scene:
 async def play(script: Script, teller: Teller, directory: Path) -> Outcome:
     """The whole story."""
     async with Brokers.running(directory, dead_for=script.dead) as brokers:
-        scene = Scene(brokers)
+        scene = Scene(brokers, script)
         brokers.on_look = lambda: teller.show(scene)
         played = _Play(script, teller, scene)
         await played.run()
@@ -215,12 +231,11 @@ class _Play:
         self._teller = teller
         self._scene = scene
         self._brokers = scene.brokers
-        self._publishers = [Publisher(exchange, scene, script) for exchange in EXCHANGES]
         self._working: list[asyncio.Task[None]] = []
         self._unacknowledged: list[NotificationId] = []
         self._problems: list[str] = []
-        #: When it began, when the broker was killed, when all had caught up, when it ended.
-        self._times: list[float] = []
+        #: When the broker was killed, and when all had caught up.
+        self._times = 0.0, 0.0
 
     def _tell(self, text: str, now: str = "") -> None:
         self._scene.now = now or text
@@ -232,8 +247,8 @@ class _Play:
         self._tell("five brokers are started, each a process of its own")
         await self._brokers.all_linked()
         self._tell(f"they are linked: {len(NAMES)} brokers, {len(LINKS)} links, a tree")
-        async with AsyncExitStack() as stack:
-            await self._assemble(stack)
+        try:
+            await self._assemble()
             await asyncio.sleep(script.calm)
             await self._desk_leaves()
             await asyncio.sleep(script.alone)
@@ -244,25 +259,22 @@ class _Play:
             await self._late_one_joins()
             await asyncio.sleep(script.late)
             await self._finish()
+        finally:
+            await self._disband()
 
     # -- the parts
 
-    async def _assemble(self, stack: AsyncExitStack) -> None:
+    async def _assemble(self) -> None:
         scene = self._scene
         here = [each for each in scene.listeners if not each.desk.history]
-        for listener in scene.listeners:
-            stack.push_async_callback(listener.leave)
         await asyncio.gather(*(listener.arrive(self._brokers) for listener in here))
         for listener in here:
             self._watch_moves(listener)
         scene.account.settled()
-        for publisher in self._publishers:
+        for publisher in scene.publishers:
             await publisher.open(self._brokers)
-            assert publisher.bus is not None
-            stack.push_async_callback(_close, publisher.bus)
-        self._mark()
-        self._working = [asyncio.create_task(p.work()) for p in self._publishers]
-        stack.push_async_callback(_cancel, self._working)
+            self._watch_return(publisher)
+        self._working = [asyncio.create_task(p.work(scene)) for p in scene.publishers]
         self._tell(
             f"{len(here)} consumers have subscribed by content, {len(EXCHANGES)} exchanges publish",
             "All is well: each trade goes only where somebody wants it.",
@@ -281,6 +293,19 @@ class _Play:
 
         bus.on_state(changed)
 
+    def _watch_return(self, publisher: Publisher) -> None:
+        bus = publisher.bus
+        assert bus is not None
+
+        def changed(state: str) -> None:
+            if state == "connected":
+                self._teller.tell(
+                    f"{publisher.exchange.name} is connected again and sends "
+                    f"{bus.unacknowledged:,} unacknowledged trades"
+                )
+
+        bus.on_state(changed)
+
     async def _desk_leaves(self) -> None:
         desk = self._scene.listener("blocks")
         await desk.leave()
@@ -293,30 +318,31 @@ class _Play:
         scene, brokers = self._scene, self._brokers
         look = brokers.looks[VICTIM]
         began = look.status["started"] if look.status else 0.0
-        kill = self._mark()
+        kill = clock()
         pid = brokers.kill(VICTIM)
         scene.down.add(VICTIM)
         self._tell(
             f"killed {VICTIM}: kill -9 {pid}",
-            f"{VICTIM} was killed. madrid is cut off, iberia moves to another broker, and what is "
-            "published is kept in journals, or by the publisher until it is acknowledged.",
+            f"{VICTIM} was killed: madrid is cut off, XLIS cannot reach its broker, iberia moves. "
+            "What is published waits in journals, or with its publisher.",
         )
         await brokers.until(
             lambda: bool(look.status and look.status["started"] != began), f"{VICTIM} is back"
         )
         await brokers.all_linked()
-        back = scene.clock()
+        back = clock()
         scene.down.discard(VICTIM)
         assert look.status is not None
         self._tell(
-            f"{VICTIM} is back and linked after {back - kill:.1f} s, with "
-            f"{look.status['journal']['head']:,} notifications in its journal",
-            f"{VICTIM} is back. Subscribers ask journals for what they missed, and go on live.",
+            f"{VICTIM} is back after {back - kill:.1f} s, its journal intact: "
+            f"{look.status['journal']['head']:,} notifications",
+            f"{VICTIM} is back. Subscribers read from journals what they missed, then go on live.",
         )
         await self._caught_up(back)
+        self._times = kill, clock()
         self._tell(
-            f"everybody has caught up, {self._mark() - back:.1f} s later",
-            "Healed: nothing was lost, and nothing came twice. The report will tell.",
+            f"everybody has caught up, {clock() - back:.1f} s later",
+            "Healed. The report will tell whether anything was lost, or came twice.",
         )
 
     async def _desk_returns(self) -> None:
@@ -327,7 +353,7 @@ class _Play:
             f"{desk.desk.name} is back; {waiting:,} notifications waited for it",
             f"{desk.desk.name} goes on where it was, from the journals and then live.",
         )
-        await self._caught_up(self._scene.clock())
+        await self._caught_up(clock())
 
     async def _late_one_joins(self) -> None:
         desk = self._scene.listener("audit")
@@ -337,7 +363,7 @@ class _Play:
             f'{desk.desk.name} joins with since="earliest": {past:,} of the past, then live',
             f"{desk.desk.name} reads the past from the journals of four brokers, and goes on live.",
         )
-        await self._caught_up(self._scene.clock())
+        await self._caught_up(clock())
 
     async def _caught_up(self, until: float) -> None:
         await self._brokers.until(
@@ -354,7 +380,7 @@ class _Play:
         )
         try:
             async with asyncio.timeout(PATIENCE):
-                for publisher in self._publishers:
+                for publisher in scene.publishers:
                     assert publisher.bus is not None
                     await publisher.bus.flush()
                 while not scene.account.caught_up(float("inf")):
@@ -364,26 +390,31 @@ class _Play:
         except StentorError as error:
             self._problems.append(f"a publication was refused: {error}")
         scene.account.settled()
-        self._unacknowledged = [id for p in self._publishers for id in p.unacknowledged()]
-        self._mark()
+        self._unacknowledged = [id for p in scene.publishers for id in p.uncertain()]
         await self._brokers.look()
 
-    def _mark(self) -> float:
-        self._times.append(self._scene.clock())
-        return self._times[-1]
+    async def _disband(self) -> None:
+        """All clients go. If brokers are away, too, that is not waited for."""
+        await _cancel(self._working)
+        leaving = [each.leave() for each in (*self._scene.listeners, *self._scene.publishers)]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PARTING):
+                await asyncio.gather(*leaving, return_exceptions=True)
 
     def outcome(self) -> Outcome:
         """What came of it."""
         account = self._scene.account
-        begin, kill, whole, end = self._times
+        kill, whole = self._times
         looks = self._brokers.looks
         statuses = [look.status for look in looks.values() if look.status is not None]
         return Outcome(
             verdict=account.verdict(self._unacknowledged),
             latencies={
-                "before": account.latencies(begin, kill),
-                "during": account.latencies(kill, whole),
-                "after": account.latencies(whole, end),
+                "before the kill": account.latencies(delivered_before=kill),
+                f"in the {whole - kill:.1f} s until all caught up": account.latencies(
+                    published_before=whole, delivered_after=kill
+                ),
+                "after that": account.latencies(published_after=whole),
             },
             later=account.later(),
             carried=self._brokers.carried(VICTIM),
@@ -391,12 +422,6 @@ class _Play:
             stretches=sum(status["counters"]["served"] for status in statuses),
             problems=self._problems,
         )
-
-
-async def _close(bus: Bus) -> None:
-    """What was not acknowledged is in the report, which is better than an error here."""
-    with suppress(StentorError):
-        await bus.close()
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:

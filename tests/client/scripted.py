@@ -7,6 +7,7 @@ every message that goes in or out of any of them, and cuts the connection at the
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -24,7 +25,7 @@ PATIENCE = 20.0
 
 
 class World:
-    def __init__(self, cuts: Iterable[int] = (), *, flush: bool = False) -> None:
+    def __init__(self, cuts: Iterable[int] = (), *, flush: bool = False, outage: int = 0) -> None:
         self.journals: dict[str, list[bytes]] = {}
         self.newest: dict[tuple[str, str], tuple[int, int]] = {}
         self.durables: dict[str, dict[str, int]] = {}
@@ -34,6 +35,8 @@ class World:
         self.cuts = set(cuts)
         #: Whether what was sent before a cut arrives.
         self.flush = flush
+        #: How many connections a broker refuses after it has cut one.
+        self.outage = outage
         self.cut = 0
         #: Every message that a client has sent, in order.
         self.heard: list[Any] = []
@@ -42,12 +45,13 @@ class World:
         """Everything that is journaled, stream by stream."""
         return [decode(item) for journal in self.journals.values() for item in journal]
 
-    def counted(self, connection: Connection) -> bool:
+    def counted(self, broker: ScriptedBroker, connection: Connection) -> bool:
         """Whether the connection survives this message."""
         self.messages += 1
         if self.messages not in self.cuts:
             return True
         self.cut += 1
+        broker.refusals = self.outage
         if self.flush:
             connection.close()
         else:
@@ -90,10 +94,14 @@ class ScriptedBroker:
         #: What a test wants to be done with a kind of message, instead of the usual.
         self.answers = answers or {}
         self.sessions: list[Session] = []
+        #: Connections that it refuses next.
+        self.refusals = 0
         world.journals.setdefault(self.stream, [])
         self._listener: Any = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
         self._listener = await serve(self.address, lambda: Session(self))
         if self not in self.world.brokers:
             self.world.brokers.append(self)
@@ -103,6 +111,11 @@ class ScriptedBroker:
         await self._listener.close()
         for session in list(self.sessions):
             session.connection.abort()
+
+    def send_from_thread(self, message: Any) -> None:
+        """To every client, for tests that run in another thread."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self.send, message)
 
     def send(self, message: Any) -> None:
         """To every client."""
@@ -142,7 +155,7 @@ class Session:
         for message in messages:
             if connection.is_closing:
                 return
-            if not self.world.counted(connection):
+            if not self.world.counted(self.broker, connection):
                 return
             self.world.heard.append(message)
             special = self.broker.answers.get(type(message))
@@ -152,13 +165,17 @@ class Session:
                 getattr(self, "on_" + type(message).__name__.lower())(message)
 
     def send(self, message: Any) -> None:
-        if not self.connection.is_closing and self.world.counted(self.connection):
+        if not self.connection.is_closing and self.world.counted(self.broker, self.connection):
             self.connection.send(message)
 
     # -- what a broker does
 
     def on_hello(self, hello: m.Hello) -> None:
         broker = self.broker
+        if broker.refusals:
+            broker.refusals -= 1
+            self.connection.abort()
+            return
         if hello.token != broker.token:
             self.send(m.Failure("STN-603", "who are you?"))
             self.connection.close()
@@ -306,6 +323,16 @@ def run(test: Any) -> Any:
         return result
 
     return asyncio.run(main(), debug=False)
+
+
+def looped(test: Any) -> Any:
+    """An async test as a plain one; see `run`."""
+
+    @functools.wraps(test)
+    def plain(*args: Any, **options: Any) -> None:
+        run(test(*args, **options))
+
+    return plain
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -90,9 +90,23 @@ def test_one_cut_at_every_boundary(durable: bool, flush: bool) -> None:
     st.integers(1, 3),
     st.booleans(),
     st.booleans(),
+    st.integers(0, 2),
 )
 def test_many_cuts_and_several_brokers(
-    cuts: set[int], brokers: int, durable: bool, flush: bool
+    cuts: set[int], brokers: int, durable: bool, flush: bool, outage: int
 ) -> None:
-    world = World(cuts, flush=flush)
+    world = World(cuts, flush=flush, outage=outage)
     check(world, run(session(world, brokers, durable)))
+
+
+@pytest.mark.spec("01/A-7")
+def test_what_two_brokers_have_journaled_is_delivered_once() -> None:
+    """A publisher that goes to another broker publishes there what may not have been stored."""
+    calm = World()
+    run(session(calm, 2, durable=True))
+    twice = 0
+    for boundary in range(1, calm.messages + 1):
+        world = World([boundary], outage=1)
+        check(world, run(session(world, 2, durable=True)))
+        twice += sum(count > 1 for count in Counter(str(n.id) for n in world.all()).values())
+    assert twice > 0, "it has happened, and nobody noticed"

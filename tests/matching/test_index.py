@@ -596,7 +596,18 @@ def test_matching_goes_on_while_segments_are_joined(monkeypatch: pytest.MonkeyPa
                 if (-key if key < 0 else key % 1_000) != row + 1:
                     wrong.append((row, key))
 
-    readers = [threading.Thread(target=read) for _ in range(2)]
+    rows_of = [{"x": x, "y": 1} for x in range(1, 100)]
+
+    def read_by_key() -> None:
+        while not done.is_set():
+            by_key = dict(index.match_by_key(rows_of))
+            if {key for key in by_key if key < 0} != set(range(-99, 0)):
+                wrong.append(sorted(by_key))
+            for key, rows in by_key.items():
+                if rows != [(-key if key < 0 else key % 1_000) - 1]:
+                    wrong.append((key, rows))
+
+    readers = [threading.Thread(target=target) for target in (read, read_by_key)]
     for reader in readers:
         reader.start()
     for key in range(1_000, 9_000):

@@ -224,7 +224,8 @@ def _child(order: dict[str, Any]) -> None:
         os.close(null)
         for which, soft in order["limits"].items():
             _, hard = resource.getrlimit(int(which))
-            resource.setrlimit(int(which), (soft, max(soft, hard)))
+            enough = hard in (resource.RLIM_INFINITY, max(soft, hard))
+            resource.setrlimit(int(which), (soft, hard if enough else soft))
         if order["namespace"] is not None:
             _enter(order["namespace"])
         if order["clock"] is not None:

@@ -193,13 +193,20 @@ class Overlay:
         self.brokers[name] = BrokerProcess(self, made, **(options or {}))
         return self.brokers[name]
 
+    def graph(self, dialed: Sequence[Sequence[int]], **settings: Any) -> list[str]:
+        """Start b1, b2, ...; each dials the brokers with these indexes."""
+        names = [f"b{i + 1}" for i in range(len(dialed))]
+        for name in names:
+            self.broker(name, **settings)
+        for name, others in zip(names, dialed, strict=True):
+            for other in others:
+                self.link(name, self[names[other]].address)
+            self[name].start()
+        return names
+
     def tree(self, parents: Sequence[int], **settings: Any) -> list[str]:
         """Start b1, b2, ...; the number at index i says whom broker i + 2 dials."""
-        names = [f"b{i + 1}" for i in range(len(parents) + 1)]
-        for i, name in enumerate(names):
-            neighbors = [names[parents[i - 1]]] if i else []
-            self.broker(name, neighbors, **settings).start()
-        return names
+        return self.graph([[], *([parent] for parent in parents)], **settings)
 
     def line(self, count: int, **settings: Any) -> list[str]:
         return self.tree(list(range(count - 1)), **settings)

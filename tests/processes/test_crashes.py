@@ -18,17 +18,19 @@ from workload import FILTERS, publish_for_ever
 
 from stentor.client import connect
 
+#: Whom each broker dials.
 SHAPES = {
-    "line": [0, 1, 2, 3],
-    "star": [0, 0, 0],
-    "tree": [0, 0, 1, 1, 2, 2],
+    "line": [[], [0], [1], [2], [3]],
+    "star": [[], [0], [0], [0]],
+    "tree": [[], [0], [0], [1], [1], [2], [2]],
+    "ring": [[3], [0], [1], [2]],
 }
 
 
-async def storm(overlay: Overlay, shape: list[int], *, seconds: float, seed: int) -> None:
+async def storm(overlay: Overlay, shape: list[list[int]], *, seconds: float, seed: int) -> None:
     """Load, and deaths at random moments; then judgment."""
     rng = random.Random(seed)
-    names = overlay.tree(shape)
+    names = overlay.graph(shape)
     await overlay.linked()
     recorder = Recorder()
     async with AsyncExitStack() as stack:

@@ -102,10 +102,13 @@ def fields_of(record: logging.LogRecord) -> dict[str, Any]:
     return fields
 
 
-class _Formatter(logging.Formatter):
+class LineFormatter(logging.Formatter):
+    """What both formats have in common."""
+
     def __init__(self, broker: str, redaction: Redaction) -> None:
         super().__init__()
-        self._broker = broker
+        #: Whose log it is.
+        self.broker = broker
         self._redaction = redaction
 
     @staticmethod
@@ -120,7 +123,7 @@ class _Formatter(logging.Formatter):
         return "".join(traceback.format_exception(*record.exc_info)).rstrip("\n")
 
 
-class TextFormatter(_Formatter):
+class TextFormatter(LineFormatter):
     """`2026-01-01T12:00:00.000Z info  b1 link_up: linked with b2  peer=b2`"""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -128,7 +131,7 @@ class TextFormatter(_Formatter):
         event = fields.pop("event", "")
         code = fields.pop("code", "")
         parts = [self._time(record), f"{record.levelname.lower():<7}"]
-        parts += [_one_line(str(part)) for part in (self._broker, event, code) if part]
+        parts += [_one_line(str(part)) for part in (self.broker, event, code) if part]
         line = f"{' '.join(parts)}: {_one_line(record.getMessage())}"
         shown = " ".join(f"{name}={_value(value)}" for name, value in fields.items())
         if shown:
@@ -137,14 +140,14 @@ class TextFormatter(_Formatter):
         return self._redaction("\n    ".join([line, *lines]))
 
 
-class JsonFormatter(_Formatter):
+class JsonFormatter(LineFormatter):
     """One JSON object: time, level, broker, message, and the fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
             "time": self._time(record),
             "level": record.levelname.lower(),
-            "broker": self._broker,
+            "broker": self.broker,
             "message": record.getMessage()[:_MAX_VALUE],
         }
         for name, value in fields_of(record).items():
@@ -241,7 +244,7 @@ class LogHandler(logging.Handler):
     def __init__(
         self,
         stream: TextIO,
-        formatter: logging.Formatter,
+        formatter: LineFormatter,
         *,
         limit: int = QUEUE_LIMIT,
         repeats: Repeats | None = None,
@@ -249,6 +252,7 @@ class LogHandler(logging.Handler):
     ) -> None:
         super().__init__()
         self.setFormatter(formatter)
+        self._lines = formatter
         self._stream = stream
         self._descriptor = _descriptor(stream)
         self._limit = limit
@@ -262,6 +266,10 @@ class LogHandler(logging.Handler):
         self._unreported = 0
         self._thread = threading.Thread(target=self._run, name="stentor-log", daemon=True)
         self._thread.start()
+
+    def name_broker(self, name: str) -> None:
+        """From now on the log is that of this broker."""
+        self._lines.broker = name
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

@@ -278,12 +278,24 @@ class Dialing:
         #: Done when the connection is over, with what ended it.
         self.over: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         self._reason: Exception | None = None
+        self._patience: asyncio.TimerHandle | None = None
 
     def opened(self, connection: Connection) -> None:
         connection.send(self.broker.hello())
+        # Whoever took the connection may never say a word: a host that hangs, a way that is cut.
+        patience = min(HELLO_PATIENCE, self.broker.settings.limits.timeout)
+        error = NoReply(f"no answer to Hello within {patience:g} seconds")
+        loop = asyncio.get_running_loop()
+        self._patience = loop.call_later(patience, connection.abort, error)
+
+    def _hush(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
 
     def received(self, connection: Connection, messages: list[Any]) -> None:
         if self.link is None:
+            self._hush()
             first = messages[0]
             if isinstance(first, m.Failure):
                 self._reason = _as_error(first)
@@ -308,6 +320,7 @@ class Dialing:
             self.link.writable_again()
 
     def closed(self, connection: Connection, error: Exception | None) -> None:
+        self._hush()
         if self.link is not None:
             self.link.closed(error)
         if not self.over.done():

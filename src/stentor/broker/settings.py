@@ -164,7 +164,11 @@ class Settings:
     ] = (f"127.0.0.1:{DEFAULT_PORT}",)
     name: Annotated[
         str | None,
-        About("The broker's name, unique in the overlay; by default its first address.", "text"),
+        About(
+            "The broker's name, unique in the overlay; by default that of its data directory, or "
+            "else its first address.",
+            "text",
+        ),
     ] = None
     data: Annotated[
         Path | None,

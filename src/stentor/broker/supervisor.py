@@ -4,8 +4,8 @@ Each broker is a process of its own, `python -m stentor broker --config FILE`, w
 supervisor has written for it. One that dies is started again, soon the first time and after
 longer and longer delays if it keeps dying; one that stayed up for a while is forgiven. Five deaths
 in a row are reported as a crash loop, with the last words of the broker, and it is still tried now
-and then. A process that ends with exit code 2 does not accept its configuration: starting it again
-would change nothing, so that is not done.
+and then. Two exit codes are final. 0: it was drained, or told to end, and stays down. 2: it does
+not accept its configuration, and starting it again would change nothing.
 
 Nobody is left behind. Each child has a pipe from the supervisor as its standard input, and ends in
 good order when that is closed. The kernel closes it whatever happens to the supervisor, kill -9
@@ -207,6 +207,10 @@ class Supervisor:
             code = await self._live(child, config)
             child.process, child.pid, child.last_exit = None, None, code
             if self._stopping.is_set():
+                break
+            if code == 0:
+                # Somebody has drained it, or asked it to end: it is not for us to disagree.
+                self._observer.event(child.name, "has ended in good order; it stays down")
                 break
             if code == USAGE:
                 self._now(child, "failed")

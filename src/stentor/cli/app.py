@@ -26,8 +26,8 @@ app = typer.Typer(
     name="stentor",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
 
@@ -63,23 +63,18 @@ def root(
         os.environ["STENTOR_DEBUG"] = "1"
 
 
-_RUN = "Run"
-_USE = "Use"
-_OPERATE = "Operate"
-_HELP = "Help"
-
-app.command(rich_help_panel=_RUN)(broker)
-app.command(rich_help_panel=_RUN)(up)
-app.command(rich_help_panel=_USE)(subscribe)
-app.command(rich_help_panel=_USE)(publish)
-app.command(rich_help_panel=_USE)(offers)
-app.command(rich_help_panel=_OPERATE)(status)
-app.add_typer(links, rich_help_panel=_OPERATE)
-app.command(rich_help_panel=_OPERATE)(drain)
-app.add_typer(journal, rich_help_panel=_OPERATE)
-app.command(rich_help_panel=_HELP)(explain)
-app.command(rich_help_panel=_HELP)(completion)
-app.command(rich_help_panel=_HELP)(version)
+app.command()(broker)
+app.command()(up)
+app.command()(subscribe)
+app.command()(publish)
+app.command()(offers)
+app.command()(status)
+app.add_typer(links)
+app.command()(drain)
+app.add_typer(journal)
+app.command(short_help="Say what an error or a setting means.")(explain)
+app.command(short_help="Print a completion script for a shell.")(completion)
+app.command()(version)
 
 
 def run(arguments: Sequence[str] | None = None) -> None:

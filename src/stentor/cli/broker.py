@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-import logging
-import os
-import signal
 import sys
-import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from stentor.broker.config_keys import Key, broker_keys, value_form
-from stentor.cli.exits import FAILURE, OK, complain
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stentor.broker.config import Configuration
-    from stentor.broker.host import Broker
 
 _METAVARS: Final = {
     "text": "TEXT",
@@ -33,8 +22,8 @@ _METAVARS: Final = {
     "address": "ADDRESS",
     "addresses": "ADDRESS",
 }
-
-_log: Final = logging.getLogger("stentor.broker")
+#: In this order help lists them.
+_GROUPS: Final = ("Network", "Journal", "Security", "TLS", "Limits", "Operation")
 
 
 def _option(key: Key) -> inspect.Parameter:
@@ -50,8 +39,7 @@ def _option(key: Key) -> inspect.Parameter:
         notes.insert(0, "none: no bound")
     if key.shown_default and about.kind != "flag":
         notes.append(f"default: {key.shown_default}")
-    shown = "; ".join(notes).replace("[", "\\[")
-    help = f"{about.text} [dim]({shown})[/dim]"
+    help = f"{about.text}  [{'; '.join(notes)}]"
     kind: Any = str | None
     flag = key.flag
     metavar = "NAME" if key.path == ("name",) else _METAVARS.get(about.kind, "")
@@ -63,9 +51,7 @@ def _option(key: Key) -> inspect.Parameter:
         kind = bool | None
         flag = f"{key.flag}/--no-{key.flag[2:]}"
         metavar = ""
-    option = typer.Option(
-        flag, help=help, metavar=metavar, show_default=False, rich_help_panel=about.group
-    )
+    option = typer.Option(flag, help=help, metavar=metavar or None, show_default=False)
     return inspect.Parameter(
         "_".join(key.path),
         inspect.Parameter.KEYWORD_ONLY,
@@ -79,10 +65,9 @@ def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
     signature = inspect.signature(command, eval_str=True)
     own = [p for p in signature.parameters.values() if p.name != "settings"]
     own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
-    options = [_option(key) for key in broker_keys()]
-    names = {
-        parameter.name: key.dotted for parameter, key in zip(options, broker_keys(), strict=True)
-    }
+    keys = sorted(broker_keys(), key=lambda key: _GROUPS.index(key.about.group))
+    options = [_option(key) for key in keys]
+    names = {option.name: key.dotted for option, key in zip(options, keys, strict=True)}
 
     def wrapper(**values: Any) -> None:
         settings = {names[name]: values.pop(name) for name in names}
@@ -108,7 +93,6 @@ def broker(
             metavar="FILE",
             envvar="STENTOR_CONFIG",
             help="TOML file with settings. Options and variables go before it.",
-            rich_help_panel="Operation",
         ),
     ] = None,
     show_config: Annotated[
@@ -118,7 +102,6 @@ def broker(
             metavar="",
             help="Print the settings in force, and where each comes from, as a configuration file, "
             "and end.",
-            rich_help_panel="Operation",
         ),
     ] = False,
     supervised: Annotated[bool, typer.Option("--supervised", hidden=True)] = False,
@@ -141,93 +124,10 @@ def broker(
       stentor broker --config b1.toml --show-config
     """
     from stentor.broker.config import load, to_toml
+    from stentor.cli.serving import serve
 
     configuration = load(config, flags=settings)
     if show_config:
         sys.stdout.write(to_toml(configuration.settings, origins=configuration.origins))
         return
-    raise typer.Exit(_serve(configuration, supervised=supervised))
-
-
-def _serve(configuration: Configuration, *, supervised: bool) -> int:
-    from stentor.broker.logs import configure
-    from stentor.cli.running import event_loop
-
-    handler = configure(configuration.settings)
-    try:
-        with asyncio.Runner(loop_factory=event_loop) as runner:
-            return runner.run(_life(configuration, supervised=supervised))
-    finally:
-        handler.close()
-
-
-async def _life(configuration: Configuration, *, supervised: bool) -> int:
-    from stentor.broker.host import Broker
-
-    settings = configuration.settings
-    for warning in configuration.warnings:
-        _log.warning("%s", warning, extra={"event": "configuration"})
-    asked = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def stop(number: signal.Signals) -> None:
-        if asked.is_set():
-            complain(f"stentor: {number.name} a second time; ending at once")
-            os._exit(FAILURE)
-        asked.set()
-        _log.info("%s: shutting down", number.name, extra={"event": "stopping"})
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop, number)
-    if supervised:
-        _watch_parent(settings.limits.shutdown + 5.0)
-    broker = Broker(settings)
-    await broker.start()
-    try:
-        print(banner(broker), flush=True)
-        stopping = asyncio.ensure_future(asked.wait())
-        closed = asyncio.ensure_future(broker.wait_closed())
-        await asyncio.wait([stopping, closed], return_when=asyncio.FIRST_COMPLETED)
-        for future in (stopping, closed):
-            future.cancel()
-    finally:
-        await broker.stop()
-    return OK
-
-
-def banner(broker: Broker) -> str:
-    """Where it listens and what it serves."""
-    settings = broker.settings
-    journal = broker.journal.status()
-    kept = journal["head"] - journal["low"] + 1
-    rows = [("listening", ", ".join(broker.addresses))]
-    if settings.data is None:
-        rows.append(("data", "in memory: lost with the broker; --data DIRECTORY keeps it"))
-    else:
-        rows.append(("data", f"{settings.data}, {kept:,} notifications"))
-    rows.append(("neighbors", ", ".join(settings.neighbors) or "none"))
-    rows.append(("routing", settings.routing))
-    if settings.grants:
-        rows.append(("access", f"{len(settings.grants)} grants"))
-    else:
-        rows.append(("access", "everybody"))
-    if broker.monitor_address is not None:
-        rows.append(("monitor", f"http://{broker.monitor_address}/metrics"))
-    lines = [f"broker {broker.name}", *(f"  {name:<10} {value}" for name, value in rows)]
-    return "\n".join(lines)
-
-
-def _watch_parent(patience: float) -> None:
-    """End when standard input does: the supervisor holds the other end of it.
-
-    A thread waits for that, so that not even a stalled event loop survives its supervisor.
-    """
-
-    def watch() -> None:
-        while os.read(0, 4096):
-            pass
-        os.kill(os.getpid(), signal.SIGTERM)
-        threading.Event().wait(patience)
-        os._exit(FAILURE)
-
-    threading.Thread(target=watch, name="stentor-parent", daemon=True).start()
+    raise typer.Exit(serve(configuration, supervised=supervised))

@@ -14,7 +14,7 @@ journal = typer.Typer(
     name="journal",
     help="Look at, check and repair the journal in a data directory.",
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
 )
 
 _Directory: TypeAlias = Annotated[

@@ -22,7 +22,7 @@ links = typer.Typer(
     name="links",
     help="Show, add and remove the links of a running broker.",
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
 )
 
 _Json: TypeAlias = Annotated[bool, typer.Option("--json", metavar="", help="JSON, for scripts.")]
@@ -140,8 +140,9 @@ def drain(
 ) -> None:
     """Take a broker out of service without losing anything.
 
-    The broker takes no more clients, sends those it has to its neighbors, and stays until everybody
-    who needs something from its journal has it. Then it can be stopped.
+    The broker sends its clients to its neighbors and hands its journal and durable subscriptions
+    over to one of them, who serves them from then on. Then it ends. Remove it from the neighbors in
+    the configuration of others; its data directory is no longer needed.
 
     \b
     Examples:
@@ -150,7 +151,7 @@ def drain(
     from stentor.cli.status_view import print_json
 
     options = (address, token, tls_ca, tls_certificate, tls_key, connect_timeout)
-    complain("stentor: draining; this takes as long as others need, Ctrl-C stops waiting for it")
+    complain("stentor: draining: the journal is handed over to a neighbor")
     answer = _ask(options, "drain")
     if json or not isinstance(answer, dict):
         print_json(answer)

@@ -27,7 +27,6 @@ TokenOption: TypeAlias = Annotated[
         envvar="STENTOR_TOKEN",
         help="Says who you are, if the broker wants to know. @FILE reads it from a file, which "
         "keeps it out of the list of processes.",
-        rich_help_panel="Connection",
     ),
 ]
 TlsCaOption: TypeAlias = Annotated[
@@ -36,9 +35,8 @@ TlsCaOption: TypeAlias = Annotated[
         "--tls-ca",
         metavar="FILE",
         envvar="STENTOR_TLS_CA",
-        help="PEM file of the authority that signed the broker's certificate. [dim]By default "
-        "those that this machine trusts.[/dim]",
-        rich_help_panel="Connection",
+        help="PEM file of the authority that signed the broker's certificate. By default "
+        "those that this machine trusts.",
     ),
 ]
 TlsCertificateOption: TypeAlias = Annotated[
@@ -48,7 +46,6 @@ TlsCertificateOption: TypeAlias = Annotated[
         metavar="FILE",
         envvar="STENTOR_TLS_CERTIFICATE",
         help="PEM file of the certificate to show, if the broker wants one.",
-        rich_help_panel="Connection",
     ),
 ]
 TlsKeyOption: TypeAlias = Annotated[
@@ -58,7 +55,6 @@ TlsKeyOption: TypeAlias = Annotated[
         metavar="FILE",
         envvar="STENTOR_TLS_KEY",
         help="PEM file of its private key.",
-        rich_help_panel="Connection",
     ),
 ]
 ConnectTimeoutOption: TypeAlias = Annotated[
@@ -68,7 +64,6 @@ ConnectTimeoutOption: TypeAlias = Annotated[
         metavar="DURATION",
         envvar="STENTOR_CONNECT_TIMEOUT",
         help="How long to try to reach a broker, such as 500ms, 10s or 1m; a number is seconds.",
-        rich_help_panel="Connection",
     ),
 ]
 NameOption: TypeAlias = Annotated[
@@ -76,8 +71,7 @@ NameOption: TypeAlias = Annotated[
     typer.Option(
         "--name",
         metavar="NAME",
-        help="The client's name, unique among all. [dim]By default something random.[/dim]",
-        rich_help_panel="Connection",
+        help="The client's name, unique among all. By default something random.",
     ),
 ]
 

@@ -45,7 +45,7 @@ def completion(
         Shell | None,
         typer.Argument(
             metavar="[SHELL]",
-            help="bash, zsh, fish or powershell. [dim]By default what $SHELL says.[/dim]",
+            help="bash, zsh, fish or powershell. By default what $SHELL says.",
             show_default=False,
         ),
     ] = None,

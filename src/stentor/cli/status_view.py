@@ -275,7 +275,8 @@ def heading(status: dict[str, Any]) -> Text:
         text.append("  draining", style=_BAD)
     uptime = format_duration(float(int(status["uptime"])))
     text.append(
-        f"\nup for {uptime}, since {started:%Y-%m-%d %H:%M:%S} UTC; stream {plain(status['stream'])}",
+        f"\nup for {uptime}, since {started:%Y-%m-%d %H:%M:%S} UTC; "
+        f"stream {plain(status['stream'])}",
         style="not bold dim",
     )
     return text

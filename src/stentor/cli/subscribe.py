@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import sys
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from stentor.cli.exits import FAILURE, OK, complain
 from stentor.cli.options import (
     AddressArgument,
-    Connecting,
     ConnectTimeoutOption,
     NameOption,
     TlsCaOption,
@@ -22,10 +18,6 @@ from stentor.cli.options import (
     TokenOption,
     connecting,
 )
-
-if TYPE_CHECKING:
-    from stentor.client.subscription import Subscription
-    from stentor.model import Notification
 
 
 def subscribe(
@@ -127,7 +119,7 @@ def subscribe(
     connection is made again, and nothing is missed or printed twice.
 
     Values that JSON lacks are objects with one member: {"$time": "2026-01-01T12:00:00Z"},
-    {"$bytes": "00ff"} in hexadecimal, {"$set": \\["a", "b"]}, {"$number": "inf"}. Nested records
+    {"$bytes": "00ff"} in hexadecimal, {"$set": ["a", "b"]}, {"$number": "inf"}. Nested records
     have dotted names. `stentor publish` reads all of it back.
 
     \b
@@ -138,6 +130,7 @@ def subscribe(
       stentor subscribe tls://b1.example:7411 "isa job" --group workers --token @token
       stentor subscribe 127.0.0.1:7411 "temperature > 30" --count 1 --timeout 5m
     """
+    from stentor.cli.printing import Printer, print_all
     from stentor.cli.running import run
     from stentor.filters import Filter
 
@@ -151,94 +144,12 @@ def subscribe(
         "retained": retained,
     }
     patience = None if timeout is None else _duration("--timeout", timeout)
-    printer = _Printer(count, patience, meta=meta)
+    printer = Printer(count, patience, meta=meta)
 
     async def main() -> int:
-        return await _print(how, name, wanted, options, printer, verbose=verbose, forget=forget)
+        return await print_all(how, name, wanted, options, printer, verbose=verbose, forget=forget)
 
     raise typer.Exit(run(main))
-
-
-async def _print(
-    how: Connecting,
-    name: str | None,
-    filter: Any,
-    options: dict[str, Any],
-    printer: _Printer,
-    *,
-    verbose: bool,
-    forget: bool,
-) -> int:
-    from stentor.client import connect
-
-    bus = connect(*how.addresses, name=name, token=how.token, tls=how.tls, timeout=how.timeout)
-    if verbose:
-        bus.on_state(lambda state: complain(f"stentor: {state}"))
-    async with bus:
-        subscription = bus.subscribe(filter, **options)
-        async with subscription:
-            if verbose:
-                complain(f"stentor: subscribed at {bus.broker}")
-            code = await printer.run(subscription)
-            if forget:
-                await subscription.close(forget=True)
-    return code
-
-
-class _Printer:
-    """Writes notifications to stdout until there were enough, or nobody reads them."""
-
-    def __init__(self, count: int, patience: float | None, *, meta: bool) -> None:
-        self._left = count or None
-        self._patience = patience
-        self._meta = meta
-        #: Whether nobody reads any more.
-        self._gone = False
-
-    async def run(self, subscription: Subscription[Notification]) -> int:
-        """Print; the exit code says whether there were as many as asked for."""
-        from stentor.cli.streams import Worker, watch_reader
-        from stentor.errors import NoReply
-
-        task = asyncio.current_task()
-        assert task is not None
-
-        def gone() -> None:
-            self._gone = True
-            task.cancel()
-
-        watch_reader(sys.stdout.fileno(), gone)
-        worker = Worker()
-        try:
-            await self._pump(subscription, worker)
-        except NoReply:
-            return OK if self._left is None else FAILURE
-        except BrokenPipeError:
-            return OK
-        except asyncio.CancelledError:
-            if not self._gone:
-                raise
-            task.uncancel()
-        return OK
-
-    async def _pump(self, subscription: Subscription[Notification], worker: Any) -> None:
-        from stentor.cli.json_forms import to_json
-        from stentor.cli.streams import write_all
-
-        out = sys.stdout.fileno()
-        if self._left is None and self._patience is None:
-            async for batch in subscription.batches():
-                lines = [to_json(notification, meta=self._meta) for notification in batch]
-                await worker.do(write_all, out, b"\n".join([*lines, b""]))
-            return
-        while True:
-            notification = await subscription.get(self._patience)
-            line = to_json(notification, meta=self._meta)
-            await worker.do(write_all, out, line + b"\n")
-            if self._left is not None:
-                self._left -= 1
-                if not self._left:
-                    return
 
 
 def _since(text: str) -> str | timedelta:

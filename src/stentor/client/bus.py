@@ -5,36 +5,31 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import secrets
-import ssl
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
     Callable,
     Generator,
     Iterable,
-    Mapping,
     Sequence,
 )
 from contextlib import aclosing
 from datetime import datetime, timedelta
-from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack, overload
 
 from stentor.client.advertisement import Advertisement, OnDemand
-from stentor.client.backoff import FIRST, LONGEST, Backoff
 from stentor.client.encoding import notification_of, utc_now
 from stentor.client.link import State
-from stentor.client.local_broker import LocalBroker, TimeLimit, settles
-from stentor.client.outbox import LIMIT, LIMIT_BYTES, Outbox, Waiter, pieces
+from stentor.client.local_broker import LocalBroker
+from stentor.client.outbox import pieces
 from stentor.client.requests import Requests, answer, requests_of
 from stentor.client.subscription import WINDOW, Subscription, Terms
 from stentor.client.times import since_seconds
 from stentor.client.transaction import Transaction
 from stentor.client.typed import Reader, class_filter, is_event_class
+from stentor.client.waiting import Collector, TimeLimit, settles
 from stentor.errors import (
-    InvalidAddress,
     InvalidConfiguration,
     InvalidNotification,
     NoReply,
@@ -43,7 +38,6 @@ from stentor.errors import (
 from stentor.filters import Filter
 from stentor.model import Notification, NotificationId
 from stentor.model.names import shown, text_problem
-from stentor.transport import DEFAULT_PORT, Address, client_context
 
 if TYPE_CHECKING:
     from stentor.node.hooks import Hooks
@@ -51,16 +45,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: A TLS context, or the PEM files for one: `ca`, `certificate`, `key`; and `verify_name`.
-Tls: TypeAlias = ssl.SSLContext | Mapping[str, str | PathLike[str] | bool]
-
-#: Seconds for the first connection, and for the last publications when the bus is closed.
-CONNECTING: Final = 10.0
-CLOSING: Final = 10.0
 #: Events that `publish_many` encodes at a time.
 CHUNK: Final = 500
-
-_TLS_FILES: Final = {"ca", "certificate", "key", "verify_name"}
 
 _log: Final = logging.getLogger("stentor.client")
 
@@ -252,7 +238,7 @@ class Bus:
         self.local.check_open()
         if retain is not None and volatile:
             _check_key("", volatile)
-        collector = _Collector() if ack else None
+        collector = Collector() if ack else None
         count = 0
         if isinstance(events, AsyncIterable):
             async for event in events:
@@ -275,7 +261,7 @@ class Bus:
         volatile: bool,
         retain: Callable[[Any], str | None] | None,
         timeout: float | None,
-        collector: _Collector | None,
+        collector: Collector | None,
     ) -> None:
         local = self.local
         if local.outbox.full or local.closing:
@@ -514,33 +500,6 @@ class Bus:
         return self.local.hooks
 
 
-class _Collector:
-    """Waits for several publications at once."""
-
-    def __init__(self) -> None:
-        self._waiting = 0
-        self._error: StentorError | None = None
-        self._done: asyncio.Future[None] | None = None
-
-    def waiter(self) -> Waiter:
-        self._waiting += 1
-        return self._answered
-
-    def _answered(self, error: StentorError | None) -> None:
-        self._waiting -= 1
-        if self._error is None:
-            self._error = error
-        if not self._waiting and self._done is not None and not self._done.done():
-            self._done.set_result(None)
-
-    async def done(self) -> None:
-        if self._waiting:
-            self._done = asyncio.get_running_loop().create_future()
-            await self._done
-        if self._error is not None:
-            raise self._error
-
-
 def _keys(retain: Callable[[Any], str | None], events: Sequence[Any]) -> dict[int, str]:
     keys = {}
     for i, event in enumerate(events):
@@ -586,78 +545,3 @@ async def _logged(opening: Any) -> None:
         await opening
     except StentorError as error:
         _log.error("a subscription failed: %s", error)
-
-
-# -- connecting
-
-
-def connect(
-    *brokers: Any,
-    name: str | None = None,
-    token: str | None = None,
-    tls: Tls | None = None,
-    timeout: float = CONNECTING,
-    close_timeout: float = CLOSING,
-    buffer: int = LIMIT,
-    buffer_bytes: int = LIMIT_BYTES,
-    delays: tuple[float, float] = (FIRST, LONGEST),
-) -> Bus:
-    """A bus, to be opened by `async with` (or `await`).
-
-    >>> connect("127.0.0.1:7411", "127.0.0.1:7412", name="desk-7")
-    <Bus 'desk-7', connecting>
-
-    brokers        addresses, or objects with an `address`; several serve equally well and are tried
-                   in order, now and whenever the connection is lost
-    name           who this is, unique among all clients; if not given, something random
-    token          shown to the broker, if it asks who may connect
-    tls            for `tls://` addresses: an `ssl.SSLContext`, or the files {"ca": ..,
-                   "certificate": .., "key": ..}
-    timeout        seconds for the first connection; `Unreachable` then says why there is none
-    close_timeout  seconds for publications to be acknowledged when the bus is closed
-    buffer         publications that may wait to be acknowledged until `publish` has to wait, and
-                   their bytes (`buffer_bytes`)
-    delays         seconds between attempts to connect again: the first time, and at most
-    """
-    if buffer < 1 or buffer_bytes < 1:
-        raise InvalidConfiguration(f"a buffer of {buffer} publications takes none; give at least 1")
-    if not 0 < delays[0] <= delays[1]:
-        raise InvalidConfiguration(
-            f"delays={delays} are no delays; give (first, longest), both > 0"
-        )
-    local = LocalBroker(
-        list(_addresses(brokers)) or [Address("tcp", "127.0.0.1", DEFAULT_PORT)],
-        name=f"c-{secrets.token_hex(8)}" if name is None else name,
-        token=token,
-        tls=_tls_context(tls),
-        outbox=Outbox(buffer, buffer_bytes),
-        backoff=lambda: Backoff(*delays),
-    )
-    return Bus(local, timeout=timeout, close_timeout=close_timeout)
-
-
-def _addresses(brokers: Iterable[Any]) -> Iterable[Address]:
-    for broker in brokers:
-        if isinstance(broker, str | Address):
-            yield Address.parse(broker)
-        elif isinstance(broker, list | tuple):
-            yield from _addresses(broker)
-        elif hasattr(broker, "address"):
-            yield Address.parse(broker.address)
-        else:
-            raise InvalidAddress(
-                f"{broker!r} is no broker; give an address such as '127.0.0.1:7411', or an object "
-                "with an `address`"
-            )
-
-
-def _tls_context(tls: Tls | None) -> ssl.SSLContext | None:
-    if tls is None or isinstance(tls, ssl.SSLContext):
-        return tls
-    unknown = set(tls) - _TLS_FILES
-    if unknown:
-        raise InvalidConfiguration(
-            f"tls has no {', '.join(sorted(map(repr, unknown)))}; "
-            f"give an ssl.SSLContext, or a mapping with {', '.join(sorted(_TLS_FILES))}"
-        )
-    return client_context(**tls)  # type: ignore[arg-type]

@@ -25,7 +25,6 @@ import secrets
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from stentor.client.backoff import Backoff
@@ -33,6 +32,7 @@ from stentor.client.encoding import EventEncoder
 from stentor.client.faults import error_of
 from stentor.client.link import Link, State
 from stentor.client.outbox import Outbox, Waiter
+from stentor.client.waiting import TimeLimit, settles
 from stentor.errors import (
     GroupElsewhere,
     NameTaken,
@@ -589,46 +589,3 @@ _HANDLERS: Final[dict[type, Callable[[LocalBroker, Link, Any], None]]] = {
     Done: LocalBroker._done,
     Failure: LocalBroker._failed,
 }
-
-
-def settles(future: asyncio.Future[None]) -> Waiter:
-    """A waiter that passes its news on to a future."""
-
-    def waiter(error: StentorError | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(error)
-
-    return waiter
-
-
-class TimeLimit:
-    """`NoReply` if what is inside takes longer; no limit if that is None."""
-
-    __slots__ = ("_seconds", "_timeout", "_what")
-
-    def __init__(self, seconds: float | None, what: str) -> None:
-        self._seconds = seconds
-        self._what = what
-        self._timeout: asyncio.Timeout | None = None
-
-    async def __aenter__(self) -> None:
-        if self._seconds is not None:
-            self._timeout = asyncio.timeout(self._seconds)
-            await self._timeout.__aenter__()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._timeout is None:
-            return
-        try:
-            await self._timeout.__aexit__(kind, error, trace)
-        except TimeoutError:
-            raise NoReply(f"{self._what} within {self._seconds:g} seconds") from error

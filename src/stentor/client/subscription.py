@@ -28,8 +28,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 from stentor.client.backoff import Backoff
 from stentor.client.inbox import Inbox
 from stentor.client.link import Link
-from stentor.client.local_broker import LocalBroker, TimeLimit
+from stentor.client.local_broker import LocalBroker
 from stentor.client.typed import Reader
+from stentor.client.waiting import TimeLimit
 from stentor.errors import (
     InvalidConfiguration,
     InvalidNotification,
@@ -171,7 +172,8 @@ class Subscription(Generic[T]):
         self.errors = 0
 
     def __repr__(self) -> str:
-        return f"<Subscription to {str(self.filter) or 'everything'!r}>"
+        wanted = "everything" if self.filter.is_always else repr(str(self.filter))
+        return f"<Subscription to {wanted}>"
 
     @property
     def plain(self) -> bool:

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, overload
 import uvloop
 
 from stentor.client.advertisement import Advertisement, OnDemand
-from stentor.client.bus import Bus, SubscribeOptions, connect, filter_of
+from stentor.client.bus import Bus, SubscribeOptions, filter_of
+from stentor.client.connecting import connect
 from stentor.client.link import State
 from stentor.client.requests import answer, requests_of
 from stentor.client.subscription import LostRange, Subscription

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from stentor.client.encoding import notification_of, utc_now
-from stentor.client.local_broker import TimeLimit, settles
+from stentor.client.waiting import TimeLimit, settles
 from stentor.errors import InvalidConfiguration, Overloaded
 from stentor.model import Notification, NotificationId
 

@@ -12,7 +12,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from stentor.errors import JournalDamaged
 from stentor.filters import Filter
+from stentor.matching.index import select
 from stentor.model.codec import decode_headers
 from stentor.node.log import Log
 from stentor.protocol.messages import Chunk, Fetch, StreamId
@@ -40,11 +42,16 @@ def stretch(log: Log, head: int, fetch: Fetch) -> Chunk:
     at = first
     end = min(head, first + STRETCH - 1)
     while at <= end and size < STRETCH_BYTES:
-        found = log.read(at, end - at + 1)
+        try:
+            found = log.read(at, end - at + 1)
+        except JournalDamaged:
+            if at == first:
+                raise
+            break  # first what is intact; who goes on from there hears of the damage
         if filter.is_always:
             wanted: Iterable[int] = range(len(found))
         else:
-            wanted = [i for i, e in enumerate(decode_headers(found)) if filter.matches(e.facts)]
+            wanted = select(filter, decode_headers(found))
         for i in wanted:
             offsets.append(at + i)
             items.append(found[i])
@@ -59,8 +66,7 @@ def last_values(log: Log, fetch: Fetch) -> Chunk:
     """The last values that a request asks for."""
     filter = parsed(fetch.filter)
     found = log.last_values()
-    envelopes = decode_headers([value.data for value in found])
-    kept = [v for v, e in zip(found, envelopes, strict=True) if filter.matches(e.facts)]
+    kept = [found[i] for i in select(filter, decode_headers([v.data for v in found]))]
     return Chunk(
         fetch.origin,
         fetch.number,

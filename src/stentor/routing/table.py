@@ -45,11 +45,17 @@ class Ghost(Struct, frozen=True, gc=False):
 class Row:
     """A distinct filter and how many entries each destination has for it."""
 
-    __slots__ = ("filter", "owners")
+    __slots__ = ("filter", "owners", "sole")
 
     def __init__(self, filter: Filter) -> None:
         self.filter = filter
         self.owners: dict[Destination, int] = {}
+        #: The only owner, as it mostly is: one object less to touch for every notification.
+        self.sole: Destination | None = None
+
+    def count(self) -> None:
+        """To be called when owners have come or gone."""
+        self.sole = next(iter(self.owners)) if len(self.owners) == 1 else None
 
 
 class RoutingTable:
@@ -76,6 +82,7 @@ class RoutingTable:
             self._rows[filter] = row
         self._entries.setdefault(destination, {})[key] = filter
         row.owners[destination] = row.owners.get(destination, 0) + 1
+        row.count()
         return row
 
     def remove(self, destination: Destination, key: Hashable) -> Row:
@@ -88,6 +95,7 @@ class RoutingTable:
         row.owners[destination] -= 1
         if not row.owners[destination]:
             del row.owners[destination]
+            row.count()
             if not row.owners:
                 del self._rows[filter]
                 self._engine.remove(row)
@@ -113,7 +121,7 @@ class RoutingTable:
         found: dict[Destination, list[int]] = {}
         several: dict[Destination, list[list[int]]] = {}
         for row, indexes in self._matching(events):
-            for destination in row.owners:
+            for destination in row.owners if row.sole is None else (row.sole,):
                 known = found.setdefault(destination, indexes)
                 if known is not indexes:  # it has several filters
                     several.setdefault(destination, [known]).append(indexes)

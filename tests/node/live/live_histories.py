@@ -66,10 +66,7 @@ class History:
         self.sim = Overlay(links, brokers=names, queue=queue, link_limit=limit, seed=seed)
         self.queue = queue
         #: What may go wrong in this history.
-        self.faults = {
-            kind for kind in FAULTS
-            if rng.random() < 0.4
-        }
+        self.faults = {kind for kind in FAULTS if rng.random() < 0.4}
         self.sim.moves = rng.random() < 0.3
         self.storm = rng.choice([1, 1, 4])
         self.kinds: Counter[str] = Counter()
@@ -116,7 +113,7 @@ class History:
             "retention": [(self.trim, 3)],
             "processes": [(self.kill_client, 2)],
             "wiring": [(self.rewire, 3)],
-            "cycles": [(self.close_cycle, 1), (self.sim.obey, 2)],
+            "cycles": [(self.close_cycle, 2)],
         }
         for kind in sorted(self.faults):
             actions += [(act, self.storm * weight) for act, weight in faults[kind]]
@@ -157,7 +154,9 @@ class History:
 
     def _sub(self, *, connected: bool = True) -> Sub | None:
         subs = [
-            s for c in self.sim.clients if c.host is not None or not connected
+            s
+            for c in self.sim.clients
+            if c.host is not None or not connected
             for s in c.subs.values()
         ]
         return self.rng.choice(subs) if subs else None

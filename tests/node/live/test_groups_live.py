@@ -84,9 +84,7 @@ class Sharing:
             self.publisher.connect(sim.hosts[self.publisher.homes[-1]])
 
     def judge(self) -> None:
-        given = Counter(
-            (stream, offset) for sub in self.subs for stream, offset, _ in sub.given
-        )
+        given = Counter((stream, offset) for sub in self.subs for stream, offset, _ in sub.given)
         in_force = self.subs[0].in_force
         assert in_force is not None
         got = {id for sub in self.subs for _, _, id in sub.given}

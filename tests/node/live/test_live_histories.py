@@ -150,11 +150,10 @@ def test_a_chunk_for_a_subscription_that_was_taken_over_is_not_for_the_next() ->
     first, second = sim.client(at="a"), sim.client(at="a")
     first.window = 1
     first.subscribe("x > 3", durable="desk", since=0.0)
-    while not any(
-        isinstance(m.decoder.decode(d), m.Chunk) for d in sim.queues["b", "a"].messages
-    ):
+    while not any(isinstance(m.decoder.decode(d), m.Chunk) for d in sim.queues["b", "a"].messages):
         found = [
-            (k, w) for k, w in sim.choices()
+            (k, w)
+            for k, w in sim.choices()
             if (k, w) != ("link", ("b", "a"))
             or not isinstance(m.decoder.decode(sim.queues["b", "a"].messages[0]), m.Chunk)
         ]

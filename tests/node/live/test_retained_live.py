@@ -92,11 +92,10 @@ def test_a_lease_ends_unless_it_is_renewed() -> None:
 
 
 def rounds(sim: Overlay, seconds: float) -> None:
-    """Let time pass; links that brokers refuse are closed."""
+    """Let time pass."""
     for _ in range(int(seconds)):
         sim.tick(1.0)
         sim.advance()
-        sim.obey()
 
 
 def is_tree(sim: Overlay) -> bool:
@@ -112,11 +111,8 @@ def test_a_link_that_closes_a_cycle_is_refused() -> None:
     publisher = sim.client(at="a")
     publisher.publish([{"x": 1}])
     sim.advance()
-    assert set(sim.refused) & {("a", "c"), ("c", "a")}
-    assert {frozenset(link) for link in sim.refused} == {frozenset("ac")}
+    assert not {("a", "c"), ("c", "a")} & set(sim.queues) and is_tree(sim)
     assert [len(sub.given) for sub in subs] == [1, 1, 1]
-    rounds(sim, 1)
-    assert is_tree(sim)
     sim.settle()
     judge(sim)
 

@@ -242,6 +242,15 @@ def when(time: object) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
+class BlocksDamaged(JournalDamaged):
+    """Damage that is known to affect certain offsets only: what lies behind may be read."""
+
+    def __init__(self, message: str, first: int, last: int) -> None:
+        super().__init__(message)
+        self.first = first
+        self.last = last
+
+
 def damaged(path: Path | None, what: str) -> JournalDamaged:
     """What is wrong, where, and what to do."""
     if path is None:

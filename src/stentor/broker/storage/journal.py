@@ -458,19 +458,24 @@ class Journal:
             began = time.perf_counter()
             offsets = self._writer.commit(batches)
             self._commit_seconds += time.perf_counter() - began
-            return offsets
         except Exception as error:
             if len(batches) > 1 and not isinstance(error, sqlite3.OperationalError):
                 # Not the disk's fault but that of some batch: the others shall not suffer.
                 return [self._commit([batch])[0] for batch in batches]
             failure = unwritable(self._path, error)
-            _log.error("%s", failure)
+            if not self._commits_fail:
+                _log.error("%s", failure)
+            self._commits_fail = True
             self._failed += 1
             for batch in batches:
                 batch.error = failure
                 if batch.line is not None:
                     batch.line.failed = True
             return [0] * len(batches)
+        if self._commits_fail:
+            _log.warning("%s can be written again", self._path or "the journal in memory")
+        self._commits_fail = False
+        return offsets
 
     def _upkeep(self) -> float:
         """Keep within bounds. How long that can now wait."""

@@ -19,7 +19,15 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from stentor.broker.storage.blocks import Header, intact, unpack
-from stentor.broker.storage.database import COLUMNS, HEADERS, checksum, damaged, header, when
+from stentor.broker.storage.database import (
+    COLUMNS,
+    HEADERS,
+    BlocksDamaged,
+    checksum,
+    damaged,
+    header,
+    when,
+)
 from stentor.errors import JournalDamaged
 from stentor.node.log import LastValue
 
@@ -216,11 +224,11 @@ class Reader:
     def _broken(self, what: str, offset: int, low: int, head: int) -> JournalDamaged:
         """The error for a block, with everything that cannot be served because of it."""
         first, last, before, after = extent(self._db, offset, low, head)
-        return damaged(
-            self._path,
+        what = (
             f"{what}; affected are the offsets {first}..{last}, "
-            f"journaled between {when(before)} and {when(after)}; nothing of them is served",
+            f"journaled between {when(before)} and {when(after)}; nothing of them is served"
         )
+        return BlocksDamaged(str(damaged(self._path, what)), first, last)
 
 
 def extent(

@@ -1,0 +1,100 @@
+"""Prints notifications for `stentor subscribe`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import suppress
+from typing import Any
+
+from stentor.cli.exits import FAILURE, OK, complain
+from stentor.cli.json_forms import to_json
+from stentor.cli.options import Connecting
+from stentor.cli.streams import Worker, watch_reader, write_all
+from stentor.client import Subscription, connect
+from stentor.errors import NoReply
+from stentor.filters import Filter
+from stentor.model import Notification
+
+
+class _NobodyReads(Exception):
+    """The other end of stdout is closed."""
+
+
+async def print_all(
+    how: Connecting,
+    name: str | None,
+    filter: Filter,
+    options: dict[str, Any],
+    printer: Printer,
+    *,
+    verbose: bool,
+    forget: bool,
+) -> int:
+    """Connect, subscribe, print; the exit code."""
+    bus = connect(*how.addresses, name=name, token=how.token, tls=how.tls, timeout=how.timeout)
+    if verbose:
+        bus.on_state(lambda state: complain(f"stentor: {state}"))
+    # What could not be printed must not count as dealt with, so that a durable subscription brings
+    # it again: the subscription has to see the exception.
+    with suppress(_NobodyReads):
+        async with bus, bus.subscribe(filter, **options) as subscription:
+            if verbose:
+                complain(f"stentor: subscribed at {bus.broker}")
+            enough = await printer.run(subscription)
+            if forget:
+                await subscription.close(forget=True)
+            return OK if enough else FAILURE
+    return OK
+
+
+class Printer:
+    """Writes notifications to stdout until there were enough, or nobody reads them."""
+
+    def __init__(self, count: int, patience: float | None, *, meta: bool) -> None:
+        #: 0 is without end.
+        self._count = count
+        #: Seconds to wait for one.
+        self._patience = patience
+        self._meta = meta
+        self._gone = False
+
+    async def run(self, subscription: Subscription[Notification]) -> bool:
+        """Print; whether there were as many as asked for."""
+        task = asyncio.current_task()
+        assert task is not None
+
+        def gone() -> None:
+            self._gone = True
+            task.cancel()
+
+        watch_reader(sys.stdout.fileno(), gone)
+        try:
+            if self._count or self._patience is not None:
+                return await self._one_by_one(subscription, Worker())
+            return await self._in_batches(subscription, Worker())
+        except BrokenPipeError:
+            raise _NobodyReads from None
+        except asyncio.CancelledError:
+            if not self._gone:
+                raise
+            task.uncancel()
+            raise _NobodyReads from None
+
+    async def _in_batches(self, subscription: Subscription[Notification], worker: Worker) -> bool:
+        async for batch in subscription.batches():
+            lines = [to_json(notification, meta=self._meta) for notification in batch]
+            await worker.do(write_all, sys.stdout.fileno(), b"\n".join([*lines, b""]))
+        return True
+
+    async def _one_by_one(self, subscription: Subscription[Notification], worker: Worker) -> bool:
+        printed = 0
+        while not self._count or printed < self._count:
+            try:
+                notification = await subscription.get(self._patience)
+            except NoReply:
+                return not self._count
+            line = to_json(notification, meta=self._meta)
+            await worker.do(write_all, sys.stdout.fileno(), line + b"\n")
+            printed += 1
+        return True

@@ -1,0 +1,125 @@
+"""The life of a broker process: start, say so, run until a signal comes, stop in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import os
+import signal
+import threading
+from contextlib import suppress
+from typing import Final
+
+from stentor.broker.config import Configuration
+from stentor.broker.host import Broker
+from stentor.broker.logs import LogHandler, configure
+from stentor.broker.settings import Settings
+from stentor.cli.exits import FAILURE, OK, complain
+from stentor.cli.running import event_loop
+from stentor.transport.address import Address
+
+_log: Final = logging.getLogger("stentor.broker")
+
+
+def serve(configuration: Configuration, *, supervised: bool) -> int:
+    """Run the broker that is configured; the exit code."""
+    handler = configure(configuration.settings)
+    try:
+        with asyncio.Runner(loop_factory=event_loop) as runner:
+            return runner.run(_life(configuration, handler, supervised=supervised))
+    finally:
+        handler.close()
+
+
+async def _life(configuration: Configuration, handler: LogHandler, *, supervised: bool) -> int:
+    settings = configuration.settings
+    for warning in (*configuration.warnings, *_open_doors(settings)):
+        _log.warning("%s", warning, extra={"event": "configuration"})
+    asked = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def stop(number: signal.Signals) -> None:
+        if asked.is_set():
+            complain(f"stentor: {number.name} a second time; ending at once")
+            os._exit(FAILURE)
+        asked.set()
+        _log.info("%s: shutting down", number.name, extra={"event": "stopping"})
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    if supervised:
+        _watch_parent(settings.limits.shutdown + 5.0)
+    broker = Broker(settings)
+    await broker.start()
+    handler.name_broker(broker.name)
+    try:
+        print(banner(broker), flush=True)
+        stopping = asyncio.ensure_future(asked.wait())
+        closed = asyncio.ensure_future(broker.wait_closed())
+        await asyncio.wait([stopping, closed], return_when=asyncio.FIRST_COMPLETED)
+        for future in (stopping, closed):
+            future.cancel()
+    finally:
+        await broker.stop()
+    return OK
+
+
+def _open_doors(settings: Settings) -> list[str]:
+    """Warnings about addresses at which strangers may do everything."""
+    if settings.grants or (settings.tls is not None and settings.tls.ca is not None):
+        return []
+    return [
+        f"everybody who can reach {text} may publish, subscribe and operate this broker; "
+        "add grants, or listen on 127.0.0.1"
+        for text in settings.listen
+        if (address := Address.parse(text)).kind in ("tcp", "tls") and not _is_local(address.host)
+    ]
+
+
+def _is_local(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def banner(broker: Broker) -> str:
+    """Where it listens and what it serves."""
+    settings = broker.settings
+    journal = broker.journal.status()
+    kept = journal["head"] - journal["low"] + 1
+    rows = [("listening", ", ".join(broker.addresses))]
+    if settings.data is None:
+        rows.append(("data", "in memory: lost with the broker; --data DIRECTORY keeps it"))
+    else:
+        rows.append(("data", f"{settings.data}, {kept:,} notifications"))
+    rows.append(("neighbors", ", ".join(settings.neighbors) or "none"))
+    rows.append(("routing", settings.routing))
+    if settings.grants:
+        rows.append(("access", f"{len(settings.grants)} grants"))
+    else:
+        rows.append(("access", "everybody"))
+    if broker.monitor_address is not None:
+        rows.append(("monitor", f"http://{broker.monitor_address}/metrics"))
+    lines = [f"broker {broker.name}", *(f"  {name:<10} {value}" for name, value in rows)]
+    return "\n".join(lines)
+
+
+def _watch_parent(patience: float) -> None:
+    """End when standard input does: the supervisor holds the other end of it.
+
+    A thread waits for that, so that not even a stalled event loop survives its supervisor.
+    """
+
+    def watch() -> None:
+        with suppress(OSError):
+            while os.read(0, 4096):
+                pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        threading.Event().wait(patience)
+        os._exit(FAILURE)
+
+    threading.Thread(target=watch, name="stentor-parent", daemon=True).start()

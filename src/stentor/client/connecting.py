@@ -1,0 +1,96 @@
+"""`connect`: a bus from addresses and options."""
+
+from __future__ import annotations
+
+import secrets
+import ssl
+from collections.abc import Iterable, Mapping
+from os import PathLike
+from typing import Any, Final, TypeAlias
+
+from stentor.client.backoff import FIRST, LONGEST, Backoff
+from stentor.client.bus import Bus
+from stentor.client.local_broker import LocalBroker
+from stentor.client.outbox import LIMIT, LIMIT_BYTES, Outbox
+from stentor.errors import InvalidAddress, InvalidConfiguration
+from stentor.transport import DEFAULT_PORT, Address, client_context
+
+#: A TLS context, or the PEM files for one: `ca`, `certificate`, `key`; and `verify_name`.
+Tls: TypeAlias = ssl.SSLContext | Mapping[str, str | PathLike[str] | bool]
+
+#: Seconds for the first connection, and for the last publications when the bus is closed.
+CONNECTING: Final = 10.0
+CLOSING: Final = 10.0
+_TLS_FILES: Final = {"ca", "certificate", "key", "verify_name"}
+
+
+def connect(
+    *brokers: Any,
+    name: str | None = None,
+    token: str | None = None,
+    tls: Tls | None = None,
+    timeout: float = CONNECTING,
+    close_timeout: float = CLOSING,
+    buffer: int = LIMIT,
+    buffer_bytes: int = LIMIT_BYTES,
+    delays: tuple[float, float] = (FIRST, LONGEST),
+) -> Bus:
+    """A bus, to be opened by `async with` (or `await`).
+
+    >>> connect("127.0.0.1:7411", "127.0.0.1:7412", name="desk-7")
+    <Bus 'desk-7', connecting>
+
+    brokers        addresses, or objects with an `address`; several serve equally well and are tried
+                   in order, now and whenever the connection is lost
+    name           who this is, unique among all clients; if not given, something random
+    token          shown to the broker, if it asks who may connect
+    tls            for `tls://` addresses: an `ssl.SSLContext`, or the files {"ca": ..,
+                   "certificate": .., "key": ..}
+    timeout        seconds for the first connection; `Unreachable` then says why there is none
+    close_timeout  seconds for publications to be acknowledged when the bus is closed
+    buffer         publications that may wait to be acknowledged until `publish` has to wait, and
+                   their bytes (`buffer_bytes`)
+    delays         seconds between attempts to connect again: the first time, and at most
+    """
+    if buffer < 1 or buffer_bytes < 1:
+        raise InvalidConfiguration(f"a buffer of {buffer} publications takes none; give at least 1")
+    if not 0 < delays[0] <= delays[1]:
+        raise InvalidConfiguration(
+            f"delays={delays} are no delays; give (first, longest), both > 0"
+        )
+    local = LocalBroker(
+        list(_addresses(brokers)) or [Address("tcp", "127.0.0.1", DEFAULT_PORT)],
+        name=f"c-{secrets.token_hex(8)}" if name is None else name,
+        token=token,
+        tls=_tls_context(tls),
+        outbox=Outbox(buffer, buffer_bytes),
+        backoff=lambda: Backoff(*delays),
+    )
+    return Bus(local, timeout=timeout, close_timeout=close_timeout)
+
+
+def _addresses(brokers: Iterable[Any]) -> Iterable[Address]:
+    for broker in brokers:
+        if isinstance(broker, str | Address):
+            yield Address.parse(broker)
+        elif isinstance(broker, list | tuple):
+            yield from _addresses(broker)
+        elif hasattr(broker, "address"):
+            yield Address.parse(broker.address)
+        else:
+            raise InvalidAddress(
+                f"{broker!r} is no broker; give an address such as '127.0.0.1:7411', or an object "
+                "with an `address`"
+            )
+
+
+def _tls_context(tls: Tls | None) -> ssl.SSLContext | None:
+    if tls is None or isinstance(tls, ssl.SSLContext):
+        return tls
+    unknown = set(tls) - _TLS_FILES
+    if unknown:
+        raise InvalidConfiguration(
+            f"tls has no {', '.join(sorted(map(repr, unknown)))}; "
+            f"give an ssl.SSLContext, or a mapping with {', '.join(sorted(_TLS_FILES))}"
+        )
+    return client_context(**tls)  # type: ignore[arg-type]

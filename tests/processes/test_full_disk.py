@@ -1,0 +1,72 @@
+"""A disk that is full: nothing acknowledged is lost, the rest waits, live traffic goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from overlay_processes import Overlay, until
+from recorder import Recorder
+from workload import publish_for_ever
+
+from stentor.client import connect
+from stentor.errors import JournalUnavailable, NoReply
+
+ROOM = 2 * 2**20
+
+
+def test_a_full_disk_stops_durable_publishing_only(overlay: Overlay) -> None:
+    async def run() -> None:
+        full = overlay.broker("b1", options={"limits": {resource.RLIMIT_FSIZE: ROOM}})
+        full.start()
+        overlay.broker("b2", ["b1"]).start()
+        await overlay.linked()
+        recorder = Recorder()
+        async with AsyncExitStack() as stack:
+
+            async def client(name: str, at: str) -> Any:
+                return await stack.enter_async_context(connect(overlay[at].address, name=name))
+
+            here, there = await client("here", "b1"), await client("there", "b2")
+            await stack.enter_async_context(recorder.subscribed(here, "here", ""))
+            await stack.enter_async_context(recorder.subscribed(there, "there", ""))
+            recorder.quiescent()
+            publisher = recorder.publisher(await client("durable", "b1"))
+            load = asyncio.create_task(publish_for_ever(publisher, 1, batch=100, size=2_000))
+
+            async def failing() -> bool:
+                return (await full.status())["journal"]["failed_commits"] > 0
+
+            await until(failing, "the disk is full")
+            load.cancel()
+            await asyncio.gather(load, return_exceptions=True)
+
+            # Who publishes durably is told why, and waits.
+            await until(lambda: isinstance(publisher.bus.error, JournalUnavailable), "a clear error")
+            with pytest.raises(NoReply):
+                await publisher.bus.flush(timeout=0.5)
+            other = recorder.publisher(await client("other", "b1"))
+            await other.publish({"x": 1, "y": bytes(10_000)})
+            with pytest.raises((NoReply, JournalUnavailable)):
+                await other.flush(timeout=0.5)
+
+            # What needs no disk goes on, in both directions.
+            volatile = [recorder.publisher(await client(f"volatile-{at}", at)) for at in ("b1", "b2")]
+            ids = [await each.publish({"i": i}, volatile=True) for i in range(100) for each in volatile]
+            await until(
+                lambda: all(c.received.issuperset(ids) for c in recorder.components.values()),
+                "volatile notifications arrive meanwhile",
+            )
+
+            # Even a crash now costs nothing: the journal opens without room to write.
+            full.restart()
+            await until(full.reachable, lambda: f"it starts again\n{full.logged()}")
+
+            full.process.limit(resource.RLIMIT_FSIZE, resource.RLIM_INFINITY)
+            await recorder.settled()
+            assert recorder.check().owed > 0
+
+    asyncio.run(run())

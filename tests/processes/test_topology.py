@@ -1,0 +1,111 @@
+"""Brokers that start in any order, dial each other at once, and are linked in a circle."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator
+
+import pytest
+from overlay_processes import Overlay, free_port, until
+from recorder import Publisher, Recorder
+
+from stentor.client import connect
+
+
+@asynccontextmanager
+async def clients(
+    overlay: Overlay, recorder: Recorder, names: list[str]
+) -> AsyncIterator[list[Publisher]]:
+    """At each broker a client that publishes, and subscribes to everything."""
+    async with AsyncExitStack() as stack:
+        publishers = []
+        for name in names:
+            bus = connect(overlay[name].address, name=f"client-{name}", timeout=30.0)
+            await stack.enter_async_context(bus)
+            await stack.enter_async_context(recorder.subscribed(bus, name, "i >= 0"))
+            publishers.append(recorder.publisher(bus))
+        yield publishers
+
+
+async def publish(publishers: list[Publisher], count: int = 10) -> None:
+    for i in range(count):
+        for publisher in publishers:
+            await publisher.publish({"i": i})
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_brokers_find_each_other_in_whatever_order_they_start(overlay: Overlay, seed: int) -> None:
+    """Clients publish and subscribe at brokers whose neighbors are not there yet."""
+
+    async def run() -> None:
+        rng = random.Random(seed)
+        names = [f"b{i}" for i in range(1, 6)]
+        ports = {name: free_port() for name in names}
+        links = [(names[rng.randrange(i)], names[i]) for i in range(1, len(names))]
+        for name in names:
+            dialed = [a if b == name else b for a, b in links if name in (a, b)]
+            # Both ends of a link dial; one of the two connections must give way.
+            neighbors = [f"127.0.0.1:{ports[other]}" for other in dialed]
+            overlay.broker(name, neighbors, listen=(f"127.0.0.1:{ports[name]}",))
+        recorder = Recorder()
+        async with AsyncExitStack() as stack:
+            publishers: list[Publisher] = []
+            order = rng.sample(names, len(names))
+            for name in order:
+                overlay[name].start()
+                publishers += await stack.enter_async_context(clients(overlay, recorder, [name]))
+                await publish(publishers)
+            await overlay.linked()
+            await publish(publishers)
+            await recorder.settled()
+            await publish(publishers)
+            await recorder.settled()
+            assert recorder.check().owed == 5 * 5 * 10
+            for name in names:
+                status = await overlay[name].status()
+                up = [link["broker"] for link in status["links"] if link["state"] == "up"]
+                assert sorted(up) == sorted({a if b == name else b for a, b in links if name in (a, b)})
+
+    asyncio.run(run())
+
+
+def test_a_circle_has_a_link_in_reserve(overlay: Overlay) -> None:
+    """One link is kept in reserve; it takes over when another one is lost, and nothing is twice."""
+
+    async def run() -> None:
+        names = ["b1", "b2", "b3", "b4"]
+        ports = {name: free_port() for name in names}
+        for i, name in enumerate(names):
+            following = names[(i + 1) % len(names)]
+            overlay.broker(
+                name, [f"127.0.0.1:{ports[following]}"], listen=(f"127.0.0.1:{ports[name]}",)
+            )
+        overlay.start_all()
+        await overlay.linked()
+        recorder = Recorder()
+        async with clients(overlay, recorder, ["b1", "b2", "b4"]) as publishers:
+            recorder.quiescent()
+            await publish(publishers)
+            await recorder.settled()
+
+            # Whichever link is the reserve: without b3 the rest is a line only if it is used, or
+            # b3 was at one end of it.
+            overlay["b3"].kill()
+            await publish(publishers)
+            await overlay.linked()
+            await publish(publishers)
+            await recorder.settled()
+            overlay["b3"].start()
+            await overlay.linked()
+            await publish(publishers)
+            await recorder.settled()
+            overlay["b1"].restart()
+            await publish(publishers)
+            await overlay.linked()
+            await publish(publishers)
+            await recorder.settled()
+            assert recorder.check().owed == 3 * 3 * 60
+
+    asyncio.run(run())
