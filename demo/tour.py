@@ -52,7 +52,6 @@ def main() -> int:
         print(f"the demo cannot go on: {error}", file=sys.stderr)
         return 1
     if outcome is None:
-        print("\ninterrupted; the brokers have been stopped", file=sys.stderr)
         return 130
     report.show(console, outcome)
     if outcome.ok:
@@ -75,12 +74,19 @@ def live(script: Script, console: Console) -> Outcome | None:
 
 
 async def _interruptible(playing: Coroutine[Any, Any, T]) -> T | None:
-    """Until the end, or the first signal. Either way the brokers are stopped, without hurry."""
+    """Until the end, or the first signal; then the brokers are stopped, which takes a second."""
     task = asyncio.create_task(playing)
     loop = asyncio.get_running_loop()
-    interrupt = iter([task.cancel])
+    interrupted = False
+
+    def interrupt() -> None:
+        nonlocal interrupted
+        if not interrupted:
+            interrupted = True
+            task.cancel()
+
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, lambda: next(interrupt, bool)())
+        loop.add_signal_handler(number, interrupt)
     try:
         return await task
     except asyncio.CancelledError:

@@ -81,6 +81,13 @@ class Look:
             return "starting"
         return self.child.state
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing waits in it, and nobody catches up."""
+        if self.status is None or any(self.status["queues"].values()):
+            return False
+        return not any(each["catching_up"] for each in self.status["subscriptions"])
+
     def rate(self, name: str) -> float:
         """By how much a counter grows per second."""
         if len(self._history) < 2:
@@ -180,6 +187,11 @@ class Brokers:
             look.state == "up" and look.reaches == set(NAMES) - {name}
             for name, look in self.looks.items()
         )
+
+    @property
+    def are_at_rest(self) -> bool:
+        """Whether nothing waits in any of them, for the disk, a link or a client."""
+        return all(look.is_at_rest for look in self.looks.values())
 
     async def all_linked(self) -> None:
         await self.until(lambda: self.are_linked, "the brokers are linked")

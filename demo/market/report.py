@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from market.brokers import LINKS
 from market.cast import DESKS, EXCHANGES
 from market.story import Outcome
 from market.view import duration
@@ -95,11 +94,12 @@ def _latencies(outcome: Outcome) -> Table:
 
 
 def _words(outcome: Outcome) -> list[str]:
-    saved = 1 - outcome.carried / outcome.flooding
+    saved = 1 - outcome.carried / max(1, outcome.flooding)
     return [
         f"{outcome.later:,} more deliveries were of what had been published before their consumer "
         "came, or while it was away.",
-        f"Links carried {outcome.carried:,} notifications. Flooding all {len(LINKS)} links would "
-        f"have sent {outcome.flooding:,} at least: {saved:.0%} saved.",
+        f"Links carried {outcome.carried:,} notifications. Flooding would have sent "
+        f"{outcome.flooding:,} at least: {saved:.0%} saved. Besides, {outcome.stretches:,} "
+        "stretches of journals were read for those who caught up.",
         f"The formal model says of the run: {outcome.verdict.report}.",
     ]

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from time import perf_counter as clock  # the loop's own clock has milliseconds only
 from typing import Final, Protocol
@@ -35,7 +36,7 @@ VICTIM: Final = "lisbon"
 ROUND: Final = 0.02
 #: Seconds for the last deliveries, and for clients to go.
 PATIENCE: Final = 30.0
-PARTING: Final = 2.0
+PARTING: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ class Outcome:
     """What the report is made of."""
 
     verdict: Verdict
-    #: Of live deliveries, by the time of publication in words.
+    #: Of deliveries to those who were there at the time of publication; the words say when.
     latencies: dict[str, Latencies]
     #: Deliveries of what happened while their consumer was not there.
     later: int
@@ -221,7 +222,11 @@ async def play(script: Script, teller: Teller, directory: Path) -> Outcome:
         scene = Scene(brokers, script)
         brokers.on_look = lambda: teller.show(scene)
         played = _Play(script, teller, scene)
-        await played.run()
+        try:
+            await played.run()
+        except asyncio.CancelledError:
+            teller.tell("interrupted; the brokers are stopped")
+            raise
     return played.outcome()
 
 
@@ -347,8 +352,8 @@ class _Play:
 
     async def _desk_returns(self) -> None:
         desk = self._scene.listener("blocks")
+        waiting = desk.record.behind
         await desk.arrive(self._brokers)
-        waiting = len(desk.record.missing)
         self._tell(
             f"{desk.desk.name} is back; {waiting:,} notifications waited for it",
             f"{desk.desk.name} goes on where it was, from the journals and then live.",
@@ -357,8 +362,8 @@ class _Play:
 
     async def _late_one_joins(self) -> None:
         desk = self._scene.listener("audit")
+        past = desk.record.behind
         await desk.arrive(self._brokers)
-        past = len(desk.record.missing)
         self._tell(
             f'{desk.desk.name} joins with since="earliest": {past:,} of the past, then live',
             f"{desk.desk.name} reads the past from the journals of four brokers, and goes on live.",
@@ -371,7 +376,7 @@ class _Play:
         )
 
     async def _finish(self) -> None:
-        """No more publications; everything is acknowledged and arrives."""
+        """No more publications. All of them are acknowledged, all arrive, nothing else comes."""
         scene = self._scene
         await _cancel(self._working)
         self._tell(
@@ -383,23 +388,24 @@ class _Play:
                 for publisher in scene.publishers:
                     assert publisher.bus is not None
                     await publisher.bus.flush()
-                while not scene.account.caught_up(float("inf")):
-                    await asyncio.sleep(0.02)
+                while not (scene.account.caught_up(inf) and self._brokers.are_at_rest):
+                    await self._brokers.look()
+            self._tell("all have everything; the formal model checks what happened")
         except TimeoutError:
             self._problems.append(f"not everything arrived within {PATIENCE:g} seconds")
         except StentorError as error:
             self._problems.append(f"a publication was refused: {error}")
         scene.account.settled()
         self._unacknowledged = [id for p in scene.publishers for id in p.uncertain()]
-        await self._brokers.look()
 
     async def _disband(self) -> None:
         """All clients go. If brokers are away, too, that is not waited for."""
         await _cancel(self._working)
-        leaving = [each.leave() for each in (*self._scene.listeners, *self._scene.publishers)]
+        consumers = [listener.leave() for listener in self._scene.listeners]
+        exchanges = [publisher.leave() for publisher in self._scene.publishers]
         with suppress(TimeoutError):
             async with asyncio.timeout(PARTING):
-                await asyncio.gather(*leaving, return_exceptions=True)
+                await asyncio.gather(*consumers, *exchanges, return_exceptions=True)
 
     def outcome(self) -> Outcome:
         """What came of it."""

@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import uvloop
+
 from stentor.filters import Filter
 from stentor.model import decode
 from stentor.protocol import messages as m
@@ -312,7 +314,7 @@ class Session:
                 self.send(m.Deliver(number, "", [], wanted))
 
 
-def run(test: Any) -> Any:
+def run(test: Any, loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop) -> Any:
     """Run a test in an event loop, and see that it leaves nothing behind."""
 
     async def main() -> Any:
@@ -322,15 +324,17 @@ def run(test: Any) -> Any:
         assert not left, f"tasks were left behind: {left}"
         return result
 
-    return asyncio.run(main(), debug=False)
+    with asyncio.Runner(loop_factory=loop) as runner:
+        return runner.run(main())
 
 
 def looped(test: Any) -> Any:
-    """An async test as a plain one; see `run`."""
+    """An async test as a plain one, run in asyncio's own loop and in uvloop's; see `run`."""
 
     @functools.wraps(test)
     def plain(*args: Any, **options: Any) -> None:
-        run(test(*args, **options))
+        for loop in (asyncio.new_event_loop, uvloop.new_event_loop):
+            run(test(*args, **options), loop)
 
     return plain
 

@@ -110,3 +110,38 @@ def test_what_two_brokers_have_journaled_is_delivered_once() -> None:
         check(world, run(session(world, 2, durable=True)))
         twice += sum(count > 1 for count in Counter(str(n.id) for n in world.all()).values())
     assert twice > 0, "it has happened, and nobody noticed"
+
+
+@pytest.mark.spec("R-07.40", "01/A-7")
+@settings(max_examples=40)
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=8),
+    st.sets(st.integers(1, 150), max_size=6),
+)
+def test_a_durable_consumer_that_fails_sees_again_only_what_it_was_working_on(
+    lives: list[tuple[int, bool]], cuts: set[int]
+) -> None:
+    async def live(bus: stentor.Bus, count: int, fails: bool, seen: list[int]) -> None:
+        async with bus.subscribe("k >= 0", durable="desk") as sub:
+            for _ in range(count):
+                seen.append((await sub.get())["k"])
+            if fails:
+                raise ZeroDivisionError
+
+    async def test() -> None:
+        async with world.broker() as broker, stentor.connect(broker, delays=FAST) as bus:
+            await live(bus, 0, False, [])
+            await bus.publish_many([{"k": k} for k in range(50)], ack=True)
+            following = 0
+            for count, fails in lives:
+                seen: list[int] = []
+                if fails:
+                    with pytest.raises(ZeroDivisionError):
+                        await live(bus, count, fails, seen)
+                else:
+                    await live(bus, count, fails, seen)
+                assert seen == list(range(following, following + count))
+                following += count - (1 if fails and count else 0)
+
+    world = World(cuts)
+    run(test())

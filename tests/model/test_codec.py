@@ -631,6 +631,8 @@ def test_memories_of_the_reader_are_bounded():
             {f"name-{i}": 1}, payload=bytes(i % 1_000), id=NotificationId(f"p{i}", 1, 1)
         )
         assert decode_headers([encode(n)])[0].id == n.id
+    decode_headers([memoryview(PLAIN)] * 2)
+    assert all(type(start) is bytes for start in codec._frames)
     assert len(codec._frames) <= 4_096
     assert len(codec.plain_names) <= 4_096
     assert len(codec.good_producers) <= 4_096

@@ -237,7 +237,7 @@ class Supervisor:
             words = " | ".join(child.last_words) or "nothing"
             self._observer.event(
                 child.name,
-                f"is in a crash loop: it {how}, for the {deaths}th time in a row; "
+                f"is in a crash loop: it {how}, and died {deaths} times in a row; "
                 f"its last words: {words}",
                 bad=True,
             )

@@ -48,7 +48,7 @@ def _answer(what: str | None) -> str:
     if found is not None:
         return _error_text(found)
     for key in broker_keys():
-        if what in (key.dotted, key.flag, key.variable):
+        if what in (key.dotted, key.flag.removeprefix("--"), key.variable):
             return _setting_text(key)
     return _unknown(what)
 

@@ -144,6 +144,8 @@ class Subscription(Generic[T]):
         self._confirm_timer: asyncio.TimerHandle | None = None
         self._lease_timer: asyncio.TimerHandle | None = None
         self._lease_ends: float | None = None
+        #: How often the broker has said that it is in force.
+        self._granted = 0
         #: Whether the broker has said that it is in force, over this connection and ever.
         self._settled = False
         self._settled_at: float | None = None
@@ -321,6 +323,7 @@ class Subscription(Generic[T]):
     def subscribed(self, message: Subscribed) -> None:
         """It is in force."""
         self._settled = True
+        self._granted += 1
         self.moves = 0
         self.patience.reset()
         self.resumed = self.resumed or (self._settled_at is None and message.resumed)
@@ -469,11 +472,11 @@ class Subscription(Generic[T]):
         """Extend the lease from now on. Done by itself unless `renew=False`."""
         if self._terms.lease is None:
             raise InvalidConfiguration("only a lease is renewed; subscribe with lease=seconds")
-        before = self._lease_ends
+        before = self._granted
         async with TimeLimit(timeout, "the lease was not renewed"):
             if self._settled and self.link is not None:
                 self.link.send(Renew(self._number))
-            await self._until(lambda: self._lease_ends != before or self.over)
+            await self._until(lambda: self._granted > before or self.over)
         if self.over:
             raise self._error or LeaseExpired("the subscription has ended")
 

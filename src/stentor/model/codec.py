@@ -315,7 +315,7 @@ def _frame(data: bytes) -> tuple[int, int, int]:
     if payload_size <= _MAX_FRAME_PAYLOAD:
         if len(_frames) >= _MAX_FRAMES:
             _frames.clear()
-        _frames[data[:_START_SIZE]] = frame
+        _frames[bytes(data[:_START_SIZE])] = frame  # a view would keep the whole buffer alive
     return frame
 
 

@@ -25,7 +25,7 @@ answer; when they are there, their streams are read from the time on at which th
 A subscriber that is too slow therefore never holds anything up and loses nothing that is journaled:
 its feed just falls back to reading journals at its own pace ("spill"). Other policies drop instead.
 Notifications that no journal holds are dropped, oldest first, when the queue is full; under "block"
-they are kept, and the owner lets publishers wait while the feed is `congested`.
+the owner lets publishers wait while the feed is `congested`, and twice as many are kept.
 
 The feed is pure. Its owner tells it what happens and asks it which fetches it wants. Queue and
 buffers together hold at most twice the limit and one stretch, last values and what members of
@@ -236,14 +236,16 @@ class Feed:
         self._append(run)
         if self.overflow == "disconnect" and self._waiting > self.limit:
             self.overflowed = True
-        while self._waiting > self.limit and self.overflow != "block" and self._drop_volatile():
+        # Publishers that are made to wait may have something under way, and those elsewhere cannot
+        # be made to.
+        limit = 2 * self.limit if self.overflow == "block" else self.limit
+        while self._waiting > limit and self._drop_volatile(self._waiting - limit):
             pass
 
-    def _drop_volatile(self) -> bool:
+    def _drop_volatile(self, surplus: int) -> bool:
         """Drop the oldest run that no journal holds, or as much of it as is too much."""
         for i, run in enumerate(self._queue):
             if not run.offsets and not run.retained:  # a gap has offsets
-                surplus = self._waiting - self.limit
                 if len(run.items) > surplus:
                     self._queue[i] = run.split(surplus)[1]
                     gone = surplus

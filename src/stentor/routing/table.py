@@ -53,8 +53,7 @@ class Row:
         #: The only owner, as it mostly is: one object less to touch for every notification.
         self.sole: Destination | None = None
 
-    def count(self) -> None:
-        """To be called when owners have come or gone."""
+    def owners_changed(self) -> None:
         self.sole = next(iter(self.owners)) if len(self.owners) == 1 else None
 
 
@@ -82,7 +81,7 @@ class RoutingTable:
             self._rows[filter] = row
         self._entries.setdefault(destination, {})[key] = filter
         row.owners[destination] = row.owners.get(destination, 0) + 1
-        row.count()
+        row.owners_changed()
         return row
 
     def remove(self, destination: Destination, key: Hashable) -> Row:
@@ -95,7 +94,7 @@ class RoutingTable:
         row.owners[destination] -= 1
         if not row.owners[destination]:
             del row.owners[destination]
-            row.count()
+            row.owners_changed()
             if not row.owners:
                 del self._rows[filter]
                 self._engine.remove(row)

@@ -42,18 +42,18 @@ def judge_journals(
     for host in sim.hosts.values():
         newest: dict[str, NotificationId] = {}
         for data, _ in host.log.entries:
-            id = decode(data).id
-            assert id is not None
-            before = newest.get(id.producer)
-            assert before is None or before < id, f"{id} is behind {before} in {host.name}"
-            newest[id.producer] = id
+            this = decode(data).id
+            assert this is not None
+            before = newest.get(this.producer)
+            assert before is None or before < this, f"{this} is behind {before} in {host.name}"
+            newest[this.producer] = this
 
 
 def judge_subscription(
     sim: Overlay, sub: Sub, places: dict[NotificationId, list[tuple[StreamId, int, float]]]
 ) -> None:
     """Everything that is owed has come, if it was not ended and drops nothing by its policy."""
-    if sub.over or sub.options.get("overflow", "spill") not in ("spill", "disconnect"):
+    if sub.over or sub.options.get("overflow", "spill") in ("drop_oldest", "drop_newest"):
         return
     assert sub.in_force is not None, f"{sub.key} never came in force"
     got = {id for _, _, id in sub.given}
@@ -88,7 +88,7 @@ def judge_trace(
     drops = {
         s.key
         for s in sim.subs
-        if s.options.get("overflow", "spill") not in ("spill", "disconnect")
+        if s.options.get("overflow", "spill") in ("drop_oldest", "drop_newest")
         or "group" in s.options
         or s.gaps
     }
@@ -131,7 +131,7 @@ def judge_empty(sim: Overlay) -> None:
             for name in (
                 *("sessions", "subscriptions", "_lines", "_probing", "_settling", "_ready"),
                 *("_hungry", "_starved", "_fetches", "_serving", "_last_values", "_blocked"),
-                *("_answers", "_dirty", "_groups", "_demands"),
+                *("_answers", "_dirty", "_groups", "_demands", "_congested"),
             )
             if len(value := getattr(service, name))
         }

@@ -36,19 +36,16 @@ FILTERS = (
 @contextmanager
 def small(stretch: int, fetches: int) -> Iterator[None]:
     """Read journals in stretches of so many, with so many requests at a time."""
-    before = reading.STRETCH, reading.FETCHES
-    for module, name, value in (
-        (reading, "STRETCH", stretch),
-        (feed, "STRETCH", stretch),
-        (reading, "FETCHES", fetches),
-    ):
-        setattr(module, name, value)
+    small = [(reading, "STRETCH", stretch), (feed, "STRETCH", stretch)]
+    small.append((reading, "FETCHES", fetches))
+    before = [(module, name, getattr(module, name)) for module, name, _ in small]
     try:
+        for module, name, value in small:
+            setattr(module, name, value)
         yield
     finally:
-        setattr(reading, "STRETCH", before[0])
-        setattr(feed, "STRETCH", before[0])
-        setattr(reading, "FETCHES", before[1])
+        for module, name, value in before:
+            setattr(module, name, value)
 
 
 class History:
@@ -143,7 +140,7 @@ class History:
             self.durable_names += 1
             options["durable"] = f"d{self.durable_names}"
         elif kind < 0.4:
-            options["overflow"] = rng.choice(["drop_oldest", "drop_newest", "disconnect"])
+            options["overflow"] = rng.choice(["drop_oldest", "drop_newest", "disconnect", "block"])
         elif kind < 0.5:
             options["lease"] = rng.choice([3.0, 60.0])
         if rng.random() < 0.2:
@@ -238,7 +235,8 @@ class History:
             for subscription in service.subscriptions.values():
                 each = subscription.feed
                 assert each.buffered <= each.limit
-                assert len(each) + each.buffered <= 2 * each.limit + self.stretch
+                most = (3 if each.overflow == "block" else 2) * each.limit + self.stretch
+                assert len(each) + each.buffered <= most
 
     def demand(self) -> None:
         """Producers know what is asked for of what they offer, no more and no less."""

@@ -242,7 +242,8 @@ class Sub:
                 self.retained.append(notification)
                 continue
             if not message.offsets:
-                assert id in sim.volatile and id not in self.volatile, f"{id} came twice"
+                assert id in sim.volatile
+                assert id not in self.volatile, f"{id} came twice"
                 self.volatile.append(id)
                 continue
             self._take(message.stream, message.offsets[i], notification, id)
@@ -297,7 +298,8 @@ class Client:
     # -- connections
 
     def connect(self, host: Host) -> None:
-        assert self.host is None and host.up
+        assert self.host is None
+        assert host.up
         self.session = next(self.sim.session_ids)
         try:
             host.service.join(self.session, self.name, newest=host.log.published.get(self.name))
@@ -637,7 +639,7 @@ class Overlay:
 
     def dawdle(self) -> None:
         """From now on some links, clients, disks and journals have all the time in the world."""
-        keys = [("link", key) for key in self.queues]
+        keys: list[tuple[str, Any]] = [("link", key) for key in self.queues]
         keys += [(kind, name) for kind in ("disk", "written", "work") for name in self.hosts]
         keys += [(kind, c.name) for kind in ("up", "down") for c in self.clients]
         self.lazy = {key for key in keys if self.rng.random() < 0.3}

@@ -19,8 +19,11 @@ def knowing(**ways: Origin) -> Directory:
 def test_news_goes_on_to_the_others() -> None:
     directory = knowing(b=B, c=C)
     fresh, sends, cycle = directory.heard("b", Streams([D], []))
-    assert fresh == [D] and sends == [("c", Streams([D], []))] and not cycle
-    assert directory.towards("d#") == "b" and directory.behind("b") == [B, D]
+    assert fresh == [D]
+    assert sends == [("c", Streams([D], []))]
+    assert not cycle
+    assert directory.towards("d#") == "b"
+    assert directory.behind("b") == [B, D]
     assert directory.link_up("d") == Streams([A, B, C, D], [])
 
 
@@ -36,14 +39,17 @@ def test_a_lost_link_takes_what_lies_behind_it() -> None:
     renewed, gone, sends = directory.link_down("b")
     assert (renewed, gone) == ([], ["b#", "d#"])
     assert sends == [("c", Streams([], ["b#", "d#"]))]
-    assert not directory.reaches("d#") and directory.origin("d#") is None
+    assert not directory.reaches("d#")
+    assert directory.origin("d#") is None
 
 
 def test_a_second_way_is_kept_in_reserve() -> None:
     directory = knowing(b=B, c=C)
     directory.heard("b", Streams([D], []))
     fresh, sends, _ = directory.heard("c", Streams([D], []))
-    assert not fresh and not sends and directory.towards("d#") == "b"
+    assert not fresh
+    assert not sends
+    assert directory.towards("d#") == "b"
     assert directory.reserve == {"c"}
 
 
@@ -53,7 +59,8 @@ def test_a_broker_that_moved_is_made_known_to_those_it_left() -> None:
     directory.heard("b", Streams([D], []))
     directory.heard("c", Streams([D], []))
     fresh, sends, _ = directory.heard("b", Streams([], ["d#"]))
-    assert fresh == [D] and directory.towards("d#") == "c"
+    assert fresh == [D]
+    assert directory.towards("d#") == "c"
     assert sends == [("b", Streams([D], [])), ("c", Streams([], ["d#"]))]
     assert not directory.reserve
 
@@ -78,9 +85,11 @@ def test_two_do_not_keep_a_dead_stream_alive_for_each_other() -> None:
     carry(directories["a"].heard("x", Streams([D], []))[1], "a")
     carry(directories["b"].heard("y", Streams([D], []))[1], "b")  # it has moved
     carry(directories["a"].heard("x", Streams([], ["d#"]))[1], "a")
-    assert directories["a"].towards("d#") == "b" and directories["b"].towards("d#") == "y"
+    assert directories["a"].towards("d#") == "b"
+    assert directories["b"].towards("d#") == "y"
     carry(directories["b"].link_down("y")[2], "b")
-    assert not directories["a"].reaches("d#") and not directories["b"].reaches("d#")
+    assert not directories["a"].reaches("d#")
+    assert not directories["b"].reaches("d#")
 
 
 def test_who_hears_of_itself_is_in_a_cycle() -> None:
@@ -113,9 +122,12 @@ def test_nobody_waits_for_a_lost_neighbor() -> None:
     probes.passed("a", Probe("a#", 1), ["a", "c"], {"b#": 3})
     probes.begin(["a", "c"])
     sends, complete = probes.link_down("c", {"b#": 3})
-    assert sends == [("a", Echo("a#", 1, {"b#": 3}))] and complete is None
+    assert sends == [("a", Echo("a#", 1, {"b#": 3}))]
+    assert complete is None
     sends, complete = probes.link_down("a", {"b#": 3})
-    assert not sends and complete == (1, {"b#": 3}) and not probes.waiting
+    assert not sends
+    assert complete == (1, {"b#": 3})
+    assert not probes.waiting
 
 
 def test_waves_of_a_lost_predecessor_are_forgotten() -> None:

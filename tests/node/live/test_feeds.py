@@ -26,6 +26,10 @@ def offsets(feed: Feed, credit: int = 1_000) -> list[int]:
     return [offset for each in feed.take(credit) for offset in each.offsets]
 
 
+def is_live(feed: Feed) -> bool:
+    return feed.settled
+
+
 def fetched(feed: Feed, *found: int, through: int, head: int, low: int = 1) -> None:
     """The feed wants one stretch, and this is it."""
     [wish] = feed.wishes()
@@ -46,9 +50,11 @@ def test_what_comes_before_the_subscription_is_in_force_is_queued() -> None:
     feed = Feed("ann/1", ALL, probe=3)
     feed.offer(run(7))
     assert not feed.heads(2, {S: 6})  # of a probe from before
-    assert feed.positions == {S: 7} and not feed.settled
+    assert feed.positions == {S: 7}
+    assert not is_live(feed)
     assert feed.heads(3, {S: 9})
-    assert feed.positions == {S: 9} and feed.settled
+    assert feed.positions == {S: 9}
+    assert is_live(feed)
     feed.offer(run(8, 9, 10))
     assert offsets(feed) == [7, 10]
 
@@ -58,11 +64,13 @@ def test_an_interruption_before_the_beginning_does_not_move_it() -> None:
     feed = Feed("ann/1", ALL, probe=1)
     feed.interrupted(S, 2)
     assert feed.heads(1, {S: 4})
-    assert feed.catching == [S] and feed.waits_for(1)
+    assert feed.catching == [S]
+    assert feed.waits_for(1)
     fetched(feed, 5, 6, through=6, head=6)
     assert not list(feed.wishes())  # it is at the head, and waits for the probe
     feed.heads(2, {S: 6})
-    assert feed.settled and offsets(feed) == [5, 6]
+    assert is_live(feed)
+    assert offsets(feed) == [5, 6]
 
 
 def test_brokers_that_could_not_be_asked_are_read_from_the_time_of_the_making_on() -> None:
@@ -90,7 +98,8 @@ def test_history_joins_live_traffic_without_gap_or_repeat() -> None:
     feed.fetches(S)
     feed.stretch(run(3, 4), asked=0, through=4, head=7, low=1)
     fetched(feed, 5, 6, through=6, head=7)
-    assert feed.settled and offsets(feed) == [3, 4, 5, 6, 7]
+    assert is_live(feed)
+    assert offsets(feed) == [3, 4, 5, 6, 7]
     feed.offer(run(7, 8))
     assert offsets(feed) == [8]
 
@@ -103,19 +112,22 @@ def test_an_interruption_while_history_is_read_makes_the_cover_unknown_again() -
     feed.interrupted(S, 2)  # 5 is lost
     feed.offer(run(6))
     fetched(feed, 1, 2, 3, 4, 5, 6, through=6, head=6)
-    assert not feed.settled
+    assert not is_live(feed)
     feed.heads(2, {S: 6})
-    assert feed.settled and offsets(feed) == [1, 2, 3, 4, 5, 6]
+    assert is_live(feed)
+    assert offsets(feed) == [1, 2, 3, 4, 5, 6]
 
 
 def test_an_answer_to_a_probe_from_before_the_interruption_says_nothing() -> None:
     feed = live(4)
     feed.interrupted(S, 2)
     feed.heads(1, {S: 9})
-    assert not feed.settled and feed.waits_for(1)
+    assert not is_live(feed)
+    assert feed.waits_for(1)
     fetched(feed, 5, 8, through=9, head=9)
     feed.heads(2, {S: 9})
-    assert feed.settled and feed.positions == {S: 9}
+    assert is_live(feed)
+    assert feed.positions == {S: 9}
 
 
 def test_the_cover_lies_behind_what_the_buffer_has_lost() -> None:
@@ -127,14 +139,16 @@ def test_the_cover_lies_behind_what_the_buffer_has_lost() -> None:
     assert feed.buffered == 1
     feed.heads(1, {S: 2})
     fetched(feed, 1, 2, through=2, head=4)
-    assert not feed.settled
+    assert not is_live(feed)
     feed.offer(run(5))
     feed.offer(run(6))  # empties it again
     assert offsets(feed) == [1, 2]
     fetched(feed, 3, 4, 5, through=5, head=6)
-    assert not feed.settled and offsets(feed) == [3, 4, 5]
+    assert not is_live(feed)
+    assert offsets(feed) == [3, 4, 5]
     fetched(feed, 6, through=6, head=6)
-    assert feed.settled and offsets(feed) == [6]
+    assert is_live(feed)
+    assert offsets(feed) == [6]
 
 
 def test_a_chunk_that_nobody_waits_for_is_ignored() -> None:
@@ -142,7 +156,8 @@ def test_a_chunk_that_nobody_waits_for_is_ignored() -> None:
     feed.stretch(run(3), asked=3, through=3, head=3, low=1)
     feed.stretch(Run("b9#0", [1], [b"1"]), asked=1, through=1, head=1, low=1)
     feed.fetch_failed("b9#0")
-    assert feed.positions == {S: 2} and not len(feed)
+    assert feed.positions == {S: 2}
+    assert not len(feed)
 
 
 def test_a_failed_fetch_is_wanted_again() -> None:
@@ -195,7 +210,9 @@ def test_streams_take_turns_and_the_queue_stays_small() -> None:
 
 def test_marks_move_live_streams_only() -> None:
     feed = live(3)
-    assert feed.mark(S, 5) and not feed.mark(S, 5) and not feed.mark("b9#0", 5)
+    assert feed.mark(S, 5)
+    assert not feed.mark(S, 5)
+    assert not feed.mark("b9#0", 5)
     feed.interrupted(S, 1)
     assert not feed.mark(S, 9)
     assert feed.positions == {S: 5}
@@ -204,7 +221,8 @@ def test_marks_move_live_streams_only() -> None:
 def test_passed_stays_below_what_waits() -> None:
     feed = live(3)
     feed.offer(run(5, 8))
-    assert feed.positions == {S: 8} and feed.passed == {S: 4}
+    assert feed.positions == {S: 8}
+    assert feed.passed == {S: 4}
     feed.take(1)
     assert feed.passed == {S: 7}
     feed.take(1)
@@ -216,7 +234,8 @@ def test_what_is_put_back_is_taken_again_first() -> None:
     feed.offer(run(1, 2, 3))
     taken = feed.take(2)
     feed.put_back(taken)
-    assert len(feed) == 3 and feed.delivered == 0
+    assert len(feed) == 3
+    assert feed.delivered == 0
     assert offsets(feed) == [1, 2, 3]
 
 
@@ -227,10 +246,13 @@ def test_spill_loses_nothing_that_a_journal_holds() -> None:
     feed = live(limit=2)
     for offset in (1, 2, 3, 4):
         feed.offer(run(offset))
-    assert feed.catching == [S] and len(feed) == 2 and feed.dropped == 0
+    assert feed.catching == [S]
+    assert len(feed) == 2
+    assert feed.dropped == 0
     assert offsets(feed) == [1, 2]
     fetched(feed, 3, 4, through=4, head=4)
-    assert feed.settled and offsets(feed) == [3, 4]
+    assert is_live(feed)
+    assert offsets(feed) == [3, 4]
 
 
 def test_spill_while_joining_begins_with_what_did_not_fit() -> None:
@@ -241,7 +263,8 @@ def test_spill_while_joining_begins_with_what_did_not_fit() -> None:
     feed.heads(1, {S: 7, "b2#0": 1})
     feed.take(1)
     fetched(feed, 7, through=7, head=7)
-    assert offsets(feed) == [7] and feed.settled
+    assert offsets(feed) == [7]
+    assert is_live(feed)
 
 
 def test_drop_oldest_keeps_the_newest() -> None:
@@ -250,7 +273,8 @@ def test_drop_oldest_keeps_the_newest() -> None:
     feed.offer(run(3, 4))
     feed.offer(run(5, 6, 7, 8, 9))
     assert (feed.dropped, len(feed)) == (6, 3)
-    assert offsets(feed) == [7, 8, 9] and feed.settled
+    assert offsets(feed) == [7, 8, 9]
+    assert is_live(feed)
 
 
 def test_drop_oldest_keeps_word_of_a_gap() -> None:
@@ -292,7 +316,19 @@ def test_what_no_journal_holds_is_dropped_oldest_first(overflow: str) -> None:
     assert not feed.overflowed
     feed.offer(volatile(b"c", b"d"))
     assert [item for each in feed.take(10) for item in each.items] == [b"1", b"c", b"d"]
-    assert feed.dropped == 2 and feed.overflowed == (overflow == "disconnect")
+    assert feed.dropped == 2
+    assert feed.overflowed == (overflow == "disconnect")
+
+
+def test_block_keeps_more_of_what_no_journal_holds_but_not_all() -> None:
+    feed = live(limit=2, overflow="block")
+    feed.offer(volatile(b"a"))
+    assert not feed.congested
+    feed.offer(volatile(b"b", b"c", b"d"))
+    assert feed.congested
+    assert feed.dropped == 0
+    feed.offer(volatile(b"e"))
+    assert [item for each in feed.take(9) for item in each.items] == [b"b", b"c", b"d", b"e"]
 
 
 def test_last_values_are_not_dropped_for_what_no_journal_holds() -> None:
@@ -309,7 +345,9 @@ def test_last_values_come_before_everything_else() -> None:
     assert feed.take(5) == []
     feed.put_last_values([b"x", b"y"])
     first, second = feed.take(5)
-    assert first.retained and first.items == [b"x", b"y"] and second.offsets == [1]
+    assert first.retained
+    assert first.items == [b"x", b"y"]
+    assert second.offsets == [1]
 
 
 def test_what_cannot_be_is_refused() -> None:
@@ -366,7 +404,7 @@ def test_any_interleaving_gives_each_offset_once_and_in_order(data: st.DataObjec
         assert len(feed) + feed.buffered <= 2 * limit + 3
     for _ in range(1_000):  # everything is answered
         got += offsets(feed)
-        if feed.settled and begun is not None:
+        if is_live(feed) and begun is not None:
             break
         if under_way:
             feed.fetch_failed(S)

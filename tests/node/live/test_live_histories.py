@@ -4,13 +4,16 @@ The histories are in `live_histories`; thousands run when asked for. Here also w
 not have: planned schedules for faults that chance finds rarely.
 """
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judging import judge, judge_empty
-from live_histories import run_history
+from live_histories import run_history, small
 from overlay import Client, Overlay
 
+from stentor.node.actions import ToClient
 from stentor.protocol import messages as m
 
 PROMISES = pytest.mark.spec("R-07.60", "R-07.73", "R-01.69", "R-01.96", "01/A-14")
@@ -36,9 +39,9 @@ def test_two_thousand_histories() -> None:
         run_history(seed)
 
 
-def line_of(*names: str, **options: int) -> Overlay:
+def line_of(*names: str) -> Overlay:
     """Brokers one behind the other."""
-    return Overlay(list(zip(names, names[1:], strict=False)), **options)
+    return Overlay(list(pairwise(names)))
 
 
 def only(sim: Overlay, *allowed: tuple[str, str]) -> None:
@@ -194,7 +197,7 @@ def test_a_new_line_is_not_forgotten_with_the_old_one() -> None:
     publish(old, 1)
     sim.happen("up", old)
     host.write(1)
-    action, _ = host.written[0]
+    line = host.service.sessions[old.session].line
     host.sessions.pop(old.session)  # it is not told that it is closed
     host.report()
     sim.disk_fails = False
@@ -208,7 +211,7 @@ def test_a_new_line_is_not_forgotten_with_the_old_one() -> None:
     sim.clients.remove(old)
     sim.settle()
     assert host.log.head == 1
-    assert action.line is not host.service.sessions[new.session].line
+    assert host.service.sessions[new.session].line is not line
 
 
 def test_where_a_subscription_begins_is_told_before_that_it_is_in_force() -> None:
@@ -254,6 +257,7 @@ def test_a_refused_subscription_leaves_nothing_behind() -> None:
     ):
         service.heard(client.session, wrong)
         [action] = service.take()
+        assert isinstance(action, ToClient)
         assert isinstance(action.message, m.Failure)
     assert list(service.durables) == ["desk"]
     assert list(service.subscriptions) == ["durable desk"]
@@ -289,8 +293,6 @@ def test_a_gap_is_reported_in_its_place() -> None:
 
 def test_a_full_set_of_requests_does_not_keep_the_broker_busy() -> None:
     """Who has to wait for others to be answered is not work that can be done now."""
-    from live_histories import small
-
     sim = line_of("a", "b")
     publish(sim.client(at="b"), *range(5))
     sim.settle()
@@ -306,3 +308,19 @@ def test_a_full_set_of_requests_does_not_keep_the_broker_busy() -> None:
         assert not service.has_work
         sim.settle()
     assert [len(sub.given) for sub in subs] == [5, 4, 3]
+
+
+def test_publishers_do_not_wait_for_a_subscriber_that_has_left() -> None:
+    sim = Overlay([], brokers=["a"])
+    slow, publisher = sim.client(at="a"), sim.client(at="a")
+    slow.slow, slow.window = True, 0
+    slow.subscribe("true", overflow="block", limit=1)
+    sim.advance()
+    publish(publisher, 1, 2)
+    sim.advance()
+    assert len(publisher.unanswered) == 2
+    slow.disconnect()
+    sim.clients.remove(slow)
+    sim.settle()
+    assert not publisher.unanswered
+    judge(sim)

@@ -43,7 +43,8 @@ def test_a_consumer_is_given_what_it_has_credit_for() -> None:
     one = subscription(2)
     offer(one, 1, 2, 3)
     assert given(one, {0}) == []
-    assert given(one) == [(0, [1, 2])] and given(one) == []
+    assert given(one) == [(0, [1, 2])]
+    assert given(one) == []
     one.consumers[0].credit += 5
     assert given(one) == [(0, [3])]
 
@@ -56,12 +57,14 @@ def test_repeats_do_not_hold_up_what_comes_behind_them() -> None:
         durable.remember(NotificationId("p", 0, i))
     one = subscription(2, durable=durable)
     offer(one, 1, 2, 3, 4, 5)
-    assert given(one) == [(0, [3, 4])] and one.repeated == 2
+    assert given(one) == [(0, [3, 4])]
+    assert one.repeated == 2
 
 
 def test_news_is_what_the_consumer_cannot_know() -> None:
     one = subscription(1)
-    assert one.news() == {S: 0, "b2#0": 0} and one.news() == {}
+    assert one.news() == {S: 0, "b2#0": 0}
+    assert one.news() == {}
     offer(one, 3, 7)
     assert one.news() == {S: 2}
     given(one)
@@ -97,11 +100,13 @@ def test_a_member_confirms_in_the_order_of_giving() -> None:
     first.credit = 2
     assert given(shared) == [(0, [1])]
     shared.confirm(first, {S: 2})  # said before it was given 1
-    assert [offset for _, offset, _ in first.given] == [1] and durable.positions[S] == 0
+    assert [offset for _, offset, _ in first.given] == [1]
+    assert durable.positions[S] == 0
     shared.confirm(first, {S: 2})  # nor does saying it again mean 1
     assert [offset for _, offset, _ in first.given] == [1]
     shared.confirm(first, {S: 1})
-    assert not first.given and durable.positions == {S: 2, "b2#0": 0}
+    assert not first.given
+    assert durable.positions == {S: 2, "b2#0": 0}
 
 
 @pytest.mark.spec("01/A-18")
@@ -142,7 +147,8 @@ def test_what_one_member_cannot_take_waits_for_it_under_affinity() -> None:
 def test_volatile_ones_are_not_remembered() -> None:
     shared = subscription(5, group="g")
     shared.feed.offer(Run(VOLATILE, [], [note(1)]))
-    assert given(shared) == [(0, [])] and not shared.consumers[0].given
+    assert given(shared) == [(0, [])]
+    assert not shared.consumers[0].given
 
 
 def test_a_group_needs_a_way_to_choose() -> None:
@@ -179,8 +185,10 @@ def test_requests_are_forgotten_with_who_asked() -> None:
     fetches.add(Pending("ann/1", S, 7, False))
     assert first == 41
     fetches.forget("durable desk")
-    assert fetches.answered(first) is None and len(fetches) == 1
-    assert [p.feed for p in fetches.cancel(S)] == ["ann/1"] and len(fetches) == 0
+    assert fetches.answered(first) is None
+    assert len(fetches) == 1
+    assert [p.feed for p in fetches.cancel(S)] == ["ann/1"]
+    assert len(fetches) == 0
 
 
 # -- demand
@@ -199,7 +207,8 @@ def test_a_producer_is_told_what_overlaps_its_offer() -> None:
     assert demands.changes(0.0) == []
     demands.forget((1, 1))
     demands.entry(Filter("x = 2"), there=False)
-    assert demands.changes(99.0) == [] and not demands
+    assert demands.changes(99.0) == []
+    assert not demands
 
 
 @pytest.mark.spec("R-07.73")
@@ -212,7 +221,8 @@ def test_the_end_of_demand_lingers() -> None:
     demands.entry(Filter("x = 1"), there=True)  # it came back in time
     assert demands.changes(LINGER + 1) == []
     demands.entry(Filter("x = 1"), there=False)
-    assert demands.changes(5.0) == [] and demands.changes(5.0 + LINGER) == [((1, 1), [])]
+    assert demands.changes(5.0) == []
+    assert demands.changes(5.0 + LINGER) == [((1, 1), [])]
 
 
 @pytest.mark.spec("R-07.73")

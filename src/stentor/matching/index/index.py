@@ -307,7 +307,7 @@ class Index(Generic[K]):
         return np.concatenate(rows_found), np.concatenate(keys_found)
 
     def match_by_key(self, batch: Sequence[Row]) -> list[tuple[K, list[int]]]:
-        """The same for each key that matches at all: its rows, ascending.
+        """All matches of a sequence, by key: for each key that matches at all its rows, ascending.
 
         >>> index = Index([("cheap", Filter("price < 10")), ("all", Filter("exists price"))])
         >>> sorted(index.match_by_key([{"price": 5}, {"price": 50}]))

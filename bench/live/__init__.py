@@ -1,0 +1,1 @@
+"""Measures the live service: real broker processes on loopback, beside Mosquitto and SQLite."""

@@ -1,0 +1,209 @@
+"""What all parts of the service share: its state, and how it speaks to clients and neighbors."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from stentor.model.codec import Envelope
+from stentor.node.actions import (
+    Action,
+    ToClient,
+    ToLink,
+)
+from stentor.node.demand import Demands
+from stentor.node.durable import Durable
+from stentor.node.feed import QUEUE_LIMIT
+from stentor.node.hooks import Hooks
+from stentor.node.log import Log
+from stentor.node.reading import Fetches
+from stentor.node.session import Line, Session
+from stentor.node.streams import Directory, Probes, Sends
+from stentor.node.subscription import Consumer, Subscription
+from stentor.protocol import messages as m
+from stentor.routing import tree_router
+from stentor.routing.messages import SubscriptionUpdate
+from stentor.routing.protocol import FilterId, Outputs, Send
+from stentor.routing.tree import TreeRouter
+
+
+class LastValues:
+    """Last values that are being collected for a new subscription."""
+
+    def __init__(self, waiting: set[str], deadline: float) -> None:
+        self.waiting = waiting
+        self.deadline = deadline
+        self.best: dict[str, tuple[float, bytes]] = {}
+
+
+class Base:
+    """State and speech."""
+
+    def __init__(
+        self,
+        name: str,
+        log: Log,
+        *,
+        router: TreeRouter | None = None,
+        address: str = "",
+        enforce_advertisements: bool = False,
+        max_subscriptions: int = 10_000,
+        queue: int = QUEUE_LIMIT,
+        hooks: Hooks | None = None,
+        now: float = 0.0,
+        clock: float = 0.0,
+    ) -> None:
+        """`now` is a clock that only goes forward; `clock` is seconds since 1970."""
+        self.name = name
+        self.log = log
+        self.router = router or tree_router(name)
+        self.hooks = hooks or Hooks()
+        self.directory = Directory(m.Origin(log.stream, name, address))
+        self.sessions: dict[int, Session] = {}
+        self._lines: dict[str, Line] = {}
+        self.subscriptions: dict[str, Subscription] = {}
+        self.durables: dict[str, Durable] = {}
+        #: What was forwarded, received, delivered, dropped, ...: for operators.
+        self.counters: dict[str, int] = dict.fromkeys(
+            (
+                "published",
+                "volatile",
+                "repeated",
+                "refused",
+                "received",
+                "forwarded",
+                "off_path",
+                "delivered",
+                "served",
+                "probes",
+                "interruptions",
+            ),
+            0,
+        )
+        #: Notifications that subscriptions dropped which are gone.
+        self.dropped = 0
+        self._enforce = enforce_advertisements
+        self._max_subscriptions = max_subscriptions
+        self._queue = queue
+        self._now = now
+        self._clock = clock
+        self._out: list[Action] = []
+        #: The last offset that was routed: what is said of the own stream is said up to here.
+        self._head = log.head
+        #: The own journal, and those of brokers that were removed.
+        self._logs: dict[m.StreamId, Log] = {log.stream: log}
+        self._marked = log.head
+        # Numbers must not come again after a restart; no broker sends a million a second.
+        first = int(clock * 1_000_000)
+        self._probes = Probes(log.stream, first)
+        self._probe_wanted = False
+        #: Feeds that wait for a probe to be answered, and clients that wait with them.
+        self._probing: dict[str, None] = {}
+        self._settling: list[tuple[int, Session, Consumer, bool]] = []
+        self._marks: m.Positions = {}
+        self._ready: dict[str, None] = {}
+        #: Feeds that may want to read journals, and those that have to wait for others to do so.
+        self._hungry: dict[str, None] = {}
+        self._starved: dict[str, None] = {}
+        self._fetches = Fetches(first)
+        self._serving: deque[m.Fetch] = deque()
+        self._last_values: dict[str, LastValues] = {}
+        self._blocked: set[int] = set()
+        #: Volatile publications that wait to be routed together, and answers to be given.
+        self._volatile: tuple[list[bytes], list[Envelope]] = ([], [])
+        self._answers: dict[int, int] = {}
+        #: Subscriptions for which publishers wait.
+        self._congested: set[str] = set()
+        self._dirty: dict[str, None] = {}
+        #: What is offered everywhere: advertisements spread as subscriptions do, on their own.
+        self._offers = tree_router(name)
+        self._demands = Demands()
+        #: Groups at other brokers, and members that they have here.
+        self._groups: dict[m.StreamId, list[str]] = {}
+        self._last_filter = 0
+        #: Neighbors that are in reserve, and since when.
+        self._reserve: dict[str, float] = {}
+        self._next_mark = now
+        self._next_progress = now
+
+    @property
+    def stream(self) -> m.StreamId:
+        return self.log.stream
+
+    @property
+    def head(self) -> int:
+        """The last offset of the own stream that was routed."""
+        return self._head
+
+    @property
+    def neighbors(self) -> list[str]:
+        return sorted(map(str, self.router.neighbors))
+
+    @property
+    def congested(self) -> bool:
+        """Whether publishers wait for a slow subscriber, by its own policy."""
+        return bool(self._congested)
+
+    def _heads(self) -> m.Positions:
+        """The last offset of each stream that this broker answers for."""
+        if len(self._logs) == 1:
+            return {self.stream: self._head}
+        return {s: log.head if log is not self.log else self._head for s, log in self._logs.items()}
+
+    def is_attached(self, durable: Durable) -> bool:
+        """Whether somebody consumes this durable subscription now."""
+        return any(s.durable is durable for s in self.subscriptions.values())
+
+    def _to_client(self, session: Session, message: Any) -> None:
+        self._out.append(ToClient(session.id, message))
+
+    def _send(self, sends: Sends) -> None:
+        self._out += [ToLink(to, message) for to, message in sends]  # type: ignore[arg-type]
+
+    def _flood(self, message: Any, but: str | None = None) -> None:
+        self._out += [ToLink(n, message) for n in self.neighbors if n != but]
+
+    def _route_filters(self, outputs: Outputs) -> None:
+        for output in outputs:
+            if isinstance(output, Send):
+                assert isinstance(output.message, SubscriptionUpdate)
+                added, removed = _written(output.message)
+                self._out.append(ToLink(str(output.to), m.Subscriptions(added, removed)))
+
+    def _send_offers(self, outputs: Outputs) -> None:
+        for output in outputs:
+            if isinstance(output, Send):
+                assert isinstance(output.message, SubscriptionUpdate)
+                added, removed = _written(output.message)
+                self._out.append(ToLink(str(output.to), m.Advertisements(added, removed)))
+
+    def _own_groups(self) -> m.Groups:
+        names = sorted(s.group for s in self.subscriptions.values() if s.group is not None)
+        return m.Groups(self.stream, names)
+
+    def _tell_groups(self) -> None:
+        self._flood(self._own_groups())
+
+    def _fed(self) -> None:
+        """Requests have ended: others may send theirs."""
+        if self._starved and not self._fetches.full:
+            self._hungry.update(self._starved)
+            self._starved.clear()
+
+    def _tell_progress(self, subscription: Subscription) -> None:
+        if subscription.group is None:  # the members of a group know their own part only
+            for consumer in subscription.consumers:
+                news = subscription.news()
+                if news:
+                    self._out.append(ToClient(consumer.session, m.Progress(consumer.number, news)))
+
+
+def _written(
+    message: SubscriptionUpdate,
+) -> tuple[list[tuple[m.Key, str]], list[m.Key]]:
+    added = [(_key(key), str(filter)) for key, filter in message.added]
+    return added, [_key(key) for key in message.removed]
+
+
+def _key(key: object) -> m.Key:
+    return (key.client, key.number) if isinstance(key, FilterId) else str(key)

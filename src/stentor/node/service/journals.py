@@ -1,0 +1,164 @@
+"""Reading journals for feeds that catch up, and last values for new subscribers.
+
+Own streams are read at once, those of others by requests that travel through the overlay. `work`
+does one piece at a time, behind live traffic.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stentor.errors import (
+    JournalDamaged,
+)
+from stentor.node.actions import (
+    ToLink,
+)
+from stentor.node.feed import Feed, Run
+from stentor.node.reading import Pending, last_values, stretch
+from stentor.node.service.base import LastValues
+from stentor.node.service.notifications import Notifications
+from stentor.protocol import messages as m
+
+#: Seconds that a subscriber waits for last values from brokers that do not answer.
+LAST_VALUES_PATIENCE: Final = 5.0
+
+
+class Journals(Notifications):
+    """Reads journals, here and elsewhere."""
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `work` has something to do at once."""
+        return bool(self._serving or self._hungry)
+
+    def work(self) -> None:
+        """Do one piece of what can wait: a stretch for another broker, a stretch for a feed."""
+        if self._serving:
+            self._answer_fetch(self._serving.popleft())
+        if self._hungry:
+            id = next(iter(self._hungry))
+            del self._hungry[id]
+            subscription = self.subscriptions.get(id)
+            if subscription is not None:
+                self._feed_hungry(subscription.feed)
+
+    def _feed_hungry(self, feed: Feed) -> None:
+        for wish in feed.wishes():
+            fetch = m.Fetch(wish.stream, self.stream, 0, str(feed.filter), wish.first, wish.since)
+            if wish.stream in self._logs:
+                feed.fetches(wish.stream)
+                self._stretched(feed, wish.first, self._read(fetch))
+                continue
+            neighbor = self.directory.towards(wish.stream)
+            if neighbor is None:
+                continue  # when it can be reached again, the stream begins afresh
+            if self._fetches.full:
+                self._starved[feed.id] = None
+                return
+            feed.fetches(wish.stream)
+            fetch.number = self._fetches.add(Pending(feed.id, wish.stream, wish.first, False))
+            self._out.append(ToLink(neighbor, fetch))
+
+    def _stretched(self, feed: Feed, asked: int, chunk: m.Chunk) -> None:
+        feed.stretch(
+            Run(chunk.stream, chunk.offsets, chunk.items),
+            asked=asked,
+            through=chunk.through,
+            head=chunk.head,
+            low=chunk.low,
+        )
+        self._ready[feed.id] = None
+
+    def _read(self, fetch: m.Fetch) -> m.Chunk:
+        self.counters["served"] += 1
+        head = self._heads()[fetch.stream]
+        try:
+            return stretch(self._logs[fetch.stream], head, fetch)
+        except JournalDamaged as error:
+            # What is damaged is never served; for the reader it is gone, as by retention.
+            last = getattr(error, "last", 0) or head
+            return m.Chunk(fetch.origin, fetch.number, fetch.stream, [], [], last, head, last + 1)
+
+    def _fetch_heard(self, neighbor: str, message: m.Fetch) -> None:
+        if message.stream in self._logs:
+            self._serving.append(message)
+            return
+        onwards = self.directory.towards(message.stream)
+        if onwards is not None and onwards != neighbor:
+            self._out.append(ToLink(onwards, message))
+
+    def _answer_fetch(self, fetch: m.Fetch) -> None:
+        neighbor = self.directory.towards(fetch.origin)
+        if neighbor is not None:
+            if fetch.retained:
+                chunk = last_values(self._logs[fetch.stream], fetch)
+            else:
+                chunk = self._read(fetch)
+                if self.hooks.watches("forward"):
+                    chunk.offsets, chunk.items = self._hooked("forward", chunk.offsets, chunk.items)
+            self._out.append(ToLink(neighbor, chunk))
+
+    def _chunk_heard(self, neighbor: str, message: m.Chunk) -> None:
+        if message.origin != self.stream:
+            onwards = self.directory.towards(message.origin)
+            if onwards is not None and onwards != neighbor:
+                self._out.append(ToLink(onwards, message))
+            return
+        pending = self._fetches.answered(message.number)
+        self._fed()
+        if pending is None or pending.stream != message.stream:
+            return
+        subscription = self.subscriptions.get(pending.feed)
+        if subscription is None:
+            return
+        if pending.retained:
+            self._last_values_of(pending.feed, message.stream, message)
+        else:
+            self._stretched(subscription.feed, pending.first, message)
+
+    def _cancel(self, stream: m.StreamId) -> None:
+        """Requests to this stream will not be answered."""
+        for pending in self._fetches.cancel(stream):
+            subscription = self.subscriptions.get(pending.feed)
+            if pending.retained:
+                self._last_values_of(pending.feed, stream, None)
+            elif subscription is not None:
+                subscription.feed.fetch_failed(stream)
+                self._hungry[pending.feed] = None
+        self._fed()
+
+    def _ask_last_values(self, feed: Feed, heads: m.Positions) -> None:
+        collected = LastValues(set(heads), self._now + LAST_VALUES_PATIENCE)
+        self._last_values[feed.id] = collected
+        for stream in heads:
+            fetch = m.Fetch(stream, self.stream, 0, str(feed.filter), 0, 0.0, retained=True)
+            neighbor = self.directory.towards(stream)
+            if stream in self._logs:
+                self._last_values_of(feed.id, stream, last_values(self._logs[fetch.stream], fetch))
+            elif neighbor is None:
+                self._last_values_of(feed.id, stream, None)
+            else:
+                fetch.number = self._fetches.add(Pending(feed.id, stream, 0, True))
+                self._out.append(ToLink(neighbor, fetch))
+
+    def _last_values_of(self, id: str, stream: str, chunk: m.Chunk | None) -> None:
+        """The last values of one broker; the newest of a key counts."""
+        collected = self._last_values.get(id)
+        if collected is None:
+            return
+        if chunk is not None:
+            for key, time, data in zip(chunk.keys, chunk.times, chunk.items, strict=True):
+                if key not in collected.best or time > collected.best[key][0]:
+                    collected.best[key] = time, data
+        collected.waiting.discard(stream)
+        if not collected.waiting:
+            self._put_last_values(id)
+
+    def _put_last_values(self, id: str) -> None:
+        collected = self._last_values.pop(id)
+        subscription = self.subscriptions.get(id)
+        if subscription is not None:
+            newest_last = sorted(collected.best.values())
+            subscription.feed.put_last_values([data for _, data in newest_last])
+            self._ready[id] = None

@@ -1,0 +1,130 @@
+"""Notifications on their way: to feeds here, to neighbors, and from feeds to clients.
+
+A notification travels with the stream it belongs to and is taken only from the neighbor through
+which that stream comes, so that none goes around in a cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stentor.errors import (
+    ProtocolError,
+    QueueOverflow,
+)
+from stentor.model.codec import Envelope, decode_headers
+from stentor.node.actions import (
+    CloseClient,
+    ToClient,
+    ToLink,
+)
+from stentor.node.feed import Run
+from stentor.node.hooks import VETO, Dropped, Point
+from stentor.node.pieces import pieces
+from stentor.node.service.base import Base
+from stentor.protocol import messages as m
+from stentor.routing.table import Local
+
+
+class Notifications(Base):
+    """Passes notifications on."""
+
+    def _route_volatile(self) -> None:
+        """What was published since the last time, by whomever, goes in one batch."""
+        items, envelopes = self._volatile
+        if items:
+            self._volatile = [], []
+            self._route(self.stream, [], items, envelopes, None)
+
+    def _route(
+        self,
+        stream: m.StreamId,
+        offsets: list[int],
+        items: list[bytes],
+        envelopes: Sequence[Envelope],
+        source: str | None,
+    ) -> None:
+        if self.hooks.watches("route"):
+            offsets, items = self._hooked("route", offsets, items)
+            envelopes = decode_headers(items)
+        for destination, indexes in self.router.route(envelopes, source).items():
+            if len(indexes) == len(items):
+                these, numbers = items, offsets
+            else:
+                these = [items[i] for i in indexes]
+                numbers = [offsets[i] for i in indexes] if offsets else offsets
+            if isinstance(destination, Local):
+                subscription = self.subscriptions.get(destination.id)
+                if subscription is not None:
+                    subscription.feed.offer(Run(stream if offsets else m.VOLATILE, numbers, these))
+                    self._ready[destination.id] = None
+            else:
+                if self.hooks.watches("forward"):
+                    numbers, these = self._hooked("forward", numbers, these)
+                    if not these:
+                        continue
+                self.counters["forwarded"] += len(these)
+                for some, data in pieces(numbers, these):
+                    message = m.Forward(stream, some, data)
+                    self._out.append(ToLink(str(destination.id), message))
+
+    def _hooked(
+        self, point: Point, offsets: list[int], items: list[bytes]
+    ) -> tuple[list[int], list[bytes]]:
+        """The batch as the hooks leave it."""
+        answers = [self.hooks.run(point, data) for data in items]
+        kept = [i for i, answer in enumerate(answers) if answer is not VETO]
+        return [offsets[i] for i in kept] if offsets else [], [answers[i] for i in kept]
+
+    def _forwarded(self, neighbor: str, message: m.Forward) -> None:
+        stream = message.stream
+        if self.directory.towards(stream) != neighbor:
+            self.counters["off_path"] += len(message.items)
+            return
+        if message.offsets and len(message.offsets) != len(message.items):
+            raise ProtocolError(
+                f"{len(message.items)} notifications with {len(message.offsets)} offsets"
+            )
+        self.counters["received"] += len(message.items)
+        envelopes = decode_headers(message.items)
+        self._route(stream, message.offsets, message.items, envelopes, neighbor)
+
+    def _deliver(self) -> None:
+        """Give consumers what they have credit for."""
+        if not self._ready:
+            return
+        ready, self._ready = self._ready, {}
+        for id in ready:
+            subscription = self.subscriptions.get(id)
+            if subscription is None:
+                continue
+            feed = subscription.feed
+            for consumer, run in subscription.deliveries(self._blocked):
+                if run.gap:
+                    gap = m.Gap(consumer.number, run.stream, run.offsets[0], run.offsets[1])
+                    self._out.append(ToClient(consumer.session, gap))
+                    continue
+                self.counters["delivered"] += len(run.items)
+                for offsets, items in pieces(run.offsets, run.items):
+                    message = m.Deliver(consumer.number, run.stream, offsets, items, run.retained)
+                    self._out.append(ToClient(consumer.session, message))
+            if feed.dropped > subscription.told_dropped:
+                lost = feed.dropped - subscription.told_dropped
+                subscription.told_dropped = feed.dropped
+                self.hooks.tell("drop", Dropped(feed.id, f"{lost} too many for its queue"))
+            if feed.congested:
+                self._congested.add(id)
+            else:
+                self._congested.discard(id)
+            if feed.overflowed:
+                for consumer in subscription.consumers:
+                    self._out.append(
+                        CloseClient(
+                            consumer.session,
+                            QueueOverflow.code,
+                            f"more than {feed.limit} notifications waited; read faster, or choose "
+                            "another overflow policy",
+                        )
+                    )
+            if feed.catching:
+                self._hungry[id] = None

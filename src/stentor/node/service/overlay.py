@@ -1,0 +1,229 @@
+"""The place in the overlay: links, which brokers there are, probes and marks.
+
+Whenever a stream begins afresh (see `stentor.node.streams`), all feeds catch up on it. Clients hear
+`Subscribed` when a probe sent after their subscription has been echoed by all brokers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+from zlib import crc32
+
+from stentor.errors import (
+    LinkRefused,
+    ProtocolError,
+    StentorError,
+)
+from stentor.filters import Filter
+from stentor.node.actions import (
+    CloseLink,
+    Persist,
+    ToLink,
+)
+from stentor.node.feed import Feed
+from stentor.node.hooks import VETO
+from stentor.node.log import Log
+from stentor.node.reading import parsed
+from stentor.node.service.journals import Journals
+from stentor.node.session import Session
+from stentor.node.subscription import Consumer, Subscription
+from stentor.protocol import messages as m
+from stentor.routing.messages import SubscriptionUpdate
+from stentor.routing.protocol import FilterId
+
+#: Seconds, once to twice, for which a link may be in reserve before it counts as closing a cycle.
+RESERVE_PATIENCE: Final = 5.0
+
+
+class Overlay(Journals):
+    """Links, streams, probes."""
+
+    def announce_as(self, address: str) -> None:
+        """Where others can connect; to be said before the first link is made."""
+        self.directory.own = m.Origin(self.stream, self.name, address)
+
+    def adopt(self, log: Log) -> None:
+        """Answer for the journal of a broker that was removed."""
+        self._logs[log.stream] = log
+        origin, sends = self.directory.adopt(log.stream)
+        self._send(sends)
+        self._fresh([origin])
+
+    def link_up(self, neighbor: str) -> None:
+        """A new link, over which nothing has been said yet."""
+        self._route_filters(self.router.link_up(neighbor))
+        self._send_offers(self._offers.link_up(neighbor))
+        self._out.append(ToLink(neighbor, self.directory.link_up(neighbor)))
+        groups = [self._own_groups()]
+        groups += [
+            m.Groups(stream, names)
+            for stream, names in self._groups.items()
+            if self.directory.towards(stream) != neighbor
+        ]
+        self._out += [ToLink(neighbor, group) for group in groups if group.names]
+
+    def link_down(self, neighbor: str) -> None:
+        """The link is gone, with everything that was on its way."""
+        self._route_filters(self.router.link_down(neighbor))
+        self._send_offers(self._offers.link_down(neighbor))
+        renewed, gone, sends = self.directory.link_down(neighbor)
+        self._send(sends)
+        self._gone(gone)
+        self._fresh(renewed)
+        sends, complete = self._probes.link_down(neighbor, self._heads())
+        self._send(sends)
+        self._probed(complete)
+
+    def broken(self, stream: m.StreamId, neighbor: str | None = None) -> m.Streams | None:
+        """What to say to a neighbor in place of notifications that were dropped on the way.
+
+        Nothing if the stream is gone, or now comes through that neighbor: it has been told so.
+        """
+        origin = self.directory.origin(stream)
+        if origin is None or (neighbor is not None and self.directory.towards(stream) == neighbor):
+            return None
+        return m.Streams([origin], [])
+
+    def _subscriptions_heard(self, neighbor: str, message: m.Subscriptions) -> None:
+        if self.hooks.watches("admin_in"):
+            answer = self.hooks.run("admin_in", message)
+            if answer is VETO:
+                return
+            message = answer
+        self._route_filters(self.router.receive(neighbor, read_filters(message)))
+
+    def _streams_heard(self, neighbor: str, message: m.Streams) -> None:
+        fresh, sends, cycle = self.directory.heard(neighbor, message)
+        self._send(sends)
+        if cycle:
+            self._refuse(neighbor)
+        self._gone([s for s in message.down if not self.directory.reaches(s)])
+        self._fresh(fresh)
+
+    def _refuse(self, neighbor: str) -> None:
+        text = f"the link to {neighbor!r} closes a cycle; links must form a tree"
+        self._out.append(CloseLink(neighbor, LinkRefused.code, text))
+
+    def _look_for_cycles(self) -> None:
+        """Close links that have been in reserve for too long."""
+        now = self._now
+        self._reserve = {n: self._reserve.get(n, now) for n in sorted(self.directory.reserve)}
+        # Usually one broker acts before the others, and then they need not.
+        patience = RESERVE_PATIENCE * (1 + crc32(self.stream.encode()) % 100 / 100)
+        for neighbor, since in self._reserve.items():
+            if now - since >= patience:
+                self._refuse(neighbor)
+
+    def _fresh(self, origins: Iterable[m.Origin]) -> None:
+        """These streams begin afresh: all feeds may have missed something of them."""
+        for origin in origins:
+            stream = origin.stream
+            self.counters["interruptions"] += 1
+            self._cancel(stream)
+            head = self._marks.pop(stream, 0)
+            for id, subscription in self.subscriptions.items():
+                feed = subscription.feed
+                feed.mark(stream, head)
+                feed.interrupted(stream, self._probes.number + 1)
+                self._want_probe(feed)
+                self._hungry[id] = None
+
+    def _gone(self, streams: Iterable[m.StreamId]) -> None:
+        for stream in streams:
+            self._cancel(stream)
+            self._groups.pop(stream, None)
+            head = self._marks.pop(stream, 0)
+            for subscription in self.subscriptions.values():
+                subscription.feed.mark(stream, head)
+            if self._serving:
+                self._serving = deque(f for f in self._serving if f.origin != stream)
+
+    def _want_probe(self, feed: Feed) -> None:
+        self._probing[feed.id] = None
+        self._probe_wanted = True
+
+    def _begin_probe(self) -> None:
+        while self._probe_wanted and not self._probes.waiting:
+            self._probe_wanted = False
+            self.counters["probes"] += 1
+            self._send(self._probes.begin(self.neighbors))
+            self._probed(self._probes.finish_own(self._heads()))
+
+    def _probe_heard(self, neighbor: str, message: m.Probe) -> None:
+        self._send(self._probes.passed(neighbor, message, self.neighbors, self._heads()))
+
+    def _echo_heard(self, neighbor: str, message: m.Echo) -> None:
+        sends, complete = self._probes.echoed(neighbor, message, self._heads())
+        self._send(sends)
+        self._probed(complete)
+
+    def _probed(self, complete: tuple[int, m.Positions] | None) -> None:
+        """All brokers have answered: subscriptions from before are in force."""
+        if complete is None:
+            return
+        number, heads = complete
+        # In a tree a broker is left out only if its link has failed. In a cycle its answer may be
+        # lost with another link than the one it is reached by: it has to be asked again.
+        left_out = [o.stream for o in self.directory.others if o.stream not in heads]
+        waiting, self._probing = self._probing, {}
+        for id in waiting:
+            subscription = self.subscriptions.get(id)
+            if subscription is None:
+                continue
+            feed = subscription.feed
+            for stream in left_out:
+                feed.interrupted(stream, number + 1)
+            if feed.heads(number, heads) and subscription.durable is not None:
+                # It begins here. Brokers that could not be asked are read from the time of its
+                # making on, when they are there.
+                subscription.durable.confirm(feed.positions)
+            if feed.waits_for(number):
+                self._want_probe(feed)
+            if feed.held and id not in self._last_values:
+                self._ask_last_values(feed, heads)
+            self._hungry[id] = None
+            self._ready[id] = None
+        later = []
+        for entry in self._settling:
+            probe, session, consumer, resumed = entry
+            subscription, holder = session.subscriptions.get(consumer.number, (None, None))
+            if subscription is None or holder is not consumer:
+                continue
+            if probe > number:
+                later.append(entry)
+            else:
+                self._settled(session, subscription, consumer, resumed)
+        self._settling = later
+
+    def _settled(
+        self, session: Session, subscription: Subscription, consumer: Consumer, resumed: bool
+    ) -> None:
+        """A subscription is in force; one that is durable, when that is on disk."""
+        # Where it begins comes first: who knows that it is in force must know from where on.
+        self._tell_progress(subscription)
+        answer = m.Subscribed(consumer.number, subscription.lease, resumed)
+        durable = subscription.durable
+        if durable is None:
+            self._to_client(session, answer)
+            return
+        self._dirty.pop(durable.name, None)
+        self._out.append(Persist(durable.name, durable.to_data(), (session, answer)))
+
+    def _mark_heard(self, neighbor: str, message: m.Mark) -> None:
+        if self.directory.towards(message.stream) == neighbor:
+            self._marks[message.stream] = message.head
+            self._flood(message, but=neighbor)
+
+
+def read_filters(message: m.Subscriptions | m.Advertisements) -> SubscriptionUpdate:
+    try:
+        added = tuple((_unwritten(key), parsed(text)) for key, text in message.added)
+        return SubscriptionUpdate(added, tuple(_unwritten(key) for key in message.removed))
+    except StentorError as error:
+        raise ProtocolError(f"a neighbor sent a filter that is none: {error}") from error
+
+
+def _unwritten(key: m.Key) -> FilterId | Filter:
+    return parsed(key) if isinstance(key, str) else FilterId(*key)

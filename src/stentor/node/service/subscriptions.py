@@ -1,0 +1,188 @@
+"""Subscriptions as the broker holds them: made, stored, taken over, ended.
+
+A subscription becomes a feed and a filter in the router's table. A durable one is also stored; it
+has one consumer at a time, and outlives it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stentor.errors import (
+    LeaseExpired,
+    NameTaken,
+    StentorError,
+)
+from stentor.filters import Filter
+from stentor.node.durable import Durable
+from stentor.node.feed import Feed
+from stentor.node.service.offers import Offers
+from stentor.node.session import Session
+from stentor.node.subscription import Consumer, Subscription
+from stentor.protocol import messages as m
+from stentor.routing.protocol import FilterId
+from stentor.routing.table import Local
+
+
+class Subscriptions(Offers):
+    """Keeps subscriptions."""
+
+    def restore(self, durables: dict[str, bytes]) -> None:
+        """Take up the durable subscriptions that were stored."""
+        for name, data in durables.items():
+            self.durables[name] = Durable.from_data(name, data)
+
+    def import_durables(self, durables: dict[str, bytes]) -> dict[str, bytes | None]:
+        """Take over durable subscriptions of a broker that was removed; what is to be stored."""
+        news: dict[str, bytes | None] = {}
+        for name, data in durables.items():
+            theirs = Durable.from_data(name, data)
+            ours = self.durables.setdefault(name, theirs)
+            if ours is not theirs:
+                ours.confirm(theirs.positions)
+            news[name] = ours.to_data()
+        return news
+
+    def _new_subscription(
+        self, session: Session, message: m.Subscribe, filter: Filter
+    ) -> tuple[Subscription, bool]:
+        durable = None
+        resumed = False
+        since, positions = message.since, message.positions
+        id = f"{session.name}@{session.id}/{message.number}"
+        if message.durable is not None:
+            id = f"durable {message.durable}"
+            durable = self.durables.get(message.durable)
+            resumed = durable is not None
+            if durable is None:
+                begin = self._clock if since is None else since
+                durable = Durable(message.durable, filter, since=begin)
+            elif durable.group:
+                raise _of_a_group(durable.name)
+            else:
+                since = durable.since
+            merged = dict(durable.positions)
+            for stream, position in (positions or {}).items():
+                merged[stream] = max(position, merged.get(stream, 0))
+            positions = merged
+        subscription = Subscription(
+            self._feed(id, filter, message, since, positions),
+            durable=durable,
+            lease=message.lease,
+        )
+        if durable is not None:  # nothing can go wrong any more
+            self._take_over(id)
+            durable.filter = filter
+            self.durables[durable.name] = durable
+        self._enter(subscription)
+        if message.retained:
+            subscription.feed.held = True
+        return subscription, resumed
+
+    def _feed(
+        self,
+        id: str,
+        filter: Filter,
+        message: m.Subscribe,
+        since: float | None,
+        positions: m.Positions | None,
+    ) -> Feed:
+        return Feed(
+            id,
+            filter,
+            since=since,
+            positions=positions,
+            limit=min(message.limit or self._queue, self._queue),
+            overflow=message.overflow,
+            probe=self._probes.number + 1,
+            made=self._clock,
+        )
+
+    def _enter(self, subscription: Subscription) -> None:
+        feed = subscription.feed
+        self.subscriptions[feed.id] = subscription
+        if subscription.lease is not None:
+            subscription.ends = self._now + subscription.lease
+        self._last_filter += 1
+        self._route_filters(
+            self.router.subscribe(FilterId(feed.id, self._last_filter), feed.filter)
+        )
+        if feed.catching:
+            self._hungry[feed.id] = None
+
+    def _take_over(self, id: str) -> None:
+        """A durable subscription has one consumer; a new one takes the place of the old."""
+        old = self.subscriptions.get(id)
+        if old is None:
+            return
+        for consumer in list(old.consumers):
+            session = self.sessions[consumer.session]
+            text = "another client has taken over this durable subscription"
+            self._to_client(session, m.Ended(consumer.number, NameTaken.code, text))
+            self._route_filters(self.router.withdraw(self._detach(session, consumer.number), []))
+
+    def _detach(self, session: Session, number: int) -> list[FilterId]:
+        """A consumer leaves its subscription; the filters that go with it."""
+        subscription, consumer = session.subscriptions.pop(number)
+        subscription.remove(consumer)
+        if subscription.consumers:
+            self._ready[subscription.feed.id] = None
+            return []
+        id = subscription.feed.id
+        del self.subscriptions[id]
+        self.dropped += subscription.feed.dropped
+        self._congested.discard(id)
+        self._probing.pop(id, None)
+        self._hungry.pop(id, None)
+        self._starved.pop(id, None)
+        self._fetches.forget(id)
+        self._fed()
+        self._last_values.pop(id, None)
+        if subscription.group is not None:
+            self._tell_groups()
+        return [
+            f
+            for f in self.router.plane.subscriptions.table.at(Local(id))
+            if isinstance(f, FilterId)
+        ]
+
+    def _held(self, session: Session, number: int) -> tuple[Subscription, Consumer]:
+        try:
+            return session.subscriptions[number]
+        except KeyError:
+            raise LeaseExpired(
+                f"there is no subscription {number}, or no longer; subscribe again"
+            ) from None
+
+    def stored(self, context: Any, error: StentorError | None) -> None:
+        """The state of a durable subscription is on disk, or could not be stored."""
+        if context is None:
+            return
+        session, answer = context
+        if session.id in self.sessions:
+            if error is not None:
+                answer = m.Failure(error.code, str(error), answer.number)
+            self._to_client(session, answer)
+
+    def _expire(self, subscription: Subscription) -> None:
+        text = f"the lease of {subscription.lease} seconds was not renewed; subscribe again"
+        for consumer in list(subscription.consumers):
+            session = self.sessions[consumer.session]
+            self._to_client(session, m.Ended(consumer.number, LeaseExpired.code, text))
+            gone = self._detach(session, consumer.number)
+            self._route_filters(self.router.withdraw(gone, []))
+
+    def _progress(self) -> None:
+        """Tell subscribers how far streams have come in which there was nothing for them."""
+        marks = {**self._marks, **self._heads()}
+        for subscription in self.subscriptions.values():
+            for stream, head in marks.items():
+                subscription.feed.mark(stream, head)
+            self._tell_progress(subscription)
+
+
+def _of_a_group(durable: str) -> NameTaken:
+    return NameTaken(
+        f"the durable subscription {durable!r} belongs to a group; join the group, or choose "
+        "another name"
+    )

@@ -1,0 +1,487 @@
+"""The commands as an operator uses them: real processes, real sockets."""
+
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PATIENCE = 60.0
+
+Text = subprocess.Popen[str]
+
+
+def start(*arguments: object, **more: Any) -> Text:
+    """A command on its own, whose output can be read."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("STENTOR_")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "stentor", *map(str, arguments)],
+        stdin=more.pop("stdin", subprocess.DEVNULL),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment | more.pop("env", {}),
+        **more,
+    )
+
+
+def run(
+    *arguments: object, input: str | None = None, **more: Any
+) -> subprocess.CompletedProcess[str]:
+    """A command from its beginning to its end."""
+    process = start(
+        *arguments, stdin=subprocess.DEVNULL if input is None else subprocess.PIPE, **more
+    )
+    try:
+        out, err = process.communicate(input, PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        raise AssertionError(f"{arguments} did not end; {out!r} {err!r}") from None
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def line(stream: Any) -> str:
+    """The next line, which has to come in time."""
+    if not select.select([stream], [], [], PATIENCE)[0]:
+        raise AssertionError("nothing was printed")
+    return str(stream.readline())
+
+
+def until(stream: Any, text: str) -> str:
+    """The first line with this text."""
+    while True:
+        found = line(stream)
+        if not found:
+            raise AssertionError(f"the output ended without {text!r}")
+        if text in found:
+            return found
+
+
+def end(process: Text, number: signal.Signals = signal.SIGTERM) -> int:
+    """Send a signal and wait; the exit code."""
+    if process.poll() is None:
+        process.send_signal(number)
+    try:
+        process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise
+    return process.returncode
+
+
+class RunningBroker:
+    """A broker process, from the moment when it says that it listens."""
+
+    def __init__(self, directory: Path, *arguments: object) -> None:
+        self.data = directory
+        self.errors = directory.with_suffix(".log")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "stentor", "broker"]
+            + ["--listen", "127.0.0.1:0", "--data", str(directory), *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self.errors.open("w"),
+            text=True,
+        )
+        self.banner = [until(self.process.stdout, "broker ")]
+        while not self.banner[-1].startswith("  access"):
+            self.banner.append(line(self.process.stdout))
+        self.address = next(each for each in self.banner if "listening" in each).split()[1]
+
+
+@pytest.fixture(scope="module")
+def brokers(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[RunningBroker, RunningBroker]]:
+    """Two brokers, linked."""
+    directory = tmp_path_factory.mktemp("brokers")
+    first = RunningBroker(directory / "b1")
+    second = RunningBroker(directory / "b2", "--neighbor", first.address)
+    deadline = time.monotonic() + PATIENCE
+    while "linked with" not in second.errors.read_text() and time.monotonic() < deadline:
+        select.select([], [], [], 0.02)
+    yield first, second
+    for broker in (first, second):
+        assert end(broker.process) == 0, broker.errors.read_text()
+
+
+@pytest.fixture
+def b1(brokers: tuple[RunningBroker, RunningBroker]) -> RunningBroker:
+    return brokers[0]
+
+
+@pytest.fixture
+def b2(brokers: tuple[RunningBroker, RunningBroker]) -> RunningBroker:
+    return brokers[1]
+
+
+def subscriber(*arguments: object) -> Text:
+    """`stentor subscribe`, in force."""
+    process = start("subscribe", "-v", *arguments)
+    until(process.stderr, "subscribed at")
+    return process
+
+
+class TestBroker:
+    def test_says_where_it_listens_and_what_it_serves(self, b2: RunningBroker) -> None:
+        assert b2.banner[0] == "broker b2\n"
+        rows = {each.split()[0]: each.split(None, 1)[1].strip() for each in b2.banner[1:]}
+        assert re.fullmatch(r"127\.0\.0\.1:\d+", rows["listening"])
+        assert rows["data"] == f"{b2.data}, 0 notifications"
+        assert rows["access"] == "everybody"
+
+    def test_an_address_in_use_is_one_line(self, b1: RunningBroker) -> None:
+        done = run("broker", "--listen", b1.address)
+        assert done.returncode == 1
+        assert done.stdout == ""
+        (complaint,) = done.stderr.splitlines()
+        assert complaint.startswith("stentor: STN-602: ")
+        assert b1.address in complaint
+
+    def test_a_directory_in_use_is_one_line(self, b1: RunningBroker) -> None:
+        done = run("broker", "--listen", "127.0.0.1:0", "--data", b1.data)
+        assert done.returncode == 1
+        assert done.stderr.startswith("stentor: STN-616: ")
+        assert str(b1.process.pid) in done.stderr
+
+    def test_logs_in_json_name_the_broker(self, tmp_path: Path, b1: RunningBroker) -> None:
+        log_options = ("--name", "jay", "--log-format", "json", "--neighbor", b1.address)
+        broker = RunningBroker(tmp_path / "b", *log_options)
+        run("status", broker.address)
+        assert end(broker.process, signal.SIGINT) == 0
+        lines = [json.loads(each) for each in broker.errors.read_text().splitlines()]
+        assert {each["broker"] for each in lines} == {"jay"}
+        assert lines[-1]["level"] == "info"
+
+    def test_monitoring(self, tmp_path: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as held:
+            port = held.getsockname()[1]
+        broker = RunningBroker(tmp_path / "b", "--monitor", f"127.0.0.1:{port}")
+        assert run("publish", broker.address, '{"x": 1}').returncode == 0
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as page:
+            text = page.read().decode()
+        assert re.search(r'^stentor_notifications_published_total\{broker="b"\} 1$', text, re.M)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=PATIENCE) as page:
+            assert page.status == 200
+        assert end(broker.process) == 0
+
+    def test_supervised_ends_with_its_standard_input(self, tmp_path: Path) -> None:
+        process = start("broker", "--listen", "127.0.0.1:0", "--supervised", stdin=subprocess.PIPE)
+        until(process.stdout, "listening")
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(PATIENCE) == 0
+        process.stdin = None
+        process.communicate()
+
+    def test_strangers_who_may_do_everything_are_warned_about(self, tmp_path: Path) -> None:
+        process = start("broker", "--listen", "0.0.0.0:0", "--data", tmp_path)
+        assert "may publish, subscribe and operate this broker" in until(process.stderr, "warning")
+        until(process.stdout, "listening")
+        assert end(process) == 0
+
+
+class TestPublishAndSubscribe:
+    def test_from_one_broker_to_another(self, b1: RunningBroker, b2: RunningBroker) -> None:
+        wanted = subscriber(b2.address, "symbol = 'IBM' and price > 100")
+        published = run("publish", b1.address, '{"symbol": "IBM", "price": 120.5}')
+        assert (published.returncode, published.stdout) == (0, "")
+        assert published.stderr == "stentor: 1 published\n"
+        assert line(wanted.stdout) == '{"symbol":"IBM","price":120.5}\n'
+        run(
+            "publish",
+            b1.address,
+            '{"symbol": "IBM", "price": 1}',
+            '{"symbol": "IBM", "price": 101}',
+        )
+        assert json.loads(line(wanted.stdout))["price"] == 101
+        assert end(wanted, signal.SIGINT) == 130
+
+    def test_lines_from_a_pipe(self, b1: RunningBroker, b2: RunningBroker) -> None:
+        wanted = subscriber(b2.address, "isa pipe", "--count", 5000)
+        lines = "".join(f'{{"n": {n}}}\n' for n in range(4999))
+        done = run("publish", b1.address, "--type", "pipe", input=lines + '\n{"n": 4999}')
+        assert done.stderr == "stentor: 5,000 published\n"
+        out, _ = wanted.communicate(timeout=PATIENCE)
+        assert [json.loads(each)["n"] for each in out.splitlines()] == list(range(5000))
+        assert wanted.returncode == 0
+
+    def test_each_line_is_published_when_it_comes(self, b1: RunningBroker) -> None:
+        wanted = subscriber(b1.address, "isa live")
+        publisher = start("publish", b1.address, "--type", "live", stdin=subprocess.PIPE)
+        assert publisher.stdin is not None
+        for n in range(3):
+            publisher.stdin.write(f'{{"n": {n}}}\n')
+            publisher.stdin.flush()
+            assert json.loads(line(wanted.stdout)) == {"n": n}
+        _, err = publisher.communicate(timeout=PATIENCE)
+        assert err == "stentor: 3 published\n"
+        end(wanted)
+
+    def test_a_bad_line_is_named_and_what_was_before_it_is_published(
+        self, b1: RunningBroker
+    ) -> None:
+        wanted = subscriber(b1.address, "isa bad", "--count", 1)
+        done = run("publish", b1.address, "--type", "bad", input='{"n": 1}\n\n{"n": \n{"n": 3}\n')
+        assert done.returncode == 1
+        assert done.stderr.splitlines() == [
+            "stentor: 1 published",
+            "stentor: STN-102: line 3: not JSON: Input data was truncated "
+            "(stentor explain STN-102)",
+        ]
+        assert line(wanted.stdout) == '{"n":1}\n'
+        end(wanted)
+
+    def test_bad_lines_can_be_skipped(self, b1: RunningBroker) -> None:
+        done = run("publish", b1.address, "--skip-bad", input='{"n": 1}\n[]\n{"n": 3}\n')
+        assert done.returncode == 0
+        first, last = done.stderr.splitlines()
+        assert first.startswith("stentor: skipped line 2: a notification is a JSON object")
+        assert last == "stentor: 2 published, 1 line skipped"
+
+    def test_what_is_printed_can_be_published_again(self, b1: RunningBroker) -> None:
+        original = (
+            '{"t":{"$time":"2026-01-01T00:00:00Z"},"b":{"$bytes":"00ff"},"s":{"$set":["a","b"]},'
+            '"i":{"$number":"inf"},"pos.x":1.0,"_type":"form","_payload":{"$bytes":"01"}}'
+        )
+        wanted = subscriber(b1.address, "isa form", "--meta")
+        assert run("publish", b1.address, original).returncode == 0
+        first = json.loads(line(wanted.stdout))
+        assert run("publish", b1.address, input=json.dumps(first)).returncode == 0
+        second = json.loads(line(wanted.stdout))
+        assert first.pop("_id") != second.pop("_id")
+        assert first.pop("_time") == second.pop("_time")
+        assert first == second == json.loads(original)
+        end(wanted)
+
+    def test_rate(self, b1: RunningBroker) -> None:
+        began = time.monotonic()
+        done = run("publish", b1.address, "--rate", 40, input='{"n": 1}\n' * 20)
+        assert done.stderr == "stentor: 20 published\n"
+        assert time.monotonic() - began >= 0.5
+
+    def test_a_filter_that_is_none_shows_the_place(self, b1: RunningBroker) -> None:
+        done = run("subscribe", b1.address, "symbol == 'IBM'")
+        assert done.returncode == 2
+        assert done.stderr.startswith("stentor: STN-201: line 1, column 8: unexpected '=='")
+        assert "       ^" in done.stderr
+
+
+class TestSubscriptions:
+    def test_durable_goes_on_where_it_was(self, b1: RunningBroker, b2: RunningBroker) -> None:
+        options = (b2.address, "isa d", "--durable", "desk-7")
+        wanted = subscriber(*options, "--count", 1)
+        publish = ("publish", b1.address, "--type", "d")
+        run(*publish, '{"n": 1}', '{"n": 2}')
+        assert wanted.communicate(timeout=PATIENCE)[0] == '{"n":1}\n'
+        run(*publish, '{"n": 3}')
+        rest = run("subscribe", *options, "--count", 2, "--forget")
+        assert rest.stdout == '{"n":2}\n{"n":3}\n'
+
+    def test_history_then_what_is_new(self, b1: RunningBroker, b2: RunningBroker) -> None:
+        run("publish", b1.address, "--type", "h", '{"n": 1}', '{"n": 2}')
+        wanted = subscriber(b2.address, "isa h", "--since", "1h", "--count", 3)
+        run("publish", b1.address, "--type", "h", '{"n": 3}')
+        assert wanted.communicate(timeout=PATIENCE)[0] == '{"n":1}\n{"n":2}\n{"n":3}\n'
+        everything = run("subscribe", b2.address, "isa h", "--since", "earliest", "-n", 3)
+        assert everything.stdout == '{"n":1}\n{"n":2}\n{"n":3}\n'
+
+    def test_a_group_shares(self, b1: RunningBroker) -> None:
+        options = (b1.address, "isa g", "--group", "workers", "--timeout", "2s")
+        members = [subscriber(*options) for _ in range(2)]
+        run("publish", b1.address, "--type", "g", *(f'{{"n": {n}}}' for n in range(10)))
+        got = [member.communicate(timeout=PATIENCE)[0].splitlines() for member in members]
+        assert [member.returncode for member in members] == [0, 0]
+        assert all(got)
+        assert sorted(json.loads(each)["n"] for part in got for each in part) == list(range(10))
+
+    def test_last_values(self, b1: RunningBroker, b2: RunningBroker) -> None:
+        quotes = ['{"symbol": "A", "n": 1}', '{"symbol": "B", "n": 2}', '{"symbol": "A", "n": 3}']
+        run("publish", b1.address, "--type", "r", "--retain-by", "symbol", *quotes)
+        done = run("subscribe", b2.address, "isa r", "--retained", "--count", 2)
+        assert sorted(json.loads(each)["n"] for each in done.stdout.splitlines()) == [2, 3]
+
+    def test_patience(self, b1: RunningBroker) -> None:
+        waiting = ("subscribe", b1.address, "isa nothing", "--timeout", "100ms")
+        assert run(*waiting).returncode == 0
+        assert run(*waiting, "--count", 1).returncode == 1
+
+    def test_a_closed_pipe_ends_it_at_once(self, b1: RunningBroker) -> None:
+        wanted = subscriber(b1.address, "isa closed")
+        run("publish", b1.address, "--type", "closed", '{"n": 1}')
+        assert line(wanted.stdout) == '{"n":1}\n'
+        assert wanted.stdout is not None
+        wanted.stdout.close()
+        assert wanted.wait(PATIENCE) == 0, "it waits for something to print"
+        assert wanted.stderr is not None
+        assert "Traceback" not in wanted.stderr.read()
+        wanted.stderr.close()
+
+    def test_terminated(self, b1: RunningBroker) -> None:
+        assert end(subscriber(b1.address), signal.SIGTERM) == 143
+
+
+class TestStatus:
+    def test_for_people(self, b1: RunningBroker, b2: RunningBroker) -> None:
+        wanted = subscriber(b1.address, "isa shown", "--name", "watcher")
+        out = run("status", b1.address).stdout
+        assert out.startswith(f"b1  {b1.address}\n")
+        for title in ("Links (1)", "Clients (2)", "Subscriptions (1)", "Notifications"):
+            assert title in out
+        assert re.search(rf"^b2 +{b2.address} +up ", out, re.M)
+        assert re.search(r"^watcher ", out, re.M)
+        assert "isa shown" in out
+        for name in ("routing table", "queues", "dropped", "journal", "commits"):
+            assert re.search(rf"^{name} ", out, re.M)
+        end(wanted)
+
+    def test_for_scripts(self, b1: RunningBroker) -> None:
+        found = json.loads(run("status", b1.address, "--json").stdout)
+        assert found["name"] == "b1"
+        assert found["links"][0]["broker"] == "b2"
+
+    def test_again_and_again(self, b1: RunningBroker) -> None:
+        watching = start("status", b1.address, "--watch", "--json", "--interval", "100ms")
+        first = json.loads(line(watching.stdout))
+        second = json.loads(line(watching.stdout))
+        assert second["uptime"] > first["uptime"]
+        assert end(watching, signal.SIGINT) == 130
+
+    def test_nobody_there(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as held:
+            address = f"127.0.0.1:{held.getsockname()[1]}"
+        for watch in ([], ["--watch"]):
+            done = run("status", address, *watch)
+            assert done.returncode == 1
+            assert f"stentor: STN-602: {address} cannot be reached" in done.stderr
+
+    def test_somebody_else_there(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            address = f"127.0.0.1:{silent.getsockname()[1]}"
+            done = run("status", address, "--connect-timeout", "200ms")
+        assert done.returncode == 1
+        assert "stentor: STN-612: " in done.stderr
+        assert "is that a Stentor broker?" in done.stderr
+
+    def test_of_several_addresses_the_first_that_answers(self, b1: RunningBroker) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as held:
+            nobody = f"127.0.0.1:{held.getsockname()[1]}"
+        done = run("status", f"{nobody},{b1.address}", "--json")
+        assert json.loads(done.stdout)["name"] == "b1"
+
+
+class TestOperation:
+    def test_links_come_and_go_and_a_drained_broker_ends(
+        self, tmp_path: Path, b1: RunningBroker
+    ) -> None:
+        third = RunningBroker(tmp_path / "b3")
+        assert run("links", "list", third.address).stdout == "Links\nnone\n"
+        assert run("links", "add", third.address, b1.address).returncode == 0
+        deadline = time.monotonic() + PATIENCE
+        while "linked with b1" not in third.errors.read_text():
+            assert time.monotonic() < deadline
+            select.select([], [], [], 0.02)
+        (link,) = json.loads(run("links", "list", third.address, "--json").stdout)
+        assert (link["broker"], link["state"]) == ("b1", "up")
+        again = run("links", "add", third.address, b1.address)
+        assert again.returncode == 1
+        assert again.stderr.startswith("stentor: STN-404: ")
+        run("publish", third.address, "--type", "drained", '{"n": 1}')
+        drained = run("drain", third.address, "--json")
+        assert json.loads(drained.stdout)["to"] == "b1"
+        assert third.process.wait(PATIENCE) == 0
+        # What was published there is still to be had, from the broker that took it over.
+        done = run("subscribe", b1.address, "isa drained", "--since", "earliest", "--count", 1)
+        assert done.stdout == '{"n":1}\n'
+
+    def test_a_link_that_is_not_there_cannot_be_removed(self, b1: RunningBroker) -> None:
+        done = run("links", "remove", b1.address, "nobody")
+        assert done.returncode == 2
+        assert "there is no link to 'nobody'" in done.stderr
+
+    def test_offers(self, b1: RunningBroker) -> None:
+        done = run("offers", b1.address, "price > 100")
+        assert (done.returncode, done.stdout) == (0, "")
+
+    def test_grants_decide_who_may_do_what(self, tmp_path: Path) -> None:
+        config = tmp_path / "broker.toml"
+        config.write_text(
+            "[[grants]]\nname = 'reader'\ntoken = 'read-token'\npublish = []\n"
+            "[[grants]]\nname = 'operator'\ntoken = 'op-token'\noperate = true\n"
+        )
+        (tmp_path / "token").write_text("op-token\n")
+        broker = RunningBroker(tmp_path / "b", "--config", config)
+        assert run("status", broker.address).stderr.startswith("stentor: STN-603: ")
+        refused = run("status", broker.address, "--token", "read-token")
+        assert refused.stderr.startswith("stentor: STN-604: ")
+        publish = run("publish", broker.address, '{"x": 1}', env={"STENTOR_TOKEN": "read-token"})
+        assert publish.returncode == 1
+        assert "stentor: STN-604: " in publish.stderr
+        assert run("status", broker.address, "--token", f"@{tmp_path}/token").returncode == 0
+        assert end(broker.process) == 0
+        log = broker.errors.read_text()
+        assert "chmod 600" in log
+        assert "read-token" not in log
+        assert "op-token" not in log
+
+
+@pytest.mark.slow
+class TestUp:
+    def test_an_overlay_that_survives_the_death_of_a_broker(self, tmp_path: Path) -> None:
+        file = tmp_path / "overlay.toml"
+        file.write_text("[overlay]\nbrokers = 3\ntopology = 'line'\nbase_port = 0\ndata = 'data'\n")
+        overlay = start("up", file)
+
+        def state() -> dict[str, dict[str, Any]]:
+            found = json.loads((tmp_path / "overlay.run" / "state.json").read_text())
+            return {broker["name"]: broker for broker in found["brokers"]}
+
+        for _ in range(3):
+            until(overlay.stdout, "listening")
+        before = state()
+        wanted = subscriber(before["b3"]["address"], "isa up")
+        publish = ("publish", before["b1"]["address"], "--type", "up")
+        assert run(*publish, '{"n": 1}').returncode == 0
+        assert line(wanted.stdout) == '{"n":1}\n'
+        os.kill(before["b2"]["pid"], signal.SIGKILL)
+        assert "was ended by SIGKILL" in until(overlay.stdout, "b2 | was ended by")
+        assert run(*publish, '{"n": 2}').returncode == 0
+        assert "b2 |" in until(overlay.stdout, "listening")
+        assert line(wanted.stdout) == '{"n":2}\n'
+        after = state()
+        assert after["b2"]["restarts"] == 1
+        assert after["b2"]["address"] == before["b2"]["address"]
+        pids = [broker["pid"] for broker in after.values()]
+        end(wanted)
+        assert end(overlay, signal.SIGTERM) == 0
+        for pid in pids:
+            with pytest.raises(ProcessLookupError):
+                os.kill(pid, 0)
+
+    def test_killed_it_takes_its_brokers_along(self, tmp_path: Path) -> None:
+        file = tmp_path / "overlay.toml"
+        file.write_text("[overlay]\nbrokers = 2\nbase_port = 0\n")
+        overlay = start("up", file)
+        for _ in range(2):
+            until(overlay.stdout, "listening")
+        found = json.loads((tmp_path / "overlay.run" / "state.json").read_text())
+        watched = [os.pidfd_open(broker["pid"]) for broker in found["brokers"]]
+        overlay.kill()
+        overlay.communicate()
+        for descriptor in watched:
+            poll = select.poll()
+            poll.register(descriptor, select.POLLIN)
+            assert poll.poll(PATIENCE * 1000), "a broker has outlived its supervisor"
+            os.close(descriptor)
