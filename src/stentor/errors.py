@@ -31,6 +31,9 @@ class DecodeError(StentorError, ValueError):
 
     code = "STN-103"
 
+    #: Where several are decoded: which one it is.
+    index: int | None = None
+
 
 class UnknownEventType(StentorError, ValueError):
     """An event type that was never declared, or a declaration that contradicts another."""
@@ -206,7 +209,7 @@ class JournalUnavailable(StentorError, OSError):
 
 
 class InvalidAddress(StentorError, ValueError):
-    """Text that is no address of a broker."""
+    """Text that is no address of a broker, or an address at which nobody can listen."""
 
     code = "STN-608"
 

@@ -258,13 +258,13 @@ def decode_headers(items: Sequence[Buffer]) -> list[Envelope]:
         try:
             found.append(_read(data))
         except DecodeError as error:
-            error.index = len(found)  # type: ignore[attr-defined]
+            error.index = len(found)
             raise
         except Exception as error:
             # Whatever a decoder, a check, or the `load` of a registered type raises, deep nesting
             # (RecursionError) and exhausted memory included, is a fault of the bytes.
             refusal = DecodeError(f"not an encoded notification: {error}")
-            refusal.index = len(found)  # type: ignore[attr-defined]
+            refusal.index = len(found)
             raise refusal from error
     return found
 

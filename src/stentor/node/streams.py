@@ -113,7 +113,7 @@ class Directory:
                 self._origins[origin.stream] = origin
                 fresh.append(origin)
         renewed, _, sends = self._lost(
-            neighbor, [s for s in message.down if neighbor in self._ways.get(s, ())]
+            neighbor, [s for s in dict.fromkeys(message.down) if neighbor in self._ways.get(s, ())]
         )
         sends = self._tell(neighbor, Streams(fresh, [])) + sends if fresh else sends
         return fresh + renewed, sends, cycle

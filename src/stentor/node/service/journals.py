@@ -10,18 +10,22 @@ from typing import Final
 
 from stentor.errors import (
     JournalDamaged,
+    ProtocolError,
+    StentorError,
 )
 from stentor.node.actions import (
     ToLink,
 )
 from stentor.node.feed import Feed, Run
-from stentor.node.reading import Pending, last_values, stretch
+from stentor.node.reading import Pending, last_values, parsed, stretch
 from stentor.node.service.base import LastValues
 from stentor.node.service.notifications import Notifications
 from stentor.protocol import messages as m
 
 #: Seconds that a subscriber waits for last values from brokers that do not answer.
 LAST_VALUES_PATIENCE: Final = 5.0
+#: Requests of others that may wait. Each broker has a few dozen on their way at most.
+MAX_SERVING: Final = 100_000
 
 
 class Journals(Notifications):
@@ -81,7 +85,13 @@ class Journals(Notifications):
             return m.Chunk(fetch.origin, fetch.number, fetch.stream, [], [], last, head, last + 1)
 
     def _fetch_heard(self, neighbor: str, message: m.Fetch) -> None:
+        try:
+            parsed(message.filter)
+        except StentorError as error:
+            raise ProtocolError(f"a neighbor asks by a filter that is none: {error}") from error
         if message.stream in self._logs:
+            if len(self._serving) >= MAX_SERVING:
+                raise ProtocolError(f"{MAX_SERVING} requests wait to be answered")
             self._serving.append(message)
             return
         onwards = self.directory.towards(message.stream)
@@ -105,6 +115,10 @@ class Journals(Notifications):
             if onwards is not None and onwards != neighbor:
                 self._out.append(ToLink(onwards, message))
             return
+        if message.offsets and len(message.offsets) != len(message.items):
+            raise ProtocolError(f"{len(message.items)} items with {len(message.offsets)} offsets")
+        if not len(message.keys) == len(message.times) in (0, len(message.items)):
+            raise ProtocolError(f"{len(message.items)} last values with {len(message.keys)} keys")
         pending = self._fetches.answered(message.number)
         self._fed()
         if pending is None or pending.stream != message.stream:

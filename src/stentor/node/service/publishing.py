@@ -16,9 +16,11 @@ from stentor.errors import (
     InvalidNotification,
     NotAdvertised,
     NotPermitted,
+    ProtocolError,
     StentorError,
 )
 from stentor.model.codec import Envelope, decode_header, decode_headers
+from stentor.model.names import shown, text_problem
 from stentor.node.actions import (
     Append,
     CloseClient,
@@ -32,6 +34,9 @@ class Publishing(Subscribing):
     """Takes publications."""
 
     def _publish(self, session: Session, message: m.Publish) -> None:
+        for index, key in message.retain.items():
+            if not 0 <= index < len(message.items) or text_problem(key) is not None:
+                raise ProtocolError(f"item {index} cannot be kept under {shown(key)}")
         entry = session.opened(message.number, len(message.items))
         items, envelopes, retain = self._checked(session, message)
         if message.volatile:
