@@ -111,13 +111,12 @@ def _run(pipe: Connection, make: Callable[[], Any], core: int) -> None:
 
 
 async def _serve(pipe: Connection, make: Callable[[], Any]) -> None:
-    loop = asyncio.get_running_loop()
     worker = make()
+    asked = asyncio.Event()
+    asyncio.get_running_loop().add_reader(pipe.fileno(), asked.set)
     while True:
-        readable = loop.create_future()
-        loop.add_reader(pipe.fileno(), lambda: readable.done() or readable.set_result(None))
-        await readable
-        loop.remove_reader(pipe.fileno())
+        await asked.wait()
+        asked.clear()
         try:
             name, arguments, options = pipe.recv()
         except EOFError:

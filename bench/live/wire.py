@@ -19,7 +19,13 @@ from stentor.transport import Connection, connect
 class Wire:
     """One connection."""
 
-    def __init__(self, name: str, heard: Callable[[Any], None], *, role: str = "client") -> None:
+    def __init__(
+        self, name: str, heard: Callable[[Any], None] | None = None, *, role: str = "client"
+    ) -> None:
+        """`heard` is called with every message that is not about the connection.
+
+        Without it, all that is of interest are answers to requests.
+        """
         self._name = name
         self._heard = heard
         self._role = role
@@ -27,6 +33,7 @@ class Wire:
         loop = asyncio.get_running_loop()
         self._welcome: asyncio.Future[m.Welcome] = loop.create_future()
         self._over: asyncio.Future[None] = loop.create_future()
+        self._answer: asyncio.Future[Any] = loop.create_future()
         self._writable = asyncio.Event()
         self._writable.set()
 
@@ -44,6 +51,12 @@ class Wire:
     async def writable(self) -> None:
         """Until what was sent has mostly been taken."""
         await self._writable.wait()
+
+    async def request(self, message: m.Subscribe | m.Ask) -> Any:
+        """Send a request and wait for its answer, one at a time."""
+        self._answer = asyncio.get_running_loop().create_future()
+        self.send(message)
+        return await self._answer
 
     async def close(self) -> None:
         """Say goodbye, and wait until the broker has closed, too."""
@@ -66,8 +79,10 @@ class Wire:
                 self._welcome.set_result(message)
             elif isinstance(message, m.Failure):
                 raise RuntimeError(f"{message.code}: {message.message}")
-            else:
+            elif self._heard is not None:
                 self._heard(message)
+            elif isinstance(message, m.Subscribed | m.Done) and not self._answer.done():
+                self._answer.set_result(message)
 
     def writable_again(self, connection: Connection) -> None:
         self._writable.set()
@@ -81,13 +96,11 @@ class Wire:
 
 async def ask(address: str, what: str) -> Any:
     """A broker's answer to an operator's question."""
-    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    wire = Wire("operator", lambda message: answer.set_result(message.data), role="operator")
+    wire = Wire("operator", role="operator")
     await wire.open(address)
-    wire.send(m.Ask(1, what))
-    data = await answer
+    done = await wire.request(m.Ask(1, what))
     await wire.close()
-    return data
+    return done.data
 
 
 async def hold_filters(address: str, filters: list[str]) -> Wire:

@@ -5,6 +5,7 @@
     account   what was published and delivered, held against the formal model
     story     what happens, in order
     view      what a person sees of it
+    report    what came of it
 
 Everything that it prints is counted or computed while it runs.
 """

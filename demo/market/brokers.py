@@ -22,9 +22,10 @@ import signal
 import socket
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,20 +58,27 @@ Counters = dict[str, int]
 
 @dataclass
 class Look:
-    """What is known of a broker: its process, and its last answer if it gives any."""
+    """What is known of a broker: its process, and what that said last."""
 
     child: Child
     status: dict[str, Any] | None = None
+    #: Whether it answered the last time; a busy one may be too slow.
+    answers: bool = False
     #: Its counters of late, with the time.
     _history: deque[tuple[float, Counters]] = field(default_factory=lambda: deque(maxlen=_LOOKS))
 
     def take(self, now: float, status: dict[str, Any] | None) -> None:
-        if status is None or (self.status and status["started"] != self.status["started"]):
+        """Its answer; None if there was none."""
+        self.answers = status is not None
+        if status is None:
+            if self.child.state != "up":
+                self.status = None
+            return
+        if self.status is None or status["started"] != self.status["started"]:
             self._history.clear()  # a new process counts from the beginning
         self.status = status
-        if status is not None:
-            links = {_link(link["broker"]): link["sent"] + link["received"] for link in _up(status)}
-            self._history.append((now, status["counters"] | links))
+        links = {_link(link["broker"]): link["sent"] + link["received"] for link in _up(status)}
+        self._history.append((now, status["counters"] | links))
 
     @property
     def state(self) -> str:
@@ -84,7 +92,7 @@ class Look:
     @property
     def is_at_rest(self) -> bool:
         """Whether nothing waits in it, and nobody catches up."""
-        if self.status is None or any(self.status["queues"].values()):
+        if self.status is None or not self.answers or any(self.status["queues"].values()):
             return False
         return not any(each["catching_up"] for each in self.status["subscriptions"])
 
@@ -143,6 +151,7 @@ class Brokers:
         overlay = Overlay(directory / "overlay.toml", settings, LINKS, directory / "run")
         self._supervisor = Supervisor(overlay, self, restarts=Restarts(first=dead_for))
         self.looks = {name: Look(child) for name, child in self._supervisor.children.items()}
+        self._one_at_a_time = asyncio.Lock()
         #: Is called after every look.
         self.on_look: Callable[[], None] = lambda: None
 
@@ -184,7 +193,7 @@ class Brokers:
     def are_linked(self) -> bool:
         """Whether every broker reaches every other one."""
         return all(
-            look.state == "up" and look.reaches == set(NAMES) - {name}
+            look.answers and look.reaches == set(NAMES) - {name}
             for name, look in self.looks.items()
         )
 
@@ -216,11 +225,12 @@ class Brokers:
     # -- looking
 
     async def look(self) -> None:
-        """Ask all of them how they are."""
-        answers = await asyncio.gather(*(self._ask(look.child) for look in self.looks.values()))
-        now = time.perf_counter()
-        for look, answer in zip(self.looks.values(), answers, strict=True):
-            look.take(now, answer)
+        """Ask all of them how they are, now."""
+        async with self._one_at_a_time:
+            answers = await asyncio.gather(*(self._ask(look.child) for look in self.looks.values()))
+            now = time.perf_counter()
+            for look, answer in zip(self.looks.values(), answers, strict=True):
+                look.take(now, answer)
         self.on_look()
 
     async def _keep_looking(self) -> None:
@@ -248,7 +258,8 @@ class Brokers:
         total = 0
         for name in odd:
             status = self.looks[name].status
-            assert status is not None, f"{name} does not answer"
+            if status is None:
+                raise Stalled(f"{name} does not say what it has forwarded")
             total += sum(status["counters"][c] for c in ("forwarded", "received", "off_path"))
         return total
 
@@ -261,12 +272,12 @@ class Brokers:
         pass
 
 
-def links_within(broker: str, down: Iterable[str]) -> int:
+@cache
+def links_within(broker: str, down: frozenset[str] = frozenset()) -> int:
     """Links that can be reached from a broker while others are down: what flooding would use."""
-    without = set(down)
-    if broker in without:
+    if broker in down:
         return 0
-    up = [link for link in LINKS if not without & set(link)]
+    up = [link for link in LINKS if down.isdisjoint(link)]
     return sum(bool(path_between(broker, link.dialer, up)) for link in up)
 
 

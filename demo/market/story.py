@@ -196,7 +196,7 @@ class Scene:
         self.listeners = [Listener(desk, self.account) for desk in DESKS]
         self.publishers = [Publisher(exchange, script) for exchange in EXCHANGES]
         #: Brokers that are known to be down or not yet linked again.
-        self.down: set[str] = set()
+        self.down: frozenset[str] = frozenset()
         self.flooding = 0
         #: What is going on, in words.
         self.now = ""
@@ -239,13 +239,14 @@ class _Play:
         self._working: list[asyncio.Task[None]] = []
         self._unacknowledged: list[NotificationId] = []
         self._problems: list[str] = []
+        self._carried = 0
         #: When the broker was killed, and when all had caught up.
         self._times = 0.0, 0.0
 
     def _tell(self, text: str, now: str = "") -> None:
         self._scene.now = now or text
-        self._teller.tell(text)
         self._teller.show(self._scene)
+        self._teller.tell(text)
 
     async def run(self) -> None:
         script = self._script
@@ -325,7 +326,7 @@ class _Play:
         began = look.status["started"] if look.status else 0.0
         kill = clock()
         pid = brokers.kill(VICTIM)
-        scene.down.add(VICTIM)
+        scene.down = frozenset([VICTIM])
         self._tell(
             f"killed {VICTIM}: kill -9 {pid}",
             f"{VICTIM} was killed: madrid is cut off, XLIS cannot reach its broker, iberia moves. "
@@ -336,7 +337,7 @@ class _Play:
         )
         await brokers.all_linked()
         back = clock()
-        scene.down.discard(VICTIM)
+        scene.down = frozenset()
         assert look.status is not None
         self._tell(
             f"{VICTIM} is back after {back - kill:.1f} s, its journal intact: "
@@ -397,6 +398,7 @@ class _Play:
             self._problems.append(f"a publication was refused: {error}")
         scene.account.settled()
         self._unacknowledged = [id for p in scene.publishers for id in p.uncertain()]
+        self._carried = self._brokers.carried(VICTIM)
 
     async def _disband(self) -> None:
         """All clients go. If brokers are away, too, that is not waited for."""
@@ -423,7 +425,7 @@ class _Play:
                 "after that": account.latencies(published_after=whole),
             },
             later=account.later(),
-            carried=self._brokers.carried(VICTIM),
+            carried=self._carried,
             flooding=self._scene.flooding,
             stretches=sum(status["counters"]["served"] for status in statuses),
             problems=self._problems,

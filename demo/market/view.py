@@ -250,7 +250,7 @@ def _recent(deliveries: Iterable[Delivery], width: int) -> Table:
         table.add_row(
             str(trade["symbol"]).ljust(6),
             f"{trade['price']:,.2f}",
-            f"{trade['change']:+.1f} %",
+            f"{trade['change']:+z.1f} %",
             f"{trade['volume']:,}",
             str(trade["exchange"]),
             delivery.consumer.ljust(8),

@@ -22,7 +22,7 @@ from stentor.broker.monitoring import (
     parse_request,
     render_metrics,
 )
-from stentor.errors import InvalidAddress, InvalidConfiguration, Unreachable
+from stentor.errors import InvalidAddress, InvalidConfiguration
 
 
 class Watched:
@@ -391,7 +391,7 @@ class TestAddress:
 
     def test_one_that_is_taken_is_named(self) -> None:
         async def body(monitor: Monitor) -> None:
-            with pytest.raises(Unreachable, match=rf"{monitor.address}.*--monitor"):
+            with pytest.raises(InvalidAddress, match=rf"{monitor.address}.*--monitor"):
                 await Monitor(Watched(), monitor.address).start()
 
         serve(body)

@@ -12,7 +12,7 @@ import pytest
 
 import stentor.errors
 from stentor.broker.config_keys import broker_keys, reference
-from stentor.broker.settings import Retention
+from stentor.broker.settings import Limits, Retention
 from stentor.broker.storage import Batch, Journal
 from stentor.cli import main
 from stentor.cli.exits import describe, exit_code
@@ -247,7 +247,7 @@ class TestExplanations:
     def test_a_setting(self, run: Run, what: str) -> None:
         out = run("explain", what).out
         assert "Notifications that wait in memory for one subscription." in out
-        assert re.search(r"default +10000", out)
+        assert re.search(rf"default +{Limits().queue}\b", out)
 
     def test_all_settings(self, run: Run) -> None:
         assert run("explain", "settings").out == reference()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scripted import World, run
 
 import stentor
+from stentor.model import decode
 
 FAST = (0.001, 0.01)
 
@@ -39,7 +40,7 @@ async def session(world: World, brokers: int, durable: bool) -> list[int]:
             await producer.publish_many([{"k": k} for k in range(7, 20)], ack=True)
             async for n in sub:
                 received.append(n["k"])
-                if n["k"] == 19:
+                if len(received) == 20:
                     break
             await producer.flush()
             # Whatever could come twice has come before what is published now.
@@ -50,16 +51,16 @@ async def session(world: World, brokers: int, durable: bool) -> list[int]:
 
 
 def check(world: World, received: list[int]) -> None:
-    assert received == list(range(21))
+    assert sorted(received) == list(range(21))
     published = Counter(n["k"] for n in world.all() if "k" in n)
     assert set(published) == set(range(21)), "everything acknowledged is in a journal"
-    if len(world.brokers) == 1:
-        assert set(published.values()) == {1}, "the journal holds everything once"
     for journal in world.journals.values():
-        numbers = [
-            n.id.sequence for n in world.all() if n.id is not None and n.id.producer == "producer"
-        ]
-        assert len(journal) <= len(numbers)
+        ids = [decode(item).id for item in journal]
+        assert ids == sorted(set(ids)), "a journal holds everything once, and in order"
+    if len(world.brokers) == 1:
+        # Journals are read independently of each other, so a publisher that changes its broker may
+        # be overtaken by itself.
+        assert received == list(range(21))
 
 
 def test_without_faults_every_message_is_counted() -> None:

@@ -33,7 +33,7 @@ class Place:
     y: int
 
 
-@pytest.mark.spec("R-07.73", "01/A-14", "R-01.97", "R-01.98")
+@pytest.mark.spec("R-07.73", "R-01.97", "R-01.98")
 class TestAdvertising:
     @looped
     async def test_demand_is_told_and_quenching_follows_it(self) -> None:
@@ -79,7 +79,6 @@ class TestAdvertising:
         (said,) = [x for x in world.heard if isinstance(x, m.Advertise)]
         assert not said.demand
 
-    @pytest.mark.spec("R-07.33")
     @looped
     async def test_offers_are_made_again_and_can_be_found(self) -> None:
         async with World().broker() as broker, stentor.connect(broker, **FAST) as bus:
@@ -99,6 +98,20 @@ class TestAdvertising:
                 with pytest.raises(NotPermitted):
                     await bus.advertise("k > 0")
                 assert not bus.local.advertisements
+
+    @looped
+    async def test_one_that_is_refused_later_is_logged(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def refuse(session: Session, message: Any) -> None:
+            session.send(m.Failure("STN-604", "no more", message.number))
+
+        async with World().broker() as broker, stentor.connect(broker, **FAST) as bus:
+            async with bus.advertise("k > 0"):
+                broker.answers[m.Advertise] = refuse
+                broker.sessions[0].connection.abort()
+                await until(lambda: not bus.local.advertisements)
+        assert "no more" in caplog.text
 
     @looped
     async def test_ending_one_while_the_connection_breaks(self) -> None:

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from certificates import Authority
 from scripted import looped, until
 
 import stentor
 from stentor.broker.host import Broker
-from stentor.broker.settings import Grant, Limits, Settings
+from stentor.broker.settings import Grant, Limits, Settings, TlsFiles
 from stentor.client.sync import LoopThread
-from stentor.errors import AccessDenied, InvalidConfiguration, NoReply, NotPermitted
+from stentor.errors import AccessDenied, InvalidConfiguration, NoReply, NotPermitted, TlsError
 
 FAST: Any = {"delays": (0.01, 0.1)}
 
@@ -172,7 +173,7 @@ async def test_last_values() -> None:
                 assert (await sub.get(timeout=5))["price"] == 3.0
 
 
-@pytest.mark.spec("R-07.73", "R-01.97", "R-01.99")
+@pytest.mark.spec("R-07.73", "R-01.97")
 @looped
 async def test_demand_wakes_a_quenched_producer() -> None:
     async with overlay() as (b1, b2):
@@ -228,6 +229,24 @@ async def test_permissions_and_leases() -> None:
             with pytest.raises(InvalidConfiguration, match="same filter"):
                 async with bus.subscribe("k > 1", group="g"), bus.subscribe("k > 2", group="g"):
                     pass
+
+
+@looped
+async def test_tls_with_certificates_of_both_sides(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    server, client = authority.server("localhost"), authority.client("desk")
+    tls = TlsFiles(server.certificate, server.key, authority.certificate)
+    settings = Settings(listen=("tls://localhost:0",), name="b1", tls=tls)
+    files = {"ca": authority.certificate, "certificate": client.certificate, "key": client.key}
+    async with Broker(settings) as broker:
+        async with stentor.connect(broker, tls=files) as bus:
+            async with bus.subscribe("k > 0") as sub:
+                await bus.publish({"k": 1}, ack=True)
+                assert (await sub.get(timeout=5))["k"] == 1
+        with pytest.raises(TlsError, match="not trusted here"):
+            await stentor.connect(broker, timeout=30)
+        with pytest.raises(TlsError, match="requires a certificate"):
+            await stentor.connect(broker, tls={"ca": authority.certificate}, timeout=30)
 
 
 @looped

@@ -152,7 +152,6 @@ class Renamed(Quote):
     __event_type__ = "quote.renamed"
 
 
-@pytest.mark.spec("R-01.73")
 class TestTyped:
     @pytest.mark.parametrize(
         "event",

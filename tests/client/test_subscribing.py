@@ -387,7 +387,6 @@ class TestLeases:
                 await sub.renew()
 
 
-@pytest.mark.spec("01/A-18")
 class TestGroups:
     @looped
     async def test_a_group_that_lives_elsewhere_is_followed(self) -> None:

@@ -341,6 +341,7 @@ class Broker:
             self.service.committed_all(stored)
         if self._held_back and not self.journal.full:
             for connection in self._held_back:
+                connection.last_heard = self._loop.time()
                 connection.resume_reading()
             self._held_back.clear()
         self.changed()
@@ -367,6 +368,8 @@ class Broker:
         connections = [c.connection for c in self.clients.values()]
         connections += [link.connection for link in self.links.values()]
         for connection in connections:
+            if connection in self._held_back:
+                continue  # it may have spoken; we do not listen
             silence = now - connection.last_heard
             if silence > timeout:
                 _log.info("gave up %s after %.1f s of silence", connection.peer, silence)
@@ -540,8 +543,9 @@ class Broker:
         stream = origin.stream
         if stream == self.stream:
             raise LinkRefused("this broker cannot be its own neighbor; give another address")
-        if not stream:
-            raise ProtocolError("a broker must say what its stream is")
+        problem = text_problem(stream)
+        if problem is not None:
+            raise ProtocolError(f"the stream of the broker {problem}")
         old = self.links.get(stream)
         if old is not None:
             # Both may have dialed at once: the connection that the lower stream made stays. If the

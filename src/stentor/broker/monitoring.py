@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from stentor.errors import InvalidAddress, InvalidConfiguration, Unreachable
+from stentor.errors import InvalidAddress, InvalidConfiguration
 from stentor.transport.address import Address
 
 log = logging.getLogger(__name__)
@@ -217,7 +217,7 @@ class Monitor:
         await self.stop()
 
     async def start(self) -> None:
-        """Listen; `Unreachable` if the address cannot be used."""
+        """Listen; `InvalidAddress` if the address cannot be used."""
         try:
             self._server = await asyncio.start_server(
                 self._connected,
@@ -226,7 +226,7 @@ class Monitor:
                 limit=MAX_REQUEST_BYTES,
             )
         except OSError as error:
-            raise Unreachable(
+            raise InvalidAddress(
                 f"cannot listen for monitoring at {self._where}: {error.strerror or error}; "
                 "choose another address with --monitor"
             ) from error

@@ -67,7 +67,7 @@ class Outbox:
 
     def _drop(self, message: Forward) -> None:
         self.dropped += len(message.items)
-        if message.offsets and message.stream not in self._broken:
+        if not message.volatile and message.stream not in self._broken:
             self._broken.add(message.stream)
             word = self._restart(message.stream)
             if word is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ def status(broker: Broker) -> dict[str, Any]:
         "started": broker.started_at,
         "uptime": time.time() - broker.started_at,
         "draining": broker.draining,
+        "tasks": len(asyncio.all_tasks()),
         "routing": broker.settings.routing,
         "links": _links(broker),
         "brokers": [

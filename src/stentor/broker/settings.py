@@ -110,6 +110,8 @@ class Limits:
             group="Limits",
         ),
     ] = 20_000
+    # No less than the window of a client, or of a link: who makes publishers wait ("block") then
+    # loses nothing of what one of them has under way.
     queue: Annotated[
         int,
         About(
@@ -118,7 +120,7 @@ class Limits:
             least=1,
             group="Limits",
         ),
-    ] = 10_000
+    ] = 20_000
     link_queue: Annotated[
         int,
         About("Notifications that wait in memory for one link.", "count", least=1, group="Limits"),

@@ -150,12 +150,11 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
     ),
     errors.Unreachable: (
         "No broker could be reached, or the connection was lost and could not be made again in "
-        "time. A broker that cannot listen at its address reports this, too.",
+        "time.",
         "Check that the broker is running: when it starts it says where it listens.",
         "Check the address. A broker that listens on 127.0.0.1 can be reached from its own machine "
         "only; let it listen on `0.0.0.0:7411` or `[::]:7411` for others.",
         "Check that a firewall lets the port through.",
-        "If the address is in use, something else listens there: choose another port.",
     ),
     errors.AccessDenied: (
         "A broker with grants does not know who this is: the token is wrong or missing, or no "
@@ -192,8 +191,10 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
         "Bound the journal: `retention.bytes` and `retention.seconds`.",
     ),
     errors.InvalidAddress: (
-        "Text that is no address of a broker.",
+        "Text that is no address of a broker, or an address at which a broker cannot listen.",
         "Write `host:port`, `[ipv6]:port`, `tls://host:port` or `unix:/path`.",
+        "If the address is in use, something listens there already, perhaps another broker: stop "
+        "it, or choose another port.",
     ),
     errors.TlsError: (
         "Certificates or keys that are missing, do not fit together, or are not trusted. The "

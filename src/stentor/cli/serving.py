@@ -15,8 +15,9 @@ from stentor.broker.config import Configuration
 from stentor.broker.host import Broker
 from stentor.broker.logs import LogHandler, configure
 from stentor.broker.settings import Settings
-from stentor.cli.exits import FAILURE, OK, complain
+from stentor.cli.exits import FAILURE, OK, complain, describe
 from stentor.cli.running import event_loop
+from stentor.errors import InvalidAddress
 from stentor.transport.address import Address
 
 _log: Final = logging.getLogger("stentor.broker")
@@ -28,6 +29,11 @@ def serve(configuration: Configuration, *, supervised: bool) -> int:
     try:
         with asyncio.Runner(loop_factory=event_loop) as runner:
             return runner.run(_life(configuration, handler, supervised=supervised))
+    except InvalidAddress as error:
+        # The address is well formed, or it would not have come this far: somebody else has it. That
+        # may pass, so it is a failure and no misuse, and a supervisor will try again.
+        complain(describe(error))
+        return FAILURE
     finally:
         handler.close()
 

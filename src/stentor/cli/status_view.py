@@ -73,6 +73,7 @@ def _table(
         box=None,
         pad_edge=False,
         header_style="dim",
+        show_header=bool(found),
     )
     if not found:
         table.add_column()

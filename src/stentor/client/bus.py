@@ -351,8 +351,8 @@ class Bus:
         lease         seconds for which the broker keeps it unless renewed, which is done by itself
                       unless `renew=False`
         retained      begin with the last value of every key
-        overflow      what the broker does when more than `limit` wait: "spill", "drop_oldest",
-                      "drop_newest", "disconnect"
+        overflow      what the broker does when more than `limit` wait: "spill", "block",
+                      "drop_oldest", "drop_newest", "disconnect"
         window        notifications that may be on their way or wait here
         auto_confirm  whether a durable one confirms by itself what was dealt with
         handler       is called with each notification, instead of iterating

@@ -248,7 +248,8 @@ class Link:
         deadline = self._loop.time() + timeout
         try:
             await connect(address, wire, tls=self._tls, timeout=timeout)
-            self._wires.add(wire)
+            if not wire.over.done():
+                self._wires.add(wire)
             async with asyncio.timeout_at(deadline):
                 await asyncio.shield(wire.welcome)
         except StentorError:
@@ -268,14 +269,11 @@ class Link:
     def _give_up(self, wire: _Wire) -> None:
         answered = wire.welcome.done()
         wire.welcome.cancel()  # nothing happens if it was answered
-        if wire.connection is not None and not wire.over.done():
-            self._wires.add(wire)
+        if wire.connection is not None:
             if answered:
                 wire.connection.close()
             else:
                 wire.connection.abort()
-        else:
-            self._wires.discard(wire)
 
     def _welcomed(self, wire: _Wire, welcome: Welcome) -> None:
         self.welcome = welcome

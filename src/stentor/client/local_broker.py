@@ -299,7 +299,11 @@ class LocalBroker:
         subscription = self.subscriptions.get(number)
         if subscription is not None:
             subscription.ended(error)
-        elif not self._answered(number, None, error):
+        elif self._answered(number, None, error):
+            return
+        elif number in self.advertisements:  # made again over a new connection
+            _log.error("%r is no longer accepted: %s", self.advertisements.pop(number), error)
+        else:
             self.outbox.rejected(number, None, error)
             self._make_room()
 
@@ -319,8 +323,9 @@ class LocalBroker:
             self._lapsing.add(number)
 
         def forget(_: object) -> None:
-            self._answers.pop(number, None)
-            self._lapsing.discard(number)
+            if self._answers.get(number) is future:
+                del self._answers[number]
+                self._lapsing.discard(number)
 
         future.add_done_callback(forget)
         return future

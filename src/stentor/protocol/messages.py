@@ -297,11 +297,15 @@ class Advertisements(_Message, tag=51):
 
 
 class Forward(_Message, tag=52):
-    """Notifications of one stream on their way; offsets rise; none if `VOLATILE`."""
+    """Notifications that entered at the broker of this stream, on their way; offsets rise.
+
+    Those of volatile ones count apart from those of the journal, and also rise across restarts.
+    """
 
     stream: StreamId
     offsets: list[int]
     items: list[bytes]
+    volatile: bool = False
 
 
 class Origin(Struct, array_like=True, frozen=True, gc=False):

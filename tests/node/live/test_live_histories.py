@@ -113,6 +113,7 @@ def test_an_echo_from_before_a_restart_answers_nothing() -> None:
     sim.connect("a", "b")
     near.connect(sim.hosts["a"])
     # Everything but what c hears: it has not forgotten the filter nor heard of the new one.
+    only(sim, ("a", "b"))
     only(sim, ("a", "b"), ("b", "a"), ("c", "b"))
     assert sub.in_force is None
     publish(far, 1)
@@ -148,20 +149,18 @@ def test_a_probe_gets_through_although_one_from_before_a_restart_waits() -> None
 def test_a_chunk_for_a_subscription_that_was_taken_over_is_not_for_the_next() -> None:
     sim = line_of("a", "b")
     publisher = sim.client(at="b")
-    publish(publisher, *range(6))
-    sim.settle()
     first, second = sim.client(at="a"), sim.client(at="a")
-    first.window = 1
-    first.subscribe("x > 3", durable="desk", since=0.0)
-    while not any(isinstance(m.decoder.decode(d), m.Chunk) for d in sim.queues["b", "a"].messages):
-        found = [
-            (k, w)
-            for k, w in sim.choices()
-            if (k, w) != ("link", ("b", "a"))
-            or not isinstance(m.decoder.decode(sim.queues["b", "a"].messages[0]), m.Chunk)
-        ]
-        sim.happen(*found[0])
+    first.subscribe("x > 3", durable="desk")
+    sim.settle()
+    first.disconnect()
+    publish(publisher, *range(6))
+    only(sim, ("a", "b"), ("b", "a"))
+    first.connect(sim.hosts["a"])
+    only(sim, ("a", "b"))  # its request is answered; the answer is on its way
+    waiting = [m.decoder.decode(data) for data in sim.queues["b", "a"].messages]
+    assert any(isinstance(message, m.Chunk) and message.items for message in waiting)
     sub = second.subscribe("true", durable="desk")
+    only(sim, ("a", "b"))
     sim.settle()
     assert [offset for _, offset, _ in sub.given] == [1, 2, 3, 4, 5, 6]
 
@@ -314,12 +313,13 @@ def test_publishers_do_not_wait_for_a_subscriber_that_has_left() -> None:
     sim = Overlay([], brokers=["a"])
     slow, publisher = sim.client(at="a"), sim.client(at="a")
     slow.slow, slow.window = True, 0
-    slow.subscribe("true", overflow="block", limit=1)
+    sub = slow.subscribe("true", overflow="block", limit=1)
     sim.advance()
     publish(publisher, 1, 2)
     sim.advance()
     assert len(publisher.unanswered) == 2
     slow.disconnect()
+    sim.end(sub)
     sim.clients.remove(slow)
     sim.settle()
     assert not publisher.unanswered

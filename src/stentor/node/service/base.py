@@ -112,6 +112,10 @@ class Base:
         #: Volatile publications that wait to be routed together, and answers to be given.
         self._volatile: tuple[list[bytes], list[Envelope]] = ([], [])
         self._answers: dict[int, int] = {}
+        #: The number of the newest volatile publication here, and of the newest that came of each
+        #: stream. They rise over restarts: no broker takes a million a second for long.
+        self._volatile_number = first
+        self._volatile_seen: dict[m.StreamId, int] = {}
         #: Subscriptions for which publishers wait.
         self._congested: set[str] = set()
         self._dirty: dict[str, None] = {}

@@ -6,7 +6,9 @@ which that stream comes, so that none goes around in a cycle.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from typing import Final
 
 from stentor.errors import (
     ProtocolError,
@@ -25,6 +27,9 @@ from stentor.node.service.base import Base
 from stentor.protocol import messages as m
 from stentor.routing.table import Local
 
+#: Streams of which the newest volatile notification is remembered.
+STREAMS: Final = 100_000
+
 
 class Notifications(Base):
     """Passes notifications on."""
@@ -34,7 +39,10 @@ class Notifications(Base):
         items, envelopes = self._volatile
         if items:
             self._volatile = [], []
-            self._route(self.stream, [], items, envelopes, None)
+            first = self._volatile_number + 1
+            self._volatile_number += len(items)
+            numbers = list(range(first, first + len(items)))
+            self._route(self.stream, numbers, items, envelopes, None, volatile=True)
 
     def _route(
         self,
@@ -43,6 +51,8 @@ class Notifications(Base):
         items: list[bytes],
         envelopes: Sequence[Envelope],
         source: str | None,
+        *,
+        volatile: bool = False,
     ) -> None:
         if self.hooks.watches("route"):
             offsets, items = self._hooked("route", offsets, items)
@@ -52,11 +62,12 @@ class Notifications(Base):
                 these, numbers = items, offsets
             else:
                 these = [items[i] for i in indexes]
-                numbers = [offsets[i] for i in indexes] if offsets else offsets
+                numbers = [offsets[i] for i in indexes]
             if isinstance(destination, Local):
                 subscription = self.subscriptions.get(destination.id)
                 if subscription is not None:
-                    subscription.feed.offer(Run(stream if offsets else m.VOLATILE, numbers, these))
+                    run = Run(m.VOLATILE, [], these) if volatile else Run(stream, numbers, these)
+                    subscription.feed.offer(run)
                     self._ready[destination.id] = None
             else:
                 if self.hooks.watches("forward"):
@@ -65,7 +76,7 @@ class Notifications(Base):
                         continue
                 self.counters["forwarded"] += len(these)
                 for some, data in pieces(numbers, these):
-                    message = m.Forward(stream, some, data)
+                    message = m.Forward(stream, some, data, volatile)
                     self._out.append(ToLink(str(destination.id), message))
 
     def _hooked(
@@ -74,20 +85,39 @@ class Notifications(Base):
         """The batch as the hooks leave it."""
         answers = [self.hooks.run(point, data) for data in items]
         kept = [i for i, answer in enumerate(answers) if answer is not VETO]
-        return [offsets[i] for i in kept] if offsets else [], [answers[i] for i in kept]
+        return [offsets[i] for i in kept], [answers[i] for i in kept]
 
     def _forwarded(self, neighbor: str, message: m.Forward) -> None:
         stream = message.stream
         if self.directory.towards(stream) != neighbor:
             self.counters["off_path"] += len(message.items)
             return
-        if message.offsets and len(message.offsets) != len(message.items):
-            raise ProtocolError(
-                f"{len(message.items)} notifications with {len(message.offsets)} offsets"
-            )
-        self.counters["received"] += len(message.items)
-        envelopes = decode_headers(message.items)
-        self._route(stream, message.offsets, message.items, envelopes, neighbor)
+        offsets, items, volatile = message.offsets, message.items, message.volatile
+        if len(offsets) != len(items):
+            raise ProtocolError(f"{len(items)} notifications with {len(offsets)} offsets")
+        self.counters["received"] += len(items)
+        if volatile:
+            offsets, items = self._unseen(stream, offsets, items)
+        if items:
+            envelopes = decode_headers(items)
+            self._route(stream, offsets, items, envelopes, neighbor, volatile=volatile)
+
+    def _unseen(
+        self, stream: m.StreamId, numbers: list[int], items: list[bytes]
+    ) -> tuple[list[int], list[bytes]]:
+        """Volatile notifications without those that came before by another way.
+
+        They come in order; when the way has changed, the new one may bring old ones again.
+        """
+        newest = self._volatile_seen.pop(stream, 0)
+        if numbers and numbers[0] <= newest:
+            start = bisect_right(numbers, newest)
+            self.counters["off_path"] += start
+            numbers, items = numbers[start:], items[start:]
+        self._volatile_seen[stream] = numbers[-1] if numbers else newest
+        while len(self._volatile_seen) > STREAMS:
+            del self._volatile_seen[next(iter(self._volatile_seen))]
+        return numbers, items
 
     def _deliver(self) -> None:
         """Give consumers what they have credit for."""
