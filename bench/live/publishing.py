@@ -76,7 +76,8 @@ class Publishers:
 
     async def publish_durably(self) -> float:
         """Publish all, and wait until all is on disk: the time it took."""
-        return monotonic() - await self.publish(ack=True)
+        began = await self.publish(ack=True)
+        return monotonic() - began
 
 
 class PreparedPublisher:

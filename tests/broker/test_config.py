@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stentor.broker.config import Document, load, to_toml
+from stentor.broker.config import Document, load, to_toml, with_absolute_paths
 from stentor.broker.config_keys import broker_keys, grant_keys, reference
 from stentor.broker.settings import (
     LOG_FORMATS,
@@ -595,6 +595,24 @@ class TestWritingBack:
         file.write_text(to_toml(made, secrets=True), "utf-8")
         file.chmod(0o600)
         assert load(file, environment={}).settings == made
+
+    def test_it_means_the_same_in_another_directory(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        made = Settings(
+            data=Path("d"),
+            listen=("unix:s", "a:1"),
+            neighbors=("unix:n",),
+            tls=TlsFiles(Path("c"), Path("k"), Path("a")),
+        )
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path)
+        absolute = with_absolute_paths(made)
+        assert absolute.data == tmp_path / "d"
+        assert absolute.listen == (f"unix:{tmp_path}/s", "a:1")
+        file = tmp_path / "elsewhere" / "b.toml"
+        file.write_text(to_toml(absolute))
+        assert load(file, environment={}).settings == absolute
 
     def test_secrets_are_not_shown(self) -> None:
         text = to_toml(Settings(token="hush", grants=(Grant("a", token="hush"),)))

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stentor.broker.host import Broker
 from stentor.broker.monitoring import (
     MAX_CONNECTIONS,
     MAX_REQUEST_BYTES,
@@ -22,6 +23,7 @@ from stentor.broker.monitoring import (
     parse_request,
     render_metrics,
 )
+from stentor.broker.settings import Settings
 from stentor.errors import InvalidAddress, InvalidConfiguration
 
 
@@ -395,3 +397,29 @@ class TestAddress:
                 await Monitor(Watched(), monitor.address).start()
 
         serve(body)
+
+
+class TestOfABroker:
+    def test_everything_it_counts_is_in_the_format_under_a_proper_name(self) -> None:
+        async def run() -> None:
+            settings = Settings(listen=("127.0.0.1:0",), name='odd "b1"', monitor="127.0.0.1:0")
+            async with asyncio.timeout(30), Broker(settings) as broker:
+                assert broker.monitor_address is not None
+                host, _, port = broker.monitor_address.rpartition(":")
+                reader, writer = await asyncio.open_connection(host, int(port))
+                writer.write(get("/metrics") + get("/healthz") + get("/readyz") + get("/status"))
+                status, _, text = await answer(reader)
+                assert status == 200
+                read = read_metrics(text.decode())
+                assert len(read) > 20
+                for name, (kind, help, samples) in read.items():
+                    assert name.startswith("stentor_")
+                    assert name.endswith("_total") == (kind == "counter"), name
+                    assert help.endswith(".")
+                    assert all(labels["broker"] == 'odd "b1"' for labels, _ in samples)
+                assert (await answer(reader))[0] == 200
+                assert (await answer(reader))[0] == 200
+                assert json.loads((await answer(reader))[2])["name"] == 'odd "b1"'
+                writer.close()
+
+        asyncio.run(run())

@@ -63,6 +63,15 @@ class TestReading:
         assert overlay.links == (Edge("b2", "b1"),)
         assert overlay.run == tmp_path / "overlay.run"
 
+    def test_paths_are_relative_to_the_file_wherever_it_is_read_from(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "overlay.toml").write_text("[overlay]\nbrokers = 1\ndata = 'data'\n")
+        monkeypatch.chdir(tmp_path)
+        overlay = read_overlay(Path("overlay.toml"), environment={})
+        assert overlay.settings("b1").data == tmp_path / "data" / "b1"
+        assert overlay.run == tmp_path / "overlay.run"
+
     def test_a_link_named_at_both_ends_is_one_link(self, read: Reader) -> None:
         overlay = read(
             "[[broker]]\nname='a'\nneighbors=['b']\n[[broker]]\nname='b'\nneighbors=['a']\n"

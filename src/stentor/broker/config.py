@@ -18,7 +18,7 @@ import os
 import stat
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field
+from dataclasses import MISSING, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -31,7 +31,7 @@ from stentor.broker.config_keys import (
     sections,
     shown,
 )
-from stentor.broker.settings import Grant, Settings
+from stentor.broker.settings import Grant, Settings, TlsFiles
 from stentor.broker.toml_lines import KeyPath, TomlLines
 from stentor.broker.units import (
     DURATION_FORM,
@@ -206,7 +206,7 @@ class Document:
         return f"{self.file}:{self.lines.of(*path)}"
 
     def given(self, value: Any, path: KeyPath) -> Given:
-        return Given(value, self.origin(path), base=self.file.parent)
+        return Given(value, self.origin(path), base=self.file.parent.absolute())
 
     def has_secrets(self, layer: Layer) -> bool:
         secrets = {key.path for key in broker_keys() if key.about.kind == "secret"}
@@ -567,11 +567,32 @@ def key_at(*path: str) -> Key:
 # -- and back
 
 
+def with_absolute_paths(settings: Settings) -> Settings:
+    """The same settings, wherever they are read: paths no longer depend on a directory."""
+    tls = settings.tls
+    if tls is not None:
+        ca = None if tls.ca is None else tls.ca.absolute()
+        tls = TlsFiles(tls.certificate.absolute(), tls.key.absolute(), ca)
+
+    def place(text: str) -> str:
+        address = Address.parse(text)
+        return f"unix:{Path(address.path).absolute()}" if address.kind == "unix" else text
+
+    return replace(
+        settings,
+        data=None if settings.data is None else settings.data.absolute(),
+        tls=tls,
+        listen=tuple(map(place, settings.listen)),
+        neighbors=tuple(map(place, settings.neighbors)),
+    )
+
+
 def to_toml(
     settings: Settings, *, secrets: bool = False, origins: Mapping[str, str] | None = None
 ) -> str:
     """The settings as a configuration file, which `load` reads as the same settings.
 
+    Relative paths mean another place if the file is put elsewhere: see `with_absolute_paths`.
     Secrets are left out unless asked for. With `origins`, each line tells where its value is from.
 
     >>> print(to_toml(Settings(name="b1")))  # doctest: +ELLIPSIS

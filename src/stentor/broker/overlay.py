@@ -193,7 +193,7 @@ class _Reader:
             document.file,
             brokers,
             tuple(links),
-            document.file.parent / Path(str(run)).expanduser(),
+            document.file.parent.absolute() / Path(str(run)).expanduser(),
             tuple(self._warnings),
         )
 
@@ -309,7 +309,9 @@ class _Reader:
             made["monitor"] = f"{host}:{_port(self._common['monitor_base_port'], index)}"
         completed = dict(own)
         for key, value in made.items():
-            completed[(key,)] = Given(value, document.origin(prefix), base=document.file.parent)
+            completed[(key,)] = Given(
+                value, document.origin(prefix), base=document.file.parent.absolute()
+            )
         data = self._defaults.get(("data",))
         if data is not None and ("data",) not in own and name is not None:
             try:

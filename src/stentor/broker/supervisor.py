@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
-from stentor.broker.config import to_toml
+from stentor.broker.config import to_toml, with_absolute_paths
 from stentor.broker.config_keys import PREFIX
 from stentor.broker.overlay import Overlay
 from stentor.broker.storage.directory import Lock
@@ -246,7 +246,8 @@ class Supervisor:
     def _configure(self, child: Child) -> Path:
         """Write the configuration; it may hold tokens, so it is for the owner alone."""
         path = self._overlay.run / f"{child.name.replace(os.sep, '_')}.toml"
-        _replace(path, to_toml(self._overlay.settings(child.name), secrets=True))
+        settings = with_absolute_paths(self._overlay.settings(child.name))
+        _replace(path, to_toml(settings, secrets=True))
         return path
 
     async def _live(self, child: Child, config: Path) -> int:

@@ -63,22 +63,12 @@ def _table(
     *,
     limit: int | None = None,
     empty: str = "none",
-) -> Table:
-    """Columns whose name begins with > are numbers, and go to the right."""
+) -> Group:
+    """A title and a table. Columns whose name begins with > are numbers, and go to the right."""
     found = list(rows)
-    table = Table(
-        title=Text(f"{title} ({len(found):,})" if found else title),
-        title_justify="left",
-        title_style="bold",
-        box=None,
-        pad_edge=False,
-        header_style="dim",
-        show_header=bool(found),
-    )
     if not found:
-        table.add_column()
-        table.add_row(Text(empty, style="dim"))
-        return table
+        return Group(Text(title, style="bold"), Text(empty, style="dim"))
+    table = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
         right = column.startswith(">")
         table.add_column(
@@ -89,16 +79,16 @@ def _table(
         )
     for row in found[:limit]:
         table.add_row(*(each if isinstance(each, Text) else Text(plain(each)) for each in row))
+    parts: list[RenderableType] = [Text(f"{title} ({len(found):,})", style="bold"), table]
     if limit is not None and len(found) > limit:
-        table.caption = f"{len(found) - limit:,} more; --all shows them"
-        table.caption_justify = "left"
-    return table
+        parts.append(Text(f"{len(found) - limit:,} more; --all shows them", style="dim"))
+    return Group(*parts)
 
 
 # -- the tables
 
 
-def links_table(links: Sequence[dict[str, Any]], limit: int | None = None) -> Table:
+def links_table(links: Sequence[dict[str, Any]], limit: int | None = None) -> Group:
     return _table(
         "Links",
         ["neighbor", "address", "state", ">queue", ">dropped", ">sent", ">received", ">out", ">in"],
@@ -131,7 +121,7 @@ def _bytes(size: Any) -> str:
     return "" if size is None else short_size(size)
 
 
-def brokers_table(brokers: Sequence[dict[str, Any]], limit: int | None) -> Table | None:
+def brokers_table(brokers: Sequence[dict[str, Any]], limit: int | None) -> Group | None:
     if not brokers:
         return None
     rows = ((b["broker"], b["address"], b["via"], b["stream"]) for b in brokers)
@@ -139,7 +129,7 @@ def brokers_table(brokers: Sequence[dict[str, Any]], limit: int | None) -> Table
     return _table("Brokers that can be reached", columns, rows, limit=limit)
 
 
-def clients_table(clients: Sequence[dict[str, Any]], limit: int | None) -> Table:
+def clients_table(clients: Sequence[dict[str, Any]], limit: int | None) -> Group:
     busiest = sorted(clients, key=lambda c: (-c["published"], -c["subscriptions"], c["name"]))
     return _table(
         "Clients",
@@ -172,7 +162,7 @@ def clients_table(clients: Sequence[dict[str, Any]], limit: int | None) -> Table
     )
 
 
-def subscriptions_table(subscriptions: Sequence[dict[str, Any]], limit: int | None) -> Table:
+def subscriptions_table(subscriptions: Sequence[dict[str, Any]], limit: int | None) -> Group:
     longest = sorted(subscriptions, key=lambda s: (-s["queue"], -s["delivered"]))
     return _table(
         "Subscriptions",
@@ -194,7 +184,7 @@ def subscriptions_table(subscriptions: Sequence[dict[str, Any]], limit: int | No
     )
 
 
-def durables_table(durables: Sequence[dict[str, Any]], limit: int | None) -> Table | None:
+def durables_table(durables: Sequence[dict[str, Any]], limit: int | None) -> Group | None:
     if not durables:
         return None
     rows = (
@@ -247,7 +237,7 @@ def numbers_table(status: dict[str, Any]) -> Table:
 
 def rates_table(
     status: dict[str, Any], before: dict[str, Any] | None, seconds: float | None
-) -> Table:
+) -> Group:
     """What has been counted, and how fast it grows: since `before`, or since the start."""
     counters = status["counters"]
     earlier = before["counters"] if before is not None else {}

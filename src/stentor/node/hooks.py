@@ -2,8 +2,8 @@
 
 At eight points somebody may look at what passes. A hook is a plain function of one value. It lets
 the value pass by returning None (or the value itself), puts another in its place by returning that,
-or stops it by returning `VETO` or raising an error. Hooks run in the order in which they were added,
-each on what the one before it returned. A hook that raises counts as a veto and is logged: a
+or stops it by returning `VETO` or raising an error. Hooks run in the order in which they were
+added, each on what the one before it returned. A hook that raises counts as a veto and is logged: a
 mistake in a hook stops one notification, never the service.
 
     point       runs in   value

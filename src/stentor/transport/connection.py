@@ -236,6 +236,8 @@ class Connection(asyncio.Protocol):
         if self._lost:
             return
         self._closing = True
+        self._out.clear()
+        self._pending = 0
         if self._error is None:
             self._error = error
         if self._transport is not None:

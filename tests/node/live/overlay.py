@@ -102,7 +102,7 @@ class Queue:
         self.messages.append(m.encoder.encode(message))
 
     def _drop(self, message: m.Forward) -> None:
-        if message.offsets and not self.words.get(message.stream):
+        if not message.volatile and not self.words.get(message.stream):
             word = self.source.service.broken(message.stream, self.to)
             if word is not None:
                 self.words[message.stream] = 1
