@@ -23,7 +23,7 @@ def show(results: Results, tables: list[Table]) -> None:
         grid = Grid(title=table.title, caption=table.note, box=SIMPLE_HEAD, title_justify="left")
         grid.title_style, grid.caption_justify = "bold", "left"
         for place, name in enumerate(table.header):
-            right = place > 0 and name != "Engine"
+            right = place > 0 and name not in ("Engine", "Load")
             grid.add_column(escape(name), justify="right" if right else "left")
         for row in table.rows:
             grid.add_row(*map(escape, row))

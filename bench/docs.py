@@ -28,6 +28,7 @@ class Section:
 
 MATCHING: Final = Section("results", "")
 ROUTING: Final = Section("routing", " routing")
+LIVE: Final = Section("live", " live")
 
 
 def write_docs(results: Results, tables: list[Table], page: Path, section: Section) -> None:
@@ -55,6 +56,7 @@ def markdown(results: Results, tables: list[Table], section: Section) -> str:
     ]
     if load := results.get("load_average"):
         parts.append(f"The load average was {load:.1f}; the run itself makes one of it.\n")
+    parts += [f"{note}\n" for note in results.get("notes", ())]
     return "\n".join(parts + [_table(table) for table in tables])
 
 
@@ -63,7 +65,7 @@ def _table(table: Table) -> str:
     if table.note:
         lines += [table.note, ""]
     lines.append("| " + " | ".join(table.header) + " |")
-    left = {table.header[0], "Engine"}
+    left = {table.header[0], "Engine", "Load"}
     lines.append("|" + "|".join("---" if name in left else "---:" for name in table.header) + "|")
     lines += ["| " + " | ".join(row) + " |" for row in table.rows]
     return "\n".join(lines) + "\n"

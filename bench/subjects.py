@@ -1,4 +1,4 @@
-"""What can be measured: the matching engines, and routing. Each has results of its own."""
+"""What can be measured: the matching engines, routing, the live service. Each for itself."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import docs
+import live.plots
+import live.profiles
+import live.tables
 import network.plots
 import network.profiles
 import network.tables
@@ -44,6 +47,12 @@ def _run_routing(profile: network.profiles.Profile, parts: tuple[str, ...]) -> R
     return run_routing(profile, parts)
 
 
+def _run_live(profile: live.profiles.Profile, parts: tuple[str, ...]) -> Results:
+    from live.suite import run_live
+
+    return run_live(profile, parts)
+
+
 SUBJECTS: Final = {
     "matching": Subject(
         "latest.json",
@@ -62,5 +71,14 @@ SUBJECTS: Final = {
         network.tables.routing_tables,
         network.plots.save_routing_plots,
         docs.ROUTING,
+    ),
+    "live": Subject(
+        "live.json",
+        live.profiles.PARTS,
+        live.profiles.PROFILES,
+        _run_live,
+        live.tables.live_tables,
+        live.plots.save_live_plots,
+        docs.LIVE,
     ),
 }

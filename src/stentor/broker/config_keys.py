@@ -102,7 +102,7 @@ def grant_keys() -> tuple[Key, ...]:
 def sections() -> dict[tuple[str, ...], type]:
     """Tables inside of a broker's table, and the class that each becomes."""
     hints = get_type_hints(Settings, include_extras=True)
-    found = {}
+    found: dict[tuple[str, ...], type] = {}
     for field in dataclasses.fields(Settings):
         cls = _section_class(hints[field.name])
         if cls is not None:

@@ -88,5 +88,8 @@ class Outbox:
                     break
                 self._credit -= len(message.items)
                 self.waiting -= len(message.items)
+            elif isinstance(message, Streams):
+                # The word is on its way; what is dropped from now on needs another one.
+                self._broken.difference_update(origin.stream for origin in message.up)
             found.append(queue.popleft())
         return found

@@ -169,7 +169,7 @@ class Link:
         self.origin = origin
         #: Whether this broker has made the connection.
         self.dialed = dialed
-        self.outbox = Outbox(limit=broker.settings.limits.link_queue, restart=broker.service.broken)
+        self.outbox = Outbox(limit=broker.settings.limits.link_queue, restart=self._restart)
         self._taken = 0
         #: Set while this broker hands over to the neighbor.
         self.handed_over: asyncio.Future[None] | None = None
@@ -178,6 +178,10 @@ class Link:
         self.legacy: Path | None = None
         self.received_notifications = 0
         self.sent_notifications = 0
+
+    def _restart(self, stream: m.StreamId) -> m.Streams | None:
+        """The word that a stream begins afresh, for this neighbor."""
+        return self.broker.service.broken(stream, self.stream)
 
     @property
     def stream(self) -> str:

@@ -41,7 +41,7 @@ def serve(configuration: Configuration, *, supervised: bool) -> int:
 
 async def _life(configuration: Configuration, handler: LogHandler, *, supervised: bool) -> int:
     settings = configuration.settings
-    for warning in (*configuration.warnings, *_open_doors(settings)):
+    for warning in (*configuration.warnings, *open_doors(settings)):
         _log.warning("%s", warning, extra={"event": "configuration"})
     asked = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -77,22 +77,25 @@ def _collect_rarely() -> None:
     """Let the garbage collector look at everything only seldom.
 
     It would look again and again at what lives as long as the process: the program itself, and the
-    filters of clients, which may be very many. Most garbage goes without it, by counting references.
+    filters of clients, which may be very many. Most garbage goes without it, by counting
+    references.
     """
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 1_000)
 
 
-def _open_doors(settings: Settings) -> list[str]:
+def open_doors(settings: Settings) -> list[str]:
     """Warnings about addresses at which strangers may do everything."""
-    if settings.grants or (settings.tls is not None and settings.tls.ca is not None):
+    if settings.grants:
         return []
+    mutual = settings.tls is not None and settings.tls.ca is not None
+    exposed = ("tcp",) if mutual else ("tcp", "tls")
     return [
         f"everybody who can reach {text} may publish, subscribe and operate this broker; "
         "add grants, or listen on 127.0.0.1"
         for text in settings.listen
-        if (address := Address.parse(text)).kind in ("tcp", "tls") and not _is_local(address.host)
+        if (address := Address.parse(text)).kind in exposed and not _is_local(address.host)
     ]
 
 

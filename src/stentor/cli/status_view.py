@@ -195,7 +195,7 @@ def durables_table(durables: Sequence[dict[str, Any]], limit: int | None) -> Gro
     return _table("Durable subscriptions", columns, rows, limit=limit)
 
 
-def numbers_table(status: dict[str, Any]) -> Table:
+def numbers_table(status: dict[str, Any], before: dict[str, Any] | None = None) -> Table:
     """Routing table, queues, drops and journal: one line each."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim")
@@ -230,9 +230,21 @@ def numbers_table(status: dict[str, Any]) -> Table:
     failed = journal["failed_commits"]
     grid.add_row(
         "commits",
-        Text(f"{journal['commits']:,}, {failed:,} failed", style=_BAD if failed else ""),
+        Text(
+            f"{journal['commits']:,}, {failed:,} failed{_commit_time(status, before)}",
+            style=_BAD if failed else "",
+        ),
     )
     return grid
+
+
+def _commit_time(status: dict[str, Any], before: dict[str, Any] | None) -> str:
+    """How long commits have taken since the last look."""
+    if before is None:
+        return ""
+    commits = status["journal"]["commits"] - before["journal"]["commits"]
+    seconds = status["journal"]["commit_seconds"] - before["journal"]["commit_seconds"]
+    return f"; {1000 * seconds / commits:.1f} ms each now" if commits > 0 else ""
 
 
 def rates_table(
@@ -280,7 +292,7 @@ def status_view(
     limit: int | None = ROWS,
 ) -> Group:
     """Everything, from the most to the least asked for."""
-    parts = [
+    parts: list[RenderableType | None] = [
         heading(status),
         links_table(status["links"], limit),
         brokers_table(status["brokers"], limit),
@@ -288,7 +300,7 @@ def status_view(
         subscriptions_table(status["subscriptions"], limit),
         durables_table(status["durables"], limit),
         rates_table(status, before, seconds),
-        numbers_table(status),
+        numbers_table(status, before),
     ]
     spaced: list[RenderableType] = []
     for part in parts:

@@ -118,7 +118,7 @@ class Inbox:
             if self._shared:  # a group wants to know that its members are done with these too
                 after[VOLATILE] = 0
         elif self._shared:
-            after[stream] = max(offsets)
+            after[stream] = offsets[-1]
         else:
             position = self.arrived.get(stream, 0)
             if offsets[0] <= position:
@@ -177,18 +177,18 @@ class Inbox:
         """Up to these positions nothing else will come."""
         after = {}
         for stream, position in positions.items():
-            if stream != VOLATILE and position > self.arrived.get(stream, 0):
+            if stream != VOLATILE and position > self.arrived.get(stream, -1):
                 self.arrived[stream] = after[stream] = position
         self._reach(after)
 
     def _reach(self, after: Positions) -> None:
         """These positions are reached when all that has come is dealt with."""
         if self._queue:
-            _raise(self._queue[-1].after, after)
+            self._raise(self._queue[-1].after, after)
         elif self._idle:
-            _raise(self._dealt, after)
+            self._raise(self._dealt, after)
         else:
-            _raise(self._chunk.after, after)
+            self._raise(self._chunk.after, after)
 
     # -- out
 
@@ -219,7 +219,7 @@ class Inbox:
 
     def _advance(self) -> bool:
         """Go to the next chunk, with everything before it dealt with; False if there is none."""
-        _raise(self._dealt, self._chunk.after)
+        self._raise(self._dealt, self._chunk.after)
         if not self._queue:
             self._chunk = _Chunk([], VOLATILE, [], {})  # lets go of the notifications
             self._index = self._done = 0
@@ -245,7 +245,7 @@ class Inbox:
         chunk = self._chunk
         if self._index < len(chunk.notifications):
             del chunk.notifications[self._index :], chunk.offsets[self._index :]
-            chunk.after = {chunk.stream: max(chunk.offsets)} if chunk.offsets else {}
+            chunk.after = {chunk.stream: chunk.offsets[-1]} if chunk.offsets else {}
 
     # -- positions
 
@@ -262,25 +262,15 @@ class Inbox:
         chunk = self._chunk
         done = self._index if handed_out else self._done
         if done and done == len(chunk.notifications):
-            _raise(positions, chunk.after)
+            self._raise(positions, chunk.after)
         elif done and chunk.offsets:
-            last = max(chunk.offsets[:done]) if self._shared else chunk.offsets[done - 1]
-            _raise(positions, {chunk.stream: last})
-        if self._shared:
-            self._hold_back(positions, done)
+            self._raise(positions, {chunk.stream: chunk.offsets[done - 1]})
         return positions
 
-    def _hold_back(self, positions: Positions, done: int) -> None:
-        """In a group, an offset may come after higher ones: stay below what is not dealt with."""
-        chunk = self._chunk
-        waiting = [(chunk.stream, chunk.offsets[done:])]
-        waiting += [(each.stream, each.offsets) for each in self._queue]
-        for stream, offsets in waiting:
-            if offsets and stream in positions:
-                positions[stream] = min(positions[stream], min(offsets) - 1)
-
-
-def _raise(positions: Positions, to: Positions) -> None:
-    for stream, position in to.items():
-        if position > positions.get(stream, -1):
-            positions[stream] = position
+    def _raise(self, positions: Positions, to: Positions) -> None:
+        """Move positions on. A member of a group may be given an offset after higher ones; what
+        it confirms is therefore the one that it has dealt with last, in the order of giving.
+        """
+        for stream, position in to.items():
+            if self._shared or position > positions.get(stream, -1):
+                positions[stream] = position

@@ -27,8 +27,9 @@ class Line:
 
     #: The newest epoch and sequence number that was journaled or is about to be.
     newest: tuple[int, int]
-    #: Batches that are on their way.
+    #: Batches that are on their way, and connections that go on with it.
     pending: int = 0
+    sessions: int = 0
     failed: bool = False
 
 

@@ -164,6 +164,7 @@ class Credit(_Message, tag=14):
 class Confirm(_Message, tag=15):
     """The subscriber has dealt with everything up to these positions.
 
+    A member of a group names the offset that it has dealt with last, in the order of delivery.
     With a `request` number, `Done` answers as soon as that is on disk.
     """
 

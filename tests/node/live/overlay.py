@@ -244,8 +244,8 @@ class Sub:
                 continue
             if not message.offsets:
                 assert id in sim.volatile
-                # A client that connects elsewhere can overtake what it has had already: its own gate
-                # drops that. At one broker nothing comes twice.
+                # A client that connects elsewhere can overtake what it has had already: its own
+                # gate drops that. At one broker nothing comes twice.
                 assert (id, self.client.host) not in self.volatile_at, f"{id} came twice"
                 self.volatile_at.add((id, self.client.host))
                 if id not in self.volatile:

@@ -182,7 +182,7 @@ class Publishing(Subscribing):
         if (
             not line.pending
             and self._lines.get(session.name) is line
-            and (line.failed or not any(s.line is line for s in self.sessions.values()))
+            and (line.failed or not line.sessions)
         ):
             del self._lines[session.name]
 

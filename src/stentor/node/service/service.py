@@ -83,6 +83,7 @@ class Service(Publishing):
                 f"what {name!r} has published before could not be stored; try again"
             )
         session = Session(id, name, line, may_publish, may_subscribe)
+        line.sessions += 1
         self.sessions[id] = session
         return session
 
@@ -94,6 +95,7 @@ class Service(Publishing):
         self._route_volatile()
         self._answers.pop(id, None)
         self._blocked.discard(id)
+        session.line.sessions -= 1
         self._release(session)
         gone: list[FilterId] = []
         for number in list(session.subscriptions):

@@ -1,0 +1,70 @@
+"""What the live service is meant to reach, and what a run has found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from figures import duration, size, times
+from tables import Results, Table
+
+#: The least ratio to Mosquitto by filters of others.
+TO_MOSQUITTO = {0: 3.0, 10_000: 1.5}
+#: The most that SQLite's own inserts may be ahead.
+SQLITE_AHEAD = 3.0
+MEDIAN_LATENCY_US = 1_000.0
+IDLE_CLIENTS = 10_000
+IDLE_BYTES = 2**30
+
+
+class Goal(NamedTuple):
+    """One of them."""
+
+    name: str
+    wanted: str
+    found: str
+    met: bool
+
+
+def goals_table(results: Results) -> Table:
+    """All goals that the results say something about."""
+    table = Table("Goals", ["Goal", "Wanted", "Measured", "Met"])
+    for goal in goals(results):
+        table.rows.append([goal.name, goal.wanted, goal.found, "yes" if goal.met else "no"])
+    return table
+
+
+def goals(results: Results) -> Iterator[Goal]:
+    for row in results.get("throughput", ()):
+        least = TO_MOSQUITTO.get(row["filters"])
+        ratio = row["prepared"].get("ratio")
+        if least is not None and ratio is not None:
+            held = f", {row['filters']:,} filters of others" if row["filters"] else ""
+            yield _least(f"one to one to Mosquitto, at most once{held}", least, ratio, times)
+    for row in results.get("latency", ())[:1]:
+        yield _most("median latency, at most once", MEDIAN_LATENCY_US, row["median_us"], duration)
+    if durability := results.get("durability"):
+        found = durability["acknowledged"][0]
+        name = f"SQLite's inserts to {found['way']}"
+        yield _most(name, SQLITE_AHEAD, found["sqlite_to_rate"], times)
+    clients = results.get("clients")
+    if clients and clients["idle"]["clients"] >= IDLE_CLIENTS:
+        idle = clients["idle"]
+        yield _most(f"{idle['clients']:,} idle clients", IDLE_BYTES, idle["connected"], size)
+    if clients:
+        moved = clients["coming_and_going"]
+        left = {name: moved["after"][name] - moved["before"][name] for name in _NOTHING_LEFT}
+        found_text = ", ".join(f"{count} {name}" for name, count in left.items())
+        name = f"left behind by {moved['connects']:,} connections"
+        yield Goal(name, "nothing", found_text, not any(left.values()))
+
+
+_NOTHING_LEFT = ("clients", "subscriptions", "descriptors")
+
+
+def _least(name: str, least: float, found: float, shown: Callable[[float], str]) -> Goal:
+    return Goal(name, f"at least {shown(least)}", shown(found), found >= least)
+
+
+def _most(name: str, most: float, found: float, shown: Callable[[float], str]) -> Goal:
+    return Goal(name, f"below {shown(most)}", shown(found), found < most)
