@@ -50,6 +50,19 @@ class Lines:
         return "".join(iter(self.next, ""))
 
 
+#: Every process of this run, so that a test that fails leaves none behind.
+_started: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nobody_left_behind() -> Iterator[None]:
+    yield
+    for process in _started:
+        process.kill()
+        process.wait()
+    _started.clear()
+
+
 class Running:
     """A command that is running."""
 
@@ -63,6 +76,7 @@ class Running:
             text=True,
             env=own | (env or {}),
         )
+        _started.append(self.process)
         assert self.process.stdout is not None
         assert self.process.stderr is not None
         self.out = Lines(self.process.stdout)
@@ -350,6 +364,7 @@ class TestSubscriptions:
             stderr=subprocess.PIPE,
             text=True,
         )
+        _started.append(process)
         os.close(writing)
         assert process.stderr is not None
         errors = Lines(process.stderr)

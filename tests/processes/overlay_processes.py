@@ -27,7 +27,8 @@ from nursery import Child, Nursery
 
 from stentor.broker.config import to_toml
 from stentor.broker.settings import Limits, Settings
-from stentor.client import connect
+from stentor.cli.operator import Operator
+from stentor.cli.options import Connecting
 from stentor.errors import StentorError
 
 #: Seconds after which something that should happen soon is taken not to happen at all. It has
@@ -132,9 +133,10 @@ class BrokerProcess:
 
     async def ask(self, what: str, timeout: float = 5.0, **arguments: Any) -> Any:
         """Put a question to the broker as an operator."""
-        options = self.overlay.operator_options
-        async with connect(self.address, timeout=timeout, **options) as bus:
-            return await bus.local.ask(what, arguments, timeout)
+        options = {"token": None, "tls": None} | self.overlay.operator_options
+        connecting = Connecting((self.address,), timeout=timeout, **options)
+        async with Operator(connecting) as operator:
+            return await operator.ask(what, timeout, **arguments)
 
     async def status(self) -> dict[str, Any]:
         return await self.ask("status")  # type: ignore[no-any-return]

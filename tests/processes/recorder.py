@@ -253,6 +253,19 @@ class Recorder:
                     trace.quiescent()
         return trace
 
+    def fold(self) -> None:
+        """Forget what was checked, in a long run. Whatever comes of it later was not published."""
+        live = [c for c in self.components.values() if not c.over]
+        self.components = {component.name: component for component in live}
+        self._actions.clear()
+        self.publications.clear()
+        self.acknowledged.clear()
+        self._delivered.clear()
+        for component in live:
+            component.received.clear()
+            self._record(None, "sub", component.name, component.filter)
+        self.quiescent()
+
     def check(self, *, order: Iterable[str] = ("fifo",)) -> Report:
         """Hold the run against the specification. The report, which has no violations."""
         report = check(self.trace(), order=order)

@@ -280,7 +280,7 @@ class Broker:
         if service.has_work:
             service.work()
         self._carry_out()
-        if service.has_work:
+        if service.wants_turn:
             self.changed()
 
     def _carry_out(self) -> None:
@@ -299,8 +299,7 @@ class Broker:
                 case Append():
                     self._append(action)
                 case Persist():
-                    batch = Batch(durables={action.name: action.data}, context=action)
-                    self.journal.append(batch)
+                    self._store(Batch(durables={action.name: action.data}, context=action))
                 case CloseClient():
                     client = self.clients.get(action.session)
                     if client is not None:
@@ -315,7 +314,7 @@ class Broker:
             link.flush()
 
     def _append(self, action: Append) -> None:
-        self.journal.append(
+        self._store(
             Batch(
                 action.items,
                 producers={action.producer: action.newest} if action.items else {},
@@ -324,6 +323,16 @@ class Broker:
                 context=action,
             )
         )
+
+    def _store(self, batch: Batch) -> None:
+        """Give a batch to the journal. One that it does not take has failed, as on a full disk."""
+        try:
+            self.journal.append(batch)
+        except StentorError as error:
+            batch.error = error
+            if batch.line is not None:
+                batch.line.failed = True
+            self._loop.call_soon(self._committed, [(batch, 0)])
 
     def _committed(self, done: list[tuple[Batch, int]]) -> None:
         """The journal has dealt with these batches."""

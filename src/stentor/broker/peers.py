@@ -11,7 +11,9 @@ the connection: the credit of a link, whether a client keeps to its window.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from stentor.broker.access import Permissions
@@ -35,6 +37,10 @@ if TYPE_CHECKING:
 HELLO_PATIENCE: Final = 10.0
 #: Bytes that it may send until then.
 HELLO_FRAME: Final = 64 * 1024
+#: Messages that go to a link before its connection is looked at again.
+AT_ONCE: Final = 8
+#: Seconds for which the messages of one client are dealt with before others have their turn.
+BUDGET: Final = 0.02
 
 
 class Guest:
@@ -112,23 +118,47 @@ class Client:
         self.name = name
         self.permissions = permissions
         self.is_operator = is_operator
+        self._backlog: deque[Any] = deque()
+        self._scheduled = False
 
     def received(self, messages: list[Any]) -> None:
-        broker = self.broker
-        heard = broker.service.heard
+        self._backlog.extend(messages)
+        if not self._scheduled:
+            self._deal()
+
+    def _deal(self) -> None:
+        """Deal with what has come, for a while; the rest waits for the next turn."""
+        backlog = self._backlog
+        deadline = monotonic() + BUDGET
         try:
-            for message in messages:
-                if isinstance(message, m.Ping):
-                    self.connection.send(m.Pong())
-                elif isinstance(message, m.Ask):
-                    broker.asked(self, message)
-                elif isinstance(message, m.Goodbye):
-                    self.connection.close()
-                elif not isinstance(message, m.Pong):
-                    heard(self.id, message)
+            while backlog and not self.connection.is_closing:
+                self._heard(backlog.popleft())
+                if backlog and monotonic() > deadline:
+                    self._scheduled = True
+                    self.connection.pause_reading()
+                    asyncio.get_running_loop().call_soon(self._go_on)
+                    break
         finally:
-            broker.changed()
+            self.broker.changed()
         self._check_window()
+
+    def _go_on(self) -> None:
+        self._scheduled = False
+        self.connection.resume_reading()
+        try:
+            self._deal()
+        except ProtocolError as error:
+            self.dismiss(error.code, str(error))
+
+    def _heard(self, message: Any) -> None:
+        if isinstance(message, m.Ping):
+            self.connection.send(m.Pong())
+        elif isinstance(message, m.Ask):
+            self.broker.asked(self, message)
+        elif isinstance(message, m.Goodbye):
+            self.connection.close()
+        elif not isinstance(message, m.Pong):
+            self.broker.service.heard(self.id, message)
 
     def _check_window(self) -> None:
         limits = self.broker.settings.limits
@@ -254,7 +284,7 @@ class Link:
         """Send as much as credit and the connection allow."""
         connection = self.connection
         while connection.writable and not connection.is_closing:
-            found = self.outbox.pop()
+            found = self.outbox.pop(AT_ONCE)
             if not found:
                 return
             for message in found:

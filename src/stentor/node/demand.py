@@ -13,7 +13,7 @@ interested filters is told that everything is wanted, which is safe and small.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from stentor.filters import Filter
@@ -97,6 +97,3 @@ class Demands:
                 wanted.told = texts
                 news.append((offer, texts))
         return news
-
-
-Watcher = Callable[[Filter, bool], None]

@@ -28,6 +28,7 @@ class _Stored(msgspec.Struct, array_like=True):
     positions: Positions
     recent: dict[str, Any]
     group: bool = False
+    owner: str | None = None
 
 
 _decoder: Final = msgspec.msgpack.Decoder(_Stored)
@@ -52,6 +53,7 @@ class Durable:
         positions: Positions | None = None,
         recent: SeenIds | None = None,
         group: bool = False,
+        owner: str | None = None,
     ) -> None:
         self.name = name
         self.filter = filter
@@ -61,6 +63,12 @@ class Durable:
         self.recent = recent or SeenIds(max_intervals=RECENT, forget_as_new=True)
         #: Whether it is shared by the members of a group.
         self.group = group
+        #: The grant that it belongs to; None if it was made where there are no grants.
+        self.owner = owner
+
+    def belongs_to(self, owner: str | None) -> bool:
+        """Whether somebody with this grant may consume it. Without grants everybody may."""
+        return self.owner is None or owner is None or self.owner == owner
 
     def confirm(self, positions: Positions) -> bool:
         """Take up what the subscriber has dealt with; whether that is news."""
@@ -77,7 +85,14 @@ class Durable:
 
     def to_data(self) -> bytes:
         return msgspec.msgpack.encode(
-            _Stored(str(self.filter), self.since, self.positions, self.recent.to_data(), self.group)
+            _Stored(
+                str(self.filter),
+                self.since,
+                self.positions,
+                self.recent.to_data(),
+                self.group,
+                self.owner,
+            )
         )
 
     @classmethod
@@ -93,6 +108,7 @@ class Durable:
                 positions=stored.positions,
                 recent=recent,
                 group=stored.group,
+                owner=stored.owner,
             )
         except (msgspec.MsgspecError, StentorError) as error:
             raise JournalDamaged(

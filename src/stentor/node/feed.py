@@ -34,9 +34,11 @@ a group gave back not counted.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from stentor.errors import InvalidConfiguration, UnknownStrategy
@@ -48,6 +50,9 @@ from stentor.protocol.messages import VOLATILE, Positions, StreamId
 Overflow: TypeAlias = Literal["spill", "block", "drop_oldest", "drop_newest", "disconnect"]
 
 QUEUE_LIMIT: Final = 10_000
+#: Bytes that may wait for one subscription, and that are taken at once.
+QUEUE_BYTES: Final = 32 * 2**20
+TAKE_BYTES: Final = 4 * 2**20
 
 JOINING: Final = 0
 LIVE: Final = 1
@@ -73,6 +78,15 @@ class Run(NamedTuple):
             Run(stream, offsets[:count], items[:count], retained),
             Run(stream, offsets[count:], items[count:], retained),
         )
+
+    @property
+    def size(self) -> int:
+        """Bytes of its notifications."""
+        return sum(map(len, self.items))
+
+    def fitting(self, room: int) -> int:
+        """How many of its notifications have no more bytes than this."""
+        return bisect_right(list(accumulate(map(len, self.items))), room)
 
     def after(self, position: int) -> Run | None:
         """What lies behind the position; None if nothing does."""
@@ -159,6 +173,9 @@ class Feed:
         self._waiting = 0
         self._streams: dict[StreamId, _Reading] = {}
         self._buffered = 0
+        #: Bytes of what waits, and of what is buffered.
+        self._bytes = 0
+        self._buffered_bytes = 0
         #: Fetches that are under way.
         self._fetching = 0
         self.dropped = 0
@@ -226,11 +243,17 @@ class Feed:
             run = rest
         if reading.mode == CATCHING:
             self._buffer(reading, run)
-        elif self._waiting + len(run.items) <= self.limit:
+        elif self._has_room(run):
             self._append(run)
             reading.position, reading.known = run.offsets[-1], True
         else:
             self._overflow(reading, run)
+
+    def _has_room(self, run: Run) -> bool:
+        """Whether the run fits into the queue. One that is alone always does."""
+        return self._waiting + len(run.items) <= self.limit and (
+            not self._waiting or self._bytes + run.size <= QUEUE_BYTES
+        )
 
     def _offer_volatile(self, run: Run) -> None:
         self._append(run)
@@ -241,19 +264,21 @@ class Feed:
         limit = 2 * self.limit if self.overflow == "block" else self.limit
         while self._waiting > limit and self._drop_volatile(self._waiting - limit):
             pass
+        while self._bytes > QUEUE_BYTES and self._waiting > 1 and self._drop_volatile(1):
+            pass
 
     def _drop_volatile(self, surplus: int) -> bool:
         """Drop the oldest run that no journal holds, or as much of it as is too much."""
         for i, run in enumerate(self._queue):
             if not run.offsets and not run.retained:  # a gap has offsets
                 if len(run.items) > surplus:
-                    self._queue[i] = run.split(surplus)[1]
-                    gone = surplus
+                    gone, self._queue[i] = run.split(surplus)
                 else:
                     del self._queue[i]
-                    gone = len(run.items)
-                self._waiting -= gone
-                self.dropped += gone
+                    gone = run
+                self._bytes -= gone.size
+                self._waiting -= len(gone.items)
+                self.dropped += len(gone.items)
                 return True
         return False
 
@@ -286,17 +311,24 @@ class Feed:
                 gaps.append(oldest)  # it takes no room, and is still true
                 continue
             surplus = min(self._waiting - self.limit, len(oldest.items))
+            gone, rest = oldest.split(surplus)
+            self._bytes -= gone.size
             self._waiting -= surplus
             self.dropped += surplus
-            if len(oldest.items) > surplus:
-                self._queue.appendleft(oldest.split(surplus)[1])
+            if rest.items:
+                self._queue.appendleft(rest)
         self._queue.extendleft(reversed(gaps))
 
     def _buffer(self, reading: _Reading, run: Run) -> None:
-        if self._buffered + len(run.items) <= self.limit:
+        size = run.size
+        if (
+            self._buffered + len(run.items) <= self.limit
+            and self._buffered_bytes + size <= QUEUE_BYTES
+        ):
             reading.buffer.append(run)
             reading.buffered += len(run.items)
             self._buffered += len(run.items)
+            self._buffered_bytes += size
         else:
             self._clear(reading)
             reading.floor = run.offsets[-1]
@@ -306,6 +338,7 @@ class Feed:
     def _clear(self, reading: _Reading) -> None:
         """Empty the buffer."""
         self._buffered -= reading.buffered
+        self._buffered_bytes -= sum(run.size for run in reading.buffer)
         reading.buffered = 0
         reading.buffer.clear()
 
@@ -356,13 +389,16 @@ class Feed:
     def _append(self, run: Run) -> None:
         self._queue.append(run)
         self._waiting += len(run.items)
+        self._bytes += run.size
 
     def put_last_values(self, items: list[bytes]) -> None:
         """What was kept under keys, ahead of everything else."""
         self.held = False
         if items:
-            self._queue.appendleft(Run(VOLATILE, [], items, retained=True))
+            run = Run(VOLATILE, [], items, retained=True)
+            self._queue.appendleft(run)
             self._waiting += len(items)
+            self._bytes += run.size
 
     # -- what happens to streams
 
@@ -446,10 +482,11 @@ class Feed:
     # -- what goes
 
     def take(self, credit: int) -> list[Run]:
-        """Up to `credit` notifications, in order."""
+        """Up to `credit` notifications, in order, and not many bytes at once; `more` may wait."""
         if self.held:
             return []
         taken: list[Run] = []
+        room = TAKE_BYTES
         queue = self._queue
         while queue and credit > 0:
             run = queue.popleft()
@@ -458,7 +495,19 @@ class Feed:
                 run, rest = run.split(credit)
                 queue.appendleft(rest)
                 count = credit
+            size = run.size
+            if size > room:
+                fits = max(int(not taken), run.fitting(room))
+                if not fits:
+                    queue.appendleft(run)
+                    break
+                run, rest = run.split(fits)
+                if rest.items:
+                    queue.appendleft(rest)
+                count, size = fits, run.size
+            room -= size
             credit -= count
+            self._bytes -= size
             self._waiting -= count
             self.delivered += count
             taken.append(run)
@@ -477,4 +526,5 @@ class Feed:
         for run in reversed(list(runs)):
             self._queue.appendleft(run)
             self._waiting += len(run.items)
+            self._bytes += run.size
             self.delivered -= len(run.items)

@@ -8,7 +8,7 @@ more wait for their turn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -17,6 +17,7 @@ from stentor.filters import Filter
 from stentor.matching.index import select
 from stentor.model.codec import decode_headers
 from stentor.node.log import Log
+from stentor.node.pieces import pieces
 from stentor.protocol.messages import Chunk, Fetch, StreamId
 
 STRETCH: Final = 1_000
@@ -62,22 +63,27 @@ def stretch(log: Log, head: int, fetch: Fetch) -> Chunk:
     )
 
 
-def last_values(log: Log, fetch: Fetch) -> Chunk:
-    """The last values that a request asks for."""
+def last_values(log: Log, fetch: Fetch) -> Iterator[Chunk]:
+    """The last values that a request asks for, in chunks: the last goes `through` to the head."""
     filter = parsed(fetch.filter)
     found = log.last_values()
-    kept = [found[i] for i in select(filter, decode_headers([v.data for v in found]))]
-    return Chunk(
-        fetch.origin,
-        fetch.number,
-        log.stream,
-        [],
-        [value.data for value in kept],
-        through=0,
-        head=0,
-        times=[value.time for value in kept],
-        keys=[value.key for value in kept],
-    )
+    envelopes = decode_headers([value.data for value in found])
+    kept = [v for v, e in zip(found, envelopes, strict=True) if filter.matches(e.facts)]
+    done = 0
+    for _, items in pieces([], [value.data for value in kept]):
+        these = kept[done : done + len(items)]
+        done += len(items)
+        yield Chunk(
+            fetch.origin,
+            fetch.number,
+            log.stream,
+            [],
+            items,
+            through=done,
+            head=len(kept),
+            times=[value.time for value in these],
+            keys=[value.key for value in these],
+        )
 
 
 class Pending(NamedTuple):
@@ -116,8 +122,9 @@ class Fetches:
         self._pending[self._last] = pending
         return self._last
 
-    def answered(self, number: int) -> Pending | None:
-        return self._pending.pop(number, None)
+    def answered(self, number: int, *, more: bool = False) -> Pending | None:
+        """The request that an answer belongs to; with `more`, another answer will come."""
+        return self._pending.get(number) if more else self._pending.pop(number, None)
 
     def cancel(self, stream: StreamId) -> list[Pending]:
         """Requests to this stream that will not be answered."""

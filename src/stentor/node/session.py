@@ -10,10 +10,11 @@ from stentor.filters import Filter
 from stentor.model.codec import Envelope
 from stentor.node.subscription import Consumer, Subscription
 
-#: Whether a publication, or a subscription, is permitted. The place where a richer model of roles
+#: Whether a publication, a subscription, or hearing of demand for an advertisement is permitted. The place where a richer model of roles
 #: is put in.
 PublishRule = Callable[[Envelope], bool]
 SubscribeRule = Callable[[Filter], bool]
+AdvertiseRule = Callable[[Filter], bool]
 
 
 @dataclass(eq=False, slots=True)
@@ -43,6 +44,9 @@ class Session:
     line: Line
     may_publish: PublishRule | None = None
     may_subscribe: SubscribeRule | None = None
+    may_advertise: AdvertiseRule | None = None
+    #: The grant by which it is connected; what it makes to last belongs to that. None: no grants.
+    owner: str | None = None
     subscriptions: dict[int, tuple[Subscription, Consumer]] = field(default_factory=dict)
     advertisements: dict[int, Filter] = field(default_factory=dict)
     #: Numbers of requests to publish, oldest first, and how many notifications each has; below 0

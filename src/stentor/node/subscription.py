@@ -104,16 +104,27 @@ class Subscription:
             yield from self._shared(blocked)
             return
         for consumer in self.consumers:
-            while consumer.credit > 0 and consumer.session not in blocked:
+            given = False  # repeats do not count
+            while not given and consumer.credit > 0 and consumer.session not in blocked:
                 taken = self.feed.take(consumer.credit)
                 if not taken:
                     break
                 for run in taken:
                     fresh = self._fresh(run)
                     if fresh is not None:
+                        given = True
                         consumer.credit -= len(fresh.items)
                         self._give(consumer, fresh)
                         yield consumer, fresh
+
+    def has_more(self, blocked: set[int]) -> bool:
+        """Whether somebody can be given more at once."""
+        return (
+            self.group is None
+            and len(self.feed) > 0
+            and not self.feed.held
+            and any(c.credit > 0 and c.session not in blocked for c in self.consumers)
+        )
 
     def _shared(self, blocked: set[int]) -> Iterator[tuple[Consumer, Run]]:
         """One notification at a time to one consumer; neighbors for the same one go together."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
+from stentor.filters import Filter
 from stentor.model.codec import Envelope
 from stentor.node.actions import (
     Action,
@@ -36,6 +38,11 @@ class LastValues:
         self.best: dict[str, tuple[float, bytes]] = {}
 
 
+#: About how many bytes of filters go into one frame, and what an entry takes besides its texts.
+FRAME_BYTES: Final = 512 * 1024
+ENTRY_BYTES: Final = 24
+
+
 class Base:
     """State and speech."""
 
@@ -48,6 +55,8 @@ class Base:
         address: str = "",
         enforce_advertisements: bool = False,
         max_subscriptions: int = 10_000,
+        max_durables: int = 10_000,
+        max_groups: int = 1_000,
         queue: int = QUEUE_LIMIT,
         hooks: Hooks | None = None,
         now: float = 0.0,
@@ -63,6 +72,9 @@ class Base:
         self._lines: dict[str, Line] = {}
         self.subscriptions: dict[str, Subscription] = {}
         self.durables: dict[str, Durable] = {}
+        #: Names of durable subscriptions that are consumed now, and of groups that live here.
+        self._attached: set[str] = set()
+        self._groups_here: set[str] = set()
         #: What was forwarded, received, delivered, dropped, ...: for operators.
         self.counters: dict[str, int] = dict.fromkeys(
             (
@@ -84,6 +96,8 @@ class Base:
         self.dropped = 0
         self._enforce = enforce_advertisements
         self._max_subscriptions = max_subscriptions
+        self._max_durables = max_durables
+        self._max_groups = max_groups
         self._queue = queue
         self._now = now
         self._clock = clock
@@ -99,7 +113,7 @@ class Base:
         self._probe_wanted = False
         #: Feeds that wait for a probe to be answered, and clients that wait with them.
         self._probing: dict[str, None] = {}
-        self._settling: list[tuple[int, Session, Consumer, bool]] = []
+        self._settling: dict[Consumer, tuple[int, Session, bool]] = {}
         self._marks: m.Positions = {}
         self._ready: dict[str, None] = {}
         #: Feeds that may want to read journals, and those that have to wait for others to do so.
@@ -116,8 +130,10 @@ class Base:
         #: stream. They rise over restarts: no broker takes a million a second for long.
         self._volatile_number = first
         self._volatile_seen: dict[m.StreamId, int] = {}
-        #: Subscriptions for which publishers wait.
-        self._congested: set[str] = set()
+        #: Subscriptions for which publishers wait: since when, and what had been taken by then.
+        self._congested: dict[str, tuple[float, int]] = {}
+        #: Those for which they no longer do, until more than this has been taken.
+        self._stuck: dict[str, int] = {}
         self._dirty: dict[str, None] = {}
         #: What is offered everywhere: advertisements spread as subscriptions do, on their own.
         self._offers = tree_router(name)
@@ -156,7 +172,7 @@ class Base:
 
     def is_attached(self, durable: Durable) -> bool:
         """Whether somebody consumes this durable subscription now."""
-        return any(s.durable is durable for s in self.subscriptions.values())
+        return durable.name in self._attached
 
     def _to_client(self, session: Session, message: Any) -> None:
         self._out.append(ToClient(session.id, message))
@@ -171,19 +187,18 @@ class Base:
         for output in outputs:
             if isinstance(output, Send):
                 assert isinstance(output.message, SubscriptionUpdate)
-                added, removed = _written(output.message)
-                self._out.append(ToLink(str(output.to), m.Subscriptions(added, removed)))
+                for added, removed in _written(output.message):
+                    self._out.append(ToLink(str(output.to), m.Subscriptions(added, removed)))
 
     def _send_offers(self, outputs: Outputs) -> None:
         for output in outputs:
             if isinstance(output, Send):
                 assert isinstance(output.message, SubscriptionUpdate)
-                added, removed = _written(output.message)
-                self._out.append(ToLink(str(output.to), m.Advertisements(added, removed)))
+                for added, removed in _written(output.message):
+                    self._out.append(ToLink(str(output.to), m.Advertisements(added, removed)))
 
     def _own_groups(self) -> m.Groups:
-        names = sorted(s.group for s in self.subscriptions.values() if s.group is not None)
-        return m.Groups(self.stream, names)
+        return m.Groups(self.stream, sorted(self._groups_here))
 
     def _tell_groups(self) -> None:
         self._flood(self._own_groups())
@@ -204,9 +219,30 @@ class Base:
 
 def _written(
     message: SubscriptionUpdate,
-) -> tuple[list[tuple[m.Key, str]], list[m.Key]]:
-    added = [(_key(key), str(filter)) for key, filter in message.added]
-    return added, [_key(key) for key in message.removed]
+) -> Iterator[tuple[list[tuple[m.Key, str]], list[m.Key]]]:
+    """The update as texts, cut so that no frame is too large.
+
+    Everything that is new comes before anything that goes, so that nothing is missing in between.
+    """
+    added: list[tuple[m.Key, str]] = []
+    removed: list[m.Key] = []
+    size = 0
+    for key, filter in message.added:
+        entry = _key(key), str(filter)
+        size += len(entry[1]) * (2 if isinstance(key, Filter) else 1) + ENTRY_BYTES
+        added.append(entry)
+        if size > FRAME_BYTES:
+            yield added, removed
+            added, removed, size = [], [], 0
+    for gone in message.removed:
+        name = _key(gone)
+        size += (len(name) if isinstance(name, str) else len(name[0])) + ENTRY_BYTES
+        removed.append(name)
+        if size > FRAME_BYTES:
+            yield added, removed
+            added, removed, size = [], [], 0
+    if added or removed:
+        yield added, removed
 
 
 def _key(key: object) -> m.Key:

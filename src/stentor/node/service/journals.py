@@ -36,6 +36,11 @@ class Journals(Notifications):
         """Whether `work` has something to do at once."""
         return bool(self._serving or self._hungry)
 
+    @property
+    def wants_turn(self) -> bool:
+        """Whether the host should come back at once, to `work` or to `take`."""
+        return bool(self._serving or self._hungry or self._ready)
+
     def work(self) -> None:
         """Do one piece of what can wait: a stretch for another broker, a stretch for a feed."""
         if self._serving:
@@ -102,11 +107,12 @@ class Journals(Notifications):
         neighbor = self.directory.towards(fetch.origin)
         if neighbor is not None:
             if fetch.retained:
-                chunk = last_values(self._logs[fetch.stream], fetch)
-            else:
-                chunk = self._read(fetch)
-                if self.hooks.watches("forward"):
-                    chunk.offsets, chunk.items = self._hooked("forward", chunk.offsets, chunk.items)
+                for chunk in last_values(self._logs[fetch.stream], fetch):
+                    self._out.append(ToLink(neighbor, chunk))
+                return
+            chunk = self._read(fetch)
+            if self.hooks.watches("forward"):
+                chunk.offsets, chunk.items = self._hooked("forward", chunk.offsets, chunk.items)
             self._out.append(ToLink(neighbor, chunk))
 
     def _chunk_heard(self, neighbor: str, message: m.Chunk) -> None:
@@ -119,7 +125,8 @@ class Journals(Notifications):
             raise ProtocolError(f"{len(message.items)} items with {len(message.offsets)} offsets")
         if not len(message.keys) == len(message.times) in (0, len(message.items)):
             raise ProtocolError(f"{len(message.items)} last values with {len(message.keys)} keys")
-        pending = self._fetches.answered(message.number)
+        more = bool(message.keys) and message.through < message.head
+        pending = self._fetches.answered(message.number, more=more)
         self._fed()
         if pending is None or pending.stream != message.stream:
             return
@@ -149,7 +156,8 @@ class Journals(Notifications):
             fetch = m.Fetch(stream, self.stream, 0, str(feed.filter), 0, 0.0, retained=True)
             neighbor = self.directory.towards(stream)
             if stream in self._logs:
-                self._last_values_of(feed.id, stream, last_values(self._logs[fetch.stream], fetch))
+                for chunk in last_values(self._logs[fetch.stream], fetch):
+                    self._last_values_of(feed.id, stream, chunk)
             elif neighbor is None:
                 self._last_values_of(feed.id, stream, None)
             else:
@@ -165,6 +173,8 @@ class Journals(Notifications):
             for key, time, data in zip(chunk.keys, chunk.times, chunk.items, strict=True):
                 if key not in collected.best or time > collected.best[key][0]:
                     collected.best[key] = time, data
+            if chunk.through < chunk.head:
+                return
         collected.waiting.discard(stream)
         if not collected.waiting:
             self._put_last_values(id)

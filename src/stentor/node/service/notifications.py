@@ -20,7 +20,7 @@ from stentor.node.actions import (
     ToClient,
     ToLink,
 )
-from stentor.node.feed import Run
+from stentor.node.feed import Feed, Run
 from stentor.node.hooks import VETO, Dropped, Point
 from stentor.node.pieces import pieces
 from stentor.node.service.base import Base
@@ -29,6 +29,9 @@ from stentor.routing.table import Local
 
 #: Streams of which the newest volatile notification is remembered.
 STREAMS: Final = 100_000
+#: Seconds for which publishers wait for a subscriber ("block") that takes nothing. Then it is served
+#: as by "spill", until it takes something again.
+BLOCK_PATIENCE: Final = 5.0
 
 
 class Notifications(Base):
@@ -119,6 +122,25 @@ class Notifications(Base):
             del self._volatile_seen[next(iter(self._volatile_seen))]
         return numbers, items
 
+    def _note_congestion(self, feed: Feed) -> None:
+        """Let publishers wait for a subscriber that wants it so, or no longer."""
+        if not feed.congested:
+            self._congested.pop(feed.id, None)
+            self._stuck.pop(feed.id, None)
+        elif self._stuck.get(feed.id) != feed.delivered:
+            self._stuck.pop(feed.id, None)
+            self._congested.setdefault(feed.id, (self._now, feed.delivered))
+
+    def _lose_patience(self) -> None:
+        """Do not wait for subscribers that take nothing at all: everybody would, for ever."""
+        for id, (since, taken) in list(self._congested.items()):
+            delivered = self.subscriptions[id].feed.delivered
+            if delivered != taken:
+                self._congested[id] = self._now, delivered
+            elif self._now - since >= BLOCK_PATIENCE:
+                del self._congested[id]
+                self._stuck[id] = delivered
+
     def _deliver(self) -> None:
         """Give consumers what they have credit for."""
         if not self._ready:
@@ -142,10 +164,7 @@ class Notifications(Base):
                 lost = feed.dropped - subscription.told_dropped
                 subscription.told_dropped = feed.dropped
                 self.hooks.tell("drop", Dropped(feed.id, f"{lost} too many for its queue"))
-            if feed.congested:
-                self._congested.add(id)
-            else:
-                self._congested.discard(id)
+            self._note_congestion(feed)
             if feed.overflowed:
                 for consumer in subscription.consumers:
                     self._out.append(
@@ -158,3 +177,5 @@ class Notifications(Base):
                     )
             if feed.catching:
                 self._hungry[id] = None
+            if subscription.has_more(self._blocked):
+                self._ready[id] = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stentor.errors import (
+    NotPermitted,
     Overloaded,
     ProtocolError,
 )
@@ -36,6 +37,13 @@ class Offers(Overlay):
                 "this broker allows to one client"
             )
         filter = Filter(message.filter)
+        # What others ask for is told only to those who may answer it.
+        permitted = session.may_advertise
+        if message.demand and permitted is not None and not permitted(filter):
+            raise NotPermitted(
+                f"{session.name!r} may not publish all of {str(filter) or 'everything'!r}, so it "
+                "may not know who asks for that; advertise less, or have the grant widened"
+            )
         session.advertisements[message.number] = filter
         id = FilterId(f"{session.name}@{session.id}", message.number)
         self._send_offers(self._offers.subscribe(id, filter))

@@ -34,7 +34,7 @@ from stentor.node.actions import (
     ToClient,
 )
 from stentor.node.service.publishing import Publishing
-from stentor.node.session import Line, PublishRule, Session, SubscribeRule
+from stentor.node.session import AdvertiseRule, Line, PublishRule, Session, SubscribeRule
 from stentor.protocol import messages as m
 from stentor.routing.protocol import FilterId
 
@@ -73,6 +73,8 @@ class Service(Publishing):
         newest: tuple[int, int] | None = None,
         may_publish: PublishRule | None = None,
         may_subscribe: SubscribeRule | None = None,
+        may_advertise: AdvertiseRule | None = None,
+        owner: str | None = None,
     ) -> Session:
         """A client has connected; `newest` is what the journal holds of it."""
         line = self._lines.get(name)
@@ -82,7 +84,7 @@ class Service(Publishing):
             raise JournalUnavailable(
                 f"what {name!r} has published before could not be stored; try again"
             )
-        session = Session(id, name, line, may_publish, may_subscribe)
+        session = Session(id, name, line, may_publish, may_subscribe, may_advertise, owner)
         line.sessions += 1
         self.sessions[id] = session
         return session
@@ -146,6 +148,7 @@ class Service(Publishing):
         for subscription in list(self.subscriptions.values()):
             if subscription.ends <= now:
                 self._expire(subscription)
+        self._lose_patience()
         for id, collected in list(self._last_values.items()):
             if collected.deadline <= now:
                 self._put_last_values(id)

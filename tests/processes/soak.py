@@ -1,0 +1,188 @@
+"""Hours of ordinary life in minutes: load, deaths, slow and absent consumers; nothing may add up.
+
+    python tests/processes/soak.py --minutes 10
+
+Five brokers run under load. In rounds of about twenty seconds, brokers and client processes are
+killed and started again; at the end of each round everything must have arrived, and the trace of
+the round passes the checker. One broker is spared: its memory must not grow. A short report is
+printed at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
+
+from mortals import MortalConsumer, MortalProducer
+from nursery import Nursery
+from overlay_processes import Overlay
+from recorder import Recorder
+from workload import FILTERS, publish_for_ever
+
+from stentor.client import connect
+
+#: Whom each broker dials; the first one is spared.
+SHAPE = [[], [0], [0], [1], [2]]
+
+
+@dataclass
+class Account:
+    """What happened."""
+
+    seconds: float = 0.0
+    rounds: int = 0
+    published: int = 0
+    delivered: int = 0
+    owed: int = 0
+    broker_kills: int = 0
+    client_kills: int = 0
+    again: int = 0
+    #: Bytes of the spared broker at the end of each round.
+    memory: list[int] = field(default_factory=list)
+
+    @property
+    def growth(self) -> int:
+        """From the end of the first quarter, when everything has happened once, to the end."""
+        return max(self.memory[-3:]) - self.memory[len(self.memory) // 4]
+
+    def __str__(self) -> str:
+        megabytes = " ".join(f"{size / 2**20:.0f}" for size in self.memory)
+        return "\n".join(
+            [
+                f"soaked for {self.seconds:.0f} s in {self.rounds} rounds, all conform",
+                f"published   {self.published:,}",
+                f"delivered   {self.delivered:,} of {self.owed:,} owed",
+                f"killed      {self.broker_kills} brokers, {self.client_kills} clients",
+                f"again       {self.again} unconfirmed, to consumers that died",
+                f"memory      {megabytes} MiB, of the broker that was spared",
+            ]
+        )
+
+
+async def soak(
+    overlay: Overlay,
+    seconds: float,
+    *,
+    seed: int = 1,
+    round_seconds: float = 20.0,
+    tell: Callable[[str], object] = lambda text: None,
+) -> Account:
+    """Run for so long, and give an account; whatever goes wrong is raised."""
+    rng = random.Random(seed)
+    account = Account()
+    names = overlay.graph(SHAPE)
+    await overlay.linked()
+    recorder = Recorder()
+    began = time.monotonic()
+    async with AsyncExitStack() as stack:
+
+        async def slowly() -> None:
+            await asyncio.sleep(rng.random() * 0.002)
+
+        for i, name in enumerate(names):
+            bus = await stack.enter_async_context(connect(overlay[name].address, name=f"s-{name}"))
+            filter = FILTERS[i]
+            pace = slowly if i == 1 else None
+            options = {"window": 50, "limit": 100} if pace else {}
+            await stack.enter_async_context(
+                recorder.subscribed(bus, name, filter, pace=pace, **options)
+            )
+        consumers = [
+            MortalConsumer(
+                recorder,
+                overlay.nursery,
+                overlay.directory,
+                filter,
+                name=f"consumer-{at}",
+                addresses=[overlay[at].address],
+                durable=f"durable-{at}",
+                every=every,
+            )
+            for at, filter, every in (("b1", "price > 150", 5), ("b4", "price > 50", 50))
+        ]
+        producer = MortalProducer(
+            recorder,
+            overlay.nursery,
+            overlay.directory,
+            name="producer",
+            addresses=[overlay["b3"].address],
+            seed=seed,
+        )
+        for consumer in consumers:
+            consumer.start()
+            await consumer.alive()
+        recorder.quiescent()
+        publishers = []
+        for name in ("b1", "b4", "b5"):
+            bus = await stack.enter_async_context(connect(overlay[name].address, name=f"p-{name}"))
+            publishers.append(recorder.publisher(bus))
+
+        while time.monotonic() < began + seconds:
+            end = min(began + seconds, time.monotonic() + round_seconds)
+            loads = [
+                asyncio.create_task(publish_for_ever(publisher, rng.random(), batch=8, size=200))
+                for publisher in publishers
+            ]
+            producer.start()
+            while time.monotonic() < end:
+                await asyncio.sleep(rng.random() * 2.0)
+                victim = rng.choice([*overlay.brokers.values(), *consumers, producer])
+                if victim is overlay["b1"]:
+                    continue
+                victim.kill()
+                account.broker_kills += victim in overlay.brokers.values()
+                account.client_kills += victim not in overlay.brokers.values()
+                await asyncio.sleep(rng.choice([0.0, 0.1, 1.0]) * rng.random())
+                victim.start()
+                for load in loads:
+                    if load.done():
+                        load.result()
+            for load in loads:
+                load.cancel()
+            await asyncio.gather(*loads, return_exceptions=True)
+            producer.kill()
+            await overlay.linked()
+            await recorder.settled(diaries=[producer, *consumers])
+            report = recorder.check()
+            account.rounds += 1
+            account.published += report.publications
+            account.delivered += report.deliveries
+            account.owed += report.owed
+            account.memory.append(overlay["b1"].process.private_bytes)
+            tell(f"{time.monotonic() - began:5.0f} s  {report}  {account.memory[-1]:,} bytes")
+            recorder.fold()
+        account.again = sum(consumer.again for consumer in consumers)
+    account.seconds = time.monotonic() - began
+    return account
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description="A long run under load, with deaths.")
+    arguments.add_argument("--minutes", type=float, default=10.0)
+    arguments.add_argument("--seed", type=int, default=1)
+    chosen = arguments.parse_args()
+    nursery = Nursery()
+    try:
+        with tempfile.TemporaryDirectory() as directory:
+            with Overlay(Path(directory), nursery) as overlay:
+                account = asyncio.run(
+                    soak(overlay, 60 * chosen.minutes, seed=chosen.seed, tell=print)
+                )
+        print(account)
+    finally:
+        nursery.close()
+
+
+if __name__ == "__main__":
+    main()
