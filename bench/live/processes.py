@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 import uvloop
 
 #: Seconds after which a worker that does not answer is given up.
-PATIENCE: Final = 300.0
+PATIENCE: Final = 120.0
 
 _TICK: Final = os.sysconf("SC_CLK_TCK")
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")

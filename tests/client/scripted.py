@@ -96,6 +96,8 @@ class ScriptedBroker:
         #: What a test wants to be done with a kind of message, instead of the usual.
         self.answers = answers or {}
         self.sessions: list[Session] = []
+        #: What it says that the time is; it stands still.
+        self.clock = 0.0
         #: Connections that it refuses next.
         self.refusals = 0
         world.journals.setdefault(self.stream, [])
@@ -243,7 +245,7 @@ class Session:
         if message.durable is not None and not resumed:
             self.world.durables[message.durable] = dict(known)
         feed = self.feeds[message.number] = _Feed(message, known)
-        self.send(m.Subscribed(message.number, message.lease, resumed))
+        self.send(m.Subscribed(message.number, message.lease, resumed, self.broker.clock))
         self.send(m.Progress(message.number, dict(known)))
         if message.retained:
             kept = [i for i in self.world.last_values.values() if feed.filter.matches(decode(i))]

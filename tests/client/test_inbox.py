@@ -121,25 +121,25 @@ class TestGroups:
         inbox.deliver("a", [6], [item(6)])
         inbox.deliver("a", [5], [item(5)])
         assert taken(inbox) == [6, 5]
-        assert inbox.dealt() == {"a": 6}
+        assert inbox.dealt() == {"a": 5}
 
-    def test_confirmation_stays_below_what_is_not_dealt_with(self) -> None:
+    def test_confirmed_is_what_was_dealt_with_last_in_the_order_of_giving(self) -> None:
         inbox = Inbox(shared=True)
-        inbox.deliver("a", [6], [item(6)])
-        inbox.next()
-        inbox.next()
-        inbox.deliver("a", [5], [item(5)])
-        assert inbox.dealt() == {"a": 4}
-        inbox.next()
-        assert inbox.dealt() == {"a": 4}
-        inbox.next()
-        assert inbox.dealt() == {"a": 6}
+        inbox.deliver("a", [6, 7], [item(6), item(7)])
+        inbox.deliver("a", [4, 5], [item(4), item(5)])
+        confirmed = []
+        while inbox.next() is not None:
+            confirmed.append(inbox.dealt().get("a"))
+        assert [*confirmed, inbox.dealt()["a"]] == [None, 6, 7, 4, 5]
 
     def test_what_was_not_handed_out_can_come_again(self) -> None:
         inbox = Inbox(shared=True)
         inbox.deliver("a", [1, 2, 3], [item(1), item(2), item(3)])
         inbox.next()
-        inbox.forget_waiting()
+        inbox.deliver("b", [9, 10], [item(9), item(10)])
+        inbox.deliver("b", [7], [item(7)])
+        inbox.deliver("", [], [item(20)])
+        assert inbox.forget_waiting() == {"a": 1, "b": 6}
         assert inbox.next() is None
         inbox.deliver("a", [1, 2, 3], [item(1), item(2), item(3)])
         assert taken(inbox) == [2, 3]

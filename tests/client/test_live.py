@@ -160,6 +160,40 @@ async def test_a_group_across_brokers_gets_each_notification_once() -> None:
             await asyncio.gather(*readers)
 
 
+@pytest.mark.spec("01/A-18")
+@looped
+async def test_a_group_whose_broker_restarts_repeats_and_loses_nothing(tmp_path: Path) -> None:
+    home = Settings(listen=(f"unix:{tmp_path}/b1",), data=tmp_path / "data", name="b1")
+    broker = Broker(home)
+    await broker.start()
+    other = Broker(Settings(listen=("127.0.0.1:0",), name="b2", neighbors=home.listen))
+    await other.start()
+    await until(lambda: broker.service.directory.others and other.service.directory.others)
+    got: list[int] = []
+    async with (
+        stentor.connect(other) as bus,
+        stentor.connect(broker, name="m1", **FAST) as one,
+        stentor.connect(broker, name="m2", **FAST) as two,
+    ):
+        for member in (one, two):
+            await member.subscribe("k >= 0", group="desk", handler=lambda n: got.append(n["k"]))
+        await bus.publish_many([{"k": k} for k in range(100)], ack=True)
+        await until(lambda: len(got) >= 100)
+        # The broker's clock is known to a tick, which history would reach back.
+        later = broker.service._clock + 0.5
+        await until(lambda: broker.service._clock >= later)
+        await broker.stop()
+        await bus.publish_many([{"k": k} for k in range(100, 200)], ack=True)
+        broker = Broker(home)
+        await broker.start()
+        await until(lambda: len(got) >= 200)
+        await bus.publish_many([{"k": k} for k in range(200, 300)], ack=True)
+        await until(lambda: len(got) >= 300)
+        assert sorted(got) == list(range(300))
+    await other.stop()
+    await broker.stop()
+
+
 @pytest.mark.spec("R-07.49")
 @looped
 async def test_last_values() -> None:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from scripted import Session, World, looped, until
+from scripted import PATIENCE, ScriptedBroker, Session, World, looped, until
 
 import stentor
 from stentor.errors import (
@@ -432,6 +432,51 @@ class TestGroups:
                 await sub.get()
             (confirm,) = [x for x in world.heard if isinstance(x, m.Confirm)]
             assert confirm.positions == {broker.stream: 1}
+
+    @looped
+    async def test_a_member_that_comes_back_begins_where_the_connection_was_lost(self) -> None:
+        """By the clock of the broker, and not where it had begun."""
+        world = World()
+        async with world.broker() as broker:
+            broker.clock = 5_000.0
+            async with stentor.connect(broker, **FAST) as bus:
+                async with bus.subscribe("k > 0", group="g", since="earliest") as sub:
+                    loop = asyncio.get_running_loop()
+                    later = loop.time() + 0.05
+                    await until(lambda: loop.time() >= later)
+                    *_, again = await lost_once(world, broker)
+                    assert again.since is not None
+                    assert 5_000.04 < again.since < 5_000 + PATIENCE
+                    assert again.positions is None
+                    await sub.in_force()
+                    await bus.publish_many([{"k": k} for k in (1, 2, 3)], ack=True)
+                    assert (await sub.get())["k"] == 1
+                    await until(lambda: len(sub._inbox) == 2)
+                    *_, again = await lost_once(world, broker)
+                    assert again.positions == {broker.stream: 1}, "two had to be forgotten"
+                    assert [(await sub.get())["k"] for _ in range(2)] == [2, 3]
+
+    @looped
+    async def test_other_subscriptions_tell_the_beginning_by_the_clock_of_the_broker(self) -> None:
+        world = World()
+        async with world.broker() as broker:
+            broker.clock = 5_000.0
+            async with stentor.connect(broker, **FAST) as bus, bus.subscribe("k > 0"):
+                first, again = await lost_once(world, broker)
+                assert (first.since, again.since) == (None, 5_000.0)
+
+
+async def lost_once(world: World, broker: ScriptedBroker) -> list[m.Subscribe]:
+    """Cut the connection: what was subscribed to, before and after."""
+    before = sum(isinstance(x, m.Subscribe) for x in world.heard)
+    (session,) = broker.sessions
+    session.connection.abort()
+
+    def found() -> list[m.Subscribe]:
+        return [x for x in world.heard if isinstance(x, m.Subscribe)]
+
+    await until(lambda: len(found()) > before)
+    return found()
 
 
 class TestHandlers:

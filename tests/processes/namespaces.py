@@ -13,7 +13,6 @@ from pathlib import Path
 from types import TracebackType
 
 
-
 def may_make_namespaces() -> bool:
     """Whether this process may, and the tools for it are there."""
     try:

@@ -223,9 +223,7 @@ class Overlay:
     def link(self, name: str, address: str) -> None:
         """Have a broker that is not yet started dial one more address."""
         broker = self[name]
-        broker.settings = replace(
-            broker.settings, neighbors=(*broker.settings.neighbors, address)
-        )
+        broker.settings = replace(broker.settings, neighbors=(*broker.settings.neighbors, address))
 
     # -- waiting for it
 

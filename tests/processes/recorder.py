@@ -13,7 +13,7 @@ It finds what nobody thought of: notifications that were altered, came twice, to
 out of order, or of which nobody knows.
 
 A publication that was not acknowledged, because its publisher died, may have happened or not. It
-counts as published if somebody was notified of it.
+counts as published if somebody was notified of it: then it belongs to all others, too.
 """
 
 from __future__ import annotations
@@ -209,20 +209,17 @@ class Recorder:
     # -- the end
 
     def lacking(self) -> dict[str, set[NotificationId]]:
-        """What was acknowledged and has not come."""
+        """What is certainly published, and has not come."""
+        certain = self.acknowledged | self._delivered
         return {
-            c.name: lacking
-            for c in self.components.values()
-            if (lacking := c.missing & self.acknowledged)
+            c.name: lacking for c in self.components.values() if (lacking := c.missing & certain)
         }
 
     def _shown_lack(self) -> str:
         shown = {name: (len(ids), sorted(ids)[:3]) for name, ids in self.lacking().items()}
         return f"everything arrives; lacking is {shown}"
 
-    async def settled(
-        self, seconds: float = PATIENCE, *, diaries: Iterable[Diary] = ()
-    ) -> None:
+    async def settled(self, seconds: float = PATIENCE, *, diaries: Iterable[Diary] = ()) -> None:
         """Until everything is answered, and has come to all whom it belongs to."""
         for publisher in self.publishers:
             await publisher.flush(seconds)

@@ -87,7 +87,9 @@ async def storm(overlay: Overlay, shape: list[list[int]], *, seconds: float, see
         await recorder.settled(diaries=[producer, consumer])
         report = recorder.check()
         assert report.owed > 0
-        print(f"{kills} kills, {consumer.again} again, {len(recorder.acknowledged)} acked, {report}")
+        print(
+            f"{kills} kills, {consumer.again} again, {len(recorder.acknowledged)} acked, {report}"
+        )
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -45,7 +45,9 @@ def test_a_full_disk_stops_durable_publishing_only(overlay: Overlay) -> None:
             await asyncio.gather(load, return_exceptions=True)
 
             # Who publishes durably is told why, and waits.
-            await until(lambda: isinstance(publisher.bus.error, JournalUnavailable), "a clear error")
+            await until(
+                lambda: isinstance(publisher.bus.error, JournalUnavailable), "a clear error"
+            )
             with pytest.raises(NoReply):
                 await publisher.bus.flush(timeout=0.5)
             other = recorder.publisher(await client("other", "b1"))
@@ -54,8 +56,12 @@ def test_a_full_disk_stops_durable_publishing_only(overlay: Overlay) -> None:
                 await other.flush(timeout=0.5)
 
             # What needs no disk goes on, in both directions.
-            volatile = [recorder.publisher(await client(f"volatile-{at}", at)) for at in ("b1", "b2")]
-            ids = [await each.publish({"i": i}, volatile=True) for i in range(100) for each in volatile]
+            volatile = [
+                recorder.publisher(await client(f"volatile-{at}", at)) for at in ("b1", "b2")
+            ]
+            ids = [
+                await each.publish({"i": i}, volatile=True) for i in range(100) for each in volatile
+            ]
             await until(
                 lambda: all(c.received.issuperset(ids) for c in recorder.components.values()),
                 "volatile notifications arrive meanwhile",

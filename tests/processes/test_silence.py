@@ -112,7 +112,9 @@ def test_a_client_that_cannot_be_heard_is_given_up_and_continues(overlay: Overla
             ]
 
             async def gone() -> bool:
-                return "far" not in {client["name"] for client in (await broker.status())["clients"]}
+                return "far" not in {
+                    client["name"] for client in (await broker.status())["clients"]
+                }
 
             cable.stall()
             await until(lambda: far.state == "reconnecting", "the client notices")

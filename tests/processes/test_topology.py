@@ -66,7 +66,9 @@ def test_brokers_find_each_other_in_whatever_order_they_start(overlay: Overlay, 
             for name in names:
                 status = await overlay[name].status()
                 up = [link["broker"] for link in status["links"] if link["state"] == "up"]
-                assert sorted(up) == sorted({a if b == name else b for a, b in links if name in (a, b)})
+                assert sorted(up) == sorted(
+                    {a if b == name else b for a, b in links if name in (a, b)}
+                )
 
     asyncio.run(run())
 

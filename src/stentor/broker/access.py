@@ -29,6 +29,10 @@ class Permissions:
     name: str | None = None
     publish: Callable[[Envelope], bool] | None = None
     subscribe: Callable[[Filter], bool] | None = None
+    #: Whether they may hear what is asked for of this.
+    advertise: Callable[[Filter], bool] | None = None
+    #: Whether they may know that this is offered.
+    discover: Callable[[Filter], bool] | None = None
     operate: bool = True
     broker: bool = True
 
@@ -60,6 +64,11 @@ name
                         f"{grant.name!r} may not connect as a broker; set `broker = true` in the "
                         "grant if it should"
                     )
+                if hello.role == "operator" and not grant.operate:
+                    raise NotPermitted(
+                        f"{grant.name!r} may not operate this broker; set `operate = true` in the "
+                        "grant if it should"
+                    )
                 return permissions
         if hello.token is not None:
             raise AccessDenied(
@@ -88,10 +97,20 @@ def _permissions(grant: Grant) -> Permissions:
     def may_subscribe(filter: Filter) -> bool:
         return any(permitted.covers(filter) for permitted in subscribe)
 
+    def may_advertise(filter: Filter) -> bool:
+        return any(permitted.covers(filter) for permitted in publish)
+
+    def may_discover(filter: Filter) -> bool:
+        return any(permitted.overlaps(filter) for permitted in subscribe)
+
+    publishes_all = grant.publish == _EVERYTHING
+    subscribes_to_all = grant.subscribe == _EVERYTHING
     return Permissions(
         grant.name,
-        None if grant.publish == _EVERYTHING else may_publish,
-        None if grant.subscribe == _EVERYTHING else may_subscribe,
+        None if publishes_all else may_publish,
+        None if subscribes_to_all else may_subscribe,
+        None if publishes_all else may_advertise,
+        None if subscribes_to_all or grant.operate else may_discover,
         operate=grant.operate,
         broker=grant.broker,
     )

@@ -7,31 +7,47 @@ journal is on disk, and hands a copy of the journal to a neighbor. The neighbor 
 on under its old stream, and takes over the durable subscriptions and what is known of producers.
 For subscribers everywhere the stream has just moved: it begins afresh at another broker.
 
-On the side of the neighbor the copy lies in a directory of its own below its data directory. It is
-taken into use when the removed broker's link is down, and at every start. Retention applies to it
-as to the neighbor's own journal.
+A stream must have one owner at any time, whoever crashes when. This takes four messages:
+
+    drained broker                                neighbor (`adopting`)
+    ──────────────                                ─────────────────────
+    the copy, in pieces  ───── Handover ────▶     stores and verifies it: an offer
+                         ◀─── HandedOver ────     I have it
+    "handed-over" on disk: THE STREAM HAS MOVED
+    I have let go        ─ Handover released ▶    keeps it for good
+                         ◀─── HandedOver ────     I know
+
+Up to the file on disk the drained broker is the owner, and any trouble just ends the attempt: the
+link is closed, so that no late answer is taken for that to another offer, and the neighbor throws
+the offer away when it hears from the owner again. From the file on the neighbor is the owner, and
+all that may be missing is that it hears so. If the drained broker dies before it was heard, it
+finds the file when it is started again; it sets the old journal aside, begins a new one under a new
+stream, and repeats "I have let go" whenever it links up with that neighbor, until it is answered.
+
+While it is draining, a broker makes no new links and takes nothing from clients. So what a neighbor
+hears on a new link was said by an owner that has no offer under way.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from stentor.broker.storage import Batch, Journal, copy_journal, set_aside
+from stentor.broker.adopting import FILES, RELEASED
+from stentor.broker.storage import HandedOver, confirmed, copy_journal, hand_over, set_aside
 from stentor.errors import (
     InvalidConfiguration,
     JournalUnavailable,
     NoReply,
-    ProtocolError,
     ShuttingDown,
     StentorError,
 )
-from stentor.node.actions import Persist
 from stentor.protocol import messages as m
 
 if TYPE_CHECKING:
@@ -40,13 +56,12 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger("stentor.broker")
 
-#: The files of a journal, in the order in which they are handed over.
-FILES: Final = ("journal.db", "journal.mark")
-ADOPTED: Final = "adopted"
 #: Bytes of one piece.
 PIECE: Final = 256 * 1024
 #: Seconds that a neighbor may take for one step.
 PATIENCE: Final = 60.0
+#: Where the copy is made, below the data directory.
+_COPY: Final = "handing-over"
 
 
 async def drain(broker: Broker) -> dict[str, Any]:
@@ -57,62 +72,143 @@ async def drain(broker: Broker) -> dict[str, Any]:
         raise InvalidConfiguration(
             "there is no neighbor to hand over to; link this broker with another first, or stop it"
         )
+    if broker.unconfirmed is not None:
+        raise InvalidConfiguration(
+            f"{broker.unconfirmed.broker!r} has not confirmed yet that it has the journal that was "
+            "handed over earlier; link this broker with it first"
+        )
     broker.draining = True
     try:
-        broker.say_goodbye("the broker is being removed")
-        await broker.settle()
+        await broker.dismiss_clients("the broker is being removed")
         link = await _hand_over(broker)
     except BaseException:
         broker.draining = False
+        broker.dial_again()
         raise
-    handed = {
+    broker.afterwards(_set_aside)
+    _log.info("handed everything over to %s", link.origin.broker)
+    try:
+        await _release(link, broker.stream)
+        broker.unconfirmed = None
+    except StentorError as error:
+        broker.stop_soon("the broker was removed")
+        raise JournalUnavailable(
+            f"the journal belongs to {link.origin.broker!r} now, which has not confirmed it "
+            f"({error}); start this broker once more, linked with it, to let it know"
+        ) from error
+    broker.stop_soon("the broker was removed")
+    return {
         "to": link.origin.broker,
         "stream": broker.stream,
         "head": broker.journal.head,
         "durables": len(broker.service.durables),
     }
-    _log.info("handed everything over to %s", link.origin.broker)
-    broker.stop_soon("the broker was removed", after=_set_aside)
+
+
+def begin(data: Path | None) -> HandedOver | None:
+    """Before a journal is opened: finish a draining that was interrupted.
+
+    What was handed over, as long as its new owner may not know.
+    """
+    if data is None or not data.is_dir():
+        return None
+    handed = set_aside(data)
+    if handed is not None:
+        _log.warning(
+            "the journal %s was handed over to %s, which has not confirmed it; it is told again",
+            handed.stream,
+            handed.broker,
+        )
     return handed
+
+
+def remind(broker: Broker, link: Link) -> None:
+    """There is a new link: its other end may be the owner of a journal without knowing it."""
+    handed = broker.unconfirmed
+    if handed is not None and handed.to == link.stream:
+        link.connection.send(_let_go(handed.stream))
+
+
+def acknowledged(broker: Broker, link: Link) -> None:
+    """The neighbor knows now."""
+    handed = broker.unconfirmed
+    if handed is not None and handed.to == link.stream and broker.settings.data is not None:
+        confirmed(broker.settings.data)
+        broker.unconfirmed = None
+        _log.info("%s has taken over %s", handed.broker, handed.stream)
 
 
 def _set_aside(broker: Broker) -> None:
     """The journal is another's now: a broker that is started here again begins a new one."""
-    if broker.settings.data is not None:
-        set_aside(broker.settings.data)
+    data = broker.settings.data
+    if data is None:
+        return
+    try:
+        set_aside(data)
+    except StentorError as error:
+        _log.warning("%s; the next start does it", error)
+        return
+    if broker.unconfirmed is None:
+        confirmed(data)
 
 
 async def _hand_over(broker: Broker) -> Link:
-    """Send a copy of the journal to the first neighbor that can take it."""
+    """Let the first neighbor that can take the journal have it."""
     problems = []
-    with tempfile.TemporaryDirectory() as scratch:
-        copy = Path(scratch)
-        await asyncio.to_thread(copy_journal, broker.journal, copy)
-        for link in list(broker.links.values()):
-            try:
-                await _send(link, copy)
-                return link
-            except StentorError as error:
-                problems.append(f"{link.origin.broker}: {error}")
+    if broker.journal.pending:
+        raise JournalUnavailable("the journal could not be written in time; drain again later")
+    try:
+        with _scratch(broker.settings.data) as copy:
+            head = await asyncio.to_thread(copy_journal, broker.journal, copy)
+            for link in list(broker.links.values()):
+                try:
+                    await _offer(link, copy)
+                    if broker.journal.head != head:
+                        raise JournalUnavailable("something was published meanwhile; drain again")
+                    _move(broker, link)
+                    return link
+                except StentorError as error:
+                    problems.append(f"{link.origin.broker}: {error}")
+                    link.connection.close()
+    except OSError as error:
+        raise JournalUnavailable(f"the journal cannot be copied: {error}") from error
     raise JournalUnavailable(f"no neighbor could take the journal over ({'; '.join(problems)})")
 
 
-async def _send(link: Link, copy: Path) -> None:
-    link.handed_over = asyncio.get_running_loop().create_future()
+@contextmanager
+def _scratch(data: Path | None) -> Iterator[Path]:
+    """A directory for the copy: beside the journal, where there is a disk for such sizes."""
+    if data is None:
+        with tempfile.TemporaryDirectory() as name:
+            yield Path(name)
+        return
+    copy = data / _COPY
+    shutil.rmtree(copy, ignore_errors=True)  # of a draining that was interrupted
+    copy.mkdir(mode=0o700)
+    try:
+        yield copy
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
+
+
+async def _offer(link: Link, copy: Path) -> None:
+    """Send the copy; return when the neighbor has it."""
+    answer = link.expect_handed_over()
     for name in FILES:
         with (copy / name).open("rb") as file:
-            piece = file.read(PIECE)
-            while True:
-                following = file.read(PIECE)
-                await _writable(link)
-                link.connection.send(m.Handover(name, piece, last=not following))
-                if not following:
-                    break
-                piece = following
-    try:
-        await asyncio.wait_for(link.handed_over, PATIENCE)
-    except TimeoutError:
-        raise NoReply(f"no answer within {PATIENCE:g} seconds") from None
+            await _send(link, name, file, answer)
+    await _answered(answer)
+
+
+async def _send(link: Link, name: str, file: BinaryIO, answer: asyncio.Future[None]) -> None:
+    piece = file.read(PIECE)
+    while not answer.done():
+        following = file.read(PIECE)
+        await _writable(link)
+        link.connection.send(m.Handover(name, piece, last=not following))
+        if not following:
+            return
+        piece = following
 
 
 async def _writable(link: Link) -> None:
@@ -125,68 +221,29 @@ async def _writable(link: Link) -> None:
         raise ShuttingDown("the link was lost")
 
 
-class Adoption:
-    """A journal that arrives from a neighbor in pieces."""
-
-    def __init__(self, data: Path | None, stream: m.StreamId) -> None:
-        if data is None:
-            raise JournalUnavailable("this broker has no data directory to keep another's journal")
-        self._final = data / ADOPTED / _directory_name(stream)
-        self._incoming = self._final.with_suffix(".incoming")
-        self._file = 0
-        shutil.rmtree(self._incoming, ignore_errors=True)
-        self._incoming.mkdir(mode=0o700, parents=True)
-
-    def take(self, piece: m.Handover) -> Path | None:
-        """Store a piece. The directory, when everything is there and on disk."""
-        if self._file >= len(FILES) or piece.file != FILES[self._file]:
-            raise ProtocolError(f"{piece.file!r} is not the file that is to come")
-        try:
-            with (self._incoming / piece.file).open("ab") as file:
-                file.write(piece.data)
-                if piece.last:
-                    file.flush()
-                    os.fsync(file.fileno())
-        except OSError as error:
-            shutil.rmtree(self._incoming, ignore_errors=True)
-            raise JournalUnavailable(f"the journal cannot be stored: {error.strerror}") from error
-        if not piece.last:
-            return None
-        self._file += 1
-        if self._file < len(FILES):
-            return None
-        shutil.rmtree(self._final, ignore_errors=True)
-        self._incoming.rename(self._final)
-        return self._final
-
-    def abandon(self) -> None:
-        """The rest will not come."""
-        shutil.rmtree(self._incoming, ignore_errors=True)
+async def _answered(answer: asyncio.Future[None]) -> None:
+    try:
+        await asyncio.wait_for(answer, PATIENCE)
+    except TimeoutError:
+        raise NoReply(f"no answer within {PATIENCE:g} seconds") from None
 
 
-def _directory_name(stream: m.StreamId) -> str:
-    return "".join(c if c.isalnum() or c in "-_" else "_" for c in stream)
+def _move(broker: Broker, link: Link) -> None:
+    """From here on the neighbor is the owner."""
+    handed = HandedOver(broker.stream, link.stream, link.origin.broker)
+    if broker.settings.data is not None:
+        hand_over(broker.settings.data, handed)
+        broker.unconfirmed = handed
 
 
-def adopted(data: Path | None) -> list[Path]:
-    """The journals of others in a data directory."""
-    if data is None or not (data / ADOPTED).is_dir():
-        return []
-    found = sorted((data / ADOPTED).iterdir())
-    return [path for path in found if path.is_dir() and path.suffix != ".incoming"]
+async def _release(link: Link, stream: m.StreamId) -> None:
+    """Tell it so; return when it knows."""
+    if link.connection.is_closing:
+        raise ShuttingDown("the link was lost")
+    answer = link.expect_handed_over()
+    link.connection.send(_let_go(stream))
+    await _answered(answer)
 
 
-def take_over(broker: Broker, directory: Path, *, import_state: bool) -> None:
-    """Serve another's journal; with `import_state`, take its durable subscriptions over too."""
-    journal = Journal.open(directory, name=None, retention=broker.settings.retention)
-    journal.start(broker.call_from_thread, lambda done: None)
-    broker.adopted_journals.append(journal)
-    if import_state:
-        durables = broker.service.import_durables(journal.durables())
-        context = Persist("", None, None)
-        broker.journal.append(
-            Batch(producers=journal.producers(), durables=durables, context=context)
-        )
-    broker.service.adopt(journal)
-    broker.changed()
-    _log.info("serves the journal of %s, which was removed", journal.name)
+def _let_go(stream: m.StreamId) -> m.Handover:
+    return m.Handover(RELEASED, stream.encode(), last=True)

@@ -15,16 +15,18 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from itertools import count
+from pathlib import Path
 from typing import Any, Final
 
 from stentor.broker.access import Access, Permissions
-from stentor.broker.draining import adopted, drain, take_over
+from stentor.broker.adopting import Imported, adopted, open_adopted, serve_adopted, take_over
+from stentor.broker.draining import begin, drain, remind
 from stentor.broker.peers import HELLO_FRAME, Client, Dialing, Guest, Link
 from stentor.broker.settings import Settings
-from stentor.broker.storage import Batch, Journal
+from stentor.broker.storage import Batch, HandedOver, Journal
 from stentor.errors import (
     DuplicateBroker,
     InvalidAddress,
@@ -100,6 +102,9 @@ class Broker:
         self.journal_failing = False
         #: Journals of brokers that were removed.
         self.adopted_journals: list[Journal] = []
+        self._taking_over: set[asyncio.Task[None]] = set()
+        #: What was handed over from this directory to a neighbor that may not know it yet.
+        self.unconfirmed: HandedOver | None = None
         #: Notifications that links dropped which are gone.
         self.dropped_by_links = 0
         self.journal: Journal
@@ -128,18 +133,23 @@ class Broker:
         if problem is not None:
             raise InvalidConfiguration(f"the name of the broker {problem}; give it another")
         strategy = Strategy.of(settings.routing)
+        self.unconfirmed = begin(settings.data)
         self.journal = Journal.open(settings.data, name=name, retention=settings.retention)
         try:
             self._make_service(name, strategy)
+            # Before anybody can ask for a durable subscription that is in one of them.
+            for directory in adopted(settings.data):
+                await open_adopted(self, directory)
             await self._listen(addresses)
+            for journal in self.adopted_journals:
+                serve_adopted(self, journal)
             await self._start_monitor()
         except BaseException:
             await self._close_listeners()
-            self.journal.close()
+            for journal in [*self.adopted_journals, self.journal]:
+                journal.close()
             raise
         self.started_at = time.time()
-        for directory in adopted(settings.data):
-            take_over(self, directory, import_state=False)
         for address in settings.neighbors:
             self.add_link(address)
         self._tick()
@@ -152,6 +162,8 @@ class Broker:
             router=router,
             enforce_advertisements=self.settings.enforce_advertisements,
             max_subscriptions=self.settings.limits.subscriptions_per_client,
+            max_durables=self.settings.limits.durables,
+            max_groups=self.settings.limits.groups,
             queue=self.settings.limits.queue,
             hooks=self.hooks,
             now=self._loop.time(),
@@ -228,15 +240,19 @@ class Broker:
                 handle.cancel()
         if self._monitor is not None:
             await self._monitor.stop()
+        await asyncio.gather(*self._taking_over)
         for journal in [self.journal, *self.adopted_journals]:
             await asyncio.to_thread(journal.close)
         if self._afterwards is not None:
             self._afterwards(self)
         self._stopped.set()
 
-    def stop_soon(self, reason: str, after: Callable[[Broker], None] | None = None) -> None:
-        """Stop when this turn is over; then call `after`."""
-        self._afterwards = after
+    def afterwards(self, function: Callable[[Broker], None]) -> None:
+        """Call this when the broker has stopped, whatever stops it."""
+        self._afterwards = function
+
+    def stop_soon(self, reason: str) -> None:
+        """Stop when this turn is over."""
         self._stopping = self._loop.create_task(self.stop(reason))
 
     def say_goodbye(self, reason: str) -> None:
@@ -246,6 +262,15 @@ class Broker:
             if not client.is_operator:
                 client.connection.send(m.Goodbye(reason, instead))
                 client.connection.close()
+
+    async def dismiss_clients(self, reason: str) -> None:
+        """Send all clients away; return when they are gone and what they said is on disk."""
+        self.say_goodbye(reason)
+        await self._until(
+            lambda: all(client.is_operator for client in self.clients.values()),
+            self.settings.limits.shutdown,
+        )
+        await self.settle()
 
     async def wait_closed(self) -> None:
         """Until it has been stopped."""
@@ -342,6 +367,8 @@ class Broker:
             action = batch.context
             if isinstance(action, Persist):
                 self.service.stored(action.context, batch.error)
+            elif isinstance(action, Imported):
+                action.stored(batch.error)
             elif batch.error is not None:
                 self.service.failed(action.context, batch.error)
             else:
@@ -457,6 +484,8 @@ class Broker:
             newest=published,
             may_publish=permissions.publish,
             may_subscribe=permissions.subscribe,
+            may_advertise=permissions.advertise,
+            owner=permissions.name,
         )
         client = Client(
             self, connection, id, name, permissions, is_operator=hello.role == "operator"
@@ -490,9 +519,17 @@ class Broker:
             raise LinkRefused(f"{address} is this broker itself; link it with another")
         if address in self._dialers:
             raise DuplicateBroker(f"{address} is a neighbor already")
+        self._start_dialing(address)
+
+    def _start_dialing(self, address: str) -> None:
         self.dialing[address] = "dialing"
-        task = self._loop.create_task(self._dial(address))
-        self._dialers[address] = task
+        self._dialers[address] = self._loop.create_task(self._dial(address))
+
+    def dial_again(self) -> None:
+        """The broker stays after all: dial those whose links were lost while it was leaving."""
+        for address, task in list(self._dialers.items()):
+            if task.done():
+                self._start_dialing(address)
 
     def remove_link(self, which: str) -> None:
         """End the link to a neighbor, named by its address, name or stream."""
@@ -569,6 +606,8 @@ class Broker:
 
     def link_made(self, connection: Connection, origin: m.Origin, *, dialed: bool) -> Link:
         """Both sides have said who they are."""
+        if self.draining:
+            raise ShuttingDown("this broker is being shut down; link with another")
         self._check_link(origin, dialed=dialed)
         old = self.links.get(origin.stream)
         if old is not None:
@@ -577,6 +616,7 @@ class Broker:
         link = Link(self, connection, origin, dialed)
         self.links[origin.stream] = link
         self.service.link_up(origin.stream)
+        remind(self, link)
         self.changed()
         _log.info("linked with %s at %s", origin.broker, connection.peer)
         return link
@@ -589,9 +629,21 @@ class Broker:
         self.dropped_by_links += link.outbox.dropped
         self.service.link_down(link.stream)
         if link.legacy is not None:
-            take_over(self, link.legacy, import_state=True)
+            self.take_over_soon(link.legacy)
         self.changed()
         _log.info("lost the link with %s%s", link.origin.broker, f": {error}" if error else "")
+
+    def take_over_soon(self, directory: Path) -> None:
+        """Serve the journal of a neighbor that is gone for good."""
+        task = self._loop.create_task(take_over(self, directory))
+        self._taking_over.add(task)
+        task.add_done_callback(self._taking_over.discard)
+
+    def adopt_soon(self, work: Coroutine[Any, Any, None]) -> None:
+        """Look at what a neighbor has handed over, while everything else goes on."""
+        task = self._loop.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     def link_ending(self, link: Link, message: m.Failure | m.Goodbye) -> None:
         """The neighbor says why it will close the link."""
@@ -609,7 +661,7 @@ class Broker:
                     f"{client.name!r} may not operate this broker; set `operate = true` in the "
                     "grant if it should"
                 )
-            answer = self._answer(ask)
+            answer = self._answer(ask, client.permissions)
         except StentorError as error:
             client.connection.send(m.Failure(error.code, str(error), ask.number))
             return
@@ -625,13 +677,19 @@ class Broker:
             client.connection.send(m.Done(ask.number, await answer))
         except StentorError as error:
             client.connection.send(m.Failure(error.code, str(error), ask.number))
+        except Exception as error:
+            _log.exception("the question %r failed", ask.what)
+            text = f"an error of the broker, which its log explains: {error}"
+            client.connection.send(m.Failure(StentorError.code, text, ask.number))
 
-    def _answer(self, ask: m.Ask) -> Any:
+    def _answer(self, ask: m.Ask, permissions: Permissions) -> Any:
         arguments = ask.arguments
         match ask.what:
             case "offers":
                 text = arguments.get("overlapping")
-                return [str(f) for f in self.service.offers(None if text is None else Filter(text))]
+                offers = self.service.offers(None if text is None else Filter(text))
+                visible = permissions.discover
+                return [str(f) for f in offers if visible is None or visible(f)]
             case "status":
                 return self.status()
             case "links":

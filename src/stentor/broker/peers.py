@@ -17,7 +17,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from stentor.broker.access import Permissions
-from stentor.broker.draining import Adoption
+from stentor.broker.adopting import RELEASED, Adoption, discard_offer, released
+from stentor.broker.draining import acknowledged
 from stentor.broker.outbox import LINK_WINDOW, Outbox
 from stentor.errors import (
     JournalUnavailable,
@@ -157,7 +158,11 @@ class Client:
             self.broker.asked(self, message)
         elif isinstance(message, m.Goodbye):
             self.connection.close()
-        elif not isinstance(message, m.Pong):
+        elif isinstance(message, m.Pong):
+            pass
+        elif self.is_operator:
+            raise ProtocolError(f"an operator cannot send {type(message).__name__}")
+        else:
             self.broker.service.heard(self.id, message)
 
     def _check_window(self) -> None:
@@ -204,6 +209,10 @@ class Link:
         #: Set while this broker hands over to the neighbor.
         self.handed_over: asyncio.Future[None] | None = None
         self._adoption: Adoption | None = None
+        #: Whether an offer of the neighbor was refused. What is still to come of it is ignored.
+        self._refused = False
+        #: Whether the neighbor has said anything yet as the owner of its stream.
+        self._is_heard = False
         #: The journal that this neighbor has handed over, to be served when it is gone.
         self.legacy: Path | None = None
         self.received_notifications = 0
@@ -233,6 +242,8 @@ class Link:
                 elif isinstance(message, m.Handover):
                     self._adopt(message)
                 elif isinstance(message, m.HandedOver):
+                    if self.handed_over is None:
+                        acknowledged(self.broker, self)
                     self._answered(None)
                 elif isinstance(message, m.Failure) and self.handed_over is not None:
                     self._answered(JournalUnavailable(message.message))
@@ -243,6 +254,10 @@ class Link:
                         self._taken += len(message.items)
                         self.received_notifications += len(message.items)
                     service.receive(stream, message)
+        except ProtocolError:
+            raise
+        except StentorError as error:
+            raise ProtocolError(f"what {self.origin.broker!r} sent is no good: {error}") from error
         finally:
             self.broker.changed()
         self.grant()
@@ -256,17 +271,43 @@ class Link:
 
     def _adopt(self, piece: m.Handover) -> None:
         """The neighbor is about to go and hands its journal over."""
+        if piece.file == RELEASED:
+            released(self.broker, self, piece.data.decode(errors="replace"))
+            return
+        if self._refused:
+            return
         try:
             if self._adoption is None:
                 self._adoption = Adoption(self.broker.settings.data, self.stream)
-            self.legacy = self._adoption.take(piece)
+            if self._adoption.take(piece):
+                self.broker.adopt_soon(self._verify(self._adoption))
         except JournalUnavailable as error:
-            self._adoption = None
-            self.connection.send(m.Failure(error.code, str(error)))
-            return
-        if self.legacy is not None:
-            self._adoption = None
-            self.connection.send(m.HandedOver())
+            self._refuse(error)
+
+    async def _verify(self, adoption: Adoption) -> None:
+        """Everything is there: answer whether it is good."""
+        try:
+            await asyncio.to_thread(adoption.verify)
+            if self._adoption is adoption and not self.connection.is_closing:
+                adoption.keep()
+                self._adoption = None
+                self.connection.send(m.HandedOver())
+        except StentorError as error:
+            self._refuse(error)
+        finally:
+            adoption.abandon()
+
+    def _refuse(self, error: StentorError) -> None:
+        self._refused = True
+        adoption, self._adoption = self._adoption, None
+        if adoption is not None:
+            adoption.abandon()
+        self.connection.send(m.Failure(error.code, str(error)))
+
+    def expect_handed_over(self) -> asyncio.Future[None]:
+        """Done when the neighbor says `HandedOver`; fails when it refuses or is lost."""
+        self.handed_over = asyncio.get_running_loop().create_future()
+        return self.handed_over
 
     def _answered(self, error: Exception | None) -> None:
         """The neighbor has taken over what this broker handed it, or could not."""

@@ -64,7 +64,9 @@ class Grant:
     """Who someone is, and what they may do. Filters are in the subscription language.
 
     A publication must match one of `publish`, a subscription must be covered by one of
-    `subscribe`. The default is everything but operating the broker.
+    `subscribe`. Who wants to hear of demand for an advertisement must be allowed to publish all of
+    it, and offers are shown that overlap one of `subscribe`. A durable subscription belongs to the
+    grant that made it. The default is everything but operating the broker.
     """
 
     name: Annotated[str, About("Whom this is about, for logs and status.", "text")]
@@ -98,6 +100,14 @@ class Limits:
     subscriptions_per_client: Annotated[
         int, About("Subscriptions of one client.", "count", least=1, group="Limits")
     ] = 10_000
+    durables: Annotated[
+        int,
+        About("Durable subscriptions that the broker keeps.", "count", least=1, group="Limits"),
+    ] = 10_000
+    groups: Annotated[
+        int,
+        About("Groups of consumers that live at the broker.", "count", least=1, group="Limits"),
+    ] = 1_000
     frame: Annotated[
         int, About("The largest frame that is accepted.", "size", least=4096, group="Limits")
     ] = 16 * 2**20

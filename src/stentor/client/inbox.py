@@ -22,7 +22,6 @@ worked out when somebody asks for them.
 
 from __future__ import annotations
 
-import itertools
 import logging
 from bisect import bisect_right
 from collections import deque
@@ -230,13 +229,23 @@ class Inbox:
         self._index = self._done = 0
         return True
 
-    def forget_waiting(self) -> None:
-        """Take back what was not handed out, as if it had never come; for members of a group."""
-        rest = self._chunk.notifications[self._index :]
-        for notification in itertools.chain(rest, *(c.notifications for c in self._queue)):
-            assert notification.id is not None
-            self._seen.discard(notification.id)
+    def forget_waiting(self) -> Positions:
+        """Take back what was not handed out, as if it had never come; for members of a group.
+
+        The positions are those behind which all of it lies.
+        """
+        chunk, index = self._chunk, self._index
+        rest = _Chunk(chunk.notifications[index:], chunk.stream, chunk.offsets[index:], {})
+        before: Positions = {}
+        for each in (rest, *self._queue):
+            for notification in each.notifications:
+                assert notification.id is not None
+                self._seen.discard(notification.id)
+            if each.offsets:
+                lowest = min(each.offsets) - 1
+                before[each.stream] = min(lowest, before.get(each.stream, lowest))
         self.clear()
+        return before
 
     def clear(self) -> None:
         """Hand out no more of what waits. It was not dealt with."""

@@ -181,6 +181,8 @@ class Link:
         self._keeper: asyncio.Task[None] | None = None
         self._heartbeat: asyncio.TimerHandle | None = None
         self._since = 0.0
+        #: When the broker was heard last before the connection was lost, by the loop's clock.
+        self.lost_at = 0.0
         self._hurry = False
         self.state: State = "connecting"
         self.on_state: Callable[[State], None] = lambda state: None
@@ -338,7 +340,9 @@ class Link:
             return
         self._wire = None
         self._stop_heartbeat()
-        if self._loop.time() - self._since >= STABLE:
+        now = self._loop.time()
+        self.lost_at = self._last_sign(wire, now)
+        if now - self._since >= STABLE:
             self._backoff.reset()
         if isinstance(reason, ShuttingDown) and self.address in self._others:
             self._others.remove(self.address)
@@ -354,6 +358,12 @@ class Link:
             self._user.gone(self, reason)
         else:
             self._lost.set()
+
+    def _last_sign(self, wire: _Wire, now: float) -> float:
+        """When the broker was still there: now, or long before if it was given up for silence."""
+        timeout = self.welcome.timeout if self.welcome is not None else 0
+        heard = wire.connection.last_heard if wire.connection is not None else now
+        return heard if 0 < timeout <= now - heard else now
 
     def _set_state(self, state: State) -> None:
         if state != self.state:

@@ -210,7 +210,7 @@ class LocalBroker:
             self.start(link.close())
         for subscription in list(self.subscriptions.values()):
             if subscription.link is link:
-                subscription.connection_lost(error)
+                subscription.connection_lost(error, link.lost_at)
                 if link is not self._link and not subscription.over:
                     self._go_home(subscription)
 

@@ -4,6 +4,15 @@ A subscription lives longer than a connection. Its `inbox` knows what has arrive
 local broker has a new connection, the subscription is made again from there on, so the application
 notices a pause at most.
 
+Times of history are told by the broker's clock, which may differ from ours. So `Subscribed` carries
+it, and from there on we count.
+
+*Groups.* While a member is away, the others are given what it had not confirmed; so it forgets what
+waits here. If the group is gone as well, with its broker or with its only member, the first that
+comes back begins it again: at the time when the connection was lost, and in each stream no later
+than with what this member had to forget. What the others had to it cannot know; the broker of a
+durable group does.
+
 *Flow control.* The broker may deliver `window` notifications. What was handed out is granted again,
 half a window at a time; what the application has not yet asked for is not.
 
@@ -149,6 +158,12 @@ class Subscription(Generic[T]):
         #: Whether the broker has said that it is in force, over this connection and ever.
         self._settled = False
         self._settled_at: float | None = None
+        #: How far the broker's clock is ahead of the loop's.
+        self._ahead = 0.0
+        #: When the connection was lost, by the broker's clock, and the positions behind which lies
+        #: what a member of a group forgot then.
+        self._lost_at: float | None = None
+        self._forgotten: Positions = {}
         self._past_last_values = False
         self._changed: list[asyncio.Future[None]] = []
         self._error: StentorError | None = None
@@ -314,9 +329,7 @@ class Subscription(Generic[T]):
         if not message.retained:
             self._past_last_values = True
         if new < count:
-            self._used += count - new
-            if self._used >= self._half:
-                self._grant()
+            self._handed_out(count - new)
         if new:
             self._notify()
 
@@ -327,8 +340,14 @@ class Subscription(Generic[T]):
         self.moves = 0
         self.patience.reset()
         self.resumed = self.resumed or (self._settled_at is None and message.resumed)
+        broker_time = message.time or clock()
+        self._ahead = broker_time - self._local.loop.time()
         if self._settled_at is None:
-            self._settled_at = clock()
+            self._settled_at = broker_time
+        if self._lost_at is not None:
+            self._confirmed = {}  # what was said last may not have arrived
+            self._lost_at = None
+        self._forgotten = {}
         if message.lease is not None:
             self._lease_ends = self._local.loop.time() + message.lease
             self._stop_lease()
@@ -362,12 +381,15 @@ class Subscription(Generic[T]):
 
     # -- connections come and go
 
-    def connection_lost(self, error: StentorError) -> None:
-        """It has to be made again."""
+    def connection_lost(self, error: StentorError, at: float) -> None:
+        """It has to be made again. The broker was there until then, by the loop's clock."""
+        if self._settled and self._lost_at is None:
+            self._lost_at = at + self._ahead
         self._unsettle()
-        if self._terms.group is not None and self._terms.durable is not None:
+        if self._terms.group is not None:
             # What this member was given and has not confirmed goes to the others.
-            self._inbox.forget_waiting()
+            for stream, before in self._inbox.forget_waiting().items():
+                self._forgotten[stream] = min(before, self._forgotten.get(stream, before))
         if self._terms.overflow == "disconnect" and isinstance(error, QueueOverflow):
             self.ended(error)
 
@@ -396,8 +418,14 @@ class Subscription(Generic[T]):
     def _message(self, lease: float | None) -> Subscribe:
         terms = self._terms
         since = terms.since
-        positions = None
-        if self._inbox.arrived or self._settled_at is not None:
+        positions: Positions | None = None
+        if terms.group is not None and terms.durable is None:
+            if self._settled_at is not None:
+                since = self._lost_at
+                if since is None:  # the group has moved
+                    since = self._local.loop.time() + self._ahead
+                positions = self._forgotten or None
+        elif self._inbox.arrived or self._settled_at is not None:
             positions = dict(self._inbox.arrived)
             if since is None:
                 # Brokers that were not there yet: what they have from the beginning of this

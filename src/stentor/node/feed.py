@@ -184,6 +184,8 @@ class Feed:
         self.overflowed = False
         #: Last values come before everything else: until they have, nothing is taken.
         self.held = False
+        #: Positions that the subscriber has brought, until it is known that streams reach there.
+        self._claimed: Positions = dict(positions or {})
         for stream, position in (positions or {}).items():
             self._streams[stream] = _Reading(CATCHING, position, known=True, probe=probe)
 
@@ -236,7 +238,7 @@ class Feed:
             self._offer_volatile(run)
             return
         reading = self._reading(run.stream)
-        if reading.known:
+        if reading.known and run.stream not in self._claimed:
             rest = run.after(reading.position)
             if rest is None:
                 return
@@ -348,8 +350,9 @@ class Feed:
         if reading is None or not reading.fetching:
             return
         self._fetched(reading)
-        if reading.mode != CATCHING:
-            return
+        self._check_claim(run.stream, reading, head)
+        if reading.mode != CATCHING or (asked and reading.known and asked > reading.position + 1):
+            return  # the latter: it was asked for by a claim that did not hold
         if asked and reading.known:
             asked = max(asked, reading.position + 1)
         if asked and asked < low:
@@ -430,6 +433,8 @@ class Feed:
         begins = self.since is None and probe >= self._probe
         for stream, head in heads.items():
             reading = self._reading(stream)
+            if probe >= self._probe:
+                self._check_claim(stream, reading, head)
             if reading.mode == JOINING:
                 if begins:
                     reading.position = max(reading.position, head)
@@ -444,6 +449,14 @@ class Feed:
                 if reading.mode == JOINING:  # it cannot be reached
                     reading.mode = CATCHING
         return begins
+
+    def _check_claim(self, stream: StreamId, reading: _Reading, head: int) -> None:
+        """The stream has come to this head, after the subscriber said how far it has read it.
+
+        Who says that it has read more than there is would miss what is to come.
+        """
+        if self._claimed.pop(stream, 0) > head:
+            reading.position = head
 
     def waits_for(self, probe: int) -> bool:
         """Whether a stream waits for a later probe than this one."""

@@ -10,8 +10,8 @@ from stentor.filters import Filter
 from stentor.model.codec import Envelope
 from stentor.node.subscription import Consumer, Subscription
 
-#: Whether a publication, a subscription, or hearing of demand for an advertisement is permitted. The place where a richer model of roles
-#: is put in.
+#: Whether a publication, a subscription, or an advertisement that wants to hear of demand is
+#: permitted. The place where a richer model of roles is put in.
 PublishRule = Callable[[Envelope], bool]
 SubscribeRule = Callable[[Filter], bool]
 AdvertiseRule = Callable[[Filter], bool]

@@ -151,6 +151,7 @@ class Directory:
 class _Wave:
     """A probe that has not been answered by all."""
 
+    number: int
     parent: str | None
     waiting: set[str]
     heads: Positions = field(default_factory=dict)
@@ -173,46 +174,47 @@ class Probes:
         way between other brokers.
         """
         self._own = own
-        #: By origin and number. When a broker has moved, two of its waves may pass at a time.
-        self._waves: dict[tuple[StreamId, int], _Wave] = {}
+        #: The newest of each origin. It begins a probe when the one before is over for it; so when
+        #: a broker has moved and two of its waves pass at a time, nobody needs the older one.
+        self._waves: dict[StreamId, _Wave] = {}
         #: The newest probe of this broker.
         self.number = number
 
     @property
     def waiting(self) -> bool:
         """Whether the own probe is under way."""
-        return (self._own, self.number) in self._waves
+        return self._own in self._waves
 
     def begin(self, neighbors: Iterable[str]) -> Sends:
         """Send a probe of our own. Without neighbors, `finish_own` completes it at once."""
         self.number += 1
         waiting = set(neighbors)
-        self._waves[self._own, self.number] = _Wave(None, waiting)
+        self._waves[self._own] = _Wave(self.number, None, waiting)
         return [(n, Probe(self._own, self.number)) for n in sorted(waiting)]
 
     def passed(self, neighbor: str, probe: Probe, others: Iterable[str], heads: Positions) -> Sends:
         """A probe of another broker comes by."""
-        key = probe.origin, probe.number
-        if probe.origin == self._own or key in self._waves:
+        newest = self._waves.get(probe.origin)
+        if probe.origin == self._own or (newest is not None and newest.number >= probe.number):
             # In a cycle it comes from both sides; neither need wait for the other.
             return [(neighbor, Echo(probe.origin, probe.number, {}))]
-        wave = _Wave(neighbor, set(others) - {neighbor})
+        self._waves.pop(probe.origin, None)
+        wave = _Wave(probe.number, neighbor, set(others) - {neighbor})
         if not wave.waiting:
             return [(neighbor, Echo(probe.origin, probe.number, dict(heads)))]
-        self._waves[key] = wave
+        self._waves[probe.origin] = wave
         return [(n, probe) for n in sorted(wave.waiting)]
 
     def echoed(
         self, neighbor: str, echo: Echo, heads: Positions
     ) -> tuple[Sends, tuple[int, Positions] | None]:
         """An answer: messages, and the number and heads of the own probe if it is complete."""
-        key = echo.origin, echo.number
-        wave = self._waves.get(key)
-        if wave is None or neighbor not in wave.waiting:
+        wave = self._waves.get(echo.origin)
+        if wave is None or wave.number != echo.number or neighbor not in wave.waiting:
             return [], None
         wave.waiting.discard(neighbor)
         wave.heads.update(echo.heads)
-        return self._finish(key, heads)
+        return self._finish(echo.origin, heads)
 
     def link_down(
         self, neighbor: str, heads: Positions
@@ -220,29 +222,28 @@ class Probes:
         """Nobody waits for this neighbor any more."""
         sends: Sends = []
         complete = None
-        for key, wave in list(self._waves.items()):
+        for origin, wave in list(self._waves.items()):
             if wave.parent == neighbor:
-                del self._waves[key]
+                del self._waves[origin]
             elif neighbor in wave.waiting:
                 wave.waiting.discard(neighbor)
-                more, own = self._finish(key, heads)
+                more, own = self._finish(origin, heads)
                 sends += more
                 complete = complete or own
         return sends, complete
 
     def finish_own(self, heads: Positions) -> tuple[int, Positions] | None:
         """The own probe, if nobody is left to answer it."""
-        return self._finish((self._own, self.number), heads)[1] if self.waiting else None
+        return self._finish(self._own, heads)[1] if self.waiting else None
 
     def _finish(
-        self, key: tuple[StreamId, int], own: Positions
+        self, origin: StreamId, own: Positions
     ) -> tuple[Sends, tuple[int, Positions] | None]:
-        wave = self._waves[key]
+        wave = self._waves[origin]
         if wave.waiting:
             return [], None
-        del self._waves[key]
-        origin, number = key
+        del self._waves[origin]
         heads = {**wave.heads, **own}
         if wave.parent is None:
-            return [], (number, heads)
-        return [(wave.parent, Echo(origin, number, heads))], None
+            return [], (wave.number, heads)
+        return [(wave.parent, Echo(origin, wave.number, heads))], None

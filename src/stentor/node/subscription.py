@@ -225,7 +225,10 @@ class Subscription:
             self.durable.remember(_id_of(data))
         if self.group is None:
             known = self.feed.positions
-            return self.durable.confirm({s: p for s, p in positions.items() if s in known})
+            # Nobody has dealt with what has not come.
+            return self.durable.confirm(
+                {s: min(p, known[s]) for s, p in positions.items() if s in known}
+            )
         return self.durable.confirm(self._confirmed()) or bool(confirmed)
 
     def _confirmed(self) -> Positions:

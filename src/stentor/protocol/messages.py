@@ -227,6 +227,8 @@ class Subscribed(_Message, tag=32):
     lease: float | None = None
     #: Whether a durable subscription of this name existed.
     resumed: bool = False
+    #: The broker's clock, in seconds since 1970: what `since` is compared with later.
+    time: float = 0.0
 
 
 class Deliver(_Message, tag=33):
@@ -383,10 +385,15 @@ class Mark(_Message, tag=58):
 
 
 class Groups(_Message, tag=59):
-    """Groups that live at the broker with this stream; what was said before is void."""
+    """Groups that live at the broker with this stream.
+
+    What was said before is void, unless these are `more`: a long list comes in pieces, and what is
+    new follows it.
+    """
 
     stream: StreamId
     names: list[str]
+    more: bool = False
 
 
 class Handover(_Message, tag=60):

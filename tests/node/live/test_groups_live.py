@@ -11,6 +11,8 @@ from live_histories import EVENTS
 from overlay import Client, Overlay, Sub
 
 from stentor.errors import GroupElsewhere
+from stentor.node.service.base import GROUPS_AT_ONCE
+from stentor.node.service.groups import GROUPS_EVERY
 from stentor.protocol import messages as m
 
 
@@ -173,6 +175,27 @@ def test_volatile_ones_are_given_to_one_member_and_never_again() -> None:
     assert sum(len(sub.volatile) for sub in subs) == 1
 
 
+def test_a_group_that_is_gone_begins_again_where_its_member_says() -> None:
+    sim = Overlay([("a", "b")])
+    publishers = [sim.client(at=at) for at in ("a", "b")]
+    for publisher in publishers:
+        publisher.publish([{"x": x} for x in range(3)])
+    sim.settle()
+    lost_at = sim.clock
+    sim.clock += 1
+    publishers[1].publish([{"x": 3}])
+    sim.settle()
+    member, late = sim.client(at="a"), sim.client(at="a")
+    [one] = group(sim, member, since=lost_at, positions={"a#": 1})
+    [two] = group(sim, late, since=0.0, positions={})
+    assert [(stream, offset) for stream, offset, _ in one.given if stream == "a#"] == [
+        ("a#", 2),
+        ("a#", 3),
+    ]
+    assert [offset for stream, offset, _ in one.given if stream == "b#"] == [4]
+    assert two.given == []
+
+
 def test_members_find_the_group_where_it_lives() -> None:
     sim = Overlay([("a", "b"), ("b", "c")])
     first, second = sim.client(at="c"), sim.client(at="a")
@@ -198,3 +221,88 @@ def test_two_that_began_the_same_group_become_one() -> None:
     sim.client(at="b").publish([{"x": 1}, {"x": 2}, {"x": 3}])
     sim.settle()
     assert sum(len(sub.given) for sub in subs) == 3
+
+
+class TestTelling:
+    """What brokers tell each other of the groups that live with them."""
+
+    def heard(self, sim: Overlay) -> list[m.Groups]:
+        """What is on its way from a to b."""
+        messages = [m.decoder.decode(data) for data in sim.queues["a", "b"].messages]
+        return [message for message in messages if isinstance(message, m.Groups)]
+
+    def settled(self) -> tuple[Overlay, Client]:
+        sim = Overlay([("a", "b")])
+        client = sim.client(at="a")
+        sim.settle()
+        return sim, client
+
+    def test_each_group_that_begins_is_told_once_and_alone(self) -> None:
+        sim, client = self.settled()
+        service = sim.hosts["a"].service
+        for i in range(50):
+            service.heard(client.session, m.Subscribe(i + 1, "true", 0, group=f"g{i:03}"))
+            sim.hosts["a"].flush()
+        assert [message.names for message in self.heard(sim)] == [[f"g{i:03}"] for i in range(50)]
+        sim.settle()
+        assert sim.hosts["b"].service._groups == {"a#": {f"g{i:03}" for i in range(50)}}
+
+    def test_groups_that_end_together_are_told_together(self) -> None:
+        sim, client = self.settled()
+        staying = sim.client(at="a")
+        for i in range(50):
+            client.subscribe("true", group=f"g{i}")
+        staying.subscribe("true", group="stays")
+        sim.settle()
+        client.disconnect()
+        assert [(message.names, message.more) for message in self.heard(sim)] == [
+            (["stays"], False)
+        ]
+
+    def test_what_does_not_change_is_not_told(self) -> None:
+        sim, client = self.settled()
+        service = sim.hosts["a"].service
+        service.heard(client.session, m.Subscribe(1, "true", 0, group="g"))
+        service.heard(client.session, m.Unsubscribe(1))
+        sim.hosts["a"].flush()
+        assert self.heard(sim) == []
+        client.subscribe("true", group="g")
+        sim.settle()
+        other = sim.client(at="a")
+        other.subscribe("true", group="g")
+        while other.up:
+            sim.happen("up", other)
+        client.disconnect()
+        assert self.heard(sim) == []
+
+    def test_lists_of_those_that_are_left_come_once_in_a_while(self) -> None:
+        sim, client = self.settled()
+        service = sim.hosts["a"].service
+        numbers = range(1, 11)
+        for i in numbers:
+            service.heard(client.session, m.Subscribe(i, "true", 0, group=f"g{i}"))
+        sim.hosts["a"].flush()
+        sim.settle()
+        service.tick(sim.clock, sim.clock)
+        for i in numbers:
+            service.heard(client.session, m.Unsubscribe(i))
+            sim.hosts["a"].flush()
+        assert len(self.heard(sim)) == 1
+        service.tick(sim.clock + GROUPS_EVERY, sim.clock + GROUPS_EVERY)
+        sim.hosts["a"].flush()
+        assert [message.names for message in self.heard(sim)][1:] == [[]]
+
+    def test_a_long_list_comes_in_pieces(self) -> None:
+        sim, client = self.settled()
+        sim.disconnect("a", "b")
+        service = sim.hosts["a"].service
+        names = {f"g{i}" for i in range(2 * GROUPS_AT_ONCE + 1)}
+        for i, name in enumerate(sorted(names)):
+            service.heard(client.session, m.Subscribe(i + 1, "true", 0, group=name))
+        sim.hosts["a"].flush()
+        sim.connect("a", "b")
+        pieces = self.heard(sim)
+        assert [len(piece.names) for piece in pieces] == [GROUPS_AT_ONCE, GROUPS_AT_ONCE, 1]
+        assert [piece.more for piece in pieces] == [False, True, True]
+        sim.settle()
+        assert sim.hosts["b"].service._groups == {"a#": names}

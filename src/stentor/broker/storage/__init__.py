@@ -2,16 +2,25 @@
 
 from stentor.broker.storage.batch import Batch
 from stentor.broker.storage.journal import Committed, Journal
-from stentor.broker.storage.moving import copy_journal, set_aside
+from stentor.broker.storage.moving import (
+    HandedOver,
+    confirmed,
+    copy_journal,
+    hand_over,
+    set_aside,
+)
 from stentor.broker.storage.repairing import Report, check, repair
 
 __all__ = [
     "Batch",
     "Committed",
+    "HandedOver",
     "Journal",
     "Report",
     "check",
+    "confirmed",
     "copy_journal",
+    "hand_over",
     "repair",
     "set_aside",
 ]

@@ -1,43 +1,104 @@
-"""Copies of a journal for another broker, and a journal that is no longer in use."""
+"""A journal that passes to another broker: the copy for it, and what stays behind.
+
+The moment in which a journal changes hands is when `handed-over` is on disk in the old directory:
+one small file, written as a whole or not at all. Whoever finds it there puts the journal aside and
+begins a new one, so nobody answers for the stream twice. The file then lives on as
+`handed-over.unconfirmed` until the new owner has said that it knows (`confirmed`).
+"""
 
 from __future__ import annotations
 
+import os
 import sqlite3
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
-from stentor.broker.storage.directory import COMPANIONS, DATABASE, MARK, Mark, sync
+import msgspec
+
+from stentor.broker.storage import database
+from stentor.broker.storage.directory import COMPANIONS, DATABASE, MARK, Lock, Mark, sync
 from stentor.broker.storage.journal import Journal
-from stentor.errors import JournalUnavailable
+from stentor.errors import JournalDamaged, JournalUnavailable
 
-#: What a journal is called that another broker answers for.
+#: What a journal is called that another broker answers for, and the file that says so.
 _ASIDE: Final = "handed-over"
+_UNCONFIRMED: Final = "handed-over.unconfirmed"
 
 
-def copy_journal(journal: Journal, directory: Path) -> None:
-    """A copy of everything that is committed, as a journal in another directory.
+class HandedOver(msgspec.Struct, frozen=True):
+    """That a stream belongs to another broker."""
 
-    The journal may be in use; nothing may be appended to it meanwhile.
+    stream: str
+    #: The stream and the name of the broker that has it.
+    to: str
+    broker: str
+
+
+def copy_journal(journal: Journal, directory: Path) -> int:
+    """Copy everything that is committed into another directory, as a journal. Its head.
+
+    The journal may be in use. What is committed meanwhile, such as retention, is in the copy or not;
+    the mark is that of the copy.
     """
     try:
-        copy = sqlite3.connect(directory / DATABASE)
-        try:
+        with closing(sqlite3.connect(directory / DATABASE)) as copy:
             journal.backup_to(copy)
-        finally:
-            copy.close()
-        status = journal.status()
-        mark = Mark(directory, journal.stream, status["commits"], status["head"])
-        mark.write(status["commits"], status["head"])
-        mark.sync()
-        mark.close()
+            state = database.load(copy)
+        if state is None:
+            raise JournalDamaged("the copy of the journal has no state; check the journal")
+        Mark(directory, state.stream, state.commits, state.head).close()
     except (sqlite3.Error, OSError) as error:
         raise JournalUnavailable(f"the journal cannot be copied: {error}") from error
+    return state.head
 
 
-def set_aside(directory: Path) -> None:
-    """Keep the journal under another name; the next one here is a new one."""
-    for name in (DATABASE, MARK, *(DATABASE + companion for companion in COMPANIONS)):
-        path = directory / name
-        if path.exists():
-            path.rename(directory / f"{_ASIDE}.{name}")
-    sync(directory)
+def hand_over(directory: Path, handed: HandedOver) -> None:
+    """The journal here belongs to another broker when this returns; if it raises, it does not."""
+    path = directory / _ASIDE
+    draft = directory / f"{_ASIDE}.draft"
+    try:
+        with draft.open("wb") as file:
+            file.write(msgspec.json.encode(handed))
+            file.flush()
+            os.fsync(file.fileno())
+        draft.rename(path)
+        sync(directory)
+    except OSError as error:
+        for leftover in (draft, path):
+            with suppress(OSError):
+                leftover.unlink()
+        raise JournalUnavailable(f"{path} cannot be written: {error.strerror}") from error
+
+
+def set_aside(directory: Path) -> HandedOver | None:
+    """If the journal was handed over, keep it under another name: the next one here is a new one.
+
+    What was handed over and not confirmed yet, now or earlier. It can be interrupted anywhere, and
+    goes on from there the next time.
+    """
+    if not any((directory / name).exists() for name in (_ASIDE, _UNCONFIRMED)):
+        return None
+    lock = Lock(directory)
+    try:
+        if (directory / _ASIDE).exists():
+            for name in (DATABASE, MARK, *(DATABASE + companion for companion in COMPANIONS)):
+                path = directory / name
+                if path.exists():
+                    path.rename(directory / f"{_ASIDE}.{name}")
+            sync(directory)
+            (directory / _ASIDE).rename(directory / _UNCONFIRMED)
+            sync(directory)
+        return msgspec.json.decode((directory / _UNCONFIRMED).read_bytes(), type=HandedOver)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise JournalUnavailable(
+            f"the journal in {directory} was handed over and cannot be set aside: {error}"
+        ) from error
+    finally:
+        lock.release()
+
+
+def confirmed(directory: Path) -> None:
+    """The new owner knows; nobody has to be told any more."""
+    with suppress(OSError):
+        (directory / _UNCONFIRMED).unlink(missing_ok=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from stentor.filters import Filter
@@ -41,6 +41,8 @@ class LastValues:
 #: About how many bytes of filters go into one frame, and what an entry takes besides its texts.
 FRAME_BYTES: Final = 512 * 1024
 ENTRY_BYTES: Final = 24
+#: Groups that one message names; a name has up to 255 characters.
+GROUPS_AT_ONCE: Final = 256
 
 
 class Base:
@@ -138,8 +140,13 @@ class Base:
         #: What is offered everywhere: advertisements spread as subscriptions do, on their own.
         self._offers = tree_router(name)
         self._demands = Demands()
-        #: Groups at other brokers, and members that they have here.
-        self._groups: dict[m.StreamId, list[str]] = {}
+        #: Groups at other brokers.
+        self._groups: dict[m.StreamId, set[str]] = {}
+        #: Groups here as neighbors know them, those that began since, and whether some have ended.
+        self._groups_told: set[str] = set()
+        self._groups_begun: set[str] = set()
+        self._groups_ended = False
+        self._next_groups = now
         self._last_filter = 0
         #: Neighbors that are in reserve, and since when.
         self._reserve: dict[str, float] = {}
@@ -197,12 +204,6 @@ class Base:
                 for added, removed in _written(output.message):
                     self._out.append(ToLink(str(output.to), m.Advertisements(added, removed)))
 
-    def _own_groups(self) -> m.Groups:
-        return m.Groups(self.stream, sorted(self._groups_here))
-
-    def _tell_groups(self) -> None:
-        self._flood(self._own_groups())
-
     def _fed(self) -> None:
         """Requests have ended: others may send theirs."""
         if self._starved and not self._fetches.full:
@@ -215,6 +216,18 @@ class Base:
                 news = subscription.news()
                 if news:
                     self._out.append(ToClient(consumer.session, m.Progress(consumer.number, news)))
+
+
+def groups_at(
+    stream: m.StreamId, names: Iterable[str], *, more: bool = False
+) -> Iterator[m.Groups]:
+    """The groups at a broker as messages, none of which is too large."""
+    left = sorted(names)
+    while True:
+        yield m.Groups(stream, left[:GROUPS_AT_ONCE], more)
+        left, more = left[GROUPS_AT_ONCE:], True
+        if not left:
+            return
 
 
 def _written(

@@ -29,8 +29,8 @@ from stentor.routing.table import Local
 
 #: Streams of which the newest volatile notification is remembered.
 STREAMS: Final = 100_000
-#: Seconds for which publishers wait for a subscriber ("block") that takes nothing. Then it is served
-#: as by "spill", until it takes something again.
+#: Seconds for which publishers wait for a subscriber ("block") that takes nothing. Then it is
+#: served as by "spill", until it takes something again.
 BLOCK_PATIENCE: Final = 5.0
 
 

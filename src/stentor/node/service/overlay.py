@@ -26,6 +26,7 @@ from stentor.node.feed import Feed
 from stentor.node.hooks import VETO
 from stentor.node.log import Log
 from stentor.node.reading import parsed
+from stentor.node.service.base import groups_at
 from stentor.node.service.journals import Journals
 from stentor.node.session import Session
 from stentor.node.subscription import Consumer, Subscription
@@ -56,13 +57,9 @@ class Overlay(Journals):
         self._route_filters(self.router.link_up(neighbor))
         self._send_offers(self._offers.link_up(neighbor))
         self._out.append(ToLink(neighbor, self.directory.link_up(neighbor)))
-        groups = [self._own_groups()]
-        groups += [
-            m.Groups(stream, names)
-            for stream, names in self._groups.items()
-            if self.directory.towards(stream) != neighbor
-        ]
-        self._out += [ToLink(neighbor, group) for group in groups if group.names]
+        for stream, names in [(self.stream, self._groups_here), *self._groups.items()]:
+            if names and self.directory.towards(stream) != neighbor:
+                self._out += [ToLink(neighbor, piece) for piece in groups_at(stream, names)]
 
     def link_down(self, neighbor: str) -> None:
         """The link is gone, with everything that was on its way."""
@@ -152,6 +149,10 @@ class Overlay(Journals):
             self._probed(self._probes.finish_own(self._heads()))
 
     def _probe_heard(self, neighbor: str, message: m.Probe) -> None:
+        if not self.directory.reaches(message.origin):
+            # Nobody we know waits for it. For whom we do not know, we are left out.
+            self._send([(neighbor, m.Echo(message.origin, message.number, {}))])
+            return
         self._send(self._probes.passed(neighbor, message, self.neighbors, self._heads()))
 
     def _echo_heard(self, neighbor: str, message: m.Echo) -> None:
@@ -185,17 +186,11 @@ class Overlay(Journals):
                 self._ask_last_values(feed, heads)
             self._hungry[id] = None
             self._ready[id] = None
-        later = []
-        for entry in self._settling:
-            probe, session, consumer, resumed = entry
-            subscription, holder = session.subscriptions.get(consumer.number, (None, None))
-            if subscription is None or holder is not consumer:
-                continue
-            if probe > number:
-                later.append(entry)
-            else:
+        for consumer, (probe, session, resumed) in list(self._settling.items()):
+            if probe <= number:
+                del self._settling[consumer]
+                subscription, _ = session.subscriptions[consumer.number]
                 self._settled(session, subscription, consumer, resumed)
-        self._settling = later
 
     def _settled(
         self, session: Session, subscription: Subscription, consumer: Consumer, resumed: bool
@@ -203,7 +198,7 @@ class Overlay(Journals):
         """A subscription is in force; one that is durable, when that is on disk."""
         # Where it begins comes first: who knows that it is in force must know from where on.
         self._tell_progress(subscription)
-        answer = m.Subscribed(consumer.number, subscription.lease, resumed)
+        answer = m.Subscribed(consumer.number, subscription.lease, resumed, self._clock)
         durable = subscription.durable
         if durable is None:
             self._to_client(session, answer)

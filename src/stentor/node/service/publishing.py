@@ -9,7 +9,7 @@ for anything else.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from stentor.errors import (
     DecodeError,
@@ -28,6 +28,9 @@ from stentor.node.actions import (
 from stentor.node.service.subscribing import Subscribing
 from stentor.node.session import Session
 from stentor.protocol import messages as m
+
+#: Seconds by which a publisher's clock may be ahead.
+EPOCH_AHEAD: Final = 86_400.0
 
 
 class Publishing(Subscribing):
@@ -65,9 +68,10 @@ class Publishing(Subscribing):
         except DecodeError:
             problems = [self._problem(session, data) for data in items]
         else:
-            producer = session.name
+            producer, latest = session.name, self._latest_epoch
             if not (session.may_publish or self._enforce) and all(
-                e.id is not None and e.id.producer == producer for e in envelopes
+                e.id is not None and e.id.producer == producer and e.id.epoch <= latest
+                for e in envelopes
             ):
                 return items, envelopes, message.retain
             problems = [self._problem(session, data) for data in items]
@@ -86,6 +90,15 @@ class Publishing(Subscribing):
         retain = {new: message.retain[i] for new, i in enumerate(kept) if i in message.retain}
         return items, decode_headers(items), retain
 
+    @property
+    def _latest_epoch(self) -> int:
+        """The latest epoch that is taken.
+
+        Nothing older is taken afterwards: one far in the future would end what others publish under
+        the same name for good.
+        """
+        return int((self._clock + EPOCH_AHEAD) * 1000)
+
     def _problem(self, session: Session, data: bytes) -> StentorError | None:
         """Why the client may not publish this; None if it may."""
         try:
@@ -97,6 +110,11 @@ class Publishing(Subscribing):
             producer = None if id is None else id.producer
             return InvalidNotification(
                 f"the id must name {session.name!r} as its producer, not {producer!r}"
+            )
+        if id.epoch > self._latest_epoch:
+            return InvalidNotification(
+                f"the epoch {id.epoch} is more than a day ahead of the clock of this broker; use "
+                "milliseconds since 1970, and set the clock that is wrong"
             )
         if session.may_publish is not None and not session.may_publish(envelope):
             return NotPermitted(

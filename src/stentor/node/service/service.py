@@ -50,6 +50,7 @@ class Service(Publishing):
     def take(self) -> list[Action]:
         """What is to be done now."""
         self._route_volatile()
+        self._tell_groups()
         self._begin_probe()
         self._deliver()
         if self._answers and not self._congested:

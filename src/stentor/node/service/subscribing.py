@@ -61,7 +61,7 @@ class Subscribing(Groups):
         session.subscriptions[number] = subscription, consumer
         self._ready[subscription.feed.id] = None
         self._want_probe(subscription.feed)
-        self._settling.append((self._probes.number + 1, session, consumer, resumed))
+        self._settling[consumer] = self._probes.number + 1, session, resumed
 
     def _unsubscribe(self, session: Session, message: m.Unsubscribe) -> None:
         if message.number in session.subscriptions:
@@ -78,7 +78,8 @@ class Subscribing(Groups):
         subscription, _ = self._held(session, message.number)
         if subscription.lease is not None:
             subscription.ends = self._now + subscription.lease
-        self._to_client(session, m.Subscribed(message.number, subscription.lease))
+        answer = m.Subscribed(message.number, subscription.lease, time=self._clock)
+        self._to_client(session, answer)
 
     def _credit(self, session: Session, message: m.Credit) -> None:
         held = session.subscriptions.get(message.number)

@@ -6,11 +6,13 @@ has one consumer at a time, and outlives it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from stentor.errors import (
     LeaseExpired,
     NameTaken,
+    NotPermitted,
+    Overloaded,
     StentorError,
 )
 from stentor.filters import Filter
@@ -22,6 +24,11 @@ from stentor.node.subscription import Consumer, Subscription
 from stentor.protocol import messages as m
 from stentor.routing.protocol import FilterId
 from stentor.routing.table import Local
+
+#: Streams that nobody knows of which a client may bring a position.
+UNKNOWN_STREAMS: Final = 1_000
+#: No stream comes so far; a journal can still count it.
+MAX_OFFSET: Final = 1 << 62
 
 
 class Subscriptions(Offers):
@@ -39,6 +46,8 @@ class Subscriptions(Offers):
             theirs = Durable.from_data(name, data)
             ours = self.durables.setdefault(name, theirs)
             if ours is not theirs:
+                if not ours.belongs_to(theirs.owner):
+                    continue  # the same name for something else
                 ours.confirm(theirs.positions)
             news[name] = ours.to_data()
         return news
@@ -48,7 +57,8 @@ class Subscriptions(Offers):
     ) -> tuple[Subscription, bool]:
         durable = None
         resumed = False
-        since, positions = message.since, message.positions
+        since = message.since
+        positions = None if message.positions is None else self._plausible(message.positions)
         id = f"{session.name}@{session.id}/{message.number}"
         if message.durable is not None:
             id = f"durable {message.durable}"
@@ -56,10 +66,11 @@ class Subscriptions(Offers):
             resumed = durable is not None
             if durable is None:
                 begin = self._clock if since is None else since
-                durable = Durable(message.durable, filter, since=begin)
-            elif durable.group:
-                raise _of_a_group(durable.name)
+                durable = self._new_durable(session, message.durable, filter, begin)
             else:
+                self._check_owner(session, durable)
+                if durable.group:
+                    raise _of_a_group(durable.name)
                 since = durable.since
             merged = dict(durable.positions)
             for stream, position in (positions or {}).items():
@@ -73,11 +84,47 @@ class Subscriptions(Offers):
         if durable is not None:  # nothing can go wrong any more
             self._take_over(id)
             durable.filter = filter
+            durable.owner = session.owner or durable.owner
             self.durables[durable.name] = durable
         self._enter(subscription)
         if message.retained:
             subscription.feed.held = True
         return subscription, resumed
+
+    def _new_durable(
+        self, session: Session, name: str, filter: Filter, since: float, *, group: bool = False
+    ) -> Durable:
+        if len(self.durables) >= self._max_durables:
+            raise Overloaded(
+                f"{len(self.durables)} durable subscriptions are kept, the most that this broker "
+                "allows; forget some that nobody needs, or raise limits.durables"
+            )
+        return Durable(name, filter, since=since, group=group, owner=session.owner)
+
+    def _check_owner(self, session: Session, durable: Durable) -> None:
+        """Raise if the durable subscription is somebody else's."""
+        if not durable.belongs_to(session.owner):
+            raise NotPermitted(
+                f"the durable subscription {durable.name!r} belongs to another grant than that of "
+                f"{session.name!r}; choose another name"
+            )
+
+    def _plausible(self, positions: m.Positions) -> m.Positions:
+        """Positions that a client brings, without what cannot be.
+
+        Nothing lies behind the head of a stream that is kept here. Of other streams the feed finds
+        out. Streams that nobody knows may come back, but not very many.
+        """
+        heads = self._heads()
+        found: m.Positions = {}
+        unknown = 0
+        for stream, position in positions.items():
+            if stream not in heads and not self.directory.reaches(stream):
+                unknown += 1
+                if unknown > UNKNOWN_STREAMS:
+                    continue
+            found[stream] = max(0, min(position, heads.get(stream, MAX_OFFSET)))
+        return found
 
     def _feed(
         self,
@@ -101,6 +148,10 @@ class Subscriptions(Offers):
     def _enter(self, subscription: Subscription) -> None:
         feed = subscription.feed
         self.subscriptions[feed.id] = subscription
+        if subscription.durable is not None:
+            self._attached.add(subscription.durable.name)
+        if subscription.group is not None:
+            self._groups_here.add(subscription.group)
         if subscription.lease is not None:
             subscription.ends = self._now + subscription.lease
         self._last_filter += 1
@@ -125,13 +176,17 @@ class Subscriptions(Offers):
         """A consumer leaves its subscription; the filters that go with it."""
         subscription, consumer = session.subscriptions.pop(number)
         subscription.remove(consumer)
+        self._settling.pop(consumer, None)
         if subscription.consumers:
             self._ready[subscription.feed.id] = None
             return []
         id = subscription.feed.id
         del self.subscriptions[id]
         self.dropped += subscription.feed.dropped
-        self._congested.discard(id)
+        if subscription.durable is not None:
+            self._attached.discard(subscription.durable.name)
+        self._congested.pop(id, None)
+        self._stuck.pop(id, None)
         self._probing.pop(id, None)
         self._hungry.pop(id, None)
         self._starved.pop(id, None)
@@ -139,7 +194,9 @@ class Subscriptions(Offers):
         self._fed()
         self._last_values.pop(id, None)
         if subscription.group is not None:
-            self._tell_groups()
+            self._groups_here.discard(subscription.group)
+            self._groups_begun.discard(subscription.group)
+            self._groups_ended = True
         return [
             f
             for f in self.router.plane.subscriptions.table.at(Local(id))

@@ -1,0 +1,383 @@
+"""What clients and neighbors may make a broker keep, believe or wait for."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from overlay import MemoryLog, Overlay
+
+from stentor.errors import NotPermitted, Overloaded
+from stentor.filters import Filter
+from stentor.model import Notification, NotificationId, encode
+from stentor.node.actions import Append, Persist, ToClient
+from stentor.node.durable import Durable
+from stentor.node.feed import Feed, Run
+from stentor.node.service import Service
+from stentor.node.service.notifications import BLOCK_PATIENCE
+from stentor.node.service.publishing import EPOCH_AHEAD
+from stentor.node.service.subscriptions import UNKNOWN_STREAMS
+from stentor.node.streams import Probes
+from stentor.protocol import messages as m
+
+CLOCK = 1_000_000.0
+
+
+class Alone:
+    """A broker whose disk writes at once, and what its clients hear."""
+
+    def __init__(self, **options: Any) -> None:
+        self.log = MemoryLog("a#")
+        self.service = Service("a", self.log, now=0.0, clock=CLOCK, **options)
+        self.stored: dict[str, bytes | None] = {}
+        self.heard: dict[int, list[Any]] = {}
+
+    def join(self, id: int, name: str = "ann", **options: Any) -> None:
+        self.heard[id] = []
+        self.service.join(id, name, newest=self.log.published.get(name), **options)
+
+    def say(self, id: int, *messages: Any) -> list[Any]:
+        """What the client is told in answer."""
+        before = len(self.heard[id])
+        for message in messages:
+            self.service.heard(id, message)
+            self.flush()
+        return self.heard[id][before:]
+
+    def flush(self) -> None:
+        while True:
+            actions = self.service.take()
+            if not actions and not self.service.has_work:
+                return
+            for action in actions:
+                match action:
+                    case ToClient(session, message):
+                        self.heard[session].append(message)
+                    case Append():
+                        first = self.log.write(action, CLOCK)
+                        self.service.committed(action.context, first, action.items)
+                    case Persist():
+                        self.stored[action.name] = action.data
+                        self.service.stored(action.context, None)
+            if self.service.has_work:
+                self.service.work()
+
+    def tick(self, now: float) -> None:
+        self.service.tick(now, CLOCK + now)
+        self.flush()
+
+    def publish(self, id: int, name: str, sequence: int, **options: Any) -> list[Any]:
+        item = note(name, sequence, epoch=options.pop("epoch", 0))
+        return self.say(id, m.Publish(1_000 + sequence, [item], **options))
+
+
+def note(producer: str, sequence: int, *, epoch: int = 0) -> bytes:
+    return encode(Notification({"x": sequence}, id=NotificationId(producer, epoch, sequence)))
+
+
+def told(answers: list[Any], kind: type) -> list[Any]:
+    return [answer for answer in answers if isinstance(answer, kind)]
+
+
+def codes(answers: list[Any]) -> list[str]:
+    return [answer.code for answer in told(answers, m.Failure)]
+
+
+# -- durable subscriptions belong to somebody
+
+
+def test_a_durable_subscription_is_for_the_grant_that_made_it() -> None:
+    alone = Alone()
+    alone.join(1, "ann", owner="desk")
+    alone.join(2, "eve", owner="mallory")
+    alone.join(3, "bob", owner="desk")
+    assert told(alone.say(1, m.Subscribe(1, "x > 1", 10, durable="d")), m.Subscribed)
+    assert codes(alone.say(2, m.Subscribe(1, "x > 5", 10, durable="d"))) == [NotPermitted.code]
+    assert not told(alone.heard[1], m.Ended)
+    assert str(alone.service.durables["d"].filter) == "x > 1"
+    (taken,) = told(alone.say(3, m.Subscribe(1, "x > 1", 10, durable="d")), m.Subscribed)
+    assert taken.resumed
+
+
+def test_who_owns_it_is_stored() -> None:
+    alone = Alone()
+    alone.join(1, "ann", owner="desk")
+    alone.say(1, m.Subscribe(1, "x > 1", 10, durable="d"))
+    data = alone.stored["d"]
+    assert data is not None
+    again = Alone()
+    again.service.restore({"d": data})
+    again.join(2, "eve", owner="mallory")
+    assert codes(again.say(2, m.Subscribe(1, "x > 1", 10, durable="d"))) == [NotPermitted.code]
+
+
+def test_what_nobody_owns_belongs_to_who_takes_it_first() -> None:
+    """It was made before there were grants."""
+    alone = Alone()
+    alone.service.restore({"d": Durable("d", Filter("x > 1"), since=0.0).to_data()})
+    alone.join(1, "ann", owner="desk")
+    alone.join(2, "eve", owner="mallory")
+    assert told(alone.say(1, m.Subscribe(1, "x > 1", 10, durable="d")), m.Subscribed)
+    assert codes(alone.say(2, m.Subscribe(1, "x > 1", 10, durable="d"))) == [NotPermitted.code]
+
+
+def test_data_from_before_there_were_owners_can_be_read() -> None:
+    durable = Durable("d", Filter("x > 1"), since=7.0, owner="desk")
+    older = msgspec.msgpack.encode(msgspec.msgpack.decode(durable.to_data())[:5])
+    assert Durable.from_data("d", older).owner is None
+    assert Durable.from_data("d", durable.to_data()).owner == "desk"
+
+
+@pytest.mark.spec("01/A-18")
+def test_members_of_a_durable_group_have_the_same_grant() -> None:
+    alone = Alone()
+    alone.join(1, "ann", owner="desk")
+    alone.join(2, "eve", owner="mallory")
+    alone.say(1, m.Subscribe(1, "x > 1", 10, durable="d", group="g"))
+    joining = m.Subscribe(1, "x > 1", 10, durable="d", group="g")
+    assert codes(alone.say(2, joining)) == [NotPermitted.code]
+    alone.service.leave(1)
+    assert codes(alone.say(2, joining)) == [NotPermitted.code]
+
+
+def test_a_removed_broker_does_not_move_what_another_grant_owns() -> None:
+    alone = Alone()
+    own = Durable("d", Filter("x > 1"), since=0.0, positions={"b#": 1}, owner="desk")
+    alone.service.restore({"d": own.to_data()})
+    theirs = Durable("d", Filter("x > 1"), since=0.0, positions={"b#": 9}, owner="mallory")
+    assert alone.service.import_durables({"d": theirs.to_data()}) == {}
+    assert alone.service.durables["d"].positions == {"b#": 1}
+
+
+# -- positions
+
+
+def test_nobody_has_read_more_of_a_journal_than_there_is() -> None:
+    alone = Alone()
+    alone.join(1)
+    alone.publish(1, "ann", 1)
+    far = {"a#": 10**6}
+    answers = alone.say(1, m.Subscribe(1, "", 10, durable="d", positions=far))
+    assert told(answers, m.Subscribed)
+    alone.say(1, m.Confirm(1, far, 9))
+    assert alone.service.durables["d"].positions == {"a#": 1}
+    (delivered,) = told(alone.publish(1, "ann", 2), m.Deliver)
+    assert delivered.offsets == [2]
+
+
+def test_nor_more_than_the_first_or_less_than_nothing() -> None:
+    alone = Alone()
+    alone.join(1)
+    alone.publish(1, "ann", 1)
+    for number, position in enumerate((-5, 2**64 - 1), 1):
+        answers = alone.say(1, m.Subscribe(number, "", 10, positions={"a#": position}))
+        assert told(answers, m.Subscribed)
+    assert alone.service.subscriptions["ann@1/1"].feed.positions == {"a#": 1}
+    assert alone.service.subscriptions["ann@1/2"].feed.positions == {"a#": 1}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nor_more_of_the_journals_of_others(seed: int) -> None:
+    """Whatever is published meanwhile comes, in whatever order things happen."""
+    sim = Overlay([("a", "b"), ("b", "c")], seed=seed)
+    publisher, subscriber = sim.client("c"), sim.client("a")
+    publisher.publish([{"x": 1}])
+    sim.advance()
+    sub = subscriber.subscribe("")
+    sub.positions["c#"] = 10**6
+    del subscriber.subs[sub.number]
+    subscriber.up.clear()
+    subscriber.ask(sub)
+    sub.positions.clear()
+    sim.advance(sim.rng.randint(0, 20))
+    publisher.publish([{"x": 2}, {"x": 3}])
+    sim.advance()
+    publisher.publish([{"x": 4}])
+    sim.advance()
+    offsets = [offset for _, offset, _ in sub.given]
+    assert offsets[-1] == 4
+    assert offsets == list(range(offsets[0], 5))
+    (feed,) = [s.feed for s in sim.hosts["a"].service.subscriptions.values()]
+    assert feed.positions["c#"] == 4
+
+
+def test_what_was_asked_for_by_a_claim_that_did_not_hold_is_asked_for_again() -> None:
+    feed = Feed("ann/1", Filter("true"), since=0.0, positions={"b#": 100}, probe=1)
+    (wish,) = feed.wishes()
+    feed.fetches("b#")
+    feed.offer(Run("b#", [4], [b"4"]))
+    feed.stretch(Run("b#", [], []), asked=wish.first, through=100, head=3, low=1)
+    assert feed.positions == {"b#": 3}
+    (wish,) = feed.wishes()
+    assert wish.first == 4
+    feed.heads(1, {"b#": 3})
+    assert [run.offsets for run in feed.take(9)] == [[4]]
+
+
+def test_positions_of_streams_that_nobody_knows_are_few() -> None:
+    alone = Alone()
+    alone.join(1)
+    many = {f"s{i}": i for i in range(2 * UNKNOWN_STREAMS)}
+    alone.say(1, m.Subscribe(1, "", 10, positions={**many, "a#": 0}))
+    feed = alone.service.subscriptions["ann@1/1"].feed
+    assert len(feed.positions) == UNKNOWN_STREAMS + 1
+    assert "a#" in feed.positions
+
+
+# -- epochs
+
+
+@pytest.mark.parametrize("volatile", [False, True])
+def test_an_epoch_far_ahead_is_refused(volatile: bool) -> None:
+    alone = Alone()
+    alone.join(1)
+    latest = int((CLOCK + EPOCH_AHEAD) * 1000)
+    (refused,) = told(alone.publish(1, "ann", 1, epoch=latest + 1, volatile=volatile), m.Rejected)
+    assert "a day ahead" in refused.message
+    assert alone.log.head == 0
+    assert not told(alone.publish(1, "ann", 2, epoch=latest, volatile=volatile), m.Rejected)
+
+
+# -- demand
+
+
+def test_demand_is_told_to_who_may_publish_all_of_it() -> None:
+    alone = Alone()
+    permitted = Filter("x > 10")
+    alone.join(1, "ann", may_advertise=permitted.covers)
+    alone.join(2, "bob")
+    alone.say(2, m.Subscribe(1, "x > 11 and secret = 1", 10))
+    answers = alone.say(1, m.Advertise(1, "", demand=True))
+    assert codes(answers) == [NotPermitted.code]
+    assert not told(answers, m.Demand)
+    assert told(alone.say(1, m.Advertise(2, "x > 20", demand=True)), m.Demand)
+    assert told(alone.say(1, m.Advertise(3, "")), m.Done)
+
+
+# -- limits
+
+
+def test_durable_subscriptions_are_bounded() -> None:
+    alone = Alone(max_durables=2)
+    alone.join(1)
+    for i in (1, 2):
+        assert not codes(alone.say(1, m.Subscribe(i, "", 10, durable=f"d{i}")))
+    assert codes(alone.say(1, m.Subscribe(3, "", 10, durable="d3"))) == [Overloaded.code]
+    assert codes(alone.say(1, m.Subscribe(3, "", 10, durable="d3", group="g"))) == [Overloaded.code]
+    assert not codes(alone.say(1, m.Subscribe(4, "", 10, durable="d2")))  # it exists
+    alone.say(1, m.Unsubscribe(1, forget=True))
+    assert not codes(alone.say(1, m.Subscribe(3, "", 10, durable="d3")))
+
+
+@pytest.mark.spec("01/A-18")
+def test_groups_are_bounded() -> None:
+    alone = Alone(max_groups=2)
+    alone.join(1)
+    for i in (1, 2):
+        assert not codes(alone.say(1, m.Subscribe(i, "", 10, group=f"g{i}")))
+    assert codes(alone.say(1, m.Subscribe(3, "", 10, group="g3"))) == [Overloaded.code]
+    assert not codes(alone.say(1, m.Subscribe(4, "", 10, group="g2")))  # it exists
+    alone.say(1, m.Unsubscribe(1))
+    assert not codes(alone.say(1, m.Subscribe(3, "", 10, group="g3")))
+
+
+def test_what_is_attached_is_known() -> None:
+    alone = Alone()
+    alone.join(1)
+    alone.join(2, "bob")
+    alone.say(1, m.Subscribe(1, "", 10, durable="d"))
+    durable = alone.service.durables["d"]
+    assert alone.service.is_attached(durable)
+    alone.say(2, m.Subscribe(1, "", 10, durable="d"))  # takes it over
+    assert alone.service.is_attached(durable)
+    alone.service.leave(2)
+    assert not alone.service.is_attached(durable)
+
+
+# -- publishers that wait
+
+
+class TestBlock:
+    def alone(self) -> Alone:
+        alone = Alone()
+        alone.join(1, "slow")
+        alone.join(2, "fast")
+        alone.say(1, m.Subscribe(1, "", 0, overflow="block", limit=1))
+        return alone
+
+    def test_nobody_waits_for_ever(self) -> None:
+        alone = self.alone()
+        assert not told(alone.publish(2, "fast", 1), m.Published)
+        alone.tick(BLOCK_PATIENCE - 1)
+        assert not told(alone.heard[2], m.Published)
+        alone.tick(BLOCK_PATIENCE)
+        assert told(alone.heard[2], m.Published)
+        assert not alone.service.congested
+        assert told(alone.publish(2, "fast", 2), m.Published)
+        assert told(alone.publish(2, "fast", 3), m.Published)
+
+    def test_who_takes_something_is_waited_for_again_and_loses_nothing(self) -> None:
+        alone = self.alone()
+        alone.publish(2, "fast", 1)
+        alone.tick(BLOCK_PATIENCE)
+        for i in (2, 3):
+            assert told(alone.publish(2, "fast", i), m.Published)
+        alone.say(1, m.Credit(1, 1))
+        assert not told(alone.publish(2, "fast", 4), m.Published)
+        alone.say(1, m.Credit(1, 100))
+        assert not alone.service.congested
+        delivered = told(alone.heard[1], m.Deliver)
+        assert [o for each in delivered for o in each.offsets] == [1, 2, 3, 4]
+
+    def test_who_is_slow_but_takes_is_waited_for(self) -> None:
+        alone = self.alone()
+        for i in range(1, 5):
+            alone.publish(2, "fast", i)
+        for i in range(1, 4):
+            alone.tick(i * (BLOCK_PATIENCE - 1))
+            alone.say(1, m.Credit(1, 1))
+            assert alone.service.congested
+
+
+# -- what waits for probes
+
+
+def stuck() -> Alone:
+    """A neighbor that answers no probe."""
+    alone = Alone()
+    alone.service.link_up("b")
+    alone.service.receive("b", m.Streams([m.Origin("b#", "b")], []))
+    alone.flush()
+    return alone
+
+
+def test_who_comes_and_goes_while_a_probe_is_under_way_leaves_nothing() -> None:
+    alone = stuck()
+    alone.join(1)
+    for number in range(1, 100):
+        alone.say(1, m.Subscribe(number, "", 10), m.Unsubscribe(number))
+    assert not alone.service._settling
+    alone.say(1, m.Subscribe(100, "", 10))
+    assert len(alone.service._settling) == 1
+    alone.service.leave(1)
+    assert not alone.service._settling
+
+
+def test_a_broker_has_one_wave() -> None:
+    probes = Probes("b#")
+    for number in range(1, 100):
+        probes.passed("a", m.Probe("a#", number), ["a", "c"], {"b#": 3})
+    assert len(probes._waves) == 1
+    assert probes.echoed("c", m.Echo("a#", 98, {}), {"b#": 3}) == ([], None)
+    sends, _ = probes.echoed("c", m.Echo("a#", 99, {}), {"b#": 3})
+    assert sends == [("a", m.Echo("a#", 99, {"b#": 3}))]
+
+
+def test_probes_of_nobody_are_not_kept() -> None:
+    alone = stuck()
+    alone.service.link_up("c")
+    alone.service.take()
+    for number in range(100):
+        alone.service.receive("b", m.Probe(f"z{number}#", 1))
+    assert not [origin for origin in alone.service._probes._waves if origin.startswith("z")]
+    answers = [action.message for action in alone.service.take()]  # type: ignore[union-attr]
+    assert m.Echo("z7#", 1, {}) in answers
