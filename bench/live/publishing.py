@@ -89,7 +89,6 @@ class PreparedPublisher:
         self._number = 0
         self._answered = 0
         self._window = 0
-        self._news = asyncio.Event()
         self._wire = Wire("prepared", self._heard)
 
     async def open(self, address: str) -> None:
@@ -98,7 +97,7 @@ class PreparedPublisher:
     def _heard(self, message: Any) -> None:
         if isinstance(message, m.Published):
             self._answered = message.through
-            self._news.set()
+            self._wire.wake()
 
     async def publish(self) -> None:
         """All of them, until the last is answered."""
@@ -111,5 +110,4 @@ class PreparedPublisher:
 
     async def _until(self, number: int) -> None:
         while self._answered < number:
-            self._news.clear()
-            await self._news.wait()
+            await self._wire.changed()

@@ -88,13 +88,14 @@ class CountingSubscriber:
         self._received = 0
         self._expected = 0
         self._used = 0
-        self._news = asyncio.Event()
+        self._in_force = False
         self._wire = Wire("counting", self._heard)
 
     async def open(self, address: str) -> None:
         await self._wire.open(address)
         self._wire.send(m.Subscribe(1, EVERYTHING, WINDOW, overflow="block"))
-        await self._news.wait()
+        while not self._in_force:
+            await self._wire.changed()
 
     async def close(self) -> None:
         await self._wire.close()
@@ -108,12 +109,12 @@ class CountingSubscriber:
                 self._wire.send(m.Credit(1, self._used))
                 self._used = 0
             if self._received >= self._expected:
-                self._news.set()
+                self._wire.wake()
         elif isinstance(message, m.Subscribed):
-            self._news.set()
+            self._in_force = True
+            self._wire.wake()
 
     async def expect(self, count: int) -> None:
         self._expected += count
         while self._received < self._expected:
-            self._news.clear()
-            await self._news.wait()
+            await self._wire.changed()

@@ -27,20 +27,24 @@ class Wire:
         Without it, all that is of interest are answers to requests.
         """
         self._name = name
-        self._heard = heard
+        self._heard = heard or self._answered
         self._role = role
         self._connection: Connection | None = None
-        loop = asyncio.get_running_loop()
-        self._welcome: asyncio.Future[m.Welcome] = loop.create_future()
-        self._over: asyncio.Future[None] = loop.create_future()
-        self._answer: asyncio.Future[Any] = loop.create_future()
+        self._welcome: m.Welcome | None = None
+        self._answer: Any = None
+        self._news = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
+        self._closing = False
+        self._closed = False
+        self._error: Exception | None = None
 
     async def open(self, address: str) -> m.Welcome:
         """Connect and be welcomed."""
         await connect(address, self)
-        return await self._welcome
+        while self._welcome is None:
+            await self.changed()
+        return self._welcome
 
     def send(self, message: Any) -> None:
         assert self._connection is not None
@@ -52,18 +56,39 @@ class Wire:
         """Until what was sent has mostly been taken."""
         await self._writable.wait()
 
+    def wake(self) -> None:
+        """Something that was heard is worth waking up for."""
+        self._news.set()
+
+    async def changed(self) -> None:
+        """Until `wake` is called. An error if the connection is lost instead."""
+        if not self._closed:
+            self._news.clear()
+            await self._news.wait()
+        if self._closed and not self._closing:
+            raise self._error or ConnectionError("the broker closed the connection")
+
     async def request(self, message: m.Subscribe | m.Ask) -> Any:
         """Send a request and wait for its answer, one at a time."""
-        self._answer = asyncio.get_running_loop().create_future()
+        self._answer = None
         self.send(message)
-        return await self._answer
+        while self._answer is None:
+            await self.changed()
+        return self._answer
+
+    def _answered(self, message: Any) -> None:
+        if isinstance(message, m.Subscribed | m.Done):
+            self._answer = message
+            self.wake()
 
     async def close(self) -> None:
         """Say goodbye, and wait until the broker has closed, too."""
         assert self._connection is not None
+        self._closing = True
         self._connection.send(m.Goodbye())
         self._connection.close()
-        await self._over
+        while not self._closed:
+            await self.changed()
 
     # -- called by the connection
 
@@ -76,22 +101,22 @@ class Wire:
             if isinstance(message, m.Ping):
                 connection.send(m.Pong())
             elif isinstance(message, m.Welcome):
-                self._welcome.set_result(message)
+                self._welcome = message
+                self.wake()
             elif isinstance(message, m.Failure):
-                raise RuntimeError(f"{message.code}: {message.message}")
-            elif self._heard is not None:
+                self._error = ConnectionError(f"{message.code}: {message.message}")
+                connection.close()
+            else:
                 self._heard(message)
-            elif isinstance(message, m.Subscribed | m.Done) and not self._answer.done():
-                self._answer.set_result(message)
 
     def writable_again(self, connection: Connection) -> None:
         self._writable.set()
 
     def closed(self, connection: Connection, error: Exception | None) -> None:
-        if not self._welcome.done():
-            self._welcome.set_exception(error or RuntimeError("the broker closed the connection"))
-        if not self._over.done():
-            self._over.set_result(None)
+        self._error = self._error or error
+        self._closed = True
+        self._writable.set()
+        self.wake()
 
 
 async def ask(address: str, what: str) -> Any:
@@ -105,21 +130,19 @@ async def ask(address: str, what: str) -> Any:
 
 async def hold_filters(address: str, filters: list[str]) -> Wire:
     """A client with many subscriptions, all in force."""
-    waiting = len(filters)
-    done = asyncio.Event()
+    waiting = set(range(len(filters)))
 
     def heard(message: Any) -> None:
-        nonlocal waiting
         if isinstance(message, m.Subscribed):
-            waiting -= 1
+            waiting.discard(message.number)
             if not waiting:
-                done.set()
+                wire.wake()
 
     wire = Wire("holder", heard)
     await wire.open(address)
     for number, filter in enumerate(filters):
         wire.send(m.Subscribe(number, filter, 1_000))
         await wire.writable()
-    if filters:
-        await done.wait()
+    while waiting:
+        await wire.changed()
     return wire

@@ -182,17 +182,15 @@ class Overlay:
     ) -> BrokerProcess:
         """Another broker, not yet started; neighbors are names or addresses."""
         dialed = [self[n].address if n in self.brokers else n for n in neighbors]
-        made = Settings(
-            **{
-                "listen": (f"127.0.0.1:{free_port()}",),
-                "name": name,
-                "data": self.directory / name,
-                "neighbors": tuple(dialed),
-            }
-            | self._defaults
-            | settings
-        )
-        self.brokers[name] = BrokerProcess(self, made, **(options or {}))
+        chosen: dict[str, Any] = {
+            "listen": (f"127.0.0.1:{free_port()}",),
+            "name": name,
+            "data": self.directory / name,
+            "neighbors": tuple(dialed),
+            **self._defaults,
+            **settings,
+        }
+        self.brokers[name] = BrokerProcess(self, Settings(**chosen), **(options or {}))
         return self.brokers[name]
 
     def graph(self, dialed: Sequence[Sequence[int]], **settings: Any) -> list[str]:

@@ -24,11 +24,11 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
 
-from mortals import MortalConsumer, MortalProducer
+from mortals import Mortal, MortalConsumer, MortalProducer
 from nursery import Nursery
-from overlay_processes import Overlay
+from overlay_processes import BrokerProcess, Overlay
 from recorder import Recorder
-from workload import FILTERS, publish_for_ever
+from workload import FILTERS, under_load
 
 from stentor.client import connect
 
@@ -128,29 +128,21 @@ async def soak(
             bus = await stack.enter_async_context(connect(overlay[name].address, name=f"p-{name}"))
             publishers.append(recorder.publisher(bus))
 
+        victims: list[BrokerProcess | Mortal] = [*consumers, producer]
+        victims += [overlay[name] for name in names[1:]]
         while time.monotonic() < began + seconds:
             end = min(began + seconds, time.monotonic() + round_seconds)
-            loads = [
-                asyncio.create_task(publish_for_ever(publisher, rng.random(), batch=8, size=200))
-                for publisher in publishers
-            ]
             producer.start()
-            while time.monotonic() < end:
-                await asyncio.sleep(rng.random() * 2.0)
-                victim = rng.choice([*overlay.brokers.values(), *consumers, producer])
-                if victim is overlay["b1"]:
-                    continue
-                victim.kill()
-                account.broker_kills += victim in overlay.brokers.values()
-                account.client_kills += victim not in overlay.brokers.values()
-                await asyncio.sleep(rng.choice([0.0, 0.1, 1.0]) * rng.random())
-                victim.start()
-                for load in loads:
-                    if load.done():
-                        load.result()
-            for load in loads:
-                load.cancel()
-            await asyncio.gather(*loads, return_exceptions=True)
+            async with under_load(publishers, account.rounds, batch=8, size=200) as load:
+                while time.monotonic() < end:
+                    await asyncio.sleep(rng.random() * 2.0)
+                    victim = rng.choice(victims)
+                    victim.kill()
+                    account.broker_kills += isinstance(victim, BrokerProcess)
+                    account.client_kills += isinstance(victim, Mortal)
+                    await asyncio.sleep(rng.choice([0.0, 0.1, 1.0]) * rng.random())
+                    victim.start()
+                    load.check()
             producer.kill()
             await overlay.linked()
             await recorder.settled(diaries=[producer, *consumers])
@@ -174,11 +166,12 @@ def main() -> None:
     chosen = arguments.parse_args()
     nursery = Nursery()
     try:
-        with tempfile.TemporaryDirectory() as directory:
-            with Overlay(Path(directory), nursery) as overlay:
-                account = asyncio.run(
-                    soak(overlay, 60 * chosen.minutes, seed=chosen.seed, tell=print)
-                )
+        with (
+            tempfile.TemporaryDirectory() as directory,
+            Overlay(Path(directory), nursery) as overlay,
+        ):
+            seconds = 60 * chosen.minutes
+            account = asyncio.run(soak(overlay, seconds, seed=chosen.seed, tell=print))
         print(account)
     finally:
         nursery.close()

@@ -1,7 +1,7 @@
 """A stretch of network that can be interrupted without anybody being told.
 
-A `TcpProxy` listens on a port and passes bytes on to another. While it is *stalled* it takes part in
-TCP as before, and passes nothing on: connections stay open, new ones are accepted, and nothing
+A `TcpProxy` listens on a port and passes bytes on to another. While it is *stalled* it takes part
+in TCP as before, and passes nothing on: connections stay open, new ones are accepted, and nothing
 arrives. That is how the other side looks when a cable is cut, a firewall has forgotten a
 connection, or the process at the end hangs. When it is *released*, what was stalled either arrives
 late or, if `forget` is set, never: then only new connections work.
@@ -10,7 +10,9 @@ late or, if `forget` is set, never: then only new connections work.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from types import TracebackType
+from typing import Any
 
 
 class TcpProxy:
@@ -30,7 +32,7 @@ class TcpProxy:
 
     async def __aenter__(self) -> TcpProxy:
         self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
-        self.address = "127.0.0.1:{}".format(self._server.sockets[0].getsockname()[1])
+        self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
 
     async def __aexit__(
@@ -61,8 +63,8 @@ class TcpProxy:
         self.connections += 1
         self._start(self._connect(reader, writer))
 
-    def _start(self, work: object) -> None:
-        task: asyncio.Task[None] = asyncio.ensure_future(work)  # type: ignore[arg-type]
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._pipes.add(task)
         task.add_done_callback(self._pipes.discard)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from overlay_processes import Overlay, until
 from recorder import Recorder
-from workload import publish_for_ever
+from workload import under_load
 
 from stentor.client import connect
 from stentor.errors import JournalUnavailable, NoReply
@@ -35,33 +35,27 @@ def test_a_full_disk_stops_durable_publishing_only(overlay: Overlay) -> None:
             await stack.enter_async_context(recorder.subscribed(there, "there", ""))
             recorder.quiescent()
             publisher = recorder.publisher(await client("durable", "b1"))
-            load = asyncio.create_task(publish_for_ever(publisher, 1, batch=100, size=2_000))
 
             async def failing() -> bool:
-                return (await full.status())["journal"]["failed_commits"] > 0
+                return bool((await full.status())["journal"]["failed_commits"])
 
-            await until(failing, "the disk is full")
-            load.cancel()
-            await asyncio.gather(load, return_exceptions=True)
+            async with under_load([publisher], batch=100, size=2_000):
+                await until(failing, "the disk is full")
 
             # Who publishes durably is told why, and waits.
-            await until(
-                lambda: isinstance(publisher.bus.error, JournalUnavailable), "a clear error"
-            )
-            with pytest.raises(NoReply):
-                await publisher.bus.flush(timeout=0.5)
-            other = recorder.publisher(await client("other", "b1"))
-            await other.publish({"x": 1, "y": bytes(10_000)})
-            with pytest.raises((NoReply, JournalUnavailable)):
-                await other.flush(timeout=0.5)
+            publishers = [publisher, recorder.publisher(await client("other", "b1"))]
+            for each in publishers:
+                await each.publish({"x": 1}, payload=bytes(2 * ROOM))  # never fits
+                bus = each.bus
+                await until(lambda bus=bus: isinstance(bus.error, JournalUnavailable), "an error")
+                with pytest.raises(NoReply):
+                    await each.flush(timeout=0.5)
 
             # What needs no disk goes on, in both directions.
-            volatile = [
-                recorder.publisher(await client(f"volatile-{at}", at)) for at in ("b1", "b2")
-            ]
-            ids = [
-                await each.publish({"i": i}, volatile=True) for i in range(100) for each in volatile
-            ]
+            ids = []
+            for at in ("b1", "b2"):
+                volatile = recorder.publisher(await client(f"volatile-{at}", at))
+                ids += [await volatile.publish({"i": i}, volatile=True) for i in range(100)]
             await until(
                 lambda: all(c.received.issuperset(ids) for c in recorder.components.values()),
                 "volatile notifications arrive meanwhile",

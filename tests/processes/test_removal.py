@@ -19,7 +19,6 @@ async def history(address: str) -> list[Any]:
     found = []
     async with connect(address) as bus, bus.subscribe(since="earliest") as past:
         end = await bus.publish({"end": True}, ack=True)
-        missing = None
         async for notification in past:
             found.append(notification.id)
             if notification.id == end:

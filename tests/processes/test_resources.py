@@ -6,6 +6,7 @@ import asyncio
 import resource
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import pytest
@@ -144,25 +145,16 @@ def test_ten_thousand_idle_clients_fit_into_a_gigabyte(overlay: Overlay) -> None
         broker.start()
         await overlay.linked()
         host, _, port = broker.address.rpartition(":")
-        empty = broker.process.rss
         for first in range(0, clients, 200):
             there = [loop.create_future() for _ in range(200)]
-            for i, done in enumerate(there):
-                await loop.create_connection(
-                    lambda i=i, done=done: Idle(f"idle-{first + i}", done),  # type: ignore[misc]
-                    host,
-                    int(port),
-                )
+            for i, done in enumerate(there, first):
+                idle = partial(Idle, f"idle-{i}", done)
+                await loop.create_connection(idle, host, int(port))
             await asyncio.gather(*there)
-        # Pings go back and forth meanwhile.
-        busy = broker.process.cpu_seconds
-        await asyncio.sleep(10.0)
-        busy = broker.process.cpu_seconds - busy
+        await asyncio.sleep(10.0)  # pings go back and forth meanwhile
         status = await broker.status()
         assert len(status["clients"]) == clients + 1
-        occupied = broker.process.rss
-        print(f"{empty:,} bytes empty, {occupied:,} with {clients}; {busy:.1f} s of CPU in 10 s")
-        assert occupied < 2**30
+        assert broker.process.rss < 2**30
         async with connect(broker.address) as bus, bus.subscribe("i = 1") as quick:
             await bus.publish({"i": 1}, ack=True, timeout=30.0)
             await quick.get(timeout=30.0)

@@ -15,7 +15,7 @@ from overlay_processes import Overlay, free_port, until
 from recorder import Recorder
 
 from stentor.broker.settings import Grant, TlsFiles
-from stentor.client import connect
+from stentor.client import Bus, connect
 from stentor.errors import AccessDenied, NotPermitted, TlsError
 
 
@@ -48,6 +48,12 @@ def secure(overlay: Overlay, authority: Authority) -> Overlay:
         ).start()
     overlay.operator_options = tls(authority.client("operator"), authority)
     return overlay
+
+
+async def all_or_none(bus: Bus, events: list[dict[str, Any]]) -> None:
+    async with bus.transaction() as transaction:
+        for event in events:
+            await transaction.publish(event)
 
 
 async def serves(overlay: Overlay, **options: Any) -> None:
@@ -165,9 +171,7 @@ def test_tokens_say_who_may_do_what(guarded: Overlay) -> None:
                     [{"symbol": s, "price": 3.0} for s in ("IBM", "SAP", "IBM")], ack=True
                 )
             with pytest.raises(NotPermitted):
-                async with desk.transaction() as transaction:
-                    await transaction.publish({"symbol": "IBM", "price": 4.0})
-                    await transaction.publish({"symbol": "SAP", "price": 4.0})
+                await all_or_none(desk, [{"symbol": s, "price": 4.0} for s in ("IBM", "SAP")])
             with pytest.raises(NotPermitted):
                 await reader.publish({"symbol": "IBM"}, ack=True)
             await desk.publish({"symbol": "IBM", "price": 5.0}, ack=True)

@@ -7,6 +7,7 @@ clients notice by the silence, and go on where they were when the other side can
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ from namespaces import Network, may_make_namespaces
 from overlay_processes import LIMITS, BrokerProcess, Overlay, free_port, until
 from recorder import Recorder
 from tcp_proxy import TcpProxy
-from workload import publish_for_ever
+from workload import clients, under_load
 
 from stentor.client import connect
 
@@ -35,30 +36,25 @@ async def lost(broker: BrokerProcess, neighbor: str) -> None:
 @pytest.mark.parametrize("forget", [False, True], ids=["late bytes", "lost bytes"])
 def test_a_link_that_carries_nothing_is_noticed_and_healed(overlay: Overlay, forget: bool) -> None:
     async def run() -> None:
-        overlay.broker("b1", limits=SOON).start()
-        async with TcpProxy(overlay["b1"].address) as cable, AsyncExitStack() as stack:
-            overlay.broker("b2", [cable.address], limits=SOON).start()
+        b1 = overlay.broker("b1", limits=SOON)
+        b1.start()
+        async with TcpProxy(b1.address) as cable:
+            b2 = overlay.broker("b2", [cable.address], limits=SOON)
+            b2.start()
             await overlay.linked()
             recorder = Recorder()
-            loads = []
-            for i, name in enumerate(["b1", "b2"]):
-                address = overlay[name].address
-                bus = await stack.enter_async_context(connect(address, name=f"client-{name}"))
-                await stack.enter_async_context(recorder.subscribed(bus, name, "volume > 100"))
-                load = publish_for_ever(recorder.publisher(bus), i)
-                loads.append(load)
-            recorder.quiescent()
-            tasks = [asyncio.create_task(load) for load in loads]
-            cable.stall()
-            await asyncio.gather(lost(overlay["b1"], "b2"), lost(overlay["b2"], "b1"))
-            await asyncio.sleep(SOON.timeout)  # b2 has dialed again, into the silence
-            cable.release(forget=forget)
-            await overlay.linked()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await recorder.settled()
-            assert recorder.check().owed > 0
+            async with clients(recorder, [b1, b2], "volume > 100") as publishers:
+                recorder.quiescent()
+                async with under_load(publishers):
+                    cable.stall()
+                    await asyncio.gather(lost(b1, "b2"), lost(b2, "b1"))
+                    # b2 dials again, into the silence, and must not wait there for ever.
+                    dialed = cable.connections
+                    await until(lambda: cable.connections > dialed + 1, "b2 dials, gives up, dials")
+                    cable.release(forget=forget)
+                    await overlay.linked()
+                await recorder.settled()
+                assert recorder.check().owed > 0
 
     asyncio.run(run())
 
@@ -70,24 +66,15 @@ def test_a_broker_that_hangs_is_given_up_and_taken_back(overlay: Overlay) -> Non
         overlay.line(3, limits=SOON)
         await overlay.linked()
         recorder = Recorder()
-        async with AsyncExitStack() as stack:
-            tasks = []
-            buses = []
-            for i, name in enumerate(["b1", "b2", "b3"]):
-                address = overlay[name].address
-                bus = await stack.enter_async_context(connect(address, name=f"client-{name}"))
-                buses.append(bus)
-                await stack.enter_async_context(recorder.subscribed(bus, name, "volume > 100"))
-                tasks.append(asyncio.create_task(publish_for_ever(recorder.publisher(bus), i)))
+        async with clients(recorder, overlay.running, "volume > 100") as publishers:
             recorder.quiescent()
-            overlay["b2"].process.pause()
-            await asyncio.gather(lost(overlay["b1"], "b2"), lost(overlay["b3"], "b2"))
-            await until(lambda: buses[1].state == "reconnecting", "its client notices, too")
-            overlay["b2"].process.resume()
-            await overlay.linked()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            async with under_load(publishers):
+                overlay["b2"].process.pause()
+                await asyncio.gather(lost(overlay["b1"], "b2"), lost(overlay["b3"], "b2"))
+                bus = publishers[1].bus
+                await until(lambda: bus.state == "reconnecting", "its client notices, too")
+                overlay["b2"].process.resume()
+                await overlay.linked()
             await recorder.settled()
             assert recorder.check().owed > 0
 
@@ -96,34 +83,29 @@ def test_a_broker_that_hangs_is_given_up_and_taken_back(overlay: Overlay) -> Non
 
 def test_a_client_that_cannot_be_heard_is_given_up_and_continues(overlay: Overlay) -> None:
     async def run() -> None:
-        overlay.broker("b1", limits=SOON).start()
-        broker = overlay["b1"]
+        broker = overlay.broker("b1", limits=SOON)
+        broker.start()
         await overlay.linked()
         recorder = Recorder()
-        async with TcpProxy(broker.address) as cable, AsyncExitStack() as stack:
-            near = await stack.enter_async_context(connect(broker.address, name="near"))
-            far = await stack.enter_async_context(connect(cable.address, name="far"))
-            await stack.enter_async_context(recorder.subscribed(near, "near", "volume > 100"))
-            await stack.enter_async_context(recorder.subscribed(far, "far", "volume > 100"))
+        async with (
+            TcpProxy(broker.address) as cable,
+            connect(broker.address, name="near") as near,
+            connect(cable.address, name="far") as far,
+            recorder.subscribed(near, "near", "volume > 100"),
+            recorder.subscribed(far, "far", "volume > 100"),
+        ):
             recorder.quiescent()
-            tasks = [
-                asyncio.create_task(publish_for_ever(recorder.publisher(bus), i))
-                for i, bus in enumerate([near, far])
-            ]
 
             async def gone() -> bool:
-                return "far" not in {
-                    client["name"] for client in (await broker.status())["clients"]
-                }
+                status = await broker.status()
+                return "far" not in {client["name"] for client in status["clients"]}
 
-            cable.stall()
-            await until(lambda: far.state == "reconnecting", "the client notices")
-            await until(gone, "the broker notices")
-            cable.release(forget=True)
-            await until(lambda: far.state == "connected", "the client is back")
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            async with under_load([recorder.publisher(near), recorder.publisher(far)]):
+                cable.stall()
+                await until(lambda: far.state == "reconnecting", "the client notices")
+                await until(gone, "the broker notices")
+                cable.release(forget=True)
+                await until(lambda: far.state == "connected", "the client is back")
             await recorder.settled()
             assert recorder.check().owed > 0
 
@@ -135,54 +117,55 @@ def test_a_partitioned_overlay_works_in_its_parts_and_grows_together(overlay: Ov
 
     async def run(network: Network | None) -> None:
         async with AsyncExitStack() as stack:
+            cut: Callable[[], None]
+            mend: Callable[[], None]
             if network is not None:
                 # Clients come in by Unix sockets, which do not care about networks.
                 for host, name in enumerate(["b1", "b2", "b3"]):
-                    place = f"{network.address(host)}:{free_port()}"
                     overlay.broker(
                         name,
                         [overlay[f"b{host}"].settings.listen[1]] if host else [],
-                        listen=(f"unix:{overlay.directory}/{name}.sock", place),
+                        listen=(
+                            f"unix:{overlay.directory}/{name}.sock",
+                            f"{network.address(host)}:{free_port()}",
+                        ),
                         limits=SOON,
                         options={"namespace": network.file(host)},
                     ).start()
-                cut, mend = lambda: network.cut_off(2), lambda: network.join(2)
+                cut, mend = (lambda: network.cut_off(2)), (lambda: network.join(2))
             else:
                 overlay.line(2, limits=SOON)
                 cable = await stack.enter_async_context(TcpProxy(overlay["b2"].address))
                 overlay.broker("b3", [cable.address], limits=SOON).start()
-                cut, mend = cable.stall, lambda: cable.release(forget=True)
+                cut, mend = cable.stall, (lambda: cable.release(forget=True))
             await overlay.linked()
             recorder = Recorder()
-            publishers = {}
-            for name in ("b1", "b2", "b3"):
-                address = overlay[name].address
-                bus = await stack.enter_async_context(connect(address, name=f"client-{name}"))
-                await stack.enter_async_context(recorder.subscribed(bus, name, ""))
-                publishers[name] = recorder.publisher(bus)
+            publishers = await stack.enter_async_context(clients(recorder, overlay.running))
             recorder.quiescent()
 
-            async def publish(count: int) -> None:
-                for publisher in publishers.values():
-                    for i in range(count):
+            async def publish() -> None:
+                for publisher in publishers:
+                    for i in range(10):
                         await publisher.publish({"i": i})
 
-            await publish(10)
+            def received() -> list[int]:
+                return [len(component.received) for component in recorder.components.values()]
+
+            await publish()
             await recorder.settled()
             cut()
-            await publish(10)  # some of it may be lost on the way
+            await publish()  # it is lost on the way between the parts
             await asyncio.gather(lost(overlay["b2"], "b3"), lost(overlay["b3"], "b2"))
-            await publish(10)
-            for publisher in publishers.values():
+            await publish()
+            for publisher in publishers:
                 await publisher.flush()  # each part acknowledges what it has
-            parts = {c.name: len(c.received) for c in recorder.components.values()}
             await until(
-                lambda: [len(c.received) for c in recorder.components.values()] == [70, 70, 50],
-                lambda: f"both parts serve their own clients; they were given {parts}",
+                lambda: received() == [70, 70, 50],
+                lambda: f"both parts serve their own clients; they were given {received()}",
             )
             mend()
             await overlay.linked()
-            await publish(10)
+            await publish()
             await recorder.settled()
             assert recorder.check().owed == 3 * 3 * 40
 

@@ -4,29 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import AsyncExitStack, asynccontextmanager
-from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 
 import pytest
-from overlay_processes import Overlay, free_port, until
+from overlay_processes import Overlay, free_port
 from recorder import Publisher, Recorder
-
-from stentor.client import connect
-
-
-@asynccontextmanager
-async def clients(
-    overlay: Overlay, recorder: Recorder, names: list[str]
-) -> AsyncIterator[list[Publisher]]:
-    """At each broker a client that publishes, and subscribes to everything."""
-    async with AsyncExitStack() as stack:
-        publishers = []
-        for name in names:
-            bus = connect(overlay[name].address, name=f"client-{name}", timeout=30.0)
-            await stack.enter_async_context(bus)
-            await stack.enter_async_context(recorder.subscribed(bus, name, "i >= 0"))
-            publishers.append(recorder.publisher(bus))
-        yield publishers
+from workload import clients
 
 
 async def publish(publishers: list[Publisher], count: int = 10) -> None:
@@ -44,18 +27,18 @@ def test_brokers_find_each_other_in_whatever_order_they_start(overlay: Overlay, 
         names = [f"b{i}" for i in range(1, 6)]
         ports = {name: free_port() for name in names}
         links = [(names[rng.randrange(i)], names[i]) for i in range(1, len(names))]
+        neighbors = {n: {a if b == n else b for a, b in links if n in (a, b)} for n in names}
         for name in names:
-            dialed = [a if b == name else b for a, b in links if name in (a, b)]
             # Both ends of a link dial; one of the two connections must give way.
-            neighbors = [f"127.0.0.1:{ports[other]}" for other in dialed]
-            overlay.broker(name, neighbors, listen=(f"127.0.0.1:{ports[name]}",))
+            dialed = [f"127.0.0.1:{ports[other]}" for other in neighbors[name]]
+            overlay.broker(name, dialed, listen=(f"127.0.0.1:{ports[name]}",))
         recorder = Recorder()
         async with AsyncExitStack() as stack:
             publishers: list[Publisher] = []
             order = rng.sample(names, len(names))
             for name in order:
                 overlay[name].start()
-                publishers += await stack.enter_async_context(clients(overlay, recorder, [name]))
+                publishers += await stack.enter_async_context(clients(recorder, [overlay[name]]))
                 await publish(publishers)
             await overlay.linked()
             await publish(publishers)
@@ -87,7 +70,7 @@ def test_a_circle_has_a_link_in_reserve(overlay: Overlay) -> None:
         overlay.start_all()
         await overlay.linked()
         recorder = Recorder()
-        async with clients(overlay, recorder, ["b1", "b2", "b4"]) as publishers:
+        async with clients(recorder, [overlay[n] for n in ("b1", "b2", "b4")]) as publishers:
             recorder.quiescent()
             await publish(publishers)
             await recorder.settled()

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from recorder import Publisher
+from overlay_processes import PATIENCE, BrokerProcess
+from recorder import Publisher, Recorder
+
+from stentor.client import connect
 
 SYMBOLS = ("IBM", "SAP", "ARM", "AMD", "XOM")
 
@@ -42,3 +47,54 @@ async def publish_for_ever(
         if batches % 10 == 0:
             await publisher.flush()
         await asyncio.sleep(pause * rng.random() * 2)
+
+
+class Load:
+    """Publishers at work. What goes wrong with them is raised by `check`, and at the end."""
+
+    def __init__(self, tasks: list[asyncio.Task[None]]) -> None:
+        self._tasks = tasks
+
+    def check(self) -> None:
+        for task in self._tasks:
+            if task.done():
+                task.result()
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for outcome in await asyncio.gather(*self._tasks, return_exceptions=True):
+            if isinstance(outcome, Exception):
+                raise outcome
+
+
+@asynccontextmanager
+async def under_load(
+    publishers: Iterable[Publisher], seed: int = 0, **options: Any
+) -> AsyncIterator[Load]:
+    """While the body runs, all publishers publish for ever."""
+    load = Load(
+        [
+            asyncio.create_task(publish_for_ever(publisher, seed + i, **options))
+            for i, publisher in enumerate(publishers)
+        ]
+    )
+    try:
+        yield load
+    finally:
+        await load.stop()
+
+
+@asynccontextmanager
+async def clients(
+    recorder: Recorder, brokers: Iterable[BrokerProcess], filter: str = ""
+) -> AsyncIterator[list[Publisher]]:
+    """At each broker a client that subscribes, and that can publish."""
+    async with AsyncExitStack() as stack:
+        publishers = []
+        for broker in brokers:
+            bus = connect(broker.address, name=f"client-{broker.name}", timeout=PATIENCE)
+            await stack.enter_async_context(bus)
+            await stack.enter_async_context(recorder.subscribed(bus, broker.name, filter))
+            publishers.append(recorder.publisher(bus))
+        yield publishers

@@ -106,12 +106,14 @@ class Adoption:
                 with (self._incoming / name).open("rb") as file:
                     os.fsync(file.fileno())
             sync(self._incoming)
-            journal = Journal.open(self._incoming, name=None, retention=Retention())
         except OSError as error:
             raise _unstorable(error) from error
+        journal = Journal.open(self._incoming, name=None, retention=Retention())
         try:
             if journal.stream != self._stream:
-                raise JournalDamaged(f"this is the journal {journal.stream!r}, not {self._stream!r}")
+                raise JournalDamaged(
+                    f"this is the journal {journal.stream!r}, not {self._stream!r}"
+                )
         finally:
             journal.close()
 
@@ -188,9 +190,7 @@ async def open_adopted(broker: Broker, directory: Path) -> Journal:
         if not (directory / _IMPORTED).exists():
             durables = broker.service.import_durables(journal.durables())
             broker.journal.append(
-                Batch(
-                    producers=journal.producers(), durables=durables, context=Imported(directory)
-                )
+                Batch(producers=journal.producers(), durables=durables, context=Imported(directory))
             )
     except BaseException:
         journal.close()

@@ -160,7 +160,7 @@ async def _hand_over(broker: Broker) -> Link:
     try:
         with _scratch(broker.settings.data) as copy:
             head = await asyncio.to_thread(copy_journal, broker.journal, copy)
-            for link in list(broker.links.values()):
+            for link in broker.heirs():
                 try:
                     await _offer(link, copy)
                     if broker.journal.head != head:
@@ -169,7 +169,10 @@ async def _hand_over(broker: Broker) -> Link:
                     return link
                 except StentorError as error:
                     problems.append(f"{link.origin.broker}: {error}")
+                    _log.warning("%s did not take the journal over: %s", link.origin.broker, error)
                     link.connection.close()
+    except StentorError:  # some are OSErrors too
+        raise
     except OSError as error:
         raise JournalUnavailable(f"the journal cannot be copied: {error}") from error
     raise JournalUnavailable(f"no neighbor could take the journal over ({'; '.join(problems)})")

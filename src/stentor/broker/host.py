@@ -140,6 +140,7 @@ class Broker:
             # Before anybody can ask for a durable subscription that is in one of them.
             for directory in adopted(settings.data):
                 await open_adopted(self, directory)
+            await self.settle()
             await self._listen(addresses)
             for journal in self.adopted_journals:
                 serve_adopted(self, journal)
@@ -257,14 +258,25 @@ class Broker:
 
     def say_goodbye(self, reason: str) -> None:
         """Send all clients away, to the neighbors if there are any."""
-        instead = [link.origin.address for link in self.links.values() if link.origin.address]
+        instead = [link.origin.address for link in self.heirs() if link.origin.address]
         for client in list(self.clients.values()):
             if not client.is_operator:
                 client.connection.send(m.Goodbye(reason, instead))
                 client.connection.close()
 
+    def heirs(self) -> list[Link]:
+        """The neighbors, in the order in which one is turned to instead: own choices first."""
+        return sorted(self.links.values(), key=lambda link: (not link.dialed, link.origin.broker))
+
     async def dismiss_clients(self, reason: str) -> None:
-        """Send all clients away; return when they are gone and what they said is on disk."""
+        """Send all clients away; return when they are gone and what they said is on disk.
+
+        First everything that was read is answered, so that they do not publish it elsewhere again.
+        """
+        for client in self.clients.values():
+            if not client.is_operator:
+                client.connection.pause_reading()
+        await self.settle()
         self.say_goodbye(reason)
         await self._until(
             lambda: all(client.is_operator for client in self.clients.values()),

@@ -253,6 +253,9 @@ class Link:
                     if isinstance(message, m.Forward):
                         self._taken += len(message.items)
                         self.received_notifications += len(message.items)
+                    if not self._is_heard:
+                        self._is_heard = True
+                        discard_offer(self.broker.settings.data, stream)
                     service.receive(stream, message)
         except ProtocolError:
             raise
@@ -338,8 +341,9 @@ class Link:
 
     def closed(self, error: Exception | None) -> None:
         self._answered(ShuttingDown("the link was lost"))
-        if self._adoption is not None:
-            self._adoption.abandon()
+        adoption, self._adoption = self._adoption, None
+        if adoption is not None:
+            adoption.abandon()
         self.broker.link_gone(self, error)
 
 

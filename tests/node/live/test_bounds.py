@@ -164,7 +164,16 @@ def test_nobody_has_read_more_of_a_journal_than_there_is() -> None:
     assert delivered.offsets == [2]
 
 
-def test_nor_more_than_the_first_or_less_than_nothing() -> None:
+def test_not_even_before_the_journal_was_looked_at() -> None:
+    alone = stuck()
+    alone.join(1)
+    far = {"a#": 10**6}
+    alone.service.heard(1, m.Subscribe(1, "", 10, durable="d", positions=far))
+    alone.service.heard(1, m.Confirm(1, far, 9))
+    assert alone.service.durables["d"].positions == {"a#": 0}
+
+
+def test_nor_less_than_nothing() -> None:
     alone = Alone()
     alone.join(1)
     alone.publish(1, "ann", 1)
@@ -297,11 +306,11 @@ def test_what_is_attached_is_known() -> None:
 
 
 class TestBlock:
-    def alone(self) -> Alone:
+    def alone(self, limit: int = 1) -> Alone:
         alone = Alone()
         alone.join(1, "slow")
         alone.join(2, "fast")
-        alone.say(1, m.Subscribe(1, "", 0, overflow="block", limit=1))
+        alone.say(1, m.Subscribe(1, "", 0, overflow="block", limit=limit))
         return alone
 
     def test_nobody_waits_for_ever(self) -> None:
@@ -329,13 +338,13 @@ class TestBlock:
         assert [o for each in delivered for o in each.offsets] == [1, 2, 3, 4]
 
     def test_who_is_slow_but_takes_is_waited_for(self) -> None:
-        alone = self.alone()
-        for i in range(1, 5):
-            alone.publish(2, "fast", i)
+        alone = self.alone(limit=3)
+        for i in range(1, 7):
+            alone.publish(2, "fast", i, volatile=True)
         for i in range(1, 4):
             alone.tick(i * (BLOCK_PATIENCE - 1))
-            alone.say(1, m.Credit(1, 1))
             assert alone.service.congested
+            alone.say(1, m.Credit(1, 1))
 
 
 # -- what waits for probes

@@ -38,18 +38,19 @@ class HandedOver(msgspec.Struct, frozen=True):
 def copy_journal(journal: Journal, directory: Path) -> int:
     """Copy everything that is committed into another directory, as a journal. Its head.
 
-    The journal may be in use. What is committed meanwhile, such as retention, is in the copy or not;
-    the mark is that of the copy.
+    The journal may be in use. What is committed meanwhile, such as retention, is in the copy or
+    not; the mark is that of the copy.
     """
     try:
         with closing(sqlite3.connect(directory / DATABASE)) as copy:
             journal.backup_to(copy)
             state = database.load(copy)
-        if state is None:
-            raise JournalDamaged("the copy of the journal has no state; check the journal")
-        Mark(directory, state.stream, state.commits, state.head).close()
+        if state is not None:
+            Mark(directory, state.stream, state.commits, state.head).close()
     except (sqlite3.Error, OSError) as error:
         raise JournalUnavailable(f"the journal cannot be copied: {error}") from error
+    if state is None:
+        raise JournalDamaged("the row that says what is in the journal is missing or altered")
     return state.head
 
 
