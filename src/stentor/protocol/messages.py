@@ -399,8 +399,10 @@ class Groups(_Message, tag=59):
 class Handover(_Message, tag=60):
     """A piece of a file of a broker that is being removed, for the neighbor to take over.
 
-    The files are `journal.db` and then `journal.mark`; `last` ends a file. When the neighbor serves
-    the journal it answers `HandedOver`; if it cannot, `Failure`.
+    The files are `journal.db` and then `journal.mark`; `last` ends a file. When the neighbor has
+    everything on disk and verified, it answers `HandedOver`; if it cannot, `Failure`. Then comes
+    `released`, with the stream as data: the sender has let go of it. Only now the neighbor answers
+    for it, and says `HandedOver` again.
     """
 
     file: str
@@ -409,7 +411,7 @@ class Handover(_Message, tag=60):
 
 
 class HandedOver(_Message, tag=61):
-    """The neighbor has stored everything and answers for it from now on."""
+    """What was handed over is stored; after `released`, the neighbor answers for it."""
 
 
 FromClient: TypeAlias = (
