@@ -38,6 +38,10 @@ class Mortal:
             self._what, log=self._log, diary=str(self._diary), **self._arguments
         )
 
+    def move(self, *addresses: str) -> None:
+        """Connect to other brokers in the next life."""
+        self._arguments["addresses"] = list(addresses)
+
     def kill(self) -> None:
         assert self.child is not None
         self.child.kill()

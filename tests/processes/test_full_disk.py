@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import resource
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,10 +13,14 @@ from overlay_processes import Overlay, until
 from recorder import Recorder
 from workload import under_load
 
-from stentor.client import connect
+from stentor.client import Bus, connect
 from stentor.errors import JournalUnavailable, NoReply
 
 ROOM = 2 * 2**20
+
+
+def is_refused(bus: Bus) -> bool:
+    return isinstance(bus.error, JournalUnavailable)
 
 
 def test_a_full_disk_stops_durable_publishing_only(overlay: Overlay) -> None:
@@ -46,8 +51,7 @@ def test_a_full_disk_stops_durable_publishing_only(overlay: Overlay) -> None:
             publishers = [publisher, recorder.publisher(await client("other", "b1"))]
             for each in publishers:
                 await each.publish({"x": 1}, payload=bytes(2 * ROOM))  # never fits
-                bus = each.bus
-                await until(lambda bus=bus: isinstance(bus.error, JournalUnavailable), "an error")
+                await until(partial(is_refused, each.bus), "a clear error")
                 with pytest.raises(NoReply):
                     await each.flush(timeout=0.5)
 

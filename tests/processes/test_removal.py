@@ -3,79 +3,161 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
-from typing import Any
+import random
+from contextlib import suppress
 
+import pytest
 from mortals import MortalConsumer
 from overlay_processes import Overlay, until
-from recorder import Recorder
-from workload import publish_for_ever
+from recorder import Publisher, Recorder
+from workload import clients, under_load
 
 from stentor.client import connect
+from stentor.errors import StentorError
+from stentor.model import NotificationId
 
 
-async def history(address: str) -> list[Any]:
-    """The ids of everything that was ever published anywhere."""
-    found = []
+async def history(address: str, expected: set[NotificationId]) -> None:
+    """Everything that was ever acknowledged can still be read, each once."""
+    found: list[NotificationId | None] = []
+
     async with connect(address) as bus, bus.subscribe(since="earliest") as past:
-        end = await bus.publish({"end": True}, ack=True)
-        async for notification in past:
-            found.append(notification.id)
-            if notification.id == end:
-                break
-    return found
+        while not expected.issubset(found):
+            found.append((await past.get(timeout=60.0)).id)
+    assert len(found) == len(set(found))
 
 
-def test_a_broker_is_removed_under_load(overlay: Overlay) -> None:
+async def more(recorder: Recorder, count: int) -> None:
+    """Until so many more are published."""
+    goal = len(recorder.publications) + count
+    await until(lambda: len(recorder.publications) >= goal, "publishers go on")
+
+
+def consumer_at(overlay: Overlay, recorder: Recorder, name: str) -> MortalConsumer:
+    return MortalConsumer(
+        recorder,
+        overlay.nursery,
+        overlay.directory,
+        "price > 100",
+        name="absent",
+        addresses=[overlay[name].address],
+        durable="desk-7",
+        every=10,
+    )
+
+
+async def check(overlay: Overlay, recorder: Recorder, publishers: list[Publisher]) -> None:
+    # A publisher that has moved begins another stream, so its order is not kept.
+    assert recorder.check(order=()).owed > 0
+    await history(overlay.running[0].address, recorder.acknowledged)
+
+
+def test_brokers_are_removed_under_load(overlay: Overlay) -> None:
+    """First the middle of a line, then the one that has taken over."""
+
     async def run() -> None:
         overlay.line(3)
         await overlay.linked()
         recorder = Recorder()
-        async with AsyncExitStack() as stack:
-            publishers = []
-            for name in ("b1", "b2", "b3"):
-                bus = connect(overlay[name].address, name=f"client-{name}")
-                await stack.enter_async_context(bus)
-                await stack.enter_async_context(recorder.subscribed(bus, name, "volume > 100"))
-                publishers.append(recorder.publisher(bus))
-            absent = MortalConsumer(
-                recorder,
-                overlay.nursery,
-                overlay.directory,
-                "price > 100",
-                name="absent",
-                addresses=[overlay["b2"].address, overlay["b1"].address],
-                durable="desk-7",
-                every=10,
-            )
+        absent = consumer_at(overlay, recorder, "b2")
+        async with clients(recorder, overlay.running, "volume > 100") as publishers:
             absent.start()
             await absent.alive()
             recorder.quiescent()
-            loads = [
-                asyncio.create_task(publish_for_ever(publisher, i))
-                for i, publisher in enumerate(publishers)
-            ]
-            await until(lambda: len(recorder.publications) > 500, "load")
-            absent.catch_up()
-            absent.kill()
+            async with under_load(publishers):
+                await more(recorder, 300)
+                absent.kill()
+                absent.catch_up()
+                # The others need a way around the broker that will go.
+                await overlay["b3"].ask("links", add=[overlay["b1"].address])
+                await more(recorder, 300)
+                first = await overlay["b2"].ask("drain", timeout=60.0)
+                await until(lambda: not overlay["b2"].running, "b2 ends")
+                await overlay.linked()
 
-            # The others need a way around the broker that will go.
-            await overlay["b3"].ask("links", add=[overlay["b1"].address])
-            await until(lambda: len(recorder.publications) > 1000, "load")
-            handed = await overlay["b2"].ask("drain", timeout=60.0)
-            assert handed["to"] == "b1"
-            await until(lambda: not overlay["b2"].running, "b2 ends")
-            await overlay.linked()
-            absent.start()
-            await absent.alive()
-            count = len(recorder.publications)
-            await until(lambda: len(recorder.publications) > count + 500, "load")
-            for load in loads:
-                load.cancel()
-            await asyncio.gather(*loads, return_exceptions=True)
+                # Who was away continues where the journal now is.
+                absent.move(overlay[first["to"]].address)
+                absent.start()
+                await absent.alive()
+                await more(recorder, 300)
+                absent.kill()
+                absent.catch_up()
+                last = {"b1": "b3", "b3": "b1"}[first["to"]]
+                second = await overlay[first["to"]].ask("drain", timeout=60.0)
+                assert second["to"] == last
+                await until(lambda: not overlay[first["to"]].running, f"{first['to']} ends")
+                absent.move(overlay[last].address)
+                absent.start()
+                await absent.alive()
+                await more(recorder, 300)
             await recorder.settled(diaries=[absent])
-            # A publisher that has moved begins another stream: its order is not kept.
-            assert recorder.check(order=()).owed > 0
-            assert publishers[1].bus.broker == "b1"
+            assert {publisher.bus.broker for publisher in publishers} == {last}
+            await check(overlay, recorder, publishers)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_deaths_while_a_broker_is_removed_cost_nothing(overlay: Overlay, seed: int) -> None:
+    """Both ends of the removal die at random moments; then it is done again until it works."""
+
+    async def run() -> None:
+        rng = random.Random(seed)
+        overlay.line(2)
+        await overlay.linked()
+        recorder = Recorder()
+        b1, b2 = overlay["b1"], overlay["b2"]
+        async with clients(recorder, [b1, b2], "volume > 100") as publishers:
+            publishers[1].bus.local.link._named([b1.address])
+            recorder.quiescent()
+            async with under_load(publishers):
+                for _ in range(4):
+                    await more(recorder, 100)
+
+                    async def remove() -> None:
+                        with suppress(StentorError):
+                            await b2.ask("drain", timeout=10.0)
+
+                    removal = asyncio.create_task(remove())
+                    await asyncio.sleep(rng.random() * 0.1)
+                    victim = rng.choice([b1, b2])
+                    victim.kill()
+                    await removal
+                    for broker in (b1, b2):
+                        if not broker.running:
+                            broker.start()
+                    await overlay.linked()
+            await recorder.settled()
+            await check(overlay, recorder, publishers)
+
+    asyncio.run(run())
+
+
+def test_links_are_added_and_removed_at_run_time(overlay: Overlay) -> None:
+    """Two islands are joined, parted and joined the other way around."""
+
+    async def run() -> None:
+        for name, neighbors in (("b1", []), ("b2", ["b1"]), ("b3", []), ("b4", ["b3"])):
+            overlay.broker(name, neighbors).start()
+        await until(lambda: overlay["b1"].sees(["b2"]), "the first island")
+        await until(lambda: overlay["b3"].sees(["b4"]), "the second island")
+        recorder = Recorder()
+        async with clients(recorder, overlay.running, "volume > 100") as publishers:
+            async with under_load(publishers):
+                await more(recorder, 200)
+                await overlay["b2"].ask("links", add=[overlay["b3"].address])
+                await overlay.linked()
+                await more(recorder, 200)
+                await overlay["b2"].ask("links", remove=["b3"])
+                await until(lambda: overlay["b4"].sees(["b3"]), "parted")
+                await more(recorder, 200)
+                await overlay["b4"].ask("links", add=[overlay["b1"].address])
+                await overlay.linked()
+                await more(recorder, 200)
+            await recorder.settled()
+            async with under_load(publishers):
+                await more(recorder, 200)
+            await recorder.settled()
+            assert recorder.check().owed > 0
 
     asyncio.run(run())

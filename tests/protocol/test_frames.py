@@ -268,7 +268,7 @@ def test_an_announced_frame_occupies_only_what_was_sent() -> None:
 
 
 def test_collecting_a_large_frame_takes_linear_time() -> None:
-    """Four times the size must take about four times as long; quadratic would be sixteen."""
+    """Sixteen times the size must take about sixteen times as long; quadratic would be 256."""
 
     def cost(size: int) -> float:
         stream = frame(Publish(1, [bytes(size)]))
@@ -276,10 +276,10 @@ def test_collecting_a_large_frame_takes_linear_time() -> None:
         best = float("inf")
         for _ in range(5):
             reader = FrameReader(2**26)
-            start = time.perf_counter()
+            start = time.process_time()
             for piece in pieces:
                 reader.feed(piece)
-            best = min(best, time.perf_counter() - start)
+            best = min(best, time.process_time() - start)
         return best
 
-    assert cost(2**24) < 10 * cost(2**22)
+    assert cost(2**24) < 80 * cost(2**20)
