@@ -17,10 +17,16 @@ import hashlib
 import itertools
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from nursery import Nursery
+    from overlay_processes import Overlay
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -67,3 +73,23 @@ def _claim_numba_cache(caches: Path) -> IO[str]:
 
 
 _claim = _claim_numba_cache(ROOT / ".cache" / "numba")
+
+
+# -- what tests with processes share: one nursery for all of them
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator["Nursery"]:
+    from nursery import Nursery
+
+    nursery = Nursery()
+    yield nursery
+    nursery.close()
+
+
+@pytest.fixture
+def overlay(tmp_path: Path, nursery: "Nursery") -> Iterator["Overlay"]:
+    from overlay_processes import Overlay
+
+    with Overlay(tmp_path, nursery) as overlay:
+        yield overlay

@@ -26,6 +26,7 @@ import struct
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,8 +59,10 @@ class Child:
         return True
 
     def signal(self, number: signal.Signals) -> None:
+        """Send it, unless the process has ended."""
         if self._watch is not None:
-            signal.pidfd_send_signal(self._watch, number)
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._watch, number)
 
     def kill(self) -> None:
         """End it in the middle of whatever it does; it is gone when this returns."""
