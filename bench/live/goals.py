@@ -15,6 +15,9 @@ SQLITE_AHEAD = 3.0
 MEDIAN_LATENCY_US = 1_000.0
 IDLE_CLIENTS = 10_000
 IDLE_BYTES = 2**30
+#: What connections that are gone may not leave behind, and how much memory varies without a cause.
+NOTHING_LEFT = ("clients", "subscriptions", "descriptors")
+MEMORY_NOISE = 0.05
 
 
 class Goal(NamedTuple):
@@ -53,13 +56,15 @@ def goals(results: Results) -> Iterator[Goal]:
         yield _most(f"{idle['clients']:,} idle clients", IDLE_BYTES, idle["connected"], size)
     if clients:
         moved = clients["coming_and_going"]
-        left = {name: moved["after"][name] - moved["before"][name] for name in _NOTHING_LEFT}
-        found_text = ", ".join(f"{count} {name}" for name, count in left.items())
-        name = f"left behind by {moved['connects']:,} connections"
-        yield Goal(name, "nothing", found_text, not any(left.values()))
-
-
-_NOTHING_LEFT = ("clients", "subscriptions", "descriptors")
+        before, after = moved["before"], moved["after"]
+        left = [f"{after[what] - before[what]} {what}" for what in NOTHING_LEFT]
+        grown = after["resident_bytes"] / before["resident_bytes"] - 1
+        yield Goal(
+            f"left behind by {moved['connects']:,} connections",
+            f"nothing, memory within {MEMORY_NOISE:.0%}",
+            f"{', '.join(left)}, {grown:+.1%} memory",
+            all(after[what] == before[what] for what in NOTHING_LEFT) and grown <= MEMORY_NOISE,
+        )
 
 
 def _least(name: str, least: float, found: float, shown: Callable[[float], str]) -> Goal:

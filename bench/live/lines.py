@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any, Final
 
 from live.brokers import BrokerProcess, line
+from live.holding import hold
 from live.processes import Worker, cores
 from live.profiles import Profile
 from live.publishing import Publishers
@@ -35,39 +36,49 @@ def measure_lines(profile: Profile) -> list[dict[str, Any]]:
 
 def _measure(profile: Profile, count: int, filters: int) -> list[dict[str, Any]]:
     progress(f"{count} brokers, {filters:,} filters of others")
-    with line(count) as brokers:
-        rows = []
-        with Worker(Subscribers, cores().load) as holder:
-            holder.ask("hold", brokers[-1].address, filters)
-            for publishers, subscribers in PATTERNS:
-                found = _pattern(profile, brokers, publishers, subscribers)
-                rows.append({"brokers": count, "filters": filters, **found})
-        return rows
-
-
-def _pattern(
-    profile: Profile, brokers: list[BrokerProcess], publishing: int, subscribing: int
-) -> dict[str, Any]:
-    count = profile.line_events // (MANY_SHARE if subscribing > 1 else 1)
     with (
+        line(count) as brokers,
         Worker(Publishers, cores().load) as publishers,
         Worker(Subscribers, cores().load) as subscribers,
     ):
-        publishers.ask("open", brokers[0].address, publishing, count)
-        subscribers.ask("open", brokers[-1].address, subscribing, overflow="block")
-        rates, costs = [], []
-        for _ in range(profile.repeats + 1):
-            before = sum(broker.processor_seconds for broker in brokers)
-            subscribers.begin("expect", count * subscribing)
-            began = publishers.ask("publish", volatile=True)
-            ended = subscribers.answer()
-            rates.append(count / (ended - began))
-            spent = sum(broker.processor_seconds for broker in brokers) - before
-            costs.append(1e6 * spent / count / len(brokers))
+        hold(subscribers, brokers[-1].address, filters)
+        return [
+            {
+                "brokers": count,
+                "filters": filters,
+                "publishers": publishing,
+                "subscribers": subscribing,
+                **_pattern(profile, brokers, publishers, subscribers, publishing, subscribing),
+            }
+            for publishing, subscribing in PATTERNS
+        ]
+
+
+def _pattern(
+    profile: Profile,
+    brokers: list[BrokerProcess],
+    publishers: Worker,
+    subscribers: Worker,
+    publishing: int,
+    subscribing: int,
+) -> dict[str, float]:
+    count = profile.line_events // (MANY_SHARE if subscribing > 1 else 1)
+    publishers.ask("open", brokers[0].address, publishing, count)
+    subscribers.ask("open", brokers[-1].address, subscribing, overflow="block")
+    rates, costs = [], []
+    for _ in range(profile.line_repeats + 1):
+        before = sum(broker.processor_seconds for broker in brokers)
+        subscribers.begin("expect", count * subscribing)
+        began = publishers.ask("publish", volatile=True)
+        ended = subscribers.answer()
+        rates.append(count / (ended - began))
+        spent = sum(broker.processor_seconds for broker in brokers) - before
+        costs.append(1e6 * spent / count / len(brokers))
+    publishers.ask("close")
+    subscribers.ask("close")
+    rate = median(rates[1:])  # the first only warms up
     return {
-        "publishers": publishing,
-        "subscribers": subscribing,
-        "rate": median(rates[1:]),
-        "deliveries": subscribing * median(rates[1:]),
+        "rate": rate,
+        "deliveries": subscribing * rate,
         "processor_us": median(costs[1:]),
     }

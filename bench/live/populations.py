@@ -16,6 +16,8 @@ from stentor.protocol import messages as m
 
 #: Connections that are being made, or come and go, at the same time.
 AT_ONCE: Final = 100
+#: Connections before the first look. So many make the broker load all that it will ever need.
+WARM_UP: Final = 5_000
 #: Seconds in which a broker has to notice that everybody has left.
 PATIENCE: Final = 30.0
 
@@ -33,7 +35,7 @@ def _coming_and_going(
     profile: Profile, broker: BrokerProcess, population: Worker
 ) -> dict[str, Any]:
     progress(f"{profile.connects:,} connects and disconnects")
-    population.ask("come_and_go", broker.address, profile.connects // 5)  # warms up
+    population.ask("come_and_go", broker.address, WARM_UP)
     before = _footprint(broker)
     processor = broker.processor_seconds
     seconds = population.ask("come_and_go", broker.address, profile.connects)

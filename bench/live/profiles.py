@@ -27,8 +27,9 @@ class Profile:
     #: Brokers in a line, and content filters of others that all of them hold.
     lines: tuple[int, ...]
     line_filters: tuple[int, ...]
-    #: Events from one to many, many to one, and over lines.
+    #: Events from one to many, many to one, and over lines; and repeats of that.
     line_events: int
+    line_repeats: int
     #: Clients that connect and stay, and connections that come and go.
     idle_clients: int
     connects: int
@@ -44,6 +45,7 @@ QUICK: Final = Profile(
     lines=(1, 3),
     line_filters=(1,),
     line_events=10_000,
+    line_repeats=1,
     idle_clients=1_000,
     connects=1_000,
 )
@@ -57,6 +59,7 @@ DEFAULT: Final = Profile(
     lines=(1, 3, 7),
     line_filters=(1,),
     line_events=20_000,
+    line_repeats=1,
     idle_clients=10_000,
     connects=10_000,
 )
@@ -70,6 +73,7 @@ FULL: Final = Profile(
     lines=(1, 3, 7),
     line_filters=(1, 1_000, 100_000),
     line_events=50_000,
+    line_repeats=3,
     idle_clients=10_000,
     connects=10_000,
 )

@@ -28,9 +28,9 @@ class Subscribers:
         self._expected = 0
         self._arrived = asyncio.Event()
 
-    async def hold(self, address: str, count: int) -> None:
-        """Have a broker hold filters of others."""
-        self._held.append(await hold_filters(address, alerts(count)))
+    async def hold(self, address: str, first: int, last: int) -> None:
+        """Have a broker hold filters of others, some of a long list."""
+        self._held.append(await hold_filters(address, f"holder-{first}", alerts(last)[first:]))
 
     async def open(self, address: str, clients: int, *, overflow: str = "spill") -> None:
         """Subscribe clients by the client library."""

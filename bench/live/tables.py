@@ -171,7 +171,7 @@ def _coming_and_going(found: dict[str, Any]) -> Table:
         f"{found['connects']:,} clients that connect, subscribe and leave",
         ["When", "Clients", "Subscriptions", "Files and sockets", "Broker's memory"],
         f"{rate(found['rate'])} a second, {duration(found['processor_us'])} of the broker for "
-        "each. Before: after a fifth as many, so that what is kept for the next ones is there.",
+        "each. Before: after 5,000 others, so that all is loaded that is needed.",
     )
     for when in ("before", "after"):
         row = found[when]

@@ -14,6 +14,7 @@ from typing import Any
 
 from live import mosquitto
 from live.brokers import BrokerProcess
+from live.holding import hold
 from live.mosquitto import Mosquitto
 from live.processes import Worker, cores
 from live.profiles import Profile
@@ -43,7 +44,7 @@ def _measure(profile: Profile, filters: int, other: Mosquitto | None) -> dict[st
     ):
         publishers.ask("open", broker.address, 1, profile.events, prepared=True)
         before = broker.processor_seconds
-        subscribers.ask("hold", broker.address, filters)
+        hold(subscribers, broker.address, filters)
         loading = broker.processor_seconds - before
         turns: dict[str, list[dict[str, float]]] = {"prepared": [], "library": [], "mosquitto": []}
         for repeat in range(profile.repeats + 1):

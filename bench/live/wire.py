@@ -128,7 +128,7 @@ async def ask(address: str, what: str) -> Any:
     return done.data
 
 
-async def hold_filters(address: str, filters: list[str]) -> Wire:
+async def hold_filters(address: str, name: str, filters: list[str]) -> Wire:
     """A client with many subscriptions, all in force."""
     waiting = set(range(len(filters)))
 
@@ -138,7 +138,7 @@ async def hold_filters(address: str, filters: list[str]) -> Wire:
             if not waiting:
                 wire.wake()
 
-    wire = Wire("holder", heard)
+    wire = Wire(name, heard)
     await wire.open(address)
     for number, filter in enumerate(filters):
         wire.send(m.Subscribe(number, filter, 1_000))

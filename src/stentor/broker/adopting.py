@@ -5,7 +5,8 @@ gathered in `….incoming`. When all are there they are opened and verified as a
 broker starts with, and the directory becomes `….offered`: only then is the offer answered. When the
 neighbor says that it has let go of the stream (`RELEASED`), the directory loses its suffix and the
 journal is this broker's for good. It is served as soon as the link to its old owner is down, and at
-every start.
+every start. Journals that the old owner had adopted itself come with it, in directories `1`, `2`,
+... below.
 
 An offer alone gives no right to serve the journal. Whoever made it may have changed its mind: no
 answer came in time, or it was restarted. Then it still answers for the stream, and says so by
@@ -23,6 +24,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -30,7 +32,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stentor.broker.settings import Retention
 from stentor.broker.storage import Batch, Journal
-from stentor.broker.storage.directory import sync
+from stentor.broker.storage.directory import ADOPTED, sync
 from stentor.errors import JournalDamaged, JournalUnavailable, ProtocolError, StentorError
 from stentor.protocol import messages as m
 
@@ -45,7 +47,7 @@ FILES: Final = ("journal.db", "journal.mark")
 #: What a `Handover` is called by which the old owner lets go of the stream that it names.
 RELEASED: Final = "released"
 
-_ADOPTED: Final = "adopted"
+_FILE: Final = re.compile(r"([1-9][0-9]{0,5}/)?journal\.(?:db|mark)")
 _INCOMING: Final = ".incoming"
 _OFFERED: Final = ".offered"
 _IMPORTED: Final = "imported"
@@ -77,7 +79,9 @@ class Adoption:
         self._offer = _directory(data, stream, _OFFERED)
         if _directory(data, stream).exists():
             raise JournalUnavailable(f"this broker has adopted a journal {stream!r} already")
-        self._missing = list(FILES)
+        #: The file that has to come next, if only one can.
+        self._next: str | None = None
+        self._complete = False
         try:
             self._offer.parent.mkdir(mode=0o700, exist_ok=True)
             # A name of its own: an earlier one may still be looked at by a thread.
@@ -88,34 +92,42 @@ class Adoption:
 
     def take(self, piece: m.Handover) -> bool:
         """Store a piece. Whether everything is there."""
-        if not self._missing or piece.file != self._missing[0]:
+        found = _FILE.fullmatch(piece.file)
+        fits = piece.file.endswith(FILES[0]) if self._next is None else piece.file == self._next
+        if found is None or not fits or self._complete:
             raise ProtocolError(f"{piece.file!r} is not the file that is to come")
+        path = self._incoming / piece.file
         try:
-            with (self._incoming / piece.file).open("ab") as file:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            with path.open("ab") as file:
                 file.write(piece.data)
         except OSError as error:
             raise _unstorable(error) from error
+        self._next = piece.file
         if piece.last:
-            del self._missing[0]
-        return not self._missing
+            is_first = piece.file.endswith(FILES[0])
+            self._next = f"{found[1] or ''}{FILES[1]}" if is_first else None
+            self._complete = piece.file == FILES[1]
+        return self._complete
 
     def verify(self) -> None:
         """Bring it to disk and see whether it is whole. Takes its time; meant for a thread."""
-        try:
-            for name in FILES:
-                with (self._incoming / name).open("rb") as file:
-                    os.fsync(file.fileno())
-            sync(self._incoming)
-        except OSError as error:
-            raise _unstorable(error) from error
-        journal = Journal.open(self._incoming, name=None, retention=Retention())
-        try:
-            if journal.stream != self._stream:
+        for directory in journals_in(self._incoming):
+            try:
+                for name in FILES:
+                    with (directory / name).open("rb") as file:
+                        os.fsync(file.fileno())
+                if directory != self._incoming:  # its state is in the old owner's own journal
+                    (directory / _IMPORTED).touch()
+                sync(directory)
+            except OSError as error:
+                raise _unstorable(error) from error
+            journal = Journal.open(directory, name=None, retention=Retention())
+            journal.close()
+            if directory == self._incoming and journal.stream != self._stream:
                 raise JournalDamaged(
                     f"this is the journal {journal.stream!r}, not {self._stream!r}"
                 )
-        finally:
-            journal.close()
 
     def keep(self) -> None:
         """It is whole: keep it until its owner lets go of the stream, or thinks otherwise."""
@@ -169,15 +181,20 @@ def released(broker: Broker, link: Link, stream: m.StreamId) -> None:
         old.connection.abort()  # of a process that is dead
 
 
+def journals_in(directory: Path) -> list[Path]:
+    """The directories of journals that came together: that of the old owner, and older ones."""
+    return [directory, *sorted(path for path in directory.iterdir() if path.is_dir())]
+
+
 def adopted(data: Path | None) -> list[Path]:
     """The journals of others that belong to a data directory. Clears away what never arrived."""
-    if data is None or not (data / _ADOPTED).is_dir():
+    if data is None or not (data / ADOPTED).is_dir():
         return []
-    found = sorted(path for path in (data / _ADOPTED).iterdir() if path.is_dir())
+    found = sorted(path for path in (data / ADOPTED).iterdir() if path.is_dir())
     for path in found:
         if path.suffix == _INCOMING:
             shutil.rmtree(path, ignore_errors=True)
-    return [path for path in found if not path.suffix]
+    return [each for path in found if not path.suffix for each in journals_in(path)]
 
 
 async def open_adopted(broker: Broker, directory: Path) -> Journal:
@@ -208,15 +225,16 @@ def serve_adopted(broker: Broker, journal: Journal) -> None:
 
 async def take_over(broker: Broker, directory: Path) -> None:
     """Both, while the broker runs. What fails now is tried again at the next start."""
-    try:
-        serve_adopted(broker, await open_adopted(broker, directory))
-    except StentorError as error:
-        _log.error("the journal in %s cannot be served: %s", directory, error)
+    for each in journals_in(directory):
+        try:
+            serve_adopted(broker, await open_adopted(broker, each))
+        except StentorError as error:
+            _log.error("the journal in %s cannot be served: %s", each, error)
 
 
 def _directory(data: Path, stream: m.StreamId, suffix: str = "") -> Path:
     name = "".join(c if c.isalnum() or c in "-_" else "_" for c in stream)
-    return data / _ADOPTED / (name + suffix)
+    return data / ADOPTED / (name + suffix)
 
 
 def _unstorable(error: OSError) -> JournalUnavailable:

@@ -5,7 +5,8 @@ published here, and durable subscriptions may live here. So a broker that is dra
 its clients (who turn to its neighbors and publish again what was not answered), waits until its
 journal is on disk, and hands a copy of the journal to a neighbor. The neighbor serves it from then
 on under its old stream, and takes over the durable subscriptions and what is known of producers.
-For subscribers everywhere the stream has just moved: it begins afresh at another broker.
+For subscribers everywhere the stream has just moved: it begins afresh at another broker. Journals
+that the broker had adopted itself go along.
 
 A stream must have one owner at any time, whoever crashes when. This takes four messages:
 
@@ -159,6 +160,9 @@ async def _hand_over(broker: Broker) -> Link:
         raise JournalUnavailable("the journal could not be written in time; drain again later")
     try:
         with _scratch(broker.settings.data) as copy:
+            for number, journal in enumerate(broker.adopted_journals, 1):
+                (copy / str(number)).mkdir(mode=0o700)
+                await asyncio.to_thread(copy_journal, journal, copy / str(number))
             head = await asyncio.to_thread(copy_journal, broker.journal, copy)
             for link in broker.heirs():
                 try:
@@ -197,7 +201,9 @@ def _scratch(data: Path | None) -> Iterator[Path]:
 async def _offer(link: Link, copy: Path) -> None:
     """Send the copy; return when the neighbor has it."""
     answer = link.expect_handed_over()
-    for name in FILES:
+    # The own journal comes last: with it everything is there.
+    older = sorted(path.name for path in copy.iterdir() if path.is_dir())
+    for name in [f"{number}/{file}" for number in older for file in FILES] + list(FILES):
         with (copy / name).open("rb") as file:
             await _send(link, name, file, answer)
     await _answered(answer)

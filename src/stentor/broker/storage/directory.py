@@ -28,6 +28,8 @@ DATABASE: Final = "journal.db"
 REPAIRED: Final = "journal.repaired.db"
 MARK: Final = "journal.mark"
 LOCK: Final = "lock"
+#: Below a data directory: the journals of brokers that were removed.
+ADOPTED: Final = "adopted"
 #: What SQLite keeps beside a database.
 COMPANIONS: Final = ("-wal", "-shm")
 

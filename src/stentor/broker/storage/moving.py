@@ -2,13 +2,15 @@
 
 The moment in which a journal changes hands is when `handed-over` is on disk in the old directory:
 one small file, written as a whole or not at all. Whoever finds it there puts the journal aside and
-begins a new one, so nobody answers for the stream twice. The file then lives on as
-`handed-over.unconfirmed` until the new owner has said that it knows (`confirmed`).
+begins a new one, so nobody answers for the stream twice. The same goes for journals that the broker
+had adopted itself. The file then lives on as `handed-over.unconfirmed` until the new owner has said
+that it knows (`confirmed`).
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
@@ -17,7 +19,15 @@ from typing import Final
 import msgspec
 
 from stentor.broker.storage import database
-from stentor.broker.storage.directory import COMPANIONS, DATABASE, MARK, Lock, Mark, sync
+from stentor.broker.storage.directory import (
+    ADOPTED,
+    COMPANIONS,
+    DATABASE,
+    MARK,
+    Lock,
+    Mark,
+    sync,
+)
 from stentor.broker.storage.journal import Journal
 from stentor.errors import JournalDamaged, JournalUnavailable
 
@@ -87,6 +97,10 @@ def set_aside(directory: Path) -> HandedOver | None:
                 path = directory / name
                 if path.exists():
                     path.rename(directory / f"{_ASIDE}.{name}")
+            if (directory / ADOPTED).exists():
+                aside = directory / f"{_ASIDE}.{ADOPTED}"
+                shutil.rmtree(aside, ignore_errors=True)  # of an earlier time
+                (directory / ADOPTED).rename(aside)
             sync(directory)
             (directory / _ASIDE).rename(directory / _UNCONFIRMED)
             sync(directory)

@@ -77,6 +77,9 @@ class Base:
         #: Names of durable subscriptions that are consumed now, and of groups that live here.
         self._attached: set[str] = set()
         self._groups_here: set[str] = set()
+        #: Subscriptions that are leases, and those that are to be told how far streams have come.
+        self._leases: dict[str, None] = {}
+        self._to_tell: deque[str] = deque()
         #: What was forwarded, received, delivered, dropped, ...: for operators.
         self.counters: dict[str, int] = dict.fromkeys(
             (

@@ -146,7 +146,7 @@ class Service(Publishing):
     def tick(self, now: float, clock: float) -> None:
         """Time has passed: `now` only goes forward, `clock` is seconds since 1970."""
         self._now, self._clock = now, clock
-        for subscription in list(self.subscriptions.values()):
+        for subscription in [self.subscriptions[id] for id in self._leases]:
             if subscription.ends <= now:
                 self._expire(subscription)
         self._lose_patience()
@@ -159,8 +159,10 @@ class Service(Publishing):
             if self._head > self._marked:
                 self._marked = self._head
                 self._flood(m.Mark(self.stream, self._head))
-        if now >= self._next_progress:
+        if now >= self._next_progress and not self._to_tell:
             self._next_progress = now + PROGRESS_EVERY
+            self._to_tell.extend(self.subscriptions)
+        if self._to_tell:
             self._progress()
 
 

@@ -29,6 +29,8 @@ from stentor.routing.table import Local
 UNKNOWN_STREAMS: Final = 1_000
 #: No stream comes so far; a journal can still count it.
 MAX_OFFSET: Final = 1 << 62
+#: Subscriptions that are told in one step how far streams have come.
+PROGRESS_AT_ONCE: Final = 1_000
 
 
 class Subscriptions(Offers):
@@ -154,6 +156,7 @@ class Subscriptions(Offers):
             self._groups_here.add(subscription.group)
         if subscription.lease is not None:
             subscription.ends = self._now + subscription.lease
+            self._leases[feed.id] = None
         self._last_filter += 1
         self._route_filters(
             self.router.subscribe(FilterId(feed.id, self._last_filter), feed.filter)
@@ -185,6 +188,7 @@ class Subscriptions(Offers):
         self.dropped += subscription.feed.dropped
         if subscription.durable is not None:
             self._attached.discard(subscription.durable.name)
+        self._leases.pop(id, None)
         self._congested.pop(id, None)
         self._stuck.pop(id, None)
         self._probing.pop(id, None)
@@ -230,9 +234,15 @@ class Subscriptions(Offers):
             self._route_filters(self.router.withdraw(gone, []))
 
     def _progress(self) -> None:
-        """Tell subscribers how far streams have come in which there was nothing for them."""
+        """Tell subscribers how far streams have come in which there was nothing for them.
+
+        That is no hurry, so a few at a time: nobody else shall wait while very many are told.
+        """
         marks = {**self._marks, **self._heads()}
-        for subscription in self.subscriptions.values():
+        for _ in range(min(PROGRESS_AT_ONCE, len(self._to_tell))):
+            subscription = self.subscriptions.get(self._to_tell.popleft())
+            if subscription is None:
+                continue
             for stream, head in marks.items():
                 subscription.feed.mark(stream, head)
             self._tell_progress(subscription)
