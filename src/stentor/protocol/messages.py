@@ -399,11 +399,11 @@ class Groups(_Message, tag=59):
 class Handover(_Message, tag=60):
     """A piece of a file of a broker that is being removed, for the neighbor to take over.
 
-    The files are `journal.db` and then `journal.mark`; `last` ends a file. Before them come those of
-    journals that the sender had taken over itself, as `1/journal.db` and so on. When the neighbor
-    has everything on disk and verified, it answers `HandedOver`; if it cannot, `Failure`. Then comes
-    `released`, with the stream as data: the sender has let go of it. Only now the neighbor answers
-    for it, and says `HandedOver` again.
+    The files are `journal.db` and then `journal.mark`; `last` ends a file. Before them come
+    those of journals that the sender had taken over itself, as `1/journal.db` and so on. When
+    the neighbor has everything on disk and verified, it answers `HandedOver`; if it cannot,
+    `Failure`. Then comes `released`, with the stream as data: the sender has let go of it. Only
+    now the neighbor answers for it, and says `HandedOver` again.
     """
 
     file: str
