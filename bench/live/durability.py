@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 from live.brokers import BrokerProcess
 from live.processes import Worker, cores
@@ -20,11 +20,11 @@ from live.sqlite_inserts import Inserts
 from live.subscribing import Subscribers
 from progress import progress
 
-#: Ways to publish: the name of the method, and what it is.
-WAYS = {
-    "publish_durably": "publish_many(ack=True)",
-    "publish_singly": "publish(ack=True), 1,000 in flight",
-}
+#: Ways to publish: the name of the method, what it is, and by how much less is enough.
+WAYS: Final = (
+    ("publish_durably", "publish_many(ack=True)", 1),
+    ("publish_singly", "publish(ack=True), 1,000 in flight", 4),
+)
 
 
 def measure_durability(profile: Profile) -> dict[str, Any]:
@@ -46,11 +46,11 @@ def _acknowledged(profile: Profile, folder: Path) -> list[dict[str, Any]]:
         publishers.ask("open", broker.address, 1, count)
         inserts.ask("open", folder / "inserts.db", count)
         rows = []
-        for method, name in WAYS.items():
+        for method, name, less in WAYS:
             progress(f"acknowledged publications: {name}")
             turns = []
             for repeat in range(profile.repeats + 1):
-                turn = _turn(method, count, broker, publishers, inserts)
+                turn = _turn(method, count // less, broker, publishers, inserts)
                 if repeat:  # the first only warms up
                     turns.append(turn)
             rows.append(
@@ -63,11 +63,11 @@ def _turn(
     method: str, count: int, broker: BrokerProcess, publishers: Worker, inserts: Worker
 ) -> dict[str, float]:
     commits, processor = broker.status()["journal"]["commits"], broker.processor_seconds
-    seconds = publishers.ask(method)
+    seconds = publishers.ask(method, count)
     processor = broker.processor_seconds - processor
     commits = broker.status()["journal"]["commits"] - commits
     per_commit = max(1, round(count / commits))
-    theirs = inserts.ask("insert", per_commit)
+    theirs = inserts.ask("insert", count, per_commit)
     return {
         "rate": count / seconds,
         "processor_us": 1e6 * processor / count,

@@ -44,13 +44,12 @@ class Publishers:
             await bus.close()
         self._buses.clear()
 
-    async def publish(self, *, volatile: bool = False, ack: bool = False) -> float:
+    async def publish(self, *, volatile: bool = False) -> float:
         """Publish all events by the client library; the time at which that began."""
         began = monotonic()
-        many = [bus.publish_many(self._events, ack, volatile=volatile) for bus in self._buses]
+        many = [bus.publish_many(self._events, volatile=volatile) for bus in self._buses]
         await asyncio.gather(*many)
-        if not ack:
-            await asyncio.gather(*[bus.flush() for bus in self._buses])
+        await asyncio.gather(*[bus.flush() for bus in self._buses])
         return began
 
     async def publish_prepared(self, times: int = 1) -> float:
@@ -61,10 +60,10 @@ class Publishers:
             await self._prepared.publish()
         return began
 
-    async def publish_singly(self) -> float:
+    async def publish_singly(self, count: int) -> float:
         """Publish one by one, many waiting for their own acknowledgement: the time it took."""
         began = monotonic()
-        source = iter(self._events)
+        source = iter(self._events[:count])
         bus = self._buses[0]
 
         async def work() -> None:
@@ -74,9 +73,10 @@ class Publishers:
         await asyncio.gather(*[work() for _ in range(IN_FLIGHT)])
         return monotonic() - began
 
-    async def publish_durably(self) -> float:
-        """Publish all, and wait until all is on disk: the time it took."""
-        began = await self.publish(ack=True)
+    async def publish_durably(self, count: int) -> float:
+        """Publish many at once, and wait until all is on disk: the time it took."""
+        began = monotonic()
+        await self._buses[0].publish_many(self._events[:count], ack=True)
         return monotonic() - began
 
 

@@ -25,11 +25,11 @@ class Inserts:
         self._db.execute("PRAGMA synchronous = FULL")
         self._db.execute("CREATE TABLE entry (place INTEGER PRIMARY KEY, data BLOB NOT NULL)")
 
-    async def insert(self, rows_per_commit: int) -> float:
-        """Insert all: the seconds it took."""
+    async def insert(self, count: int, rows_per_commit: int) -> float:
+        """Insert so many: the seconds it took."""
         began = monotonic()
-        for start in range(0, len(self._items), rows_per_commit):
-            items = self._items[start : start + rows_per_commit]
+        for start in range(0, count, rows_per_commit):
+            items = self._items[start : min(start + rows_per_commit, count)]
             places = range(self._place, self._place + len(items))
             self._place += len(items)
             self._db.execute("BEGIN")

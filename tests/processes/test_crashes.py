@@ -85,9 +85,10 @@ async def storm(overlay: Overlay, shape: list[list[int]], *, seconds: float, see
         return f"{kills} deaths, {consumer.again} notifications again to the dead; {report}"
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.spec("R-07.39", "R-07.40", "R-07.55", "R-07.60")
+@pytest.mark.parametrize("shape", ["tree", "ring"])
 def test_nothing_acknowledged_is_lost_or_repeated(overlay: Overlay, shape: str) -> None:
-    asyncio.run(storm(overlay, SHAPES[shape], seconds=1.5, seed=len(shape)))
+    asyncio.run(storm(overlay, SHAPES[shape], seconds=2.0, seed=len(shape)))
 
 
 @pytest.mark.slow

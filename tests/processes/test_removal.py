@@ -97,7 +97,7 @@ def test_brokers_are_removed_under_load(overlay: Overlay) -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in (1, 2, 3))])
 def test_deaths_while_a_broker_is_removed_cost_nothing(overlay: Overlay, seed: int) -> None:
     """Both ends of the removal die at random moments; then it is done again until it works."""
 

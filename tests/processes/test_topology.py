@@ -18,7 +18,7 @@ async def publish(publishers: list[Publisher], count: int = 10) -> None:
             await publisher.publish({"i": i})
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in (1, 2, 3))])
 def test_brokers_find_each_other_in_whatever_order_they_start(overlay: Overlay, seed: int) -> None:
     """Clients publish and subscribe at brokers whose neighbors are not there yet."""
 
