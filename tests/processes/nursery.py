@@ -41,7 +41,9 @@ class Child:
     def __init__(self, pid: int, log: Path) -> None:
         self.pid = pid
         self.log = log
-        self._watch: int | None = os.pidfd_open(pid)
+        self._watch: int | None = None
+        with suppress(ProcessLookupError):  # it has ended already
+            self._watch = os.pidfd_open(pid)
 
     @property
     def running(self) -> bool:
@@ -120,7 +122,7 @@ class Nursery:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, __file__],
+            [sys.executable, __file__, str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
@@ -177,17 +179,19 @@ class Nursery:
 
 
 def _main() -> None:
-    _die_with_parent()
+    _die_with_parent(int(sys.argv[1]))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the dead
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _load()
     out = os.dup(1)
     os.dup2(2, 1)
     os.write(out, b'{"ready": true}\n')
+    nursery = os.getpid()
     for line in sys.stdin.buffer:
         order = json.loads(line)
         pid = os.fork()
         if pid == 0:
+            _die_with_parent(nursery)
             os.close(out)
             _child(order)
         os.write(out, json.dumps({"pid": pid}).encode() + b"\n")
@@ -216,7 +220,6 @@ def _child(order: dict[str, Any]) -> None:
     """Become what was ordered; never returns."""
     status = 1
     try:
-        _die_with_parent()
         for number in (signal.SIGCHLD, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
         log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -254,8 +257,10 @@ def _run(what: str, arguments: dict[str, Any]) -> int:
     return run_client(what, **arguments)
 
 
-def _die_with_parent() -> None:
+def _die_with_parent(parent: int) -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it was faster
+        os._exit(1)
 
 
 def _enter(namespace: str) -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import AsyncExitStack
+from functools import partial
 
 import pytest
 from mortals import Mortal, MortalConsumer, MortalProducer
-from overlay_processes import BrokerProcess, Overlay
+from overlay_processes import BrokerProcess, Overlay, until
 from recorder import Recorder
 from workload import FILTERS, under_load
 
@@ -98,3 +99,51 @@ def test_nothing_is_lost_or_repeated_in_a_long_storm(
     overlay: Overlay, shape: str, seed: int
 ) -> None:
     asyncio.run(storm(overlay, SHAPES[shape], seconds=15.0, seed=seed))
+
+
+def test_who_changes_brokers_publishes_and_receives_once(overlay: Overlay) -> None:
+    """Clients that know several brokers go on at another one while theirs is away.
+
+    What was not answered is published again there, so two journals may hold it. Order holds within
+    a stream only.
+    """
+
+    async def run() -> None:
+        overlay.line(3)
+        await overlay.linked()
+        recorder = Recorder()
+        places = [overlay[name].address for name in ("b1", "b2", "b3")]
+        consumer = MortalConsumer(
+            recorder,
+            overlay.nursery,
+            overlay.directory,
+            "price > 50",
+            name="desk",
+            addresses=places[2:],
+            durable="desk-7",
+            every=20,
+        )
+        async with (
+            connect(*places[:2], name="p") as source,
+            connect(*places[1::-1], name="s") as sink,
+            recorder.subscribed(sink, "s", "volume > 100"),
+        ):
+
+            def elsewhere(name: str) -> bool:
+                states = {source.state, sink.state}
+                return states == {"connected"} and name not in (source.broker, sink.broker)
+
+            consumer.start()
+            await consumer.alive()
+            recorder.quiescent()
+            async with under_load([recorder.publisher(source)], batch=50) as load:
+                for name in ("b1", "b2", "b1"):
+                    overlay[name].kill()
+                    await until(partial(elsewhere, name), "both go on elsewhere")
+                    overlay[name].start()
+                    await overlay.linked()
+                    load.check()
+            await recorder.settled(diaries=[consumer])
+            assert recorder.check(order=()).owed > 0
+
+    asyncio.run(run())

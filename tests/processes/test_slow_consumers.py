@@ -21,6 +21,8 @@ PAYLOAD = bytes(4_000)
 COUNT = 8_000
 #: Less than what COUNT notifications occupy.
 BOUND = 20 * 2**20
+#: Little may wait anywhere, so that what piles up is seen.
+SMALL = replace(LIMITS, timeout=120.0, window=500, queue=500, link_queue=500)
 
 
 def quotes() -> Iterator[dict[str, Any]]:
@@ -56,7 +58,7 @@ async def full_pace(overlay: Overlay, entry: str, exit: str) -> float:
 @pytest.mark.parametrize("brokers", [1, 2])
 def test_a_consumer_that_does_not_read_harms_nobody(overlay: Overlay, brokers: int) -> None:
     async def run() -> None:
-        names = overlay.line(brokers, limits=replace(LIMITS, timeout=120.0, queue=1_000))
+        names = overlay.line(brokers, limits=SMALL)
         await overlay.linked()
         exit = names[-1]
         without = await full_pace(overlay, "b1", exit)
@@ -85,8 +87,7 @@ def test_a_neighbor_that_does_not_read_harms_nobody(overlay: Overlay) -> None:
     """A link is full: what does not fit is dropped there, and read from the journal afterwards."""
 
     async def run() -> None:
-        limits = replace(LIMITS, timeout=120.0, link_queue=1_000)
-        b1, b2, b3 = (overlay.broker(name, limits=limits) for name in ("b1", "b2", "b3"))
+        b1, b2, b3 = (overlay.broker(name, limits=SMALL) for name in ("b1", "b2", "b3"))
         for other in (b2, b3):
             overlay.link(other.name, b1.address)
         overlay.start_all()

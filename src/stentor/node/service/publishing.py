@@ -31,6 +31,9 @@ from stentor.protocol import messages as m
 
 #: Seconds by which a publisher's clock may be ahead.
 EPOCH_AHEAD: Final = 86_400.0
+#: Notifications that are routed as soon as so many have come. Larger batches gain nothing, and what
+#: was decoded is no longer in the processor's cache when its turn comes.
+ROUTED_AT_ONCE: Final = 1_000
 
 
 class Publishing(Subscribing):
@@ -47,6 +50,8 @@ class Publishing(Subscribing):
             self._volatile[0].extend(items)
             self._volatile[1].extend(envelopes)
             self._answer(session, entry)
+            if len(self._volatile[0]) >= ROUTED_AT_ONCE:
+                self._route_volatile()
             return
         line = session.line
         if line.failed:
