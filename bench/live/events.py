@@ -23,7 +23,7 @@ def events(count: int, seed: int = 1) -> list[dict[str, Any]]:
     """Quotes.
 
     >>> events(1)
-    [{'symbol': 'IL2', 'price': 425.2, 'volume': 8372}]
+    [{'symbol': 'HF7', 'price': 286.76, 'volume': 8371}]
     """
     r = random.Random(seed)
     return [
