@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 from overlay_processes import Overlay, until
 from recorder import Recorder
 
-from stentor.client import connect
+from stentor.client import Bus, connect
 from stentor.errors import LeaseExpired
 
 HOUR = 3_600.0
@@ -44,11 +45,11 @@ def clock(overlay: Overlay, tmp_path: Path) -> Clock:
     return clock
 
 
-async def drained(bus: Any, **options: Any) -> list[int]:
-    """All that a new subscription finds in the past."""
+async def past(bus: Bus, source: Bus, **options: Any) -> list[int]:
+    """All that a new subscription finds in the past of the source's broker."""
     found: list[int] = []
     async with bus.subscribe("i >= 0", **options) as subscription:
-        end = await bus.publish({"i": 99, "end": True}, ack=True)
+        end = await source.publish({"i": 99, "end": True}, ack=True)
         async for notification in subscription:
             if notification.id == end:
                 return found
@@ -63,20 +64,25 @@ def test_history_is_complete_and_in_order_whatever_the_clock_did(
     async def run() -> None:
         await overlay.linked()
         begin = datetime.now(UTC)
-        async with connect(overlay["b1"].address, name="p") as source:
+        async with (
+            connect(overlay["b1"].address, name="p") as source,
+            connect(overlay["b2"].address) as there,
+        ):
             for i, offset in enumerate([0.0, HOUR, -HOUR, 0.0, 24 * HOUR, 0.0]):
                 clock.set(offset)
                 await source.publish({"i": i}, ack=True)
-        overlay["b1"].restart()  # with a clock that is a day behind its journal
-        await overlay.linked()
-        for at in ("b1", "b2"):
-            async with connect(overlay[at].address) as bus:
-                assert await drained(bus, since="earliest") == [0, 1, 2, 3, 4, 5]
-                assert await drained(bus, since=begin) == [0, 1, 2, 3, 4, 5]
-                # From the first jump on, the journal is an hour ahead, later a day.
-                assert await drained(bus, since=begin + timedelta(hours=0.5)) == [1, 2, 3, 4, 5]
-                assert await drained(bus, since=begin + timedelta(hours=12)) == [4, 5]
-                assert await drained(bus, since=begin + timedelta(hours=48)) == []
+            overlay["b1"].restart()  # with a clock that is a day behind its journal
+            await overlay.linked()
+            # From the first jump on, the journal is an hour ahead, later a day.
+            for since, found in (
+                ("earliest", [0, 1, 2, 3, 4, 5]),
+                (begin, [0, 1, 2, 3, 4, 5]),
+                (begin + timedelta(hours=0.5), [1, 2, 3, 4, 5]),
+                (begin + timedelta(hours=12), [4, 5]),
+                (begin + timedelta(hours=48), []),
+            ):
+                for bus in (source, there):
+                    assert await past(bus, source, since=since) == found
 
     asyncio.run(run())
 
@@ -111,6 +117,36 @@ def test_subscriptions_survive_jumps_and_restarts(overlay: Overlay, clock: Clock
             await publishers[1].publish({"i": 0})
             await recorder.settled()
             assert recorder.check().owed == 4 * (6 * 40 + 1)
+
+    asyncio.run(run())
+
+
+def test_a_broker_whose_clock_was_lost_goes_on(overlay: Overlay, clock: Clock) -> None:
+    """After a restart it is 1970 again, as on a machine whose battery is empty."""
+
+    async def run() -> None:
+        await overlay.linked()
+        recorder = Recorder()
+        async with (
+            connect(overlay["b1"].address, name="known") as known,
+            connect(overlay["b2"].address) as there,
+            recorder.subscribed(there, "afar", ""),
+        ):
+            recorder.quiescent()
+            publishers = [recorder.publisher(known)]
+            await publishers[0].publish({"i": 0})
+            await recorder.settled()
+            clock.set(-time.time())
+            overlay["b1"].restart()
+            async with (
+                connect(overlay["b1"].address, name="new") as new,
+                recorder.subscribed(new, "durable", "", durable="d"),
+            ):
+                publishers.append(recorder.publisher(new))
+                for publisher in publishers:
+                    await publisher.publish({"i": 1})
+                await recorder.settled()
+                assert recorder.check().owed == 3
 
     asyncio.run(run())
 

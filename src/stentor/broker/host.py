@@ -168,10 +168,14 @@ class Broker:
             queue=self.settings.limits.queue,
             hooks=self.hooks,
             now=self._loop.time(),
-            clock=time.time(),
+            clock=self._clock(),
         )
         self.service.restore(self.journal.durables())
         self.journal.start(self._loop.call_soon_threadsafe, self._committed)
+
+    def _clock(self) -> float:
+        """The time of day, which a clock that was set back does not take behind the journal."""
+        return max(time.time(), self.journal.time)
 
     def call_from_thread(self, function: Callable[..., object], *args: Any) -> None:
         """Run something in the event loop, from any thread."""
@@ -402,7 +406,7 @@ class Broker:
     def _tick(self) -> None:
         self._ticker = self._loop.call_later(TICK, self._tick)
         now = self._loop.time()
-        self.service.tick(now, time.time())
+        self.service.tick(now, self._clock())
         for link in self.links.values():
             link.grant()
         timeout = self.settings.limits.timeout

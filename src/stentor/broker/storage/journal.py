@@ -290,6 +290,11 @@ class Journal:
         """The first offset that is kept; `head + 1` if none is. All from here on can be read."""
         return self._low
 
+    @property
+    def time(self) -> float:
+        """The time of the last commit. It never goes back, whatever the clock does."""
+        return self._writer.state.time
+
     def read(self, first: int, limit: int) -> list[bytes]:
         """Up to `limit` entries from offset `first` on; none if it lies behind `head`.
 
