@@ -27,6 +27,7 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from nursery import Nursery
     from overlay_processes import Overlay
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -93,3 +94,33 @@ def overlay(tmp_path: Path, nursery: "Nursery") -> Iterator["Overlay"]:
 
     with Overlay(tmp_path, nursery) as overlay:
         yield overlay
+
+
+# -- what tests with Spark share: one session, in one process
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep tests that use Spark in one worker: a second JVM would cost more than it gains."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    from pyspark.sql import SparkSession
+
+    home = tmp_path_factory.mktemp("spark")
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "America/New_York")  # nothing may depend on it
+        .config("spark.sql.warehouse.dir", str(home / "warehouse"))
+        .config("spark.local.dir", str(home / "local"))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()

@@ -278,3 +278,21 @@ class QueueOverflow(StentorError, RuntimeError):
     """A subscriber that was too slow, under the policy that disconnects such."""
 
     code = "STN-619"
+
+
+class PipelineError(StentorError, RuntimeError):
+    """A step of the data pipeline that cannot be made or cannot go on."""
+
+    code = "STN-701"
+
+
+class PipelineDefinitionError(StentorError, ValueError):
+    """A pipeline that is not written as it should be."""
+
+    code = "STN-702"
+
+
+class ArchiveError(StentorError, OSError):
+    """An archive that is not one, or not whole."""
+
+    code = "STN-703"

@@ -672,7 +672,7 @@ class Broker:
     def asked(self, client: Client, ask: m.Ask) -> None:
         """A client or an operator asks something."""
         try:
-            if ask.what != "offers" and not client.permissions.operate:
+            if ask.what not in ("offers", "streams") and not client.permissions.operate:
                 raise NotPermitted(
                     f"{client.name!r} may not operate this broker; set `operate = true` in the "
                     "grant if it should"
@@ -706,6 +706,11 @@ class Broker:
                 offers = self.service.offers(None if text is None else Filter(text))
                 visible = permissions.discover
                 return [str(f) for f in offers if visible is None or visible(f)]
+            case "streams":
+                since = arguments.get("since")
+                if since is not None and not isinstance(since, int | float):
+                    raise ProtocolError(f"since={since!r} is no time; give seconds since 1970")
+                return self.service.streams(since)
             case "status":
                 return self.status()
             case "links":

@@ -254,6 +254,23 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
         "Use the policy `spill`: what does not fit into memory is read from the journal again.",
         "Allow more to wait: `limit=`.",
     ),
+    errors.PipelineError: (
+        "A step of the data pipeline that cannot be made, or cannot go on: Spark or Java is "
+        "missing, or a query has failed; the message has the cause.",
+        "Install what is missing: `pip install 'stentor[spark]'`, and Java 17 or later.",
+        "Mend the cause and run the pipeline again; it goes on from its checkpoints.",
+    ),
+    errors.PipelineDefinitionError: (
+        "A pipeline that is not written as it should be. The message names file, line and key of "
+        "everything that is wrong.",
+        "Mend it and try `stentor pipeline check`, which needs no Spark.",
+    ),
+    errors.ArchiveError: (
+        "A directory that is no archive, or one that is not whole, or events that do not fit into "
+        "it because an attribute has another type there.",
+        "Look at the path: it is the directory that was given to `archive`.",
+        "Cast the attribute to the archive's type, or rename it.",
+    ),
 }
 
 
@@ -288,6 +305,7 @@ _FAMILIES: Final = {
     "STN-4": "Networks and configuration",
     "STN-5": "Simulation",
     "STN-6": "The live service",
+    "STN-7": "The data pipeline",
 }
 
 

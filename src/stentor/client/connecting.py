@@ -62,7 +62,7 @@ def connect(
         list(_addresses(brokers)) or [Address("tcp", "127.0.0.1", DEFAULT_PORT)],
         name=f"c-{secrets.token_hex(8)}" if name is None else name,
         token=token,
-        tls=_tls_context(tls),
+        tls=tls_context(tls),
         outbox=Outbox(buffer, buffer_bytes),
         backoff=lambda: Backoff(*delays),
     )
@@ -84,7 +84,8 @@ def _addresses(brokers: Iterable[Any]) -> Iterable[Address]:
             )
 
 
-def _tls_context(tls: Tls | None) -> ssl.SSLContext | None:
+def tls_context(tls: Tls | None) -> ssl.SSLContext | None:
+    """The context that an application gave, or one from its files."""
     if tls is None or isinstance(tls, ssl.SSLContext):
         return tls
     unknown = set(tls) - _TLS_FILES

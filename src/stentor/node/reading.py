@@ -1,9 +1,10 @@
-"""Reading journals for feeds, here and elsewhere in the overlay.
+"""Reading journals: for feeds, here and elsewhere in the overlay, and for clients in bulk.
 
 A *serving* broker reads one stretch of its journal at a time, so that no request holds up live
 traffic: at most `STRETCH` entries are looked at or `STRETCH_BYTES` returned, and the answer says
 how far it goes. A *fetching* broker has at most `FETCHES` requests on their way; feeds that want
-more wait for their turn.
+more wait for their turn. A client that reads in bulk gets larger stretches as long as they cost no
+matching, and has at most `READS` requests waiting.
 """
 
 from __future__ import annotations
@@ -18,11 +19,15 @@ from stentor.matching.index import select
 from stentor.model.codec import decode_headers
 from stentor.node.log import Log
 from stentor.node.pieces import pieces
-from stentor.protocol.messages import Chunk, Fetch, StreamId
+from stentor.protocol.messages import Chunk, Fetch, Read, StreamId, Stretch
 
 STRETCH: Final = 1_000
 STRETCH_BYTES: Final = 256 * 1024
 FETCHES: Final = 32
+#: The same for a client that reads everything: nothing is decoded, the entries only pass through.
+BULK: Final = 4_096
+BULK_BYTES: Final = 1024 * 1024
+READS: Final = 16
 
 
 @lru_cache(maxsize=4_096)
@@ -36,13 +41,31 @@ def stretch(log: Log, head: int, fetch: Fetch) -> Chunk:
     low = log.low
     first = fetch.first or log.offset_at(fetch.since)
     first = max(first, low, 1)
-    filter = parsed(fetch.filter)
+    end = min(head, first + STRETCH - 1)
+    offsets, items, through = _scan(log, first, end, parsed(fetch.filter), STRETCH_BYTES)
+    return Chunk(fetch.origin, fetch.number, log.stream, offsets, items, through, head, low)
+
+
+def bulk(log: Log, head: int, read: Read) -> Stretch:
+    """The next stretch that a client asks for."""
+    low = log.low
+    first = max(read.first, low, 1)
+    filter = parsed(read.filter)
+    count, size = (BULK, BULK_BYTES) if filter.is_always else (STRETCH, STRETCH_BYTES)
+    end = min(head, read.last or head, first + count - 1)
+    offsets, items, through = _scan(log, first, end, filter, size)
+    return Stretch(read.number, log.stream, offsets, items, through, head, low)
+
+
+def _scan(
+    log: Log, first: int, end: int, filter: Filter, limit: int
+) -> tuple[list[int], list[bytes], int]:
+    """What the filter matches from `first` to `end`, and how far that goes: `limit` is in bytes."""
     offsets: list[int] = []
     items: list[bytes] = []
     size = 0
     at = first
-    end = min(head, first + STRETCH - 1)
-    while at <= end and size < STRETCH_BYTES:
+    while at <= end and size < limit:
         try:
             found = log.read(at, end - at + 1)
         except JournalDamaged:
@@ -58,9 +81,7 @@ def stretch(log: Log, head: int, fetch: Fetch) -> Chunk:
             items.append(found[i])
             size += len(found[i])
         at += len(found)
-    return Chunk(
-        fetch.origin, fetch.number, log.stream, offsets, items, through=at - 1, head=head, low=low
-    )
+    return offsets, items, at - 1
 
 
 def last_values(log: Log, fetch: Fetch) -> Iterator[Chunk]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from stentor.filters import Filter
 from stentor.model.codec import Envelope
 from stentor.node.subscription import Consumer, Subscription
+from stentor.protocol.messages import Read
 
 #: Whether a publication, a subscription, or an advertisement that wants to hear of demand is
 #: permitted. The place where a richer model of roles is put in.
@@ -49,6 +50,8 @@ class Session:
     owner: str | None = None
     subscriptions: dict[int, tuple[Subscription, Consumer]] = field(default_factory=dict)
     advertisements: dict[int, Filter] = field(default_factory=dict)
+    #: Stretches of journals that it has asked for.
+    reads: deque[Read] = field(default_factory=deque)
     #: Numbers of requests to publish, oldest first, and how many notifications each has; below 0
     #: when it is done.
     _open: deque[list[int]] = field(default_factory=deque)

@@ -193,12 +193,26 @@ class Unadvertise(_Message, tag=17):
 class Ask(_Message, tag=18):
     """A question to the broker; `Done` answers. Operators ask more than clients may.
 
-    "offers" {overlapping}; "status" {}; "links" {add, remove}; "drain" {}.
+    "offers" {overlapping}; "streams" {since}; "status" {}; "links" {add, remove}; "drain" {}.
     """
 
     number: int
     what: str
     arguments: dict[str, Any] = field(default_factory=dict)
+
+
+class Read(_Message, tag=19):
+    """Read a journal that the broker has; `Stretch` answers, as often as it takes.
+
+    For who reads in bulk and keeps the position: there is no subscription, and nothing is routed.
+    """
+
+    number: int
+    stream: StreamId
+    first: int
+    #: Not beyond this offset; 0 for the end of the journal.
+    last: int = 0
+    filter: str = ""
 
 
 # -- broker to client
@@ -280,6 +294,23 @@ class Done(_Message, tag=38):
 
     number: int
     data: Any = None
+
+
+class Stretch(_Message, tag=39):
+    """A stretch of a journal: what the filter matches up to and including `through`.
+
+    More follows, unless that is the end of the journal or of what was asked for.
+    """
+
+    number: int
+    stream: StreamId
+    offsets: list[int]
+    items: list[bytes]
+    through: int
+    #: The last offset of the journal, and the first that still exists: what was asked for below
+    #: that is gone.
+    head: int
+    low: int = 1
 
 
 # -- broker to broker
@@ -416,10 +447,29 @@ class HandedOver(_Message, tag=61):
 
 
 FromClient: TypeAlias = (
-    Publish | Subscribe | Unsubscribe | Renew | Credit | Confirm | Advertise | Unadvertise | Ask
+    Publish
+    | Subscribe
+    | Unsubscribe
+    | Renew
+    | Credit
+    | Confirm
+    | Advertise
+    | Unadvertise
+    | Ask
+    | Read
 )
 FromBroker: TypeAlias = (
-    Published | Rejected | Subscribed | Deliver | Progress | Gap | Ended | Demand | Done | Failure
+    Published
+    | Rejected
+    | Subscribed
+    | Deliver
+    | Progress
+    | Gap
+    | Ended
+    | Demand
+    | Done
+    | Stretch
+    | Failure
 )
 BetweenBrokers: TypeAlias = (
     Subscriptions

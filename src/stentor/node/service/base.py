@@ -126,6 +126,8 @@ class Base:
         self._starved: dict[str, None] = {}
         self._fetches = Fetches(first)
         self._serving: deque[m.Fetch] = deque()
+        #: Clients that have asked to read and can take what they read.
+        self._turns: dict[int, None] = {}
         self._last_values: dict[str, LastValues] = {}
         self._blocked: set[int] = set()
         #: Volatile publications that wait to be routed together, and answers to be given.

@@ -1,7 +1,8 @@
-"""Reading journals for feeds that catch up, and last values for new subscribers.
+"""Reading journals: for feeds that catch up, for new subscribers the last values, for clients all.
 
 Own streams are read at once, those of others by requests that travel through the overlay. `work`
-does one piece at a time, behind live traffic.
+does one piece at a time, behind live traffic; clients that read in bulk take turns, and one that
+does not take what it is sent loses its turn until it does.
 """
 
 from __future__ import annotations
@@ -9,17 +10,22 @@ from __future__ import annotations
 from typing import Final
 
 from stentor.errors import (
+    HistoryGone,
     JournalDamaged,
+    NotPermitted,
+    Overloaded,
     ProtocolError,
     StentorError,
 )
 from stentor.node.actions import (
+    ToClient,
     ToLink,
 )
 from stentor.node.feed import Feed, Run
-from stentor.node.reading import Pending, last_values, parsed, stretch
+from stentor.node.reading import READS, Pending, bulk, last_values, parsed, stretch
 from stentor.node.service.base import LastValues
 from stentor.node.service.notifications import Notifications
+from stentor.node.session import Session
 from stentor.protocol import messages as m
 
 #: Seconds that a subscriber waits for last values from brokers that do not answer.
@@ -34,15 +40,15 @@ class Journals(Notifications):
     @property
     def has_work(self) -> bool:
         """Whether `work` has something to do at once."""
-        return bool(self._serving or self._hungry)
+        return bool(self._serving or self._hungry or self._turns)
 
     @property
     def wants_turn(self) -> bool:
         """Whether the host should come back at once, to `work` or to `take`."""
-        return bool(self._serving or self._hungry or self._ready)
+        return bool(self._serving or self._hungry or self._turns or self._ready)
 
     def work(self) -> None:
-        """Do one piece of what can wait: a stretch for another broker, a stretch for a feed."""
+        """Do one piece of what can wait, a stretch each for a broker, a client and a feed."""
         if self._serving:
             self._answer_fetch(self._serving.popleft())
         if self._hungry:
@@ -51,6 +57,8 @@ class Journals(Notifications):
             subscription = self.subscriptions.get(id)
             if subscription is not None:
                 self._feed_hungry(subscription.feed)
+        if self._turns:
+            self._read_on(next(iter(self._turns)))
 
     def _feed_hungry(self, feed: Feed) -> None:
         for wish in feed.wishes():
@@ -88,6 +96,68 @@ class Journals(Notifications):
             # What is damaged is never served; for the reader it is gone, as by retention.
             last = getattr(error, "last", 0) or head
             return m.Chunk(fetch.origin, fetch.number, fetch.stream, [], [], last, head, last + 1)
+
+    # -- for clients
+
+    def streams(self, since: float | None = None) -> list[dict[str, object]]:
+        """The journals that this broker has; with a time, also where each was at that time."""
+        found = []
+        for stream, head in self._heads().items():
+            log = self._logs[stream]
+            entry: dict[str, object] = {
+                "stream": stream,
+                "broker": stream.rpartition("#")[0] or stream,
+                "low": log.low,
+                "head": head,
+            }
+            if since is not None:
+                entry["at"] = log.offset_at(since)
+            found.append(entry)
+        return found
+
+    def _read_asked(self, session: Session, message: m.Read) -> None:
+        filter = parsed(message.filter)
+        if session.may_subscribe is not None and not session.may_subscribe(filter):
+            raise NotPermitted(
+                f"{session.name!r} may not read {'everything' if filter.is_always else filter!s}; "
+                "ask for less, or have the grant widened"
+            )
+        if message.stream not in self._logs:
+            raise HistoryGone(
+                f"{self.name!r} has no journal {message.stream!r}; turn to the broker that has "
+                "taken it over, if there is one"
+            )
+        if len(session.reads) >= READS:
+            raise Overloaded(f"{READS} requests to read wait already; wait for their answers")
+        session.reads.append(message)
+        if session.id not in self._blocked:
+            self._turns[session.id] = None
+
+    def _read_on(self, id: int) -> None:
+        """The next stretch for a client; then it is the turn of others."""
+        del self._turns[id]
+        session = self.sessions.get(id)
+        if session is None or not session.reads:
+            return
+        read = session.reads.popleft()
+        self.counters["served"] += 1
+        answer: m.Stretch | m.Failure
+        head = self._heads().get(read.stream, 0)
+        try:
+            answer = bulk(self._logs[read.stream], head, read)
+        except JournalDamaged as error:  # as above: gone
+            last = getattr(error, "last", 0) or head
+            answer = m.Stretch(read.number, read.stream, [], [], last, head, last + 1)
+        except StentorError as error:
+            answer = m.Failure(error.code, str(error), read.number)
+        self._out.append(ToClient(id, answer))
+        if isinstance(answer, m.Stretch) and answer.through < min(read.last or head, head):
+            read.first = answer.through + 1
+            session.reads.appendleft(read)
+        if session.reads and id not in self._blocked:
+            self._turns[id] = None
+
+    # -- for other brokers
 
     def _fetch_heard(self, neighbor: str, message: m.Fetch) -> None:
         try:

@@ -98,6 +98,7 @@ class Service(Publishing):
         self._route_volatile()
         self._answers.pop(id, None)
         self._blocked.discard(id)
+        self._turns.pop(id, None)
         session.line.sessions -= 1
         self._release(session)
         gone: list[FilterId] = []
@@ -128,6 +129,7 @@ class Service(Publishing):
     def block(self, id: int) -> None:
         """The client does not read what it is sent."""
         self._blocked.add(id)
+        self._turns.pop(id, None)
 
     def unblock(self, id: int) -> None:
         """It does again."""
@@ -135,6 +137,8 @@ class Service(Publishing):
         session = self.sessions.get(id)
         if session is not None:
             self._ready.update((s.feed.id, None) for s, _ in session.subscriptions.values())
+            if session.reads:
+                self._turns[id] = None
 
     def receive(self, neighbor: str, message: Any) -> None:
         """A neighbor says something."""
@@ -175,6 +179,7 @@ _FROM_CLIENT: Final[dict[type, Any]] = {
     m.Confirm: Service._confirm,
     m.Advertise: Service._advertise,
     m.Unadvertise: Service._unadvertise_asked,
+    m.Read: Service._read_asked,
 }
 
 _FROM_NEIGHBOR: Final[dict[type, Any]] = {

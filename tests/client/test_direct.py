@@ -1,0 +1,155 @@
+"""A direct connection to one broker: its journal in bulk, and batches under ids of one's own."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+from overlay_processes import LIMITS, Overlay
+
+from stentor.broker.settings import Grant, Retention
+from stentor.client.direct import Direct
+from stentor.errors import (
+    AccessDenied,
+    FilterSyntaxError,
+    HistoryGone,
+    InvalidAddress,
+    NotPermitted,
+    Unreachable,
+)
+from stentor.model import Notification, NotificationId, decode, encode
+
+LONG = replace(LIMITS, timeout=30.0)
+
+
+def quotes(count: int, first: int = 0, producer: str = "desk", epoch: int = 0) -> list[bytes]:
+    return [
+        encode(Notification({"n": n, "even": n % 2 == 0}, id=NotificationId(producer, epoch, n)))
+        for n in range(first, first + count)
+    ]
+
+
+def numbers(broker: Direct, stream: str, first: int, last: int, filter: str = "") -> list[int]:
+    found = []
+    for stretch in broker.read(stream, first, last, filter):
+        assert len(stretch.offsets) == len(stretch.items)
+        assert all(first <= offset <= last for offset in stretch.offsets)
+        found += [decode(item)["n"] for item in stretch.items]
+    return found
+
+
+def test_a_journal_is_read_as_it_was_written(overlay: Overlay) -> None:
+    broker = overlay.broker("b1", limits=LONG)
+    broker.start()
+    with Direct(broker.address, name="desk") as direct:
+        direct.publish(quotes(10_000))
+        (state,) = direct.streams()
+        assert (state.broker, state.low, state.head) == ("b1", 1, 10_000)
+        assert direct.broker == "b1"
+        assert numbers(direct, state.stream, 1, state.head) == list(range(10_000))
+        assert numbers(direct, state.stream, 4_000, 4_002) == [3_999, 4_000, 4_001]
+        assert numbers(direct, state.stream, 1, state.head, "n >= 9998") == [9_998, 9_999]
+        assert len(numbers(direct, state.stream, 1, state.head, "even = true")) == 5_000
+        # Beyond the end nothing comes, and nothing waits.
+        assert numbers(direct, state.stream, 10_000, 20_000) == [9_999]
+        assert numbers(direct, state.stream, 10_001, 20_000) == []
+        assert direct.offset_at(state.stream, 0.0) == 1
+        # A reading that is broken off does not disturb the next one.
+        assert next(iter(direct.read(state.stream, 1, state.head))).offsets[0] == 1
+        assert numbers(direct, state.stream, 7, 7) == [6]
+
+
+def test_what_the_broker_has_already_is_published_once(overlay: Overlay) -> None:
+    broker = overlay.broker("b1")
+    broker.start()
+    for _ in range(2):  # as after a crash that left open how far it came
+        with Direct(broker.address, name="desk") as direct:
+            direct.publish(quotes(50))
+            direct.publish(quotes(100))
+    with Direct(broker.address, name="desk") as direct:
+        direct.publish(quotes(10, epoch=1), atomic=True)
+        direct.publish(quotes(10, epoch=1), atomic=True)
+        (state,) = direct.streams()
+        assert numbers(direct, state.stream, 1, state.head) == [*range(100), *range(10)]
+
+
+def test_a_broker_that_comes_back_is_read_on(overlay: Overlay) -> None:
+    broker = overlay.broker("b1", limits=LONG)
+    broker.start()
+    with Direct(broker.address, name="desk") as direct:
+        direct.publish(quotes(40_000))
+        (state,) = direct.streams()
+        found: list[int] = []
+        for count, stretch in enumerate(direct.read(state.stream, 1, state.head)):
+            found += stretch.offsets
+            if count == 1:
+                broker.restart()
+        assert found == list(range(1, 40_001))
+        broker.restart()
+        direct.publish(quotes(10, first=40_000))
+        assert direct.streams()[0].head == 40_010
+
+
+def test_a_broker_that_stays_away_is_given_up(overlay: Overlay) -> None:
+    broker = overlay.broker("b1")
+    broker.start()
+    with Direct(broker.address, patience=0.5) as direct:
+        (state,) = direct.streams()
+        broker.kill()
+        with pytest.raises(Unreachable, match="refused"):
+            numbers(direct, state.stream, 1, 10)
+
+
+def test_what_is_gone_is_said(overlay: Overlay) -> None:
+    retention = Retention(bytes=200_000)
+    broker = overlay.broker("b1", limits=LONG, retention=retention)
+    broker.start()
+    with Direct(broker.address, name="desk") as direct:
+        low = 1
+        for round in itertools.count():
+            direct.publish(quotes(5_000, first=5_000 * round))
+            (state,) = direct.streams()
+            low = state.low
+            if low > 1:
+                break
+        with pytest.raises(HistoryGone, match=r"the offsets 1\.\."):
+            numbers(direct, state.stream, 1, state.head)
+        rest = [
+            offset
+            for stretch in direct.read(state.stream, 1, state.head, skip_lost=True)
+            for offset in stretch.offsets
+        ]
+        assert rest == list(range(rest[0], state.head + 1))
+        assert rest[0] >= low
+        with pytest.raises(HistoryGone, match="no journal"):
+            numbers(direct, "elsewhere#00", 1, 2)
+
+
+def test_who_may_read_what(overlay: Overlay) -> None:
+    grants = (
+        Grant("desk", token="d", publish=("",), subscribe=("even = true",)),
+        Grant("boss", token="b", publish=("",), subscribe=("",)),
+    )
+    broker = overlay.broker("b1", grants=grants)
+    broker.start()
+    with Direct(broker.address, name="desk", token="d") as direct:
+        direct.publish(quotes(10))
+        (state,) = direct.streams()
+        assert numbers(direct, state.stream, 1, 10, "even = true and n > 5") == [6, 8]
+        with pytest.raises(NotPermitted, match="may not read everything"):
+            numbers(direct, state.stream, 1, 10)
+    with pytest.raises(AccessDenied), Direct(broker.address, token="guess"):
+        pass
+
+
+def test_mistakes_are_named(overlay: Overlay) -> None:
+    broker = overlay.broker("b1")
+    broker.start()
+    with Direct(broker.address) as direct:
+        (state,) = direct.streams()
+        with pytest.raises(FilterSyntaxError, match="ends too early"):
+            numbers(direct, state.stream, 1, 2, "price >")
+        assert numbers(direct, state.stream, 1, 2) == []
+    with pytest.raises(InvalidAddress, match="socket"):
+        Direct("inproc:here")
