@@ -22,15 +22,15 @@ from stentor.broker.settings import (
     Settings,
     TlsFiles,
 )
-from stentor.broker.toml_lines import KeyPath, TomlLines
-from stentor.broker.units import (
+from stentor.errors import InvalidConfiguration
+from stentor.notation.toml_lines import KeyPath, TomlLines
+from stentor.notation.units import (
     format_duration,
     format_size,
     parse_duration,
     parse_size,
     short_size,
 )
-from stentor.errors import InvalidConfiguration
 
 ROOT = Path(__file__).resolve().parents[2]
 

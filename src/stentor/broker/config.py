@@ -32,14 +32,14 @@ from stentor.broker.config_keys import (
     shown,
 )
 from stentor.broker.settings import Grant, Settings, TlsFiles
-from stentor.broker.toml_lines import KeyPath, TomlLines
-from stentor.broker.units import (
+from stentor.errors import InvalidConfiguration, StentorError
+from stentor.notation.toml_lines import KeyPath, TomlLines
+from stentor.notation.units import (
     DURATION_FORM,
     SIZE_FORM,
     parse_duration,
     parse_size,
 )
-from stentor.errors import InvalidConfiguration, StentorError
 from stentor.transport.address import Address
 
 #: Variables that are no settings of a broker but mean something to the command line.

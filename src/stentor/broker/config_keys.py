@@ -17,7 +17,7 @@ from functools import cache
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 from stentor.broker.settings import About, Grant, Settings
-from stentor.broker.units import format_duration, format_size
+from stentor.notation.units import format_duration, format_size
 
 #: Before the names of variables.
 PREFIX: Final = "STENTOR_"

@@ -9,8 +9,8 @@ from typing import Any
 
 from stentor.broker.storage import database
 from stentor.broker.storage.directory import DATABASE
-from stentor.broker.units import short_size
 from stentor.errors import InvalidConfiguration
+from stentor.notation.units import short_size
 
 
 def read_info(directory: Path) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def connecting(
 ) -> Connecting:
     """The shared options, checked."""
     from stentor.broker.config import read_secret
-    from stentor.broker.units import parse_duration
+    from stentor.notation.units import parse_duration
     from stentor.transport.address import Address
 
     addresses = tuple(str(Address.parse(part.strip())) for part in address.split(","))

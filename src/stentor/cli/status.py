@@ -65,10 +65,10 @@ def status(
       stentor status 127.0.0.1:7411 --watch
       stentor status 127.0.0.1:7411 --json | jq .counters.published
     """
-    from stentor.broker.units import parse_duration
     from stentor.cli.asking import once, watched
     from stentor.cli.running import run
     from stentor.cli.status_view import ROWS
+    from stentor.notation.units import parse_duration
 
     how = connecting(address, token, tls_ca, tls_certificate, tls_key, connect_timeout)
     every = max(0.1, parse_duration(interval))

@@ -17,7 +17,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stentor.broker.units import format_duration, short_size
+from stentor.notation.units import format_duration, short_size
 
 #: Rows of a table, unless all are asked for.
 ROWS: Final = 20

@@ -160,8 +160,8 @@ def _since(text: str) -> str | timedelta:
 
 
 def _duration(option: str, text: str) -> float:
-    from stentor.broker.units import parse_duration
     from stentor.errors import InvalidConfiguration
+    from stentor.notation.units import parse_duration
 
     try:
         return parse_duration(text)

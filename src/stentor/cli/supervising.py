@@ -15,12 +15,12 @@ from rich.text import Text
 
 from stentor.broker.overlay import Overlay
 from stentor.broker.supervisor import Supervisor
-from stentor.broker.units import format_duration
 from stentor.cli.exits import FAILURE, OK
 from stentor.cli.operator import Operator
 from stentor.cli.options import Connecting
 from stentor.cli.status_view import plain
 from stentor.errors import StentorError
+from stentor.notation.units import format_duration
 
 _COLORS: Final = ("cyan", "magenta", "green", "yellow", "blue", "bright_red")
 
