@@ -124,7 +124,7 @@ class EventTypes:
         The world of types is open: a type that nobody declared may still be published.
         """
         return frozenset(
-            other for other in self._known() if name in _direct_parents(self._declared, other)
+            other for other in self.known() if name in _direct_parents(self._declared, other)
         )
 
     def declaration(self, name: str) -> EventType | None:
@@ -178,7 +178,8 @@ as number
                     f"{value_type_of(value)}; declared as {expected}"
                 )
 
-    def _known(self) -> frozenset[str]:
+    def known(self) -> frozenset[str]:
+        """The types that were declared, and all that these descend from."""
         declared = self._declared
         return frozenset().union(*(_closure(declared, name) for name in declared))
 

@@ -1,0 +1,107 @@
+"""What has no native form, decided by the filter's own code in Python workers.
+
+The rest of a conjunct (constraints and comparisons that `to_column` could not write as SQL) becomes
+one Arrow function of the columns it looks at. Workers read these columns as the index does and ask
+the conjunct itself, so the answer is the broker's by construction.
+
+A worker has to have the `stentor` package, and nothing else: operators that were registered in the
+driver travel with the function. If a conjunct looks at one column, it is asked once for each
+distinct value of a batch.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from stentor.filters.conjunct import Conjunct
+from stentor.filters.constraint import Constraint
+from stentor.filters.custom import CustomTest, Operator
+from stentor.filters.operators import register_operator
+from stentor.filters.tested import Tested
+from stentor.matching.index.columns import ArrowSource
+from stentor.pipeline.filters.attributes import Place
+from stentor.pipeline.filters.sql import all_of
+
+
+def fallback(conjunct: Conjunct, attributes: dict[str, tuple[Place, ...]]) -> Column:
+    """Whether the conjunct accepts a row; never null. Each attribute must have a place."""
+    arguments: list[str] = []
+    layout: list[tuple[str, tuple[int, ...]]] = []
+    for name, places in sorted(attributes.items()):
+        columns = []
+        for i, place in enumerate(places):
+            if place.kind is not None:
+                earlier = all_of([before.absent for before in places[:i]])
+                masked = f"CASE WHEN {earlier} THEN {place.sql} END" if i else place.sql
+                columns.append(len(arguments))
+                arguments.append(masked)
+        layout.append((name, tuple(columns)))
+    evaluation = Evaluation(conjunct, tuple(layout))
+
+    def stentor_filter(*columns: pa.Array) -> pa.Array:
+        return evaluation(columns)
+
+    udf: Any = F.arrow_udf(stentor_filter, "boolean")  # type: ignore[attr-defined]
+    found: Column = udf(*[F.expr(sql) for sql in arguments])
+    return found
+
+
+class Evaluation:
+    """A conjunct over Arrow columns. For each attribute, `layout` has the columns of its places."""
+
+    def __init__(self, conjunct: Conjunct, layout: tuple[tuple[str, tuple[int, ...]], ...]) -> None:
+        self._conjunct = conjunct
+        self._layout = layout
+
+    def __call__(self, columns: Sequence[pa.Array]) -> pa.Array:
+        if len(columns) == 1 and not pa.types.is_nested(columns[0].type):
+            coded = columns[0].dictionary_encode("encode")
+            answers = self._answers([coded.dictionary])
+            return pc.take(answers, coded.indices)
+        return self._answers(columns)
+
+    def _answers(self, columns: Sequence[pa.Array]) -> pa.Array:
+        names = [str(i) for i in range(len(columns))]
+        source = ArrowSource(pa.RecordBatch.from_arrays(list(columns), names))
+        absent = [None] * source.count
+        values: list[Sequence[Any]] = []
+        for _, numbers in self._layout:
+            found: Sequence[Any] = absent
+            for number in reversed(numbers):
+                nearer = source.values(str(number)) or absent
+                found = [a if a is not None else b for a, b in zip(nearer, found, strict=True)]
+            values.append(found)
+        attributes = [name for name, _ in self._layout]
+        matches = self._conjunct.matches
+        rows = zip(*values, strict=True)
+        return pa.array(
+            [matches(dict(zip(attributes, row, strict=True))) for row in rows], pa.bool_()
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Two steps: a conjunct is restored by the names of its operators, so these come first.
+        operators = tuple(dict.fromkeys(_operators(self._conjunct.constraints.values())))
+        return _restore, (operators, pickle.dumps((self._conjunct, self._layout)))
+
+
+def _restore(operators: Iterable[Operator], state: bytes) -> Evaluation:
+    for operator in operators:
+        register_operator(operator)
+    return Evaluation(*pickle.loads(state))
+
+
+def _operators(constraints: Iterable[Constraint]) -> Iterable[Operator]:
+    for constraint in constraints:
+        for _, part in constraint.parts:
+            if isinstance(part, Tested):
+                tests = [leaf.test for leaf in part.leaves]
+                yield from [test.operator for test in tests if isinstance(test, CustomTest)]
+            for cell in getattr(part, "cells", ()):
+                yield from _operators((cell.universe, *cell.hits))
