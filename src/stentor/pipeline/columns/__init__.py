@@ -1,0 +1,28 @@
+"""Notifications as columns: Spark schemas, Arrow batches, and rows that are published.
+
+`BatchMaker` makes record batches of encoded notifications, `RowEncoder` and `numbered` encoded
+notifications of rows. `infer` finds a schema for a sample of events, and `with_reserved` adds the
+columns that every event table has: `_id`, `_type`, `_time` and so on.
+"""
+
+from stentor.pipeline.columns.batches import MODES, BatchMaker
+from stentor.pipeline.columns.converting import row_of
+from stentor.pipeline.columns.headers import all_attributes
+from stentor.pipeline.columns.inference import infer
+from stentor.pipeline.columns.layout import Layout
+from stentor.pipeline.columns.reserved import RESERVED, with_reserved
+from stentor.pipeline.columns.rows import Draft, RowEncoder, numbered
+
+__all__ = [
+    "MODES",
+    "RESERVED",
+    "BatchMaker",
+    "Draft",
+    "Layout",
+    "RowEncoder",
+    "all_attributes",
+    "infer",
+    "numbered",
+    "row_of",
+    "with_reserved",
+]

@@ -1,0 +1,191 @@
+"""How the columns of a DataFrame become the values of attributes.
+
+Errors about one value name its row; `RowFault.row` counts from the beginning of the batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final, NoReturn
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    NullType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from stentor.errors import InvalidNotification, StentorError, UnsupportedColumn
+from stentor.model.names import shown
+from stentor.model.notification import MAX_PAYLOAD_BYTES, MAX_VALUE_BYTES, check_size
+from stentor.model.values import INT_MAX, INT_MIN
+
+_UTC: Final = pa.timestamp("us", "UTC")
+
+#: How a column becomes values; called with the column, and what raises an error about a row of it.
+Values = Callable[[pa.Array, Callable[[int, str], NoReturn]], list[Any]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where an attribute comes from: fields inside of fields, and how they become values."""
+
+    attribute: str
+    path: tuple[int, ...]
+    values: Values
+
+
+class RowFault(InvalidNotification):
+    """A row that cannot be published; counted from the beginning of its batch."""
+
+    def __init__(self, row: int, text: str) -> None:
+        super().__init__(text)
+        self.row = row
+
+
+def row_of(error: StentorError) -> int | None:
+    """The row of the batch that an error is about."""
+    return error.row if isinstance(error, RowFault) else None
+
+
+def objection(name: str) -> Callable[[int, str], NoReturn]:
+    def object_to(row: int, text: str) -> NoReturn:
+        raise RowFault(row, f"column {shown(name)}: {text}")
+
+    return object_to
+
+
+def sources_of(name: str, kind: DataType, path: tuple[int, ...]) -> Iterator[Source]:
+    if isinstance(kind, StructType):
+        for index, field in enumerate(kind.fields):
+            yield from sources_of(f"{name}.{field.name}", field.dataType, (*path, index))
+    elif not isinstance(kind, NullType):
+        yield Source(name, path, values_of(name, kind))
+
+
+def values_of(name: str, kind: DataType) -> Values:
+    if isinstance(kind, ArrayType):
+        if isinstance(kind.elementType, (ArrayType, StructType)):
+            raise UnsupportedColumn(
+                f"column {name!r} is an {kind.simpleString()}; a collection has plain elements"
+            )
+        element = values_of(name, kind.elementType)
+        return lambda array, wrong: _collections(array, element, wrong)
+    found = _SIMPLE.get(type(kind))
+    if found is None:
+        instead = _INSTEAD.get(type(kind), "cast it to a number, string, binary or timestamp")
+        raise UnsupportedColumn(
+            f"column {name!r} is a {kind.simpleString()}, which no attribute value is: {instead}"
+        )
+    return found
+
+
+def _plain(array: pa.Array, wrong: Callable[[int, str], NoReturn]) -> list[Any]:
+    return array.to_pylist()  # type: ignore[no-any-return]
+
+
+def _floats(array: pa.Array, wrong: Callable[[int, str], NoReturn]) -> list[Any]:
+    return [None if v is None or v != v else v for v in array.to_pylist()]
+
+
+def _sized(array: pa.Array, wrong: Callable[[int, str], NoReturn]) -> list[Any]:
+    _check_longest(array, MAX_VALUE_BYTES, wrong)
+    return array.to_pylist()  # type: ignore[no-any-return]
+
+
+def payload_values(array: pa.Array, wrong: Callable[[int, str], NoReturn]) -> list[Any]:
+    _check_longest(array, MAX_PAYLOAD_BYTES, wrong)
+    return array.to_pylist()  # type: ignore[no-any-return]
+
+
+def _check_longest(array: pa.Array, limit: int, wrong: Callable[[int, str], NoReturn]) -> None:
+    sizes = pc.binary_length(array)
+    longest = pc.max(sizes).as_py()
+    if longest is not None and longest > limit:
+        wrong(pc.index(sizes, longest).as_py(), f"{longest} bytes; at most {limit} are allowed")
+
+
+def _times(array: pa.Array, wrong: Callable[[int, str], NoReturn]) -> list[Any]:
+    instants = array.cast(_UTC)
+    try:
+        return instants.to_pylist()  # type: ignore[no-any-return]
+    except (ValueError, OverflowError):
+        for row in range(len(instants)):
+            try:
+                instants[row].as_py()
+            except (ValueError, OverflowError):
+                wrong(row, "a time outside of the years 1 to 9999")
+        raise
+
+
+def _decimals(array: pa.Array, wrong: Callable[[int, str], NoReturn]) -> list[Any]:
+    """Whole numbers as integers; others as the float whose shortest form is the same."""
+    found: list[Any] = []
+    for row, value in enumerate(array.to_pylist()):
+        if value is None:
+            found.append(None)
+        elif array.type.scale <= 0 and INT_MIN <= value <= INT_MAX:
+            found.append(int(value))
+        elif math.isfinite(number := float(value)) and Decimal(repr(number)) == value:
+            found.append(number)
+        else:
+            wrong(row, f"no number has exactly the value {value}; cast it to double or string")
+    return found
+
+
+def _collections(
+    array: pa.Array, element: Values, wrong: Callable[[int, str], NoReturn]
+) -> list[Any]:
+    found: list[Any] = []
+    for row in range(len(array)):
+        scalar = array[row]
+        if not scalar.is_valid:
+            found.append(None)
+            continue
+        values = element(scalar.values, lambda _, text, row=row: wrong(row, text))  # type: ignore[misc]
+        value = tuple([v for v in values if v is not None])
+        try:
+            check_size(value)
+        except InvalidNotification as error:
+            wrong(row, str(error))
+        found.append(value)
+    return found
+
+
+_SIMPLE: Final[dict[type[DataType], Values]] = {
+    BooleanType: _plain,
+    ByteType: _plain,
+    ShortType: _plain,
+    IntegerType: _plain,
+    LongType: _plain,
+    FloatType: _floats,
+    DoubleType: _floats,
+    StringType: _sized,
+    BinaryType: _sized,
+    TimestampType: _times,
+    DecimalType: _decimals,
+}
+_INSTEAD: Final[dict[type[DataType], str]] = {
+    DateType: "a time is an instant; cast it to timestamp, or to string",
+    TimestampNTZType: "a time is an instant; cast it to timestamp",
+    MapType: "make a struct of the keys that are wanted, as attributes have names",
+}

@@ -1,0 +1,195 @@
+"""From encoded notifications to lists of values, one list per attribute that is wanted.
+
+`stentor.model.codec` trusts nothing and hands out whole notifications. Here the bytes come from a
+broker, which has checked each of them when it was published, and of each only a few attributes are
+wanted, millions of times. So the headers of a batch are joined into one MessagePack array and
+decoded in one call, into structs that have a field for each wanted attribute: what is not wanted is
+skipped by the decoder, and no dictionaries are made. Times and ids stay bytes and numbers, for
+Arrow and NumPy to turn into columns.
+
+If anything is not as expected, the careful reader is asked, and says what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from functools import lru_cache
+from operator import attrgetter, itemgetter
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec.msgpack import Decoder, Ext
+
+from stentor.errors import DecodeError
+from stentor.model.codec import VERSION, decode_headers
+from stentor.pipeline.columns.fitting import Foreign
+
+# The layout is described in `stentor.model.codec`.
+_PREFIX: Final = 9
+_NO_PAYLOAD: Final = bytes(4)
+_SET: Final = 1
+_REGISTERED: Final = 2
+
+_TIME: Final = pa.timestamp("us", "UTC")
+#: A MessagePack timestamp of 64 bits, and how it is divided into nanoseconds and seconds.
+_TIMESTAMP: Final = np.dtype([("extension", ">u2"), ("value", ">u8")])
+_TIMESTAMP_CODE: Final = 0xD7FF
+_SECONDS: Final = np.uint64(2**34 - 1)
+_SECONDS_BITS: Final = np.uint64(34)
+
+_time_decoder: Final = Decoder(datetime | None)
+_elements_decoder: Final = Decoder(list[Any])
+_registered_decoder: Final = Decoder(tuple[str, bytes])
+
+
+class Id(msgspec.Struct, array_like=True, gc=False):
+    """The id of a notification."""
+
+    producer: str
+    epoch: int
+    sequence: int
+
+
+class Header(msgspec.Struct, array_like=True, gc=False):
+    """A header with all attributes, their values as MessagePack has them."""
+
+    attributes: Any
+    type: str | None
+    subject: str | None
+    channel: str | None
+    content_type: str | None
+    id: Id | None
+    time: msgspec.Raw
+
+
+class AnyHeader(Header):
+    """One whose attributes are a dictionary."""
+
+    attributes: dict[str, Any]
+
+
+class HeaderReader:
+    """Reads the headers of batches.
+
+    >>> from stentor.model import Notification, encode
+    >>> items = [encode(Notification({"x": x, "y": 2 * x})) for x in (1, 2)]
+    >>> reader = HeaderReader(["y", "z"])
+    >>> headers = reader.read(items)
+    >>> reader.values(headers, "y"), reader.values(headers, "z")
+    ([2, 4], [None, None])
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        """Only the attributes of these names are read."""
+        wanted = list(dict.fromkeys(names))
+        fields = {name: f"a{i}" for i, name in enumerate(wanted)}
+        attributes = msgspec.defstruct(
+            "Attributes",
+            [(field, Any, None) for field in fields.values()],
+            rename={field: name for name, field in fields.items()},
+            gc=False,
+        )
+        header = msgspec.defstruct(
+            "WantedHeader", [("attributes", attributes)], bases=(Header,), array_like=True, gc=False
+        )
+        self._decoder = Decoder(list[header])  # type: ignore[valid-type]
+        self._get = {name: attrgetter(f"attributes.{field}") for name, field in fields.items()}
+
+    def read(self, items: Sequence[bytes]) -> list[Header]:
+        """The headers of encoded notifications."""
+        return _decoded(self._decoder, items)
+
+    def values(self, headers: Sequence[Header], name: str) -> list[Any]:
+        """The values of an attribute, None where it is absent."""
+        found = list(map(self._get[name], headers))
+        kinds = set(map(type, found))
+        if Ext in kinds or list in kinds:
+            return [plain(value) for value in found]
+        return found
+
+
+@lru_cache(maxsize=64)
+def header_reader(names: tuple[str, ...]) -> HeaderReader:
+    """A reader that others of the process share: to make one means to make classes."""
+    return HeaderReader(names)
+
+
+_any_decoder: Final = Decoder(list[AnyHeader])
+
+
+def all_attributes(items: Sequence[bytes]) -> list[dict[str, Any]]:
+    """The attributes of encoded notifications, whatever they are."""
+    return [
+        {name: plain(value) for name, value in header.attributes.items()}
+        for header in _decoded(_any_decoder, items)
+    ]
+
+
+def _decoded(decoder: Any, items: Sequence[bytes]) -> list[Any]:
+    try:
+        if set(map(itemgetter(0), items)) - {VERSION}:
+            raise ValueError("an unknown version of the encoding")
+        if {item[5:_PREFIX] for item in items} == {_NO_PAYLOAD}:
+            headers = [item[_PREFIX:] for item in items]
+        else:
+            headers = [item[_PREFIX : _payload_start(item)] for item in items]
+        found = decoder.decode(b"\xdd" + len(items).to_bytes(4) + b"".join(headers))
+    except (msgspec.DecodeError, ValueError, IndexError) as error:
+        decode_headers(items)  # knows better what is wrong
+        raise DecodeError(f"not encoded notifications: {error}") from error
+    return found  # type: ignore[no-any-return]
+
+
+def _payload_start(item: bytes) -> int:
+    return _PREFIX + int.from_bytes(item[1:5])
+
+
+def payloads(items: Sequence[bytes]) -> list[bytes | None]:
+    """The payloads, None where there is none."""
+    return [item[_payload_start(item) :] or None for item in items]
+
+
+def plain(value: Any) -> Any:
+    """A value that is no extension of MessagePack: sets are frozen sets, lists are lists."""
+    if type(value) is Ext:
+        if value.code == _SET:
+            return frozenset(map(plain, _elements_decoder.decode(value.data)))
+        if value.code == _REGISTERED:
+            return Foreign(*_registered_decoder.decode(value.data))
+    elif type(value) is list:
+        return [plain(element) for element in value]
+    return value
+
+
+# -- columns that every notification has
+
+
+def id_column(headers: Sequence[Header]) -> pa.Array:
+    """`producer:epoch:sequence` of each."""
+    ids = [header.id for header in headers]
+    known = [i for i in ids if i is not None]
+    lives = {(i.producer, i.epoch) for i in known}
+    if len(lives) == 1 and len(known) == len(ids):
+        ((producer, epoch),) = lives
+        numbers = pa.array([i.sequence for i in known], pa.int64()).cast(pa.string())
+        return pc.binary_join_element_wise(pa.scalar(f"{producer}:{epoch}"), numbers, ":")
+    written = [None if i is None else f"{i.producer}:{i.epoch}:{i.sequence}" for i in ids]
+    return pa.array(written, pa.string())
+
+
+def time_column(headers: Sequence[Header]) -> pa.Array:
+    """The time of each."""
+    raw = [header.time for header in headers]
+    joined = b"".join(raw)
+    if len(joined) == _TIMESTAMP.itemsize * len(raw):
+        found = np.frombuffer(joined, _TIMESTAMP)
+        if (found["extension"] == _TIMESTAMP_CODE).all():
+            value = found["value"].astype(np.uint64)
+            nanoseconds = (value >> _SECONDS_BITS).astype(np.int64)
+            seconds = (value & _SECONDS).astype(np.int64)
+            return pa.array(seconds * 1_000_000 + nanoseconds // 1_000).view(_TIME)
+    return pa.array([_time_decoder.decode(time) for time in raw], _TIME)

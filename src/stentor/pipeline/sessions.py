@@ -1,0 +1,60 @@
+"""Spark sessions that know `format("stentor")`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from stentor.pipeline.source import StentorSource, teach_readers
+
+#: What `session` sets unless told otherwise.
+_DEFAULTS: Final = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "8",
+    # Few, large Arrow batches: each costs a turn between the JVM and Python.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+
+
+def register(spark: SparkSession) -> SparkSession:
+    """Make `format("stentor")` known to a session; to do so again does no harm.
+
+        register(spark)
+        spark.read.format("stentor").option("brokers", "127.0.0.1:7411").load().show()
+
+    Two settings of the session change. Spark lets a source see predicates only if that is switched
+    on. And adaptive execution of streams is switched off: it may put the rows of a micro-batch into
+    other partitions when the batch is run again after a crash, and the sink tells what it has
+    published by partition.
+    """
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    spark.conf.set("spark.sql.adaptive.streaming.stateless.enabled", "false")
+    spark.dataSource.register(StentorSource)
+    teach_readers()
+    return spark
+
+
+def session(name: str = "stentor", master: str = "local[*]", **config: Any) -> SparkSession:
+    """A session with good defaults for events, with `format("stentor")` registered.
+
+        spark = session(master="local[2]", **{"spark.sql.shuffle.partitions": 2})
+
+    config    settings of Spark by their names; they go before the defaults
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name).master(master)
+    chosen = {key: value for key, value in _DEFAULTS.items() if _concerns(key, master)}
+    for key, value in (chosen | config).items():
+        builder = builder.config(key, str(value))
+    return register(builder.getOrCreate())
+
+
+def _concerns(key: str, master: str) -> bool:
+    """On a cluster, executors reach the driver by its own address."""
+    return master.startswith("local") or not key.startswith("spark.driver.")

@@ -1,0 +1,5 @@
+"""The sink: each row of a DataFrame is published as a notification, once."""
+
+from stentor.pipeline.sink.writers import BatchWriter, StreamWriter
+
+__all__ = ["BatchWriter", "StreamWriter"]

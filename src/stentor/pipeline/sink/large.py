@@ -1,0 +1,181 @@
+"""Partitions that do not fit into one transaction, published exactly once all the same.
+
+A part of such a partition may be there already, from an attempt that was broken off, and its rows
+may have come in another order. So an attempt begins with finding out what is there. It publishes
+its first row: whether that is new or not, the answer comes only when everything before it is on
+disk. Then it reads from the journal what there is of this producer in this epoch. Rows that are
+there are left out by what they say, not by their number; the others follow under the next free
+numbers.
+
+This holds as long as nobody else publishes under the name, and on one connection nobody does: the
+broker shuts out whoever was connected before. But when a connection is lost, another attempt may
+have taken over in the meantime. So a chunk whose fate is unknown is not just sent again. After
+connecting, the first row is published once more, to have everything on disk, and what the journal
+has under the numbers of the chunk is compared with the chunk, byte by byte. If it is something
+else, this attempt is the one that is superfluous, and it ends.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from time import monotonic, sleep
+from typing import TypeVar
+
+from stentor.client.backoff import Backoff
+from stentor.errors import NameTaken, NotPermitted, PipelineError, ShuttingDown, Unreachable
+from stentor.model.codec import decode_many, encode
+from stentor.model.identity import IdSource
+from stentor.model.notification import Notification
+from stentor.pipeline.columns import Draft, numbered
+from stentor.pipeline.sink.tasks import Task
+from stentor.pipeline.source.journals import opened
+from stentor.pipeline.source.options import Connecting
+
+T = TypeVar("T")
+
+
+class LargePartition:
+    """Publishes one partition, chunk by chunk; use it by `with`."""
+
+    def __init__(self, address: str, options: Connecting, task: Task) -> None:
+        self._task = task
+        self._patience = options.patience
+        # Without patience of its own: each loss of the connection has to be dealt with here.
+        self._direct = opened(address, options, name=task.producer, patience=0.0)
+        self._now = datetime.now(UTC)
+        self._known = _Known()
+        self._next = 0
+        #: Publishing it has everything before on disk, and is otherwise without effect.
+        self._first_row: list[bytes] = []
+        #: Where the journals ended when nothing of this attempt was there.
+        self._heads: dict[str, int] = {}
+
+    def __enter__(self) -> LargePartition:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._direct.close()
+
+    def begin(self, first: Draft) -> None:
+        """Find out what is there; `first` is the first row of this attempt."""
+        ids = IdSource(self._task.producer, self._task.epoch)
+        self._first_row = numbered([first], ids, self._now)
+        self._patiently(self._find_out)
+        self._next = self._known.newest + 1
+
+    def _find_out(self) -> None:
+        direct = self._direct
+        self._heads = {state.stream: state.head for state in direct.streams()}
+        # What the broker welcomes us with includes all that was before these heads. If that is
+        # nothing of this epoch, the journals need not be read from their beginning.
+        direct.close()
+        if (direct.welcome.published or (-1, -1)) >= (self._task.epoch, 0):
+            self._heads = {}
+        direct.publish(self._first_row)
+        self._known = _Known()
+        for item in self._of_this_epoch():
+            self._known.add(item)
+
+    def publish(self, drafts: list[Draft]) -> None:
+        """Publish those of the rows that are not there."""
+        new = self._known.without(drafts)
+        if not new:
+            return
+        ids = IdSource(self._task.producer, self._task.epoch, self._next)
+        items = numbered(new, ids, self._now)
+        self._patiently(lambda: self._direct.publish(items), again=lambda: self._check(items))
+        self._next += len(items)
+
+    def _check(self, items: list[bytes]) -> None:
+        """Raise if something else has been published under the numbers of these."""
+        self._direct.publish(self._first_row)
+        for item in self._of_this_epoch():
+            assert item.id is not None
+            place = item.id.sequence - self._next
+            if place >= len(items) or (place >= 0 and encode(item) != items[place]):
+                raise NameTaken(f"another has published as {self._task.producer!r}")
+
+    def end(self) -> None:
+        """That was all; raise if something is there that should not be."""
+        if self._known.left:
+            raise PipelineError(
+                f"{self._known.left} rows that an earlier attempt of batch {self._task.epoch}, "
+                f"partition {self._task.partition} has published did not come again: the query "
+                "gives other rows each time it runs. Make it deterministic, for example without "
+                "rand()"
+            )
+
+    def _of_this_epoch(self) -> Iterator[Notification]:
+        """What is there of this producer in this epoch, behind the heads."""
+        wanted = f"_producer = '{self._task.producer}'"
+        for state in self._direct.streams():
+            first = max(state.low, self._heads.get(state.stream, 0) + 1)
+            try:
+                for stretch in self._direct.read(
+                    state.stream, first, state.head, wanted, skip_lost=True
+                ):
+                    for found in decode_many(stretch.items):
+                        if found.id is not None and found.id.epoch == self._task.epoch:
+                            yield found
+            except NotPermitted as error:
+                raise PipelineError(
+                    f"partition {self._task.partition} is larger than a transaction, so what was "
+                    f"published of it has to be read back: {error}. Or use smaller partitions "
+                    "(repartition)"
+                ) from error
+
+    def _patiently(self, work: Callable[[], T], again: Callable[[], object] | None = None) -> T:
+        """Do it; whenever the connection was lost, first `again`, then do it again."""
+        backoff = Backoff()
+        deadline = monotonic() + self._patience
+        lost = False
+        while True:
+            try:
+                if lost and again is not None:
+                    again()
+                return work()
+            except (Unreachable, ShuttingDown):
+                lost = True
+                if monotonic() >= deadline:
+                    raise
+                sleep(backoff.next())
+
+
+class _Known:
+    """What a broker has already: how often each contents, with and without its time."""
+
+    def __init__(self) -> None:
+        self.newest = -1
+        #: How many have not come again yet.
+        self.left = 0
+        self._timed: Counter[bytes] = Counter()
+        self._untimed: Counter[bytes] = Counter()
+
+    def add(self, notification: Notification) -> None:
+        assert notification.id is not None
+        self.newest = max(self.newest, notification.id.sequence)
+        self.left += 1
+        self._timed[encode(notification.replace(id=None))] += 1
+        self._untimed[encode(notification.replace(id=None, time=None))] += 1
+
+    def without(self, drafts: list[Draft]) -> list[Draft]:
+        """Those that are not known; each known one is left out as often as it is known."""
+        return [draft for draft in drafts if not self._is_known(draft)] if self.left else drafts
+
+    def _is_known(self, draft: Draft) -> bool:
+        if not self.left:
+            return False
+        make = Notification.from_checked
+        untimed = encode(make(*draft[:6], None, None))
+        if not self._untimed[untimed]:
+            return False
+        if draft.time is not None:  # else it was published under the time of that attempt
+            timed = encode(make(*draft[:6], None, draft.time))
+            if not self._timed[timed]:
+                return False
+            self._timed[timed] -= 1
+        self._untimed[untimed] -= 1
+        self.left -= 1
+        return True

@@ -1,0 +1,81 @@
+"""`df.write` and `df.writeStream` with `format("stentor")`."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from stentor.errors import PipelineError
+from stentor.pipeline.columns import RowEncoder
+from stentor.pipeline.sink.publishing import publish_rows
+from stentor.pipeline.sink.tasks import Task
+from stentor.pipeline.source.options import connecting
+
+#: Where Spark tells a task which query and which micro-batch it works for.
+_QUERY_ID: Final = "sql.streaming.queryId"
+_BATCH_ID: Final = "streaming.sql.batchId"
+
+
+@dataclass
+class Published(WriterCommitMessage):
+    """What a task has done."""
+
+    partition: int
+    rows: int
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Publishes a DataFrame. Spark's retries of a task publish once; a new write is new events."""
+
+    def __init__(self, schema: StructType, options: Mapping[str, str], overwrite: bool) -> None:
+        if overwrite:
+            raise PipelineError(
+                'what was published cannot be overwritten; use .mode("append"), which adds to it'
+            )
+        RowEncoder(schema)  # what cannot be published is refused before anything starts
+        self._schema = schema
+        self._options = connecting(options)
+        self._write = uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Published:
+        task = Task(self._write, 0, _context().partitionId())
+        return Published(task.partition, publish_rows(iterator, self._schema, task, self._options))
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Publishes the micro-batches of a query, each once."""
+
+    def __init__(self, schema: StructType, options: Mapping[str, str], overwrite: bool) -> None:
+        if overwrite:
+            raise PipelineError(
+                'what was published cannot be replaced; use outputMode("append") or "update"'
+            )
+        RowEncoder(schema)
+        self._schema = schema
+        self._options = connecting(options)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Published:
+        context = _context()
+        query, batch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
+        if query is None or batch is None:
+            raise PipelineError("this task belongs to no streaming query; use df.write instead")
+        task = Task(query, int(batch), context.partitionId())
+        return Published(task.partition, publish_rows(iterator, self._schema, task, self._options))
+
+
+def _context() -> TaskContext:
+    context = TaskContext.get()
+    if context is None:
+        raise PipelineError("rows are published by the tasks of a Spark job only")
+    return context

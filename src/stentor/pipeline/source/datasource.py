@@ -1,0 +1,48 @@
+"""`format("stentor")`: the journals of brokers as a table, and brokers as a sink."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from stentor.pipeline.source.options import reading
+
+
+class StentorSource(DataSource):
+    """What Spark is given; `stentor.pipeline.register` does that."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "stentor"
+
+    def schema(self) -> StructType:
+        """Inferred from a sample, and from what is declared of the event type."""
+        from stentor.pipeline.source.sampling import inferred
+
+        return inferred(reading(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from stentor.pipeline.source.batch import BatchReader
+
+        return BatchReader(schema, reading(self.options, streaming=False))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        from stentor.pipeline.source.stream import StreamReader
+
+        return StreamReader(schema, reading(self.options, streaming=True))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from stentor.pipeline.sink import BatchWriter
+
+        return BatchWriter(schema, self.options, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        from stentor.pipeline.sink import StreamWriter
+
+        return StreamWriter(schema, self.options, overwrite)

@@ -1,0 +1,108 @@
+"""Positions in journals, as pure arithmetic: where reading begins, how a batch is cut.
+
+A stream's *offset*, as Spark keeps it in its checkpoint, says for each journal what is read next:
+
+    {"streams": {"b1#3f2a": 1001, "b2#77c0": 512}, "begin": {"b2#77c0": 1}, "since": 0.0}
+
+`since` is the rule for journals that are seen later, such as of a broker that was down when the
+query began: they are read from this time on (0: from their beginning). `begin` holds where that was
+for journals that are new in this offset. So a batch is determined by its two offsets alone,
+whatever has happened to the brokers when it is run once more; no clock and no cluster has a say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+
+
+@dataclass(frozen=True)
+class Offset:
+    """What is read next, by journal."""
+
+    streams: Mapping[str, int]
+    since: float = 0.0
+    begin: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any]) -> Offset:
+        """From what Spark kept."""
+        return cls(dict(found["streams"]), float(found["since"]), dict(found.get("begin", {})))
+
+    def dump(self) -> dict[str, Any]:
+        """For Spark, which compares the text: the same offset has one form."""
+        found: dict[str, Any] = {
+            "streams": dict(sorted(self.streams.items())),
+            "since": self.since,
+        }
+        if self.begin:
+            found["begin"] = dict(sorted(self.begin.items()))
+        return found
+
+
+@dataclass(frozen=True)
+class Range(InputPartition):
+    """What one task reads: these offsets of a journal, first and last included."""
+
+    stream: str
+    #: The broker where the events entered.
+    broker: str
+    first: int
+    last: int
+    #: The address where the journal was last; only a hint.
+    address: str | None = None
+
+
+def broker_of(stream: str) -> str:
+    """The name of the broker whose journal it is.
+
+    >>> broker_of("b1#3f2a77c0")
+    'b1'
+    """
+    return stream.rpartition("#")[0] or stream
+
+
+def ranges(
+    start: Offset, end: Offset, size: int, addresses: Mapping[str, str] | None = None
+) -> list[Range]:
+    """What lies between two offsets, in pieces of at most `size`.
+
+    >>> pieces = ranges(Offset({"b1#0": 1}), Offset({"b1#0": 6}), 3)
+    >>> [(piece.first, piece.last) for piece in pieces]
+    [(1, 3), (4, 5)]
+    """
+    found = []
+    for stream, behind in sorted(end.streams.items()):
+        first = start.streams.get(stream, end.begin.get(stream, behind))
+        address = (addresses or {}).get(stream)
+        for at, last in cut(first, behind - 1, size):
+            found.append(Range(stream, broker_of(stream), at, last, address))
+    return found
+
+
+def cut(first: int, last: int, size: int) -> Iterator[tuple[int, int]]:
+    """A range in pieces of at most `size`."""
+    for at in range(first, last + 1, size):
+        yield at, min(at + size - 1, last)
+
+
+def shares(available: Mapping[str, int], limit: int | None) -> dict[str, int]:
+    """How many of what is available are taken from each, fairly; all in all at most `limit`.
+
+    Nobody gets more than there is, and what one leaves the others share.
+
+    >>> shares({"a": 10, "b": 100, "c": 100}, 90)
+    {'a': 10, 'b': 40, 'c': 40}
+    """
+    if limit is None or limit >= sum(available.values()):
+        return dict(available)
+    found = {}
+    left, waiting = limit, len(available)
+    for stream, count in sorted(available.items(), key=lambda item: (item[1], item[0])):
+        found[stream] = min(count, left // waiting)
+        left -= found[stream]
+        waiting -= 1
+    return found

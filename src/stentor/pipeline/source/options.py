@@ -1,0 +1,226 @@
+"""The options of `format("stentor")`: what there is, what each means, and what is wrong with one.
+
+Spark hands options over as text and knows nothing of them, so a misspelled one would be ignored.
+Here an unknown option is an error that names the nearest known one. Names are read without regard
+to case, as everywhere in Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Final
+
+from stentor.client.times import since_seconds
+from stentor.errors import InvalidConfiguration, InvalidValue
+from stentor.filters import Filter
+from stentor.filters.addressing import event_type
+from stentor.pipeline.columns import MODES
+from stentor.transport import Address
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+
+#: Events that one task reads at most.
+ROWS_PER_PARTITION: Final = 250_000
+#: Seconds that a task waits for a broker that is down.
+PATIENCE: Final = 300.0
+#: Events per broker from which a schema is inferred.
+SAMPLE: Final = 1_000
+
+_CONNECTING: Final = {
+    "brokers": "addresses of brokers, separated by commas",
+    "token": "shown to brokers that ask who may connect",
+    "tlsCa": "PEM file of the CA that signed the brokers' certificates, on every machine",
+    "tlsCertificate": "PEM file of the own certificate",
+    "tlsKey": "PEM file of its key",
+    "patience": "seconds that a task waits for a broker that is down",
+}
+_READING: Final = {
+    "filter": "a subscription: only what it matches is read; the brokers filter",
+    "eventType": "only events of this type and its subtypes; declared attributes give the schema",
+    "startingOffsets": "earliest, latest (streams), or JSON: offsets by broker or journal",
+    "endingOffsets": "latest, or JSON: the first offset that is not read, by broker or journal",
+    "startingTimestamp": "ISO time: what was journaled at that time or later",
+    "endingTimestamp": "ISO time: what was journaled before that time",
+    "maxRowsPerBatch": "events that a micro-batch looks at, over all brokers",
+    "maxRowsPerPartition": "events that one task looks at",
+    "failOnDataLoss": "whether events that are gone are an error, or are passed over",
+    "mode": f"what happens with events that do not fit the schema: {', '.join(MODES)}",
+    "sample": "events per broker from which a schema is inferred",
+}
+#: Set by the reader in the driver; see `stentor.pipeline.source.reserved`.
+DECLARED: Final = "declaredattributes"
+#: Of Spark itself.
+_SPARK: Final = frozenset({"path", "checkpointlocation", "queryname", DECLARED})
+
+READ_OPTIONS: Final = _CONNECTING | _READING
+WRITE_OPTIONS: Final = _CONNECTING
+
+#: Offsets by broker name or journal id.
+Offsets = Mapping[str, "int | str"]
+
+
+@dataclass(frozen=True)
+class Connecting:
+    """How brokers are reached. Picklable."""
+
+    brokers: tuple[str, ...]
+    token: str | None = None
+    tls: Mapping[str, str] | None = None
+    patience: float = PATIENCE
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is read, and how. Picklable."""
+
+    connecting: Connecting
+    #: The filter as text, "" for everything.
+    filter: str = ""
+    event_type: str | None = None
+    #: The attributes that are declared for the event type.
+    declared: Mapping[str, str] | None = None
+    starting: str | Offsets | float = EARLIEST
+    ending: str | Offsets | float = LATEST
+    rows_per_batch: int | None = None
+    rows_per_partition: int = ROWS_PER_PARTITION
+    fail_on_data_loss: bool = True
+    mode: str = MODES[0]
+    sample: int = SAMPLE
+
+
+def connecting(options: Mapping[str, str], known: Mapping[str, str] = WRITE_OPTIONS) -> Connecting:
+    """The options of a connection; `InvalidConfiguration`.
+
+    >>> connecting({"BROKERS": "127.0.0.1:7411, 127.0.0.1:7412"}).brokers
+    ('127.0.0.1:7411', '127.0.0.1:7412')
+    """
+    given = _known(options, known)
+    written = given.get("brokers") or given.get("path") or ""
+    brokers = tuple(dict.fromkeys(part.strip() for part in written.split(",") if part.strip()))
+    if not brokers:
+        raise InvalidConfiguration(
+            "which brokers? Give their addresses, as in "
+            '.option("brokers", "127.0.0.1:7411,127.0.0.1:7412")'
+        )
+    for broker in brokers:
+        Address.parse(broker)
+    files = {"ca": "tlsca", "certificate": "tlscertificate", "key": "tlskey"}
+    tls = {part: given[name] for part, name in files.items() if name in given}
+    return Connecting(
+        brokers, given.get("token"), tls or None, _number(given, "patience", PATIENCE, float, 0.0)
+    )
+
+
+def reading(options: Mapping[str, str], *, streaming: bool | None = None) -> Reading:
+    """The options of a read; `InvalidConfiguration`, or what is wrong with the filter.
+
+    `streaming` is None if it is not known yet what they are for.
+    """
+    found = connecting(options, READ_OPTIONS)
+    given = _known(options, READ_OPTIONS)
+    filter = Filter(given.get("filter", ""))
+    kind = given.get("eventtype")
+    if kind is not None:
+        filter = filter & event_type(kind)
+    declared = json.loads(given[DECLARED]) if DECLARED in given else None
+    rows = "maxrowsperbatch"
+    mode = given.get("mode", MODES[0]).upper()
+    if mode not in MODES:
+        raise InvalidConfiguration(f"mode={mode} is none; choose one of {', '.join(MODES)}")
+    return Reading(
+        found,
+        str(filter),
+        kind,
+        declared,
+        _moment(given, "starting", EARLIEST, streaming=streaming),
+        _moment(given, "ending", LATEST, streaming=streaming),
+        _number(given, rows, 0, int, 1) if rows in given else None,
+        _number(given, "maxrowsperpartition", ROWS_PER_PARTITION, int, 1),
+        _flag(given, "failondataloss", True),
+        mode,
+        _number(given, "sample", SAMPLE, int, 1),
+    )
+
+
+def _known(options: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
+    names = {name.lower(): name for name in known}
+    given = {}
+    for name, value in options.items():
+        lower = name.lower()
+        if lower not in names and lower not in _SPARK:
+            near = get_close_matches(lower, names, n=1)
+            hint = f"did you mean {names[near[0]]}? " if near else ""
+            raise InvalidConfiguration(
+                f"there is no option {name!r}; {hint}There are {', '.join(sorted(known))}"
+            )
+        given[lower] = value
+    return given
+
+
+def _number(given: Mapping[str, str], name: str, default: Any, kind: type, least: float) -> Any:
+    written = given.get(name)
+    if written is None:
+        return default
+    try:
+        found = kind(written)
+    except ValueError:
+        found = None
+    if found is None or not found >= least:
+        shown = next(known for known in READ_OPTIONS if known.lower() == name)
+        raise InvalidConfiguration(f"{shown}={written}: give a number of at least {least}")
+    return found
+
+
+def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:
+    written = given.get(name)
+    if written is None:
+        return default
+    if written.lower() not in ("true", "false"):
+        raise InvalidConfiguration(f"{name}={written}: write true or false")
+    return written.lower() == "true"
+
+
+def _moment(
+    given: Mapping[str, str], which: str, default: str, *, streaming: bool | None
+) -> str | Offsets | float:
+    """Where to start, or to end: a word, offsets by broker, or seconds since 1970."""
+    offsets, timestamp = given.get(f"{which}offsets"), given.get(f"{which}timestamp")
+    starting = which == "starting"
+    if streaming and not starting and (offsets or timestamp) is not None:
+        raise InvalidConfiguration(
+            f"a stream has no end: leave out {which}Offsets and {which}Timestamp, or use spark.read"
+        )
+    if offsets is not None and timestamp is not None:
+        raise InvalidConfiguration(f"give {which}Offsets or {which}Timestamp, not both")
+    if timestamp is not None:
+        try:
+            return since_seconds(timestamp)
+        except InvalidValue as error:
+            raise InvalidConfiguration(
+                str(error).replace("since=", f"{which}Timestamp=", 1)
+            ) from None
+    if offsets is None:
+        return default
+    words: tuple[str, ...] = (EARLIEST, LATEST)
+    if streaming is False:
+        words = (EARLIEST,) if starting else (LATEST,)
+    if offsets.strip().lower() in words:
+        return offsets.strip().lower()
+    try:
+        found = json.loads(offsets)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(map(_is_offset, found.values())):
+        raise InvalidConfiguration(
+            f"{which}Offsets={offsets}: write {' or '.join(words)}, or JSON such as "
+            '{"b1": 1000, "b2": "earliest"}, with brokers or journals and their offsets from 1 on'
+        )
+    return found
+
+
+def _is_offset(value: object) -> bool:
+    return value in (EARLIEST, LATEST) or (type(value) is int and value >= 1)

@@ -1,0 +1,193 @@
+"""`spark.readStream`: what the journals hold, and what comes.
+
+Spark asks for the latest offset, writes it to its checkpoint, plans a batch between the last one
+and that, and has tasks read it. The reader keeps no state that matters: after a restart the offsets
+say everything (see `offsets`). What can happen between two batches:
+
+    a broker is down        its journals keep their offsets, and are read when it is back
+    a broker is new         its journal begins where the query's start rule says
+    a journal has moved     it is found by its id
+    a journal is gone       its broker is up and has another one: an error, unless failOnDataLoss is
+    retention was faster    false, then what is gone is passed over
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from stentor.errors import HistoryGone
+from stentor.pipeline.columns import BatchMaker, Layout
+from stentor.pipeline.source.journals import Journal, Journals, Seen
+from stentor.pipeline.source.offsets import Offset, Range, broker_of, ranges, shares
+from stentor.pipeline.source.options import EARLIEST, LATEST, Reading
+from stentor.pipeline.source.reading import read_range
+
+_log: Final = logging.getLogger("stentor.pipeline")
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows the journals of all listed brokers."""
+
+    def __init__(self, schema: StructType, options: Reading) -> None:
+        Layout(schema)
+        self._schema = schema
+        self._options = options
+        self._journals: Journals | None = None
+        #: Where each journal was seen last: a hint for tasks.
+        self._addresses: dict[str, str] = {}
+        #: With the trigger "available now": what is not read beyond.
+        self._targets: dict[str, int] | None = None
+        #: Losses that were reported.
+        self._warned: set[str] = set()
+
+    # -- offsets, in the driver
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        starting = self._options.starting
+        since = 0.0
+        if isinstance(starting, float):
+            since = starting
+        elif starting == LATEST:
+            since = time.time()
+        journals = self._opened()
+        seen = journals.all_seen(at_least=1)  # a list of brokers that are all wrong is noticed
+        journals.check_named(seen, starting, "startingOffsets")
+        begin = {
+            stream: journals.offset_of(journal, starting, EARLIEST)
+            for stream, journal in seen.journals.items()
+        }
+        return Offset(begin, since).dump()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        before = Offset.of(start)
+        seen = self._seen()
+        if self._targets is not None and seen.silent and self._is_short(before):
+            seen = self._opened().all_seen()  # what was available is read, or the run has failed
+        self._check_lost(before, seen)
+        streams = dict(before.streams)
+        begin: dict[str, int] = {}
+        available: dict[str, int] = {}
+        for stream, journal in seen.journals.items():
+            head = journal.head
+            if self._targets is not None:
+                head = min(head, self._targets.get(stream, 0))
+            position = before.streams.get(stream)
+            if position is None:
+                position = begin[stream] = self._beginning(journal, before)
+            if head >= position:
+                available[stream] = head + 1 - position
+            elif journal.head + 1 < position:  # set back, which was accepted
+                streams[stream] = journal.head + 1
+        taken = shares(available, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+        taken = {stream: count for stream, count in taken.items() if count}
+        if not taken and streams == before.streams:
+            return start
+        for stream, count in taken.items():
+            streams[stream] = streams.get(stream, begin.get(stream, 0)) + count
+        new = {stream: first for stream, first in begin.items() if stream in taken}
+        return Offset(streams, before.since, new).dump()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        rows = self._options.rows_per_batch
+        return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        journals = self._seen().journals
+        return Offset({stream: j.head + 1 for stream, j in journals.items()}).dump()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        seen = self._opened().all_seen()
+        self._targets = {stream: journal.head for stream, journal in seen.journals.items()}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        size = self._options.rows_per_partition
+        return list(ranges(Offset.of(start), Offset.of(end), size, self._addresses))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to do: brokers keep their journals by their own retention."""
+
+    def stop(self) -> None:
+        if self._journals is not None:
+            self._journals.close()
+
+    # -- reading, in the executors
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Range)
+        maker = BatchMaker(self._schema, self._options.mode)
+        return read_range(partition, self._options, self._options.filter, maker)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_journals": None}
+
+    # -- what the brokers say
+
+    def _opened(self) -> Journals:
+        if self._journals is None:
+            self._journals = Journals(self._options.connecting)
+        return self._journals
+
+    def _seen(self) -> Seen:
+        seen = self._opened().seen()
+        self._addresses |= {stream: j.address for stream, j in seen.journals.items()}
+        return seen
+
+    def _is_short(self, before: Offset) -> bool:
+        """Whether something is left of what was available when the run began."""
+        targets = self._targets or {}
+        return any(before.streams.get(stream, 0) <= head for stream, head in targets.items())
+
+    def _beginning(self, journal: Journal, before: Offset) -> int:
+        """Where a journal begins that was not there when the query began."""
+        wanted = self._options.starting
+        if isinstance(wanted, (str, float)):
+            wanted = before.since
+        return self._opened().offset_of(journal, wanted, EARLIEST)
+
+    def _check_lost(self, before: Offset, seen: Seen) -> None:
+        """Raise if something that is still to be read is gone."""
+        for stream, position in before.streams.items():
+            broker = broker_of(stream)
+            journal = seen.journals.get(stream)
+            if journal is None:
+                if broker not in seen.answered:
+                    continue  # it is down: its journal waits
+                text = (
+                    f"the journal {stream!r} of broker {broker!r}, read up to offset "
+                    f"{position - 1}, is gone, although the broker is up. Was its data directory "
+                    "replaced? If another broker has taken it over, add that to the list"
+                )
+            elif journal.low > position:
+                text = (
+                    f"offsets {position}..{journal.low - 1} of broker {broker!r} (journal "
+                    f"{stream!r}) are lost: retention has removed them before they were read"
+                )
+            elif journal.head + 1 < position:
+                text = (
+                    f"the journal {stream!r} of broker {broker!r} ends at {journal.head}, but was "
+                    f"read up to {position - 1}: it was set back, as by an old copy"
+                )
+            else:
+                continue
+            if self._options.fail_on_data_loss:
+                raise HistoryGone(
+                    f"{text}. To go on with what there is, set failOnDataLoss to false; to start "
+                    "anew, use another checkpointLocation; to keep more, raise the retention of "
+                    "the broker"
+                )
+            if text not in self._warned:
+                self._warned.add(text)
+                _log.warning("%s; going on without", text)

@@ -1,0 +1,226 @@
+"""A partition is published once, however it is tried: again, in another order, twice at once."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from overlay_processes import LIMITS, BrokerProcess, Overlay
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from stentor.broker.settings import Grant
+from stentor.client.direct import Direct
+from stentor.errors import InvalidNotification, PipelineError, Unreachable, UnsupportedColumn
+from stentor.model import decode
+from stentor.pipeline.sink import publishing
+from stentor.pipeline.sink.publishing import broker_for, publish_rows
+from stentor.pipeline.sink.tasks import Task
+from stentor.pipeline.source.options import Connecting
+
+SCHEMA = StructType().add("n", "long").add("twin", "long")
+TIMED = StructType().add("n", "long").add("_time", "timestamp")
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+LONG = replace(LIMITS, timeout=30.0)
+
+
+class Fault(Exception):
+    """What goes wrong with a task."""
+
+
+def rows(count: int) -> list[dict[str, Any]]:
+    """Some of them equal."""
+    return [{"n": n if n % 3 else 0, "twin": n // 100} for n in range(count)]
+
+
+def batches(
+    rows: list[dict[str, Any]], schema: StructType = SCHEMA, size: int = 40, fails: bool = False
+) -> Iterator[pa.RecordBatch]:
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    for at in range(0, len(rows), size):
+        yield pa.RecordBatch.from_pylist(rows[at : at + size], arrow)
+    if fails:
+        raise Fault
+
+
+def journal(broker: BrokerProcess) -> list[dict[str, Any]]:
+    with Direct(broker.address) as direct:
+        (state,) = direct.streams()
+        found = []
+        for stretch in direct.read(state.stream, 1, state.head):
+            found += [decode(item) for item in stretch.items]
+    return [dict(n) | ({"_time": n.time} if "twin" not in n else {}) for n in found]
+
+
+def in_any_order(rows: list[dict[str, Any]]) -> list[str]:
+    return sorted(str(sorted(row.items())) for row in rows)
+
+
+def started(overlay: Overlay, **settings: Any) -> tuple[BrokerProcess, Connecting]:
+    broker = overlay.broker("b1", limits=LONG, **settings)
+    broker.start()
+    return broker, Connecting((broker.address,), patience=60.0)
+
+
+@pytest.fixture
+def small_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partitions of more than a few rows do not fit into one."""
+    monkeypatch.setattr(publishing, "TRANSACTION_ROWS", 60)
+    monkeypatch.setattr(publishing, "CHUNK_ROWS", 25)
+
+
+def test_a_partition_that_is_published_again_is_there_once(overlay: Overlay) -> None:
+    broker, options = started(overlay)
+    task = Task("query", 0, 3)
+    wanted = rows(500)
+    for fails in (True, False, False):
+        if fails:
+            with pytest.raises(Fault):
+                publish_rows(batches(wanted[:400], fails=True), SCHEMA, task, options)
+            assert journal(broker) == []  # all or nothing
+        else:
+            again = random.Random(1).sample(wanted, len(wanted))
+            assert publish_rows(batches(again), SCHEMA, task, options) == 500
+    assert in_any_order(journal(broker)) == in_any_order(wanted)
+    # The same rows in the next batch, partition or query are other events.
+    for other in (Task("query", 1, 3), Task("query", 0, 4), Task("other", 0, 3)):
+        publish_rows(batches(wanted), SCHEMA, other, options)
+    assert len(journal(broker)) == 2000
+    publish_rows(batches(wanted), SCHEMA, task, options)  # a straggler of a batch that is over
+    assert len(journal(broker)) == 2000
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_large_partition_that_is_broken_off_is_completed_in_any_order(
+    overlay: Overlay, small_transactions: None, seed: int
+) -> None:
+    broker, options = started(overlay)
+    draw = random.Random(seed)
+    wanted = rows(400)
+    task = Task("query", seed, 0)
+    for _ in range(3):
+        attempt = draw.sample(wanted, len(wanted))[: draw.randrange(30, 350)]
+        with pytest.raises(Fault):
+            publish_rows(batches(attempt, fails=True), SCHEMA, task, options)
+    there = len(journal(broker))
+    assert 0 < there < 400
+    for _ in range(2):
+        attempt = draw.sample(wanted, len(wanted))
+        assert publish_rows(batches(attempt), SCHEMA, task, options) == 400
+        assert in_any_order(journal(broker)) == in_any_order(wanted)
+
+
+def test_rows_are_told_apart_by_their_own_time(overlay: Overlay, small_transactions: None) -> None:
+    broker, options = started(overlay)
+    wanted = [{"n": n % 5, "_time": NOON + timedelta(seconds=n)} for n in range(200)]
+    task = Task("query", 0, 0)
+    with pytest.raises(Fault):
+        publish_rows(batches(wanted[:120], TIMED, fails=True), TIMED, task, options)
+    publish_rows(batches(wanted[::-1], TIMED), TIMED, task, options)
+    assert in_any_order(journal(broker)) == in_any_order(wanted)
+
+
+def test_a_query_that_gives_other_rows_each_time_is_told_so(
+    overlay: Overlay, small_transactions: None
+) -> None:
+    _, options = started(overlay)
+    task = Task("query", 0, 0)
+    with pytest.raises(Fault):
+        publish_rows(batches(rows(300), fails=True), SCHEMA, task, options)
+    others = [{"n": 1000 + n, "twin": 0} for n in range(300)]
+    with pytest.raises(PipelineError, match="gives other rows each time"):
+        publish_rows(batches(others), SCHEMA, task, options)
+
+
+def test_an_attempt_that_was_given_up_is_shut_out_by_the_next(
+    overlay: Overlay, small_transactions: None
+) -> None:
+    broker, options = started(overlay)
+    task = Task("query", 0, 0)
+    wanted = rows(400)
+    halfway, go_on = threading.Event(), threading.Event()
+    errors: list[BaseException] = []
+
+    def slowly() -> Iterator[pa.RecordBatch]:
+        for count, batch in enumerate(batches(wanted)):
+            if count == 5:
+                halfway.set()
+                go_on.wait(60)
+            yield batch
+
+    def zombie() -> None:
+        try:
+            publish_rows(slowly(), SCHEMA, task, options)
+        except PipelineError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=zombie)
+    thread.start()
+    assert halfway.wait(60)
+    publish_rows(batches(wanted[::-1]), SCHEMA, task, options)
+    go_on.set()
+    thread.join(60)
+    assert in_any_order(journal(broker)) == in_any_order(wanted)
+    assert "another attempt of the same task" in str(errors[0])
+    assert "spark.speculation" in str(errors[0])
+
+
+def test_a_broker_that_dies_is_waited_for(overlay: Overlay, small_transactions: None) -> None:
+    broker, options = started(overlay)
+    wanted = rows(2_000)
+
+    def deadly() -> Iterator[pa.RecordBatch]:
+        for count, batch in enumerate(batches(wanted)):
+            if count in (1, 20, 40):
+                broker.kill()
+                threading.Thread(target=broker.start).start()
+            yield batch
+
+    assert publish_rows(deadly(), SCHEMA, Task("query", 0, 0), options) == 2_000
+    assert in_any_order(journal(broker)) == in_any_order(wanted)
+    broker.kill()
+    impatient = replace(options, patience=0.2)
+    with pytest.raises(Unreachable):
+        publish_rows(batches(wanted), SCHEMA, Task("query", 1, 0), impatient)
+
+
+def test_errors_name_the_row_and_the_column(overlay: Overlay, small_transactions: None) -> None:
+    _, options = started(overlay)
+    wanted: list[dict[str, Any]] = rows(50)
+    wanted[33] = {}
+    with pytest.raises(InvalidNotification, match=r"row 33 of partition 2 in batch 7.*filter such"):
+        publish_rows(batches(wanted), SCHEMA, Task("query", 7, 2), options)
+    columns = StructType().add("n", "long").add("_type", "string")
+    typed = [{"n": n, "_type": "good" if n < 70 else "bad..type"} for n in range(90)]
+    with pytest.raises(InvalidNotification, match=r"row 70 of partition 2 in batch 8.*_type"):
+        publish_rows(batches(typed, columns), columns, Task("query", 8, 2), options)
+    with pytest.raises(UnsupportedColumn, match="cast it"):
+        publish_rows(iter(()), StructType().add("d", "date"), Task("query", 9, 2), options)
+
+
+def test_who_may_publish_only(overlay: Overlay, small_transactions: None) -> None:
+    grants = (Grant("sink", token="s", publish=("",), subscribe=()),)
+    broker, options = started(overlay, grants=grants)
+    options = replace(options, token="s")
+    assert publish_rows(batches(rows(50)), SCHEMA, Task("query", 0, 0), options) == 50
+    with pytest.raises(PipelineError, match=r"has to be read back.*smaller partitions"):
+        publish_rows(batches(rows(500)), SCHEMA, Task("query", 1, 0), options)
+    assert broker.running
+
+
+def test_an_empty_partition_publishes_nothing(overlay: Overlay) -> None:
+    broker, options = started(overlay)
+    assert publish_rows(iter(()), SCHEMA, Task("query", 0, 0), options) == 0
+    assert journal(broker) == []
+
+
+def test_producers_are_spread_over_the_brokers() -> None:
+    brokers = [f"b{i}:7411" for i in range(4)]
+    chosen = [broker_for(Task("query", 0, p).producer, brokers) for p in range(200)]
+    assert all(chosen.count(broker) > 20 for broker in brokers)
