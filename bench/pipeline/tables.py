@@ -1,0 +1,78 @@
+"""The results of the pipeline's measurements as tables: goals first, ratios before times."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from figures import rate, seconds, times
+from tables import Results, Table
+
+#: The most that `match` may cost, to a function that does nothing.
+TO_NOTHING: Final = 1.5
+#: How much faster than a join it has to be, at least.
+TO_JOIN: Final = 50.0
+#: By how much two cores have to be ahead of one, at least.
+TWO_CORES: Final = 1.3
+
+_SHOWN: Final = {
+    "nothing": "mapInArrow that does nothing",
+    "match": "match, index",
+    "sharded": "match, sharded",
+    "native": "match, native",
+    "join": "broadcast nested-loop join",
+}
+
+
+def pipeline_tables(results: Results) -> list[Table]:
+    """All tables that the results have something for."""
+    found = results.get("match")
+    return [_goals(found), *(_ways(found, one) for one in found["cores"])] if found else []
+
+
+def _goals(found: dict[str, Any]) -> Table:
+    table = Table("Goals of match", ["Goal", "Wanted", "Measured", "Met"])
+    most = found["cores"][-1]
+    to_nothing = _cost(most, "match") / _cost(most, "nothing")
+    to_join = _cost(most, "join") / _cost(most, "match")
+    goals = [
+        ("match to a mapInArrow that does nothing", "at most", TO_NOTHING, to_nothing),
+        ("nested-loop join to match, per row", "at least", TO_JOIN, to_join),
+    ]
+    if len(found["cores"]) > 1:
+        grows = _cost(found["cores"][0], "match") / _cost(most, "match")
+        goals.append(("match on two cores to one", "at least", TWO_CORES, grows))
+    for name, bound, wanted, measured in goals:
+        met = measured <= wanted if bound == "at most" else measured >= wanted
+        row = [name, f"{bound} {times(wanted)}", times(measured), "yes" if met else "no"]
+        table.rows.append(row)
+    return table
+
+
+def _ways(found: dict[str, Any], cores: dict[str, Any]) -> Table:
+    count = cores["cores"]
+    table = Table(
+        f"Ways through Spark on {count} core{'s' if count > 1 else ''}",
+        ["Way", "To nothing", "Rows/s", "Time", "Rows", "Matches"],
+        f"Stock quotes of 9 columns in Parquet against {found['filters']:,} filters (native: the "
+        f"first 20; the join over fewer rows). The session took {seconds(cores['start_s'])} to "
+        f"start, parsing and compiling the filters {seconds(cores['make_s'])}, the first run of "
+        f"match {seconds(cores['first_s'])}, with loading kernels in every worker.",
+    )
+    for name, shown in _SHOWN.items():
+        way = cores["ways"][name]
+        table.rows.append(
+            [
+                shown,
+                times(_cost(cores, name) / _cost(cores, "nothing")),
+                rate(1e6 / way["us_per_row"]),
+                seconds(min(way["seconds"])),
+                f"{way['rows']:,}",
+                "–" if way["matches"] is None else f"{way['matches']:,}",
+            ]
+        )
+    return table
+
+
+def _cost(cores: dict[str, Any], way: str) -> float:
+    cost: float = cores["ways"][way]["us_per_row"]
+    return cost

@@ -1,0 +1,74 @@
+"""The plan for up to millions of filters: the production index inside an Arrow function.
+
+The index is compiled once, on the driver, and broadcast. The function takes only the columns that
+filters look at and returns a list of ids for each row; the list is exploded in the JVM, where all
+other columns of the events have stayed. `explain()` shows the function as `stentor_match_index`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from stentor.pipeline.matching.functions import id_lists
+from stentor.pipeline.matching.inputs import flat, inputs
+from stentor.pipeline.matching.packed import Packed
+from stentor.pipeline.matching.subscriptions import Subscriptions
+from stentor.pipeline.matching.vocabulary import Vocabulary
+from stentor.pipeline.matching.working import Part, matched
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Sets of filters that the driver remembers: who calls `match` for every micro-batch with the same
+#: subscriptions has them parsed and compiled once.
+REMEMBERED: Final = 4
+
+_made: OrderedDict[tuple[str | None, str], tuple[Part, frozenset[str]]] = OrderedDict()
+
+
+def match_indexed(events: DataFrame, subscriptions: Subscriptions, id: str) -> DataFrame:
+    """Match by an index that every worker has."""
+    part, looked_at = _part(events.sparkSession, subscriptions)
+    chosen = inputs(events.schema, looked_at)
+    names, columns = flat(chosen)
+
+    def stentor_match_index(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        return matched(part, names, batches)
+
+    function = id_lists(stentor_match_index, subscriptions.id_type)
+    found = function(*(columns or [F.lit(True)]))
+    return events.select(F.explode(found).alias(id), "*")
+
+
+def _part(spark: SparkSession, subscriptions: Subscriptions) -> tuple[Part, frozenset[str]]:
+    """The filters as the workers will find them, and the attributes that they look at."""
+    vocabulary = Vocabulary.of_this_process()
+    application = spark.sparkContext.applicationId
+    digest = _digest(subscriptions, vocabulary)
+    for known in [known for known in _made if known[0] != application]:
+        del _made[known]  # of a session that has ended
+    found = _made.get((application, digest))
+    if found is None:
+        filters = subscriptions.parsed()
+        packed = Packed.of(subscriptions.ids, filters, vocabulary)
+        names = frozenset().union(*{filter_.names for filter_ in filters})
+        found = Part(digest, spark.sparkContext.broadcast(packed)), names
+        _made[application, digest] = found
+        while len(_made) > REMEMBERED:
+            _made.popitem(last=False)
+    _made.move_to_end((application, digest))
+    return found
+
+
+def _digest(subscriptions: Subscriptions, vocabulary: Vocabulary) -> str:
+    digest = hashlib.sha256()
+    for part in (vocabulary.operators, vocabulary.types, *subscriptions.as_bytes()):
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.hexdigest()

@@ -1,0 +1,59 @@
+"""What filters refer to by name: registered operators and declared event types.
+
+Filters are parsed, and events typed, in processes that have never run the user's program. So what
+the program has registered travels with the filters and is registered again where they arrive.
+An operator whose functions cannot be sent is left out: filters that use it are refused there by
+name, unless the module that registers it is imported in the workers, too.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stentor.filters import register_operator
+from stentor.filters.custom import registered
+from stentor.model.event_types import event_types
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A picture of both registries, as bytes."""
+
+    operators: bytes
+    types: bytes
+
+    @classmethod
+    def of_this_process(cls) -> Vocabulary:
+        """Everything that is registered by now."""
+        operators = list(_operators())
+        types = sorted(
+            (d.name, sorted(d.parents), sorted(d.attributes.items()), d.abstract)
+            for d in event_types._declared.values()
+        )
+        return cls(
+            operators=pickle.dumps(operators) if operators else b"",
+            types=pickle.dumps(types) if types else b"",
+        )
+
+    def install(self) -> None:
+        """Register all of it here, too. Doing so again changes nothing."""
+        if self.operators:
+            for operator in pickle.loads(self.operators):
+                register_operator(pickle.loads(operator))
+        if self.types:
+            for name, parents, attributes, abstract in pickle.loads(self.types):
+                event_types.declare(name, parents, dict(attributes), abstract)
+
+
+def _operators() -> Iterator[bytes]:
+    if not registered:
+        return
+    from pyspark import cloudpickle  # the user's functions need not be importable elsewhere
+
+    for _, operator in sorted(registered.items()):
+        try:
+            yield cloudpickle.dumps(operator)  # type: ignore[no-untyped-call]
+        except Exception:  # anything may happen in the user's classes
+            continue

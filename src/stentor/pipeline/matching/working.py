@@ -1,0 +1,74 @@
+"""What Spark's Python workers do: find the packed filters, and search them batch by batch.
+
+Spark reuses workers for task after task and micro-batch after micro-batch, but forgets a broadcast
+value whenever a task comes between that does not refer to it. Compiling an index anew each time
+would cost more than matching. So a worker remembers the last ones by digest: the digest comes with
+the function, the value is only fetched when it is not known yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from stentor.pipeline.matching.kernels import claim_kernel_cache
+from stentor.pipeline.matching.packed import Packed
+from stentor.pipeline.matching.remembering import Memory
+from stentor.pipeline.matching.seeing import events_batch
+
+if TYPE_CHECKING:
+    from pyspark import Broadcast
+
+_known: Final[Memory[Packed]] = Memory()
+
+
+class Part(NamedTuple):
+    """Where a worker finds packed filters: the digest of what they are, and a broadcast."""
+
+    digest: str
+    broadcast: Broadcast[Packed]
+
+
+def packed(part: Part) -> Packed:
+    """The filters of a part, fetched at most once while they are remembered."""
+    found = _known.get(part.digest)
+    if found is None:
+        claim_kernel_cache()  # unpacking compiles
+        found = _known.put(part.digest, part.broadcast.value)
+    return found
+
+
+def matched(part: Part, names: Sequence[str], batches: Iterable[Any]) -> Iterator[pa.Array]:
+    """For each event the ids of the filters that match it, as lists.
+
+    The columns of a batch have these names; if there are no names, filters see nothing of events,
+    and one column of anything says how many there are.
+    """
+    for columns in map(_columns, batches):
+        yield from packed(part).id_lists(events_batch(names, columns))
+
+
+def matched_in_shards(
+    parts: Sequence[Part], names: Sequence[str], batches: Iterable[Any]
+) -> Iterator[pa.Array]:
+    """The same where the last column says which part an event is to be held against.
+
+    Spark has put the events of a part together, so one task needs one part, and a batch is hardly
+    ever cut.
+    """
+    for columns in map(_columns, batches):
+        shards = columns[-1].to_numpy(zero_copy_only=False)
+        starts = [0, *(np.flatnonzero(np.diff(shards)) + 1).tolist(), len(shards)]
+        for start, end in pairwise(starts):
+            if start < end:
+                run = tuple(column.slice(start, end - start) for column in columns)
+                yield from matched(parts[int(shards[start])], names, [run])
+
+
+def _columns(batch: Any) -> tuple[pa.Array, ...]:
+    """Spark gives a function of one column that column alone."""
+    return batch if isinstance(batch, tuple) else (batch,)

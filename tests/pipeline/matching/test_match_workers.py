@@ -1,0 +1,160 @@
+"""What happens in Python workers: what they remember, where they compile, how they cut batches."""
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from stentor.filters import Filter, Operator, register_operator
+from stentor.model.event_types import event_types
+from stentor.pipeline.matching import kernels, packed, working
+from stentor.pipeline.matching.packed import Packed
+from stentor.pipeline.matching.remembering import Memory
+from stentor.pipeline.matching.seeing import events_batch
+from stentor.pipeline.matching.vocabulary import Vocabulary
+
+EMPTY = Vocabulary(b"", b"")
+
+
+class Thing:
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+
+
+class Broadcast:
+    """Counts how often its value is fetched."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        self.fetched = 0
+
+    @property
+    def value(self) -> Any:
+        self.fetched += 1
+        return self._value
+
+
+def small(*texts: str) -> Packed:
+    ids = pa.array([f"s{number}" for number in range(len(texts))])
+    return Packed.of(ids, [Filter(text) for text in texts], EMPTY)
+
+
+def test_the_least_recently_used_is_forgotten_first() -> None:
+    memory: Memory[Thing] = Memory(most=2, most_bytes=100)
+    for name in "ab":
+        memory.put(name, Thing(10))
+    assert memory.get("a") is not None
+    memory.put("c", Thing(10))
+    assert memory.get("b") is None
+    assert memory.get("a") is not None
+    memory.put("large", Thing(1_000))
+    assert len(memory) == 1
+    assert memory.take("large") is not None
+    assert memory.get("large") is None
+
+
+def test_filters_are_fetched_once_by_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(working, "_known", Memory())
+    monkeypatch.setattr(working, "claim_kernel_cache", lambda: None)
+    broadcasts = [Broadcast(small("x > 1")), Broadcast(small("x > 2"))]
+    parts: list[Any] = [working.Part(str(n), one) for n, one in enumerate(broadcasts)]  # type: ignore[arg-type]
+    batch = pa.array([1, 2, 3])
+    for _ in range(3):
+        for part, rows in zip(parts, ([[], ["s0"], ["s0"]], [[], [], ["s0"]]), strict=True):
+            (found,) = working.matched(part, ["x"], [batch])
+            assert found.to_pylist() == rows
+    assert [one.fetched for one in broadcasts] == [1, 1]
+
+
+def test_a_batch_may_have_events_for_several_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(working, "_known", Memory())
+    monkeypatch.setattr(working, "claim_kernel_cache", lambda: None)
+    parts: list[Any] = [
+        working.Part("first", Broadcast(small("x > 1"))),  # type: ignore[arg-type]
+        working.Part("second", Broadcast(small("", "x < 2"))),  # type: ignore[arg-type]
+    ]
+    batch = (pa.array([1, 2, 1, 2, 3]), pa.array([0, 0, 1, 1, 0]))
+    found = pa.concat_arrays(list(working.matched_in_shards(parts, ["x"], [batch])))
+    assert [sorted(ids) for ids in found.to_pylist()] == [[], ["s0"], ["s0", "s1"], ["s0"], ["s0"]]
+
+
+def test_many_matches_are_reported_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "PAIRS_AT_A_TIME", 100)
+    filters = small(*["" for _ in range(10)])
+    batch = pa.record_batch({"x": pa.array(range(1_000))})
+    portions = list(filters.id_lists(batch))
+    assert [len(portion) for portion in portions] == [256] + 74 * [10] + [4]
+    assert sum(len(portion.flatten()) for portion in portions) == 10_000
+
+
+def test_a_batch_without_rows_gives_nothing() -> None:
+    batch = pa.record_batch({"x": pa.array([], pa.int64())})
+    assert list(small("x > 1").id_lists(batch)) == []
+
+
+def test_an_attribute_may_have_different_types_in_different_rows() -> None:
+    columns = [pa.array([1, None, None]), pa.array([None, "1", None])]
+    batch = events_batch(["x", "x"], columns)
+    (found,) = small("x = 1", "x = '1'", "x is missing").id_lists(batch)
+    assert found.to_pylist() == [["s0"], ["s1"], ["s2"]]
+
+
+def test_event_types_bring_their_supertypes() -> None:
+    event_types.declare("quote.halt", parents=["matching_alert"])
+    types = pa.array(["quote.halt", None, "quote", "no..type", "quote.halt"])
+    (found,) = small("isa matching_alert", "isa quote").id_lists(events_batch(["_types"], [types]))
+    assert [sorted(ids) for ids in found.to_pylist()] == [
+        ["s0", "s1"],
+        [],
+        ["s1"],
+        [],
+        ["s0", "s1"],
+    ]
+
+
+def test_each_worker_compiles_into_a_directory_of_its_own(tmp_path: Path) -> None:
+    first, its_folder = kernels._claimed(tmp_path)
+    its_folder.mkdir()
+    (its_folder / "code").write_text("compiled")
+    second, other_folder = kernels._claimed(tmp_path)
+    assert its_folder != other_folder
+    assert (other_folder / "code").read_text() == "compiled"
+    first.close()
+    third, again = kernels._claimed(tmp_path)
+    assert again == its_folder
+    second.close()
+    third.close()
+
+
+def test_what_was_registered_is_registered_where_filters_arrive(tmp_path: Path) -> None:
+    """In a process that has never run this program."""
+    event_types.declare("quote.halt", parents=["matching_alert"])
+    register_operator(Operator("even_above", "number", lambda v, least: v > least and v % 2 == 0))
+    made = Packed.of(
+        pa.array([1, 2]),
+        [Filter("x even_above 1"), Filter("isa matching_alert")],
+        Vocabulary.of_this_process(),
+    )
+    stored = tmp_path / "packed"
+    stored.write_bytes(pickle.dumps(made))
+    program = """
+import pickle, sys, pyarrow as pa
+from stentor.pipeline.matching.seeing import events_batch
+packed = pickle.load(open(sys.argv[1], "rb"))
+batch = events_batch(["x", "_types"], [pa.array([4, 5]), pa.array(["quote", "quote.halt"])])
+print([ids for part in packed.id_lists(batch) for ids in part.to_pylist()])
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", program, str(stored)], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == "[[1], [2]]"
+
+
+def test_memory_is_counted() -> None:
+    assert small("x > 1").nbytes < small(*[f"x > {n}" for n in range(1_000)]).nbytes
+    assert np.iinfo(np.int64).max > small().nbytes >= 0
