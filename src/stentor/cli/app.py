@@ -15,7 +15,9 @@ from stentor.cli.broker import broker
 from stentor.cli.explain import explain
 from stentor.cli.journal import journal
 from stentor.cli.operate import drain, links, offers
+from stentor.cli.pipeline import pipeline
 from stentor.cli.publish import publish
+from stentor.cli.replay import replay
 from stentor.cli.shell import completion, version
 from stentor.cli.status import status
 from stentor.cli.subscribe import subscribe
@@ -72,6 +74,8 @@ app.command()(status)
 app.add_typer(links)
 app.command()(drain)
 app.add_typer(journal)
+app.add_typer(pipeline)
+app.command()(replay)
 app.command(short_help="Say what an error or a setting means.")(explain)
 app.command(short_help="Print a completion script for a shell.")(completion)
 app.command()(version)

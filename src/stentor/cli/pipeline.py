@@ -1,0 +1,251 @@
+"""`stentor pipeline`: run pipelines on Spark, check them, and list their steps."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from stentor.cli.exits import FAILURE, INTERRUPTED, OK, TERMINATED, complain, warn
+
+if TYPE_CHECKING:
+    from stentor.pipeline.runs import Outcome, Pipeline, Runner
+
+pipeline = typer.Typer(
+    name="pipeline",
+    help="Run, check and describe pipelines on Spark.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+_File: TypeAlias = Annotated[
+    Path,
+    typer.Argument(metavar="FILE", help="The pipeline, in TOML.", show_default=False),
+]
+_Set: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help='Change a value of the file, such as source.quotes.filter="price > 5" or '
+        "sink.bars.trigger=5s. Repeatable.",
+    ),
+]
+
+
+@pipeline.command()
+def run(
+    file: _File,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master",
+            metavar="URL",
+            help="Where Spark runs, such as local[4] or spark://host:7077. By default what the "
+            "file says, else this machine.",
+        ),
+    ] = None,
+    once: Annotated[
+        bool,
+        typer.Option(
+            "--once", metavar="", help="Deal with everything that is there by now, and end."
+        ),
+    ] = False,
+    set: _Set = None,
+    metrics: Annotated[
+        Path | None,
+        typer.Option(
+            "--metrics",
+            metavar="FILE",
+            help="Append a line of JSON for each micro-batch of each query.",
+        ),
+    ] = None,
+    monitor: Annotated[
+        str | None,
+        typer.Option(
+            "--monitor",
+            metavar="ADDRESS",
+            help="Serve metrics for Prometheus at http://ADDRESS/metrics.",
+        ),
+    ] = None,
+    grace: Annotated[
+        float,
+        typer.Option(
+            "--grace",
+            metavar="SECONDS",
+            min=0.0,
+            help="How long queries may take to finish the batch they are at, when they are told to "
+            "stop.",
+        ),
+    ] = 30.0,
+    spark_log: Annotated[
+        Path | None,
+        typer.Option(
+            "--spark-log",
+            metavar="FILE",
+            help="Where Spark's own log goes. By default .stentor/NAME/spark.log beside the file.",
+        ),
+    ] = None,
+) -> None:
+    """Run a pipeline until it is told to stop.
+
+    Each sink is a query with a checkpoint: run again, it goes on where it was, with nothing lost
+    or repeated. SIGTERM or Ctrl-C end it in good order, after the batches that are under way; a
+    second one ends it at once. If one query fails, all are stopped, and the exit code is 1.
+
+    \b
+    Examples:
+      stentor pipeline run market.toml
+      stentor pipeline run market.toml --once --set source.quotes.filter="symbol = 'IBM'"
+      stentor pipeline run market.toml --master spark://head:7077 --metrics metrics.jsonl
+    """
+    from rich.console import Console
+
+    from stentor.pipeline.runs.requirements import check_requirements
+    from stentor.pipeline.runs.starting import log_file, start_session
+    from stentor.pipeline.runs.view import waiting
+
+    definition = _load(file, set)
+    check_requirements()
+    console = Console(stderr=True)
+    log = spark_log or log_file(definition)
+    with waiting(console, "starting Spark"):
+        spark = start_session(definition, master=master, log=log)
+
+    from stentor.pipeline.runs import Runner
+
+    runner = Runner(definition, spark, once=once, grace=grace)
+    received = _stop_on_signals(runner)
+    try:
+        outcome = _watched(runner, console, metrics, monitor)
+    finally:
+        spark.stop()
+    raise typer.Exit(_told(outcome, console, received, log, once=once))
+
+
+@pipeline.command()
+def check(file: _File, set: _Set = None) -> None:
+    """Say what is wrong with a pipeline, or what it does. Spark is not started.
+
+    \b
+    Examples:
+      stentor pipeline check market.toml
+    """
+    sys.stdout.write(_load(file, set).describe() + "\n")
+
+
+@pipeline.command()
+def steps(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="A step, to see its options.", show_default=False),
+    ] = None,
+) -> None:
+    """List the steps that a pipeline can have, or the options of one.
+
+    \b
+    Examples:
+      stentor pipeline steps
+      stentor pipeline steps collapse
+    """
+    from stentor.errors import PipelineDefinitionError
+    from stentor.pipeline.steps.registry import steps
+
+    known = steps()
+    if name is None:
+        width = max(map(len, known))
+        lines = [f"{kind.name:<{width}}  {kind.about}" for kind in known.values()]
+    elif name in known:
+        kind = known[name]
+        lines = [kind.about, ""]
+        for key, option in kind.options.items():
+            notes = ["required"] if option.required else []
+            notes += ["or just the value"] if key == kind.main else []
+            note = f" ({', '.join(notes)})" if notes else ""
+            lines.append(f"  {key}: {option.about}{note}")
+            lines.append(f"      {option.form}")
+    else:
+        raise PipelineDefinitionError(f"there is no step {name!r}; known: {', '.join(known)}")
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _load(file: Path, set: list[str] | None) -> Pipeline:
+    from stentor.pipeline.runs.loading import load
+
+    definition = load(file, set=set or ())
+    for warning in definition.warnings:
+        warn(warning)
+    return definition
+
+
+def _stop_on_signals(runner: Runner) -> list[signal.Signals]:
+    """The first SIGINT or SIGTERM lets the run end, a second one ends the process."""
+    received: list[signal.Signals] = []
+
+    def stop(number: int, frame: Any) -> None:
+        name = signal.Signals(number)
+        if received:
+            complain(f"stentor: {name.name} a second time; ending at once")
+            os._exit(_code(name))
+        received.append(name)
+        complain(f"stentor: {name.name}: finishing the batches that are under way")
+        runner.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    return received
+
+
+def _watched(runner: Runner, console: Any, metrics: Path | None, monitor: str | None) -> Outcome:
+    """Run, showing and recording what happens."""
+    from collections.abc import Mapping
+    from contextlib import ExitStack
+
+    from stentor.pipeline.runs.figures import Figures
+    from stentor.pipeline.runs.metrics import MetricsFile, Monitor, prometheus
+    from stentor.pipeline.runs.view import shown
+
+    with ExitStack() as stack:
+        file = None
+        if metrics is not None:
+            file = MetricsFile(metrics)
+            stack.callback(file.close)
+        if monitor is not None:
+            name = runner.pipeline.name
+            served = Monitor(monitor, lambda: prometheus(name, runner.figures.values()))
+            stack.callback(served.close)
+            console.print(f"metrics at http://{served.address}/metrics", highlight=False)
+        changed = stack.enter_context(shown(console, lambda: runner.figures.values()))
+
+        def watch(figures: Figures, progress: Mapping[str, Any] | None) -> None:
+            changed(figures)
+            if file is not None:
+                file.write(figures, progress)
+
+        runner.watch = watch
+        return runner.run()
+
+
+def _told(
+    outcome: Outcome, console: Any, received: list[signal.Signals], log: Path, *, once: bool
+) -> int:
+    """Say how it ended; the exit code."""
+    from stentor.pipeline.runs.view import table
+
+    if console.is_terminal:  # else all of it has been told in lines
+        console.print(table(outcome.figures.values()))
+    if outcome.problem is not None:
+        complain(f"stentor: STN-701: {outcome.problem} (Spark's log: {log})")
+        return FAILURE
+    # To be stopped is how a pipeline ends, as a broker does; but not one that was to end by itself.
+    if once and outcome.stopped and received:
+        return _code(received[0])
+    return OK
+
+
+def _code(number: signal.Signals) -> int:
+    return INTERRUPTED if number == signal.SIGINT else TERMINATED

@@ -1,0 +1,148 @@
+"""`stentor replay`: publish archived events again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stentor.cli.options import (
+    ConnectTimeoutOption,
+    TlsCaOption,
+    TlsCertificateOption,
+    TlsKeyOption,
+    TokenOption,
+    connecting,
+)
+
+
+def replay(
+    path: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH",
+            help="The archive: a directory, or a URI such as s3://bucket/events.",
+            show_default=False,
+        ),
+    ],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="ADDRESS",
+            help="The broker that gets the events: host:port, tls://host:port or unix:path. Of "
+            "several, separated by commas, the first that can be reached.",
+            show_default=False,
+        ),
+    ],
+    speed: Annotated[
+        str,
+        typer.Option(
+            "--speed",
+            metavar="SPEED",
+            help="How fast, compared to the original times: 1x, 10x, 0.5x; or max for as fast as "
+            "possible.",
+        ),
+    ] = "1x",
+    filter: Annotated[
+        str,
+        typer.Option(
+            "--filter", metavar="FILTER", help="Only these events, in the subscription language."
+        ),
+    ] = "",
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="Only events from this time on: 2026-01-01T00:00:00Z, or 2h for so long ago.",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option("--until", metavar="TIME", help="Only events before this time."),
+    ] = None,
+    keep_time: Annotated[
+        bool,
+        typer.Option(
+            "--keep-time",
+            metavar="",
+            help="Let the events keep their old times, instead of the time of the replay.",
+        ),
+    ] = False,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            metavar="",
+            help="Go on with a replay that was interrupted. Give the same options as before; "
+            "nothing is published twice.",
+        ),
+    ] = False,
+    note: Annotated[
+        Path | None,
+        typer.Option(
+            "--note",
+            metavar="FILE",
+            help="Where to keep how far the replay is. By default inside of the archive.",
+        ),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", metavar="", help="Do not ask before it begins.")
+    ] = False,
+    token: TokenOption = None,
+    tls_ca: TlsCaOption = None,
+    tls_certificate: TlsCertificateOption = None,
+    tls_key: TlsKeyOption = None,
+    connect_timeout: ConnectTimeoutOption = "10s",
+) -> None:
+    """Publish archived events again, in the order in which they were published.
+
+    They are new notifications with the old contents, at the old distances in time, divided by the
+    speed. Each is on the broker's disk before the next batch goes. After an interruption, by Ctrl-C
+    or by a crash, --resume goes on exactly there.
+
+    \b
+    Examples:
+      stentor replay archive/ --to 127.0.0.1:7411 --speed 10x
+      stentor replay archive/ --to 127.0.0.1:7411 --speed max --filter "symbol = 'IBM'"
+      stentor replay archive/ --to b1:7411 --since 2026-01-01T00:00:00Z --until 2026-01-02T00:00:00Z
+      stentor replay archive/ --to 127.0.0.1:7411 --speed 10x --resume
+    """
+    from stentor.cli.replaying import Request, run
+
+    how = connecting(to, token, tls_ca, tls_certificate, tls_key, connect_timeout)
+    request = Request(
+        path=path,
+        brokers=",".join(how.addresses),
+        speed=_speed(speed),
+        filter=filter,
+        since=since,
+        until=until,
+        keep_time=keep_time,
+        resume=resume,
+        note=note,
+        token=how.token,
+        tls=how.tls,
+        timeout=how.timeout,
+    )
+    raise typer.Exit(run(request, ask=not yes and sys.stdin.isatty()))
+
+
+def _speed(text: str) -> float | None:
+    """A factor; None is as fast as possible."""
+    from math import isfinite
+
+    from stentor.errors import InvalidConfiguration
+
+    if text.strip().lower() == "max":
+        return None
+    try:
+        speed = float(text.strip().lower().removesuffix("x"))
+    except ValueError:
+        speed = 0.0
+    if not (isfinite(speed) and speed > 0):
+        raise InvalidConfiguration(f"--speed: {text!r} is none; write 1x, 10x or 0.5x, or max")
+    return speed

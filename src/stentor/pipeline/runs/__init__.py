@@ -1,0 +1,39 @@
+"""Pipelines that are written in TOML, and how they are run.
+
+    pipeline = load("market.toml")                    read and check it; nothing is started
+    outcome = Runner(pipeline, spark, once=True).run()
+
+    definition   the form of the file, and the pipeline as a value
+    loading      from the file to the value; all mistakes are told at once
+    running      the queries of a pipeline, from start to end
+
+`stentor pipeline` is the command for it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from stentor.pipeline.runs.definition import Pipeline
+    from stentor.pipeline.runs.loading import load
+    from stentor.pipeline.runs.running import Outcome, Runner
+
+_HOME: Final = {
+    "Outcome": "running",
+    "Pipeline": "definition",
+    "Runner": "running",
+    "load": "loading",
+}
+
+__all__ = ["Outcome", "Pipeline", "Runner", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = found
+    return found

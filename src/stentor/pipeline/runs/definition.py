@@ -1,0 +1,133 @@
+"""A pipeline as a value, and the form in which it is written.
+
+A pipeline is a graph: sources of events, steps that make tables of tables, and sinks that take
+tables away. Every table has a name. In TOML:
+
+    name = "market"                         # by default the name of the file
+    python = ["mappings.py"]                # files with functions, or steps of your own
+    checkpoints = "/data/checkpoints"       # by default .stentor/<name> beside the file
+
+    [spark]                                 # all of it may be left out
+    master = "local[*]"                     # --master goes before it
+    config = { "spark.sql.shuffle.partitions" = 8 }
+
+    [source.quotes]                         # the journals of brokers, as a stream
+    brokers = ["127.0.0.1:7411"]
+    filter = "symbol = 'IBM'"               # the brokers filter
+    schema = "symbol string, price double, volume long"
+
+    [source.companies]                      # files: parquet, json or csv
+    parquet = "companies.parquet"           # stream = true takes files as they come
+
+    [source.past]                           # an archive
+    archive = "archive"
+    since = 2026-01-01T00:00:00Z
+
+    [[step]]
+    name = "bars"
+    from = "quotes"                         # by default the table of the step or source before it
+    [step.collapse]
+    key = ["symbol"]
+    rule = { high = "max price", low = "min price", close = "last price", trades = "count" }
+    window = "1 minute"
+    watermark = "10 seconds"
+
+    [[sink]]
+    from = "bars"                           # by default the last step
+    stentor = { brokers = ["127.0.0.1:7411"], type = "bar" }
+    trigger = "1 second"                    # how often; "0 seconds" means as often as possible
+    checkpoint = "checkpoints/bars"         # by default under `checkpoints`, by the sink's name
+
+A step is one key beside `name` and `from`: any that `stentor pipeline steps` lists. Given just a
+value, it is the step's main option: `select = "price > 100"`. The kinds of sources and sinks are in
+`kinds`. Paths are relative to the file; those that begin with a scheme (`s3a://…`) are taken as
+they are.
+
+Each sink is a query of its own, with its own checkpoint: it reads its sources by itself, and goes
+on where it was when the pipeline is run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stentor.pipeline.steps.registry import StepKind
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where events come from."""
+
+    name: str
+    kind: str
+    options: Mapping[str, Any]
+    stream: bool
+
+
+@dataclass(frozen=True)
+class Step:
+    """A table that is made of others."""
+
+    name: str
+    kind: StepKind
+    #: The tables it is made of: one, unless the kind takes many.
+    inputs: tuple[str, ...]
+    #: As the function takes them; those of the kind `table` are still names or paths.
+    options: Mapping[str, Any]
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """All tables that it needs, those in its options among them, and paths of files."""
+        kinds = self.kind.options
+        named = [v for k, v in self.options.items() if kinds[k].kind == "table"]
+        return (*self.inputs, *named)
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Where a table goes."""
+
+    name: str
+    kind: str
+    input: str
+    options: Mapping[str, Any]
+    #: None where the kind keeps its own.
+    checkpoint: str | None
+    #: Output mode of the query.
+    mode: str
+    #: An interval as Spark writes it.
+    trigger: str
+    #: What a batch does with a target that is there already.
+    existing: str = "fail"
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """All of it, found to be in order. Steps stand behind those that they need."""
+
+    name: str
+    file: Path
+    sources: Mapping[str, Source]
+    steps: Mapping[str, Step]
+    sinks: Mapping[str, Sink]
+    master: str | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+    #: Python files, for the driver and the executors.
+    python: tuple[Path, ...] = ()
+    #: What the user should know, though it is no mistake.
+    warnings: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        """What it does, in a few lines."""
+        lines = [f"{self.file}: pipeline {self.name}"]
+        for source in self.sources.values():
+            how = "stream" if source.stream else "batch"
+            lines.append(f"  source {source.name}: {source.kind}, {how}")
+        for step in self.steps.values():
+            lines.append(f"  step {step.name}: {step.kind.name} of {', '.join(step.tables)}")
+        for sink in self.sinks.values():
+            lines.append(f"  sink {sink.name}: {sink.input} to {sink.kind}, {sink.mode}")
+        return "\n".join(lines)

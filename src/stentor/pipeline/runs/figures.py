@@ -1,0 +1,119 @@
+"""The figures of a query, from what Spark says about each of its micro-batches.
+
+Everything is taken from the JSON form of a progress, which is the same in a listener, in
+`query.lastProgress` and in a file; nothing here knows of Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Figures:
+    """One query since it was started."""
+
+    name: str
+    #: starting, running, done, stopped or failed
+    state: str = "starting"
+    batches: int = 0
+    #: The id of the last micro-batch; they are counted over restarts.
+    batch: int | None = None
+    rows: int = 0
+    rows_per_second: float = 0.0
+    #: Milliseconds that the last micro-batch with events took.
+    duration: int = 0
+    #: Events that are there and not yet read; None if the source does not say.
+    lag: int | None = None
+    state_rows: int = 0
+    #: Events with attributes that did not fit, and events that came too late for their order or
+    #: window.
+    corrupt: int = 0
+    late: int = 0
+    watermark: str | None = None
+    problem: str | None = None
+    #: The time of the last progress that was taken in; they come in order.
+    latest: str = ""
+    #: What steps have observed under other names, summed up.
+    observed: dict[str, int] = field(default_factory=dict)
+
+    def add(self, progress: Mapping[str, Any]) -> None:
+        """Take in what Spark says about one more micro-batch; the same again does no harm."""
+        time = str(progress.get("timestamp") or "")
+        if time and time <= self.latest:
+            return
+        self.latest = time
+        rows = int(progress.get("numInputRows") or 0)
+        self.batch = progress.get("batchId", self.batch)
+        self.batches += 1
+        self.rows += rows
+        self.rows_per_second = float(progress.get("processedRowsPerSecond") or 0.0)
+        if rows:
+            self.duration = int(progress.get("batchDuration") or 0)
+        self.lag = lag(progress)
+        operators = progress.get("stateOperators") or []
+        self.state_rows = sum(int(each.get("numRowsTotal") or 0) for each in operators)
+        self.late += sum(int(each.get("numRowsDroppedByWatermark") or 0) for each in operators)
+        self.watermark = (progress.get("eventTime") or {}).get("watermark", self.watermark)
+        for metrics in (progress.get("observedMetrics") or {}).values():
+            self._observe(metrics)
+
+    def _observe(self, metrics: Mapping[str, Any]) -> None:
+        for name, value in metrics.items():
+            if not isinstance(value, int) or name == "rows":
+                continue
+            if name in ("corrupt", "late"):
+                setattr(self, name, getattr(self, name) + value)
+            else:
+                self.observed[name] = self.observed.get(name, 0) + value
+
+    def summary(self) -> dict[str, Any]:
+        """For a line of JSON."""
+        return {
+            "query": self.name,
+            "state": self.state,
+            "batch": self.batch,
+            "rows": self.rows,
+            "rowsPerSecond": round(self.rows_per_second, 1),
+            "batchMilliseconds": self.duration,
+            "lag": self.lag,
+            "stateRows": self.state_rows,
+            "corrupt": self.corrupt,
+            "late": self.late,
+            "watermark": self.watermark,
+            **({"observed": self.observed} if self.observed else {}),
+            **({"problem": self.problem} if self.problem else {}),
+        }
+
+
+def lag(progress: Mapping[str, Any]) -> int | None:
+    """How many events wait in the sources; None if none of them says.
+
+    >>> lag({"sources": [{"endOffset": {"streams": {"b1#0": 4}},
+    ...                   "latestOffset": {"streams": {"b1#0": 9, "b2#0": 3}}}]})
+    8
+    """
+    known = [_waiting(source) for source in progress.get("sources") or []]
+    found = [each for each in known if each is not None]
+    return sum(found) if found else None
+
+
+def _waiting(source: Mapping[str, Any]) -> int | None:
+    end, latest = _streams(source.get("endOffset")), _streams(source.get("latestOffset"))
+    if end is None or latest is None:
+        return None
+    return sum(max(0, offset - end.get(stream, 0)) for stream, offset in latest.items())
+
+
+def _streams(offset: Any) -> dict[str, int] | None:
+    """The offsets of journals; those of other sources count something else."""
+    if isinstance(offset, str):
+        try:
+            offset = json.loads(offset)
+        except ValueError:
+            return None
+    streams = offset.get("streams") if isinstance(offset, dict) else None
+    return streams if isinstance(streams, dict) else None

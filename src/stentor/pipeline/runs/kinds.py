@@ -1,0 +1,161 @@
+"""The kinds of sources and sinks, and the keys that each has in a pipeline.
+
+A source is told by the key that names where it reads: `brokers`, `archive`, `parquet`, `json` or
+`csv`; its other keys stand beside it. A sink has a key by the name of its kind, with a table of its
+own; given just a value, that is the main one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from stentor.pipeline.steps.options import Option
+
+
+@dataclass(frozen=True)
+class EndKind:
+    """A kind of source or sink."""
+
+    name: str
+    #: The key that makes a source one of this kind, or the main one of a sink's own table.
+    main: str
+    options: dict[str, Option]
+    about: str
+    #: Of sources: whether they are streams unless they say otherwise, and whether they may be both.
+    stream: bool = False
+    both: bool = False
+    #: Of sinks: whether they keep their own checkpoints, and which output modes they take.
+    own_checkpoint: bool = False
+    modes: tuple[str, ...] = ("append", "update", "complete")
+
+
+_CONNECTING: Final = {
+    "brokers": Option("addresses", "the brokers", required=True),
+    "token": Option("text", "shown to brokers that ask who may connect; @FILE reads it"),
+    "tls_ca": Option("path", "PEM file of the authority that signed the brokers' certificates"),
+    "tls_certificate": Option("path", "PEM file of the own certificate"),
+    "tls_key": Option("path", "PEM file of its key"),
+    "patience": Option("duration", "how long to wait for a broker that is down"),
+}
+_SCHEMA: Final = Option("schema", "attributes and their types; by default from a sample")
+
+
+def _files(form: str, about: str) -> EndKind:
+    options = {
+        form: Option("path", "a file, a directory or a pattern", required=True),
+        "schema": Option("schema", "columns and their types; a stream needs them"),
+        "max_files": Option("count", "files that a micro-batch of a stream takes at most"),
+    }
+    if form == "csv":
+        options["header"] = Option("flag", "whether the first line has the names")
+    return EndKind(form, form, options, about, both=True)
+
+
+SOURCES: Final = {
+    kind.name: kind
+    for kind in (
+        EndKind(
+            "stentor",
+            "brokers",
+            {
+                **_CONNECTING,
+                "filter": Option("filter", "a subscription: the brokers send only what it matches"),
+                "schema": _SCHEMA,
+                "event_type": Option("text", "only events of this type and its subtypes"),
+                "starting_offsets": Option("offsets", "earliest, latest, or offsets by broker"),
+                "ending_offsets": Option("offsets", "where a batch ends: latest, or offsets"),
+                "starting_timestamp": Option("moment", "what was journaled then or later"),
+                "ending_timestamp": Option("moment", "what was journaled before, in a batch"),
+                "max_rows_per_batch": Option("count", "events that a micro-batch looks at"),
+                "max_rows_per_partition": Option("count", "events that one task looks at"),
+                "fail_on_data_loss": Option("flag", "whether events that are gone are an error"),
+                "mode": Option(
+                    "text",
+                    "what happens with events that do not fit the schema",
+                    choices=("PERMISSIVE", "DROPMALFORMED", "FAILFAST"),
+                ),
+                "sample": Option("count", "events per broker from which a schema is inferred"),
+            },
+            "the journals of brokers",
+            stream=True,
+            both=True,
+        ),
+        EndKind(
+            "archive",
+            "archive",
+            {
+                "archive": Option("path", "where it is", required=True),
+                "filter": Option("filter", "what is wanted of it"),
+                "since": Option("moment", "what was published then or later"),
+                "until": Option("moment", "what was published before"),
+            },
+            "the history in an archive",
+        ),
+        _files("parquet", "Parquet files"),
+        _files("json", "files with a JSON object per line"),
+        _files("csv", "comma-separated files"),
+    )
+}
+
+SINKS: Final = {
+    kind.name: kind
+    for kind in (
+        EndKind(
+            "stentor",
+            "brokers",
+            {**_CONNECTING, "type": Option("text", "the event type of what is published")},
+            "publish each row at a broker",
+            modes=("append", "update"),
+        ),
+        EndKind(
+            "archive",
+            "path",
+            {
+                "path": Option("path", "where it is", required=True),
+                "deduplicate": Option("flag", "leave out events that the archive has already"),
+                "compaction": Option("flag", "merge small files on the way"),
+            },
+            "keep events as an archive",
+            own_checkpoint=True,
+            modes=("append",),
+        ),
+        EndKind(
+            "parquet",
+            "path",
+            {
+                "path": Option("path", "a directory", required=True),
+                "partition_by": Option("texts", "columns that make subdirectories"),
+            },
+            "write Parquet files",
+            modes=("append",),
+        ),
+        EndKind(
+            "json",
+            "path",
+            {
+                "path": Option("path", "a directory", required=True),
+                "partition_by": Option("texts", "columns that make subdirectories"),
+            },
+            "write files with a JSON object per line",
+            modes=("append",),
+        ),
+        EndKind(
+            "console",
+            "rows",
+            {"rows": Option("count", "how many rows of each batch are shown")},
+            "print each batch",
+            own_checkpoint=True,
+        ),
+        EndKind(
+            "memory",
+            "table",
+            {"table": Option("text", "the name of the table", required=True)},
+            "keep everything in the driver as a table, to look at from a program",
+            own_checkpoint=True,
+        ),
+    )
+}
+
+#: What a batch can do with a target that is there already.
+EXISTING: Final = {"fail": "errorifexists", "replace": "overwrite", "add": "append"}

@@ -1,0 +1,84 @@
+"""Sinks: a stream becomes a query that runs on, a batch a job that is done once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import pyspark.sql.functions as F
+
+from stentor.pipeline.runs.definition import Sink
+from stentor.pipeline.runs.kinds import EXISTING
+from stentor.pipeline.runs.tables import spark_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+def start(events: DataFrame, sink: Sink, name: str, *, once: bool) -> StreamingQuery:
+    """Start the query of a sink under a name, from its checkpoint on.
+
+    With `once` it ends when it has dealt with everything that is there now.
+    """
+    if sink.kind == "archive":
+        trigger = {"availableNow": True} if once else sink.trigger
+        return cast("StreamingQuery", _archive(events, sink, name, trigger))
+    writer = _prepared(events, sink).writeStream.format(sink.kind).outputMode(sink.mode)
+    for key, value in _written(sink).items():
+        writer = writer.option(key, value)
+    if sink.checkpoint is not None:
+        writer = writer.option("checkpointLocation", sink.checkpoint)
+    if "partition_by" in sink.options:
+        writer = writer.partitionBy(*sink.options["partition_by"])
+    if once:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=sink.trigger)
+    return writer.queryName(query_name(sink, name)).start()
+
+
+def query_name(sink: Sink, name: str) -> str:
+    """What the query is called: that of a table in memory has the table's name."""
+    return str(sink.options["table"]) if sink.kind == "memory" else name
+
+
+def batch(events: DataFrame, sink: Sink, name: str) -> Callable[[], Any]:
+    """What writes a table that is no stream."""
+    table = _prepared(events, sink)
+    if sink.kind == "archive":
+        return lambda: _archive(events, sink, name, None)
+    if sink.kind == "console":
+        return lambda: table.show(sink.options.get("rows", 20), truncate=False)
+    if sink.kind == "memory":
+        return lambda: table.createOrReplaceTempView(sink.options["table"])
+    mode = "append" if sink.kind == "stentor" else EXISTING[sink.existing]
+    writer = table.write.format(sink.kind).mode(mode).options(**_written(sink))
+    if "partition_by" in sink.options:
+        writer = writer.partitionBy(*sink.options["partition_by"])
+    return lambda: writer.save()
+
+
+def _prepared(events: DataFrame, sink: Sink) -> DataFrame:
+    kind = sink.options.get("type")
+    return events if kind is None else events.withColumn("_type", F.lit(kind))
+
+
+def _written(sink: Sink) -> dict[str, str]:
+    own = ("type", "table", "rows", "partition_by")
+    options = spark_options({k: v for k, v in sink.options.items() if k not in own})
+    if sink.kind == "console":
+        options |= {"numRows": str(sink.options.get("rows", 20)), "truncate": "false"}
+    return options
+
+
+def _archive(events: DataFrame, sink: Sink, name: str, trigger: Any) -> Any:
+    from stentor.pipeline import archive
+
+    options = {key: value for key, value in sink.options.items() if key != "path"}
+    path = sink.options["path"]
+    if not events.isStreaming:
+        return archive(events, path, **options)
+    return archive(
+        events, path, query_name=name, checkpoint=sink.checkpoint, trigger=trigger, **options
+    )

@@ -1,0 +1,84 @@
+"""Steps: functions from event tables to event tables, for streams and batches alike.
+
+    select(events, filter)             the events that a filter matches
+    deduplicate(events, within)        each event once, by its id
+    watermark(events, delay)           how late events may come
+    transform(events, set, keep)       computed attributes; also `rename` and `convert`
+    enrich(events, table, on)          what a table knows of each event
+    apply(events, function, schema)    a function over notifications
+    collapse(events, key, rule)        a history becomes a state
+    expand(states, key, rule)          a state becomes a history
+    join(left, right, on, within)      pairs of events close in time
+    multi_topic(query, **tables)       a continuous query over several tables; `relational` over one
+    order(events, within)              in the order of publication
+
+`register_step` makes a further one known to pipelines in TOML. Nothing here imports Spark before it
+is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from stentor.pipeline.steps.applying import apply
+    from stentor.pipeline.steps.collapsing import collapse
+    from stentor.pipeline.steps.events import watermark
+    from stentor.pipeline.steps.expanding import expand
+    from stentor.pipeline.steps.joining import join
+    from stentor.pipeline.steps.options import Option
+    from stentor.pipeline.steps.ordering import order
+    from stentor.pipeline.steps.querying import multi_topic, relational
+    from stentor.pipeline.steps.registry import register_step, steps
+    from stentor.pipeline.steps.selecting import deduplicate, select
+    from stentor.pipeline.steps.transforming import convert, enrich, rename, transform
+
+_HOME: Final = {
+    "Option": "options",
+    "apply": "applying",
+    "collapse": "collapsing",
+    "convert": "transforming",
+    "deduplicate": "selecting",
+    "enrich": "transforming",
+    "expand": "expanding",
+    "join": "joining",
+    "multi_topic": "querying",
+    "order": "ordering",
+    "register_step": "registry",
+    "relational": "querying",
+    "rename": "transforming",
+    "select": "selecting",
+    "steps": "registry",
+    "transform": "transforming",
+    "watermark": "events",
+}
+
+__all__ = [
+    "Option",
+    "apply",
+    "collapse",
+    "convert",
+    "deduplicate",
+    "enrich",
+    "expand",
+    "join",
+    "multi_topic",
+    "order",
+    "register_step",
+    "relational",
+    "rename",
+    "select",
+    "steps",
+    "transform",
+    "watermark",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = found
+    return found
