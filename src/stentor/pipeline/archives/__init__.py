@@ -1,0 +1,39 @@
+"""Archives: events as Parquet files, exactly once; their history; and publishing them again.
+
+    archive(events, path)                    events into an archive, a batch or a stream
+    history(spark, path, filter, since=...)  what was published; with live=True, and what will be
+    compact(spark, path)                     join small files, delete what is no longer needed
+    replay(None, path, brokers, speed=10)    publish archived events again, in order
+
+How an archive works is described in `stentor.pipeline.archives.log`. Nothing here imports Spark
+before it is used, and `replay` needs none.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from stentor.pipeline.archives.archiving import archive
+    from stentor.pipeline.archives.compacting import compact
+    from stentor.pipeline.archives.history import history
+    from stentor.pipeline.archives.replaying import replay
+
+_HOME: Final = {
+    "archive": "archiving",
+    "compact": "compacting",
+    "history": "history",
+    "replay": "replaying",
+}
+
+__all__ = ["archive", "compact", "history", "replay"]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = found
+    return found

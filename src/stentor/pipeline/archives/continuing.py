@@ -1,0 +1,295 @@
+"""From the archive into the journals, and on: one source for past, present and future.
+
+A DataFrame that is read once cannot be joined with a stream, and two streams that are joined run
+side by side: the present would be mixed into the past. So this is one source with two phases, and
+its offset says in which it is:
+
+    {"version": 17, "next": 3}               the archive at version 17; its first 3 files are read
+    {"live": {...}, "positions": {...}}      the journals; the offset of the source "stentor"
+
+The files of a version are taken in the order of their first times. When all are read, the journals
+go on exactly behind what this version of the archive holds: its manifests say for each journal up
+to which offset everything is in it. If several queries write into the archive, one is behind the
+others, and its position counts; events beyond it are left out of the archive's part, since the
+journals bring them. Journals that the archive does not know begin at their beginning.
+
+Version and positions are in the offset, so in the checkpoint: a query that is started again goes on
+with the same files and the same positions, whatever was archived or compacted meanwhile. As long as
+it is in the first phase, it needs the files of its version; these stay for the grace time of
+compactions.
+
+What the brokers send they have filtered. What comes from the archive is filtered by Spark. A column
+tells the two apart, and nobody sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import BooleanType, StructType
+
+from stentor.errors import ArchiveError, InvalidConfiguration
+from stentor.filters import Filter
+from stentor.pipeline.archives.log import Log
+from stentor.pipeline.archives.manifests import File, State
+from stentor.pipeline.archives.merging import in_order
+from stentor.pipeline.archives.ordering import journals_of
+from stentor.pipeline.archives.places import Place
+from stentor.pipeline.archives.schemas import arrow_schema, from_json
+from stentor.pipeline.archives.statistics import Pruner
+from stentor.pipeline.archives.stores import store_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NAME: Final = "stentor_history"
+#: Tells the events of the brokers from those of the archive.
+LIVE: Final = "_live"
+#: Rows of a micro-batch if nobody says how many, and of one task.
+ROWS_PER_BATCH: Final = 1_000_000
+ROWS_PER_TASK: Final = 250_000
+
+_PATH: Final = "historyPath"
+_VERSION: Final = "historyVersion"
+_DECIDED: Final = frozenset({"startingoffsets", "startingtimestamp", "eventtype", "filter"})
+_OWN: Final = frozenset({_PATH.lower(), _VERSION.lower(), "path"})
+
+
+def continued(
+    spark: SparkSession, place: Place, state: State, filter: Filter, options: Mapping[str, str]
+) -> DataFrame:
+    """The archive at this state, and then what the brokers have."""
+    from stentor.pipeline.columns import with_reserved
+    from stentor.pipeline.filters import to_column
+
+    given = {name.lower() for name in options}
+    if given & _DECIDED:
+        raise InvalidConfiguration(
+            f"the option {min(given & _DECIDED)!r} follows from the archive; use since and filter"
+        )
+    if state.files and not state.positions():
+        raise ArchiveError(
+            f"the archive at {place.root} does not say which events of which journal it holds; "
+            "archive `_broker` (or better `_stream`) and `_offset`, as the source 'stentor' gives "
+            "them"
+        )
+    spark.dataSource.register(HistorySource)
+    schema = with_reserved(state.schema).add(LIVE, BooleanType())
+    all_options = {
+        **options,
+        "filter": str(filter),
+        _PATH: place.root,
+        _VERSION: str(state.version),
+    }
+    events = spark.readStream.format(NAME).schema(schema).options(**all_options).load()
+    matches = to_column(filter, events.drop(LIVE).schema)
+    return events.where(F.col(LIVE) | matches).drop(LIVE)
+
+
+@dataclass(frozen=True)
+class ArchivePart(InputPartition):
+    """Some files, for one task."""
+
+    files: tuple[File, ...]
+    #: By journal: what is left to the brokers.
+    positions: Mapping[str, int]
+
+
+class HistorySource(DataSource):
+    """What Spark is given."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        return HistoryReader(schema, dict(self.options))
+
+
+class HistoryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads an archive, and then the journals."""
+
+    def __init__(self, schema: StructType, options: dict[str, str]) -> None:
+        lower = {name.lower(): value for name, value in options.items()}
+        self._place = Place(lower[_PATH.lower()])
+        self._version = int(lower[_VERSION.lower()])
+        self._options = {name: v for name, v in options.items() if name.lower() not in _OWN}
+        self._filter = lower.get("filter", "")
+        rows = lower.get("maxrowsperbatch")
+        self._rows = ROWS_PER_BATCH if rows is None else int(rows)
+        self._schema = StructType([f for f in schema.fields if f.name != LIVE])
+        self._known: tuple[State, list[File]] | None = None
+        self._reader: Any = None
+        self._available_now = False
+
+    # -- offsets, in the driver
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return {"version": self._version, "next": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._rows)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        if "live" in start:
+            positions = start["positions"]
+            found = self._live(positions).latestOffset(start["live"], limit)
+            return start if found == start["live"] else {"live": found, "positions": positions}
+        state, files = self._files(start["version"])
+        if start["next"] == len(files):
+            positions = state.positions()
+            return {"live": self._live(positions).initialOffset(), "positions": positions}
+        end = start["next"] + 1
+        rows = files[start["next"]].rows
+        most = None if isinstance(limit, ReadAllAvailable) else getattr(limit, "max_rows", None)
+        while end < len(files) and (most is None or rows + files[end].rows <= most):
+            rows += files[end].rows
+            end += 1
+        return {"version": start["version"], "next": end}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._available_now = True
+        if self._reader is not None:
+            self._reader.prepareForTriggerAvailableNow()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        if "live" in start:
+            found: Sequence[InputPartition] = self._live(start["positions"]).partitions(
+                start["live"], end["live"]
+            )
+            return found
+        if "live" in end:
+            return []  # the step from one phase to the next brings nothing
+        state, files = self._files(start["version"])
+        positions = state.positions()
+        found = []
+        for some in _tasks(files[start["next"] : end["next"]]):
+            journals = {journal for file in some for journal in file.offsets}
+            left = {j: p for j, p in positions.items() if j in journals}
+            found.append(ArchivePart(tuple(some), left))
+        return found
+
+    def commit(self, end: dict[str, Any]) -> None:
+        if "live" in end:
+            self._live(end["positions"]).commit(end["live"])
+
+    def stop(self) -> None:
+        if self._reader is not None:
+            self._reader.stop()
+
+    def _files(self, version: int) -> tuple[State, list[File]]:
+        """The files of a version in order, those that may matter."""
+        if self._known is None or self._known[0].version != version:
+            state = Log(store_of(self._place)).at(version)
+            schemas = [from_json(fields) for fields in state.schemas]
+            pruner = Pruner(Filter(self._filter), schemas, lineage=False)
+            positions = state.positions()
+            files = [
+                file
+                for file in state.files.values()
+                if pruner.may_match(file) and not _left_to_brokers(file, positions)
+            ]
+            self._known = state, sorted(files, key=lambda file: (file.low, file.path))
+        return self._known
+
+    def _live(self, positions: Mapping[str, int]) -> Any:
+        """The reader of the journals, which begins behind these positions."""
+        if self._reader is None:
+            self._reader = journal_reader(self._options, self._schema, positions)
+            if self._available_now:
+                self._reader.prepareForTriggerAvailableNow()
+        return self._reader
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_known": None, "_reader": None}
+
+    # -- reading, in the executors
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, ArchivePart):
+            return self._read_archive(partition)
+        return self._read_live(partition)
+
+    def _read_archive(self, part: ArchivePart) -> Iterator[pa.RecordBatch]:
+        for portion in in_order(self._place, part.files, arrow_schema(self._schema)):
+            events = _before(portion.events, part.positions)
+            for batch in events.to_batches():
+                if batch.num_rows:
+                    yield _marked(batch, live=False)
+
+    def _read_live(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from stentor.pipeline.source import StentorSource
+
+        reader = StentorSource(self._options).streamReader(self._schema)
+        for batch in reader.read(partition):
+            yield _marked(batch, live=True)
+
+
+def journal_reader(
+    options: Mapping[str, str], schema: StructType, positions: Mapping[str, int]
+) -> Any:
+    """The reader of the source "stentor", to begin at these positions."""
+    import json
+
+    from stentor.pipeline.source import StentorSource
+    from stentor.pipeline.source.journals import Journals
+    from stentor.pipeline.source.options import reading
+
+    connecting = reading(options, streaming=True).connecting
+    with Journals(connecting) as journals:
+        seen = journals.all_seen(at_least=1)
+    if not seen.silent:
+        # The archive may know brokers that are no more; the source would take them for mistakes.
+        known = {name for j in seen.journals.values() for name in (j.stream, j.broker)}
+        positions = {name: offset for name, offset in positions.items() if name in known}
+    starting = json.dumps(positions) if positions else "earliest"
+    source = StentorSource({**options, "startingOffsets": starting})
+    return source.streamReader(schema)
+
+
+def _left_to_brokers(file: File, positions: Mapping[str, int]) -> bool:
+    """Whether the journals bring all of its events."""
+    return not file.outside and all(
+        first >= positions[journal] for journal, (first, _) in file.offsets.items()
+    )
+
+
+def _tasks(files: Sequence[File]) -> Iterator[list[File]]:
+    """Neighbours together, as many as one task should read."""
+    some: list[File] = []
+    for file in files:
+        if some and sum(each.rows for each in some) + file.rows > ROWS_PER_TASK:
+            yield some
+            some = []
+        some.append(file)
+    if some:
+        yield some
+
+
+def _before(events: pa.Table, positions: Mapping[str, int]) -> pa.Table:
+    """Without the events that the journals will bring."""
+    if not positions or "_offset" not in events.schema.names:
+        return events
+    journals = journals_of(events).dictionary_encode()
+    ends = [positions.get(name, 2**63 - 1) for name in journals.dictionary.to_pylist()]
+    codes = journals.indices.fill_null(len(ends)).to_numpy(zero_copy_only=False)
+    limit = np.array([*ends, 2**63 - 1], np.int64)[codes]
+    offsets = events.column("_offset").fill_null(0).to_numpy()
+    keep = offsets < limit
+    return events if keep.all() else events.filter(pa.array(keep))
+
+
+def _marked(batch: pa.RecordBatch, *, live: bool) -> pa.RecordBatch:
+    return batch.append_column(LIVE, pa.repeat(live, batch.num_rows))

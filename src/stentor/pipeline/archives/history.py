@@ -1,0 +1,82 @@
+"""`history`: one query form for what was, what is and what will be published."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from stentor.errors import InvalidConfiguration
+from stentor.filters import Filter
+from stentor.pipeline.archives.log import Log
+from stentor.pipeline.archives.moments import Moment, during, micros, moment
+from stentor.pipeline.archives.places import place_of
+from stentor.pipeline.archives.reading import load
+from stentor.pipeline.archives.schemas import from_json
+from stentor.pipeline.archives.statistics import Pruner
+from stentor.pipeline.archives.stores import store_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def history(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    filter: str | Filter = "",
+    since: Moment | None = None,
+    until: Moment | None = None,
+    *,
+    brokers: str | None = None,
+    live: bool = False,
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """What was published and archived, as an event table.
+
+        history(spark, "/data/events", "symbol = 'IBM'", since="2 hours")
+        history(spark, "/data/events", since="2026-01-01T00:00:00Z", until="2026-02-01T00:00:00Z")
+
+    The filter means what it means for a subscriber. `since` and `until` bound `_time`, the latter
+    exclusively: a datetime or ISO text with its zone, or a duration for so long ago. Files that
+    cannot hold such events are not read.
+
+        history(spark, "/data/events", "symbol = 'IBM'", brokers="b1:7411,b2:7411", live=True)
+
+    With `live` it is a streaming DataFrame: what is archived comes first, and then what the
+    brokers' journals hold behind it, and what comes, without a gap and without a duplicate. The
+    archive must hold `_broker` (or better `_stream`) and `_offset`. `options` are passed to the
+    source "stentor", such as a token or maxRowsPerBatch.
+    """
+    wanted = filter if isinstance(filter, Filter) else Filter(filter)
+    first, behind = moment("since", since), moment("until", until)
+    if first is not None and behind is not None and first >= behind:
+        raise InvalidConfiguration(f"since={since!r} is not before until={until!r}")
+    if live != (brokers is not None):
+        raise InvalidConfiguration(
+            "live=True needs the addresses of brokers, as in brokers='b1:7411,b2:7411'"
+            if live
+            else "brokers are asked only with live=True"
+        )
+    place = place_of(path, spark)
+    state = Log(store_of(place, spark)).existing()
+    bounded = wanted & during(first, behind)
+    if live:
+        from stentor.pipeline.archives.continuing import continued
+
+        given = {**(options or {}), "brokers": str(brokers)}
+        return continued(spark, place, state, bounded, given)
+    if options:
+        raise InvalidConfiguration("options are for the brokers, and are used only with live=True")
+    from stentor.pipeline.filters import to_column
+
+    pruner = Pruner(bounded, [from_json(fields) for fields in state.schemas])
+    files = [file for file in state.files.values() if pruner.may_match(file)]
+    events = load(spark, place, state, files)
+    if "_time" in events.columns:  # said in this way, Parquet understands it
+        if first is not None:
+            events = events.where(F.col("_time") >= F.timestamp_micros(F.lit(micros(first))))
+        if behind is not None:
+            events = events.where(F.col("_time") < F.timestamp_micros(F.lit(micros(behind))))
+    return events if bounded.is_always else events.where(to_column(bounded, events.schema))

@@ -1,0 +1,180 @@
+"""Which events a replay publishes, and where it is.
+
+All that a replay depends on is fixed when it begins and written down: the version of the archive,
+the filter and the times, the producer that publishes, and the broker. Its place is the number of
+events that are published, together with the turn of the last one and how many of that turn are:
+enough to find it again without reading what lies before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from stentor.errors import ArchiveError, InvalidConfiguration
+from stentor.filters import Filter
+from stentor.pipeline.archives.facts import RowFilter, publishable
+from stentor.pipeline.archives.manifests import File, State
+from stentor.pipeline.archives.merging import Between, Portion, in_order
+from stentor.pipeline.archives.moments import during, from_micros
+from stentor.pipeline.archives.ordering import NEVER, Ints
+from stentor.pipeline.archives.places import Place
+from stentor.pipeline.archives.schemas import arrow_schema, from_json
+from stentor.pipeline.archives.statistics import Pruner
+from stentor.pipeline.archives.stores import Store
+
+REPLAYS: Final = "_stentor/replays"
+
+
+class Note(msgspec.Struct):
+    """A replay: what it publishes, and where it is."""
+
+    version: int
+    filter: str
+    since: int | None
+    until: int | None
+    keep_time: bool
+    address: str
+    producer: str
+    epoch: int
+    #: Events that are published; the next one has this number.
+    published: int = 0
+    #: The turn of the last one, and how many of the same turn are published.
+    turn: int | None = None
+    of_turn: int = 0
+
+    def advance(self, turns: Ints) -> None:
+        """Events of these turns are published."""
+        if not len(turns):
+            return
+        last = int(turns[-1])
+        same = int(np.count_nonzero(turns == last))
+        self.of_turn = same + (self.of_turn if self.turn == last else 0)
+        self.turn = last
+        self.published += len(turns)
+
+
+def new_note(
+    version: int, filter: Filter, between: Between, address: str, *, keep_time: bool
+) -> Note:
+    """A replay that is about to begin, under a name that nobody else has."""
+    return Note(
+        version=version,
+        filter=str(filter),
+        since=between.since,
+        until=between.until,
+        keep_time=keep_time,
+        address=address,
+        producer=f"replay-{secrets.token_hex(8)}",
+        epoch=int(time.time()),
+    )
+
+
+class Notes:
+    """Where the note of a replay is kept: in the archive, or in a file of the user's choice."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self._store = store
+        self._name = name
+
+    @staticmethod
+    def name_of(*asked: object) -> str:
+        """A name for what was asked for, so that the same replay finds its note again."""
+        digest = hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
+        return f"{REPLAYS}/{digest}.json"
+
+    def read(self) -> Note | None:
+        data = self._store.read(self._name)
+        if data is None:
+            return None
+        try:
+            return msgspec.json.decode(data, type=Note)
+        except msgspec.DecodeError as error:
+            raise ArchiveError(
+                f"{self._store.place.path(self._name)} does not say where a replay is: {error}; "
+                "delete it, and begin anew"
+            ) from error
+
+    def resumed(self) -> Note:
+        """The note of a replay that was interrupted."""
+        found = self.read()
+        if found is None:
+            raise InvalidConfiguration(
+                "there is no interrupted replay of these events to these brokers: it was never "
+                "begun, or is complete; replay without resume to publish them all again"
+            )
+        return found
+
+    def write(self, note: Note) -> None:
+        self._store.put(self._name, msgspec.json.encode(note))
+
+    def forget(self) -> None:
+        self._store.delete([self._name])
+
+
+class Events:
+    """The events of a replay, in order."""
+
+    def __init__(self, place: Place, state: State, note: Note) -> None:
+        self._place = place
+        self.schema = state.schema
+        self._between = Between(note.since, note.until)
+        times = [None if at is None else from_micros(at) for at in (note.since, note.until)]
+        self._filter = Filter(note.filter)
+        pruner = Pruner(
+            self._filter & during(*times), [from_json(fields) for fields in state.schemas]
+        )
+        self.files: Sequence[File] = [f for f in state.files.values() if pruner.may_match(f)]
+
+    @property
+    def most(self) -> int:
+        """As many events as there may be."""
+        return sum(file.rows for file in self.files)
+
+    def span(self) -> tuple[int, int] | None:
+        """The first and the last time that there may be, in microseconds."""
+        known = [file.columns.get("_time") for file in self.files]
+        lows = [b.low for b in known if b is not None and isinstance(b.low, int)]
+        highs = [b.high for b in known if b is not None and isinstance(b.high, int)]
+        if not lows or not highs:
+            return None
+        since, until = self._between
+        low = min(lows) if since is None else max(min(lows), since)
+        high = max(highs) if until is None else min(max(highs), until)
+        return (low, high) if low <= high else None
+
+    def behind(self, note: Note) -> Iterator[Portion]:
+        """What is still to be published."""
+        wanted = RowFilter(self._filter, self.schema)
+        files = [file for file in self.files if not _all_before(file, note.turn)]
+        skip = note.of_turn
+        for portion in in_order(self._place, files, arrow_schema(self.schema), self._between):
+            start = 0
+            if note.turn is not None:
+                start = int(np.searchsorted(portion.turn, note.turn, "left"))
+            events, turn = portion.events.slice(start), portion.turn[start:]
+            keep = publishable(events, self.schema)
+            keep &= wanted.matches(events)
+            rows = np.flatnonzero(keep)
+            if skip:
+                again = rows[turn[rows] == note.turn][:skip]
+                skip -= len(again)
+                rows = rows[len(again) :]
+            if len(rows):
+                yield Portion(events.take(rows), turn[rows])
+
+
+def _all_before(file: File, turn: int | None) -> bool:
+    """Whether the turns of all its events are before this one."""
+    time = file.columns.get("_time")
+    if turn is None or time is None or file.late or file.floors:
+        return False
+    if time.absent:
+        return turn > NEVER and time.absent == file.rows
+    return isinstance(time.high, int) and time.high < turn

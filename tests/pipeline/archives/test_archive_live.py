@@ -1,0 +1,188 @@
+"""Past, present and future through one query: from the archive into the journals, and on."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from overlay_processes import LIMITS, BrokerProcess, Overlay
+from pyspark.sql import DataFrame, SparkSession
+
+from stentor.client.direct import Direct
+from stentor.model import Notification, NotificationId, encode
+from stentor.pipeline import register
+from stentor.pipeline.archives import archive, compact, history
+from stentor.pipeline.archives.log import Log
+from stentor.pipeline.archives.places import place_of
+from stentor.pipeline.archives.stores import LocalStore
+
+LONG = replace(LIMITS, timeout=60.0)
+NOW = {"availableNow": True}
+
+
+def publish(broker: BrokerProcess, numbers: Sequence[int]) -> None:
+    """Events with these numbers, as a producer of each broker counts them."""
+    with Direct(broker.address, name=f"p-{broker.name}") as direct:
+        direct.publish(
+            [
+                encode(
+                    Notification(
+                        {"n": n, "even": n % 2 == 0},
+                        type="quote",
+                        id=NotificationId(f"p-{broker.name}", 1, n),
+                        time=_at(n),
+                    )
+                )
+                for n in numbers
+            ]
+        )
+
+
+def _at(n: int) -> datetime:
+    return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=n)
+
+
+def addresses(*brokers: BrokerProcess) -> str:
+    return ",".join(broker.address for broker in brokers)
+
+
+def archived(
+    spark: SparkSession, path: Path, brokers: str, columns: str, name: str, filter: str
+) -> None:
+    events = (
+        spark.readStream.format("stentor")
+        .option("brokers", brokers)
+        .option("filter", filter)
+        .schema(columns)
+        .load()
+    )
+    query = archive(events, path, query_name=name, trigger=NOW)
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+
+
+class Reader:
+    """Reads a stream to its present end, again and again from one checkpoint."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self.checkpoint = checkpoint
+        self.batches: list[list[tuple[str, int]]] = []
+
+    def read(self, events: DataFrame) -> list[tuple[str, int]]:
+        found: list[list[tuple[str, int]]] = []
+
+        def collect(batch: DataFrame, number: int) -> None:
+            found.append([(row._broker, row.n) for row in batch.select("_broker", "n").collect()])
+
+        query = (
+            events.writeStream.foreachBatch(collect)
+            .option("checkpointLocation", str(self.checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+        self.batches = [batch for batch in found if batch]
+        return sorted(row for batch in found for row in batch)
+
+
+@pytest.mark.spec("R-07.60", "R-07.61", "R-07.86")
+def test_no_gap_and_no_duplicate(spark: SparkSession, overlay: Overlay, tmp_path: Path) -> None:
+    register(spark)
+    b1, b2, b3 = (overlay.broker(name, limits=LONG) for name in ("b1", "b2", "b3"))
+    for broker in (b1, b2, b3):
+        broker.start()
+    both = addresses(b1, b2)
+    path = tmp_path / "archive"
+    columns = "n long, even boolean"
+    publish(b1, range(40))
+    publish(b2, range(30))
+    archived(spark, path, both, columns, "large", "n >= 4 and n != 41")
+    publish(b1, range(40, 50))
+    # Another query is further on, and has the rest.
+    archived(spark, path, both, columns, "small", "n = 41 or n < 4")
+    publish(b1, range(50, 55))
+    state = Log(LocalStore(place_of(path))).state()
+    assert state.positions() == {"b1": 41, "b2": 31}
+    assert state.progress["small"].next == {"b1": 51, "b2": 31}
+
+    def events(filter: str = "even = true", brokers: str = both, **times: Any) -> DataFrame:
+        return history(
+            spark,
+            path,
+            filter,
+            **times,
+            brokers=brokers,
+            live=True,
+            options={"maxRowsPerBatch": "16"},
+        )
+
+    reader = Reader(tmp_path / "checkpoint")
+    assert reader.read(events()) == [
+        *(("b1", n) for n in range(0, 55, 2)),
+        *(("b2", n) for n in range(0, 30, 2)),
+    ]
+    live = {("b1", n) for n in range(40, 55)}
+    phases = [bool(live & set(batch)) for batch in reader.batches]
+    assert phases == sorted(phases)  # what was comes before what is
+    assert len(phases) > 2
+    # The archive grows and is compacted; the query goes on where it was, in the journals.
+    archived(spark, path, both, columns, "large", "n >= 4 and n != 41")
+    compact(spark, path)
+    publish(b2, range(30, 35))
+    publish(b3, range(5))
+    every = addresses(b1, b2, b3)
+    assert reader.read(events(brokers=every)) == [
+        *(("b2", n) for n in range(30, 35, 2)),
+        *(("b3", n) for n in range(0, 5, 2)),
+    ]
+    assert reader.read(events(brokers=every)) == []
+    # A new query finds more in the archive, and the same in all; times hold in both parts.
+    found = Reader(tmp_path / "times").read(events("", every, since=_at(38), until=_at(52)))
+    assert found == [("b1", n) for n in range(38, 52)]
+
+
+@pytest.mark.slow
+def test_a_restart_in_the_middle_of_the_archive(
+    spark: SparkSession, overlay: Overlay, tmp_path: Path
+) -> None:
+    """The version of the archive is in the checkpoint, so the files are the same ones."""
+    register(spark)
+    broker = overlay.broker("b1", limits=LONG)
+    broker.start()
+    path = tmp_path / "archive"
+    columns = "n long, even boolean, _stream string"
+    for start in range(0, 40, 10):
+        publish(broker, range(start, start + 10))
+        archived(spark, path, broker.address, columns, "q", "")
+    publish(broker, range(40, 45))
+    (stream,) = Log(LocalStore(place_of(path))).state().positions()
+    assert stream.startswith("b1#")
+
+    def events() -> DataFrame:
+        options = {"maxRowsPerBatch": "10"}
+        return history(spark, path, brokers=broker.address, live=True, options=options)
+
+    seen: list[int] = []
+
+    def failing(batch: DataFrame, number: int) -> None:
+        if number == 2:
+            raise RuntimeError("in the middle")
+        seen.extend(row.n for row in batch.collect())
+
+    options = {"checkpointLocation": str(tmp_path / "checkpoint")}
+    query = events().writeStream.foreachBatch(failing).options(**options).start()
+    with pytest.raises(Exception, match="in the middle"):
+        query.awaitTermination()
+    archived(spark, path, broker.address, columns, "q", "")
+    compact(spark, path)
+    reader = Reader(tmp_path / "checkpoint")
+    rest = reader.read(events())
+    assert sorted(seen + [n for _, n in rest]) == list(range(45))
+    assert 0 < len(seen) < 40

@@ -1,0 +1,150 @@
+"""The order of an archive: that of time, and always that of each journal."""
+
+import random
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from archive_events import DAWN, SCHEMA, append, event, log_at
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stentor.errors import ArchiveError
+from stentor.pipeline.archives import merging
+from stentor.pipeline.archives.compacting import compact
+from stentor.pipeline.archives.log import Log
+from stentor.pipeline.archives.merging import ALWAYS, Between, in_order
+from stentor.pipeline.archives.schemas import arrow_schema
+
+
+def read(log: Log, between: Between = ALWAYS, **patched: int) -> list[dict[str, Any]]:
+    """All events in order, read in small portions."""
+    files = list(log.state().files.values())
+    found = []
+    turns: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merging, "LEAST_ROWS", 2)
+        patch.setattr(merging, "ROWS", 8)
+        for name, value in patched.items():
+            patch.setattr(merging, name, value)
+        for portion in in_order(log.store.place, files, arrow_schema(SCHEMA), between):
+            found += portion.events.to_pylist()
+            turns += portion.turn.tolist()
+    assert turns == sorted(turns)
+    return found
+
+
+def expected(events: list[dict[str, Any]]) -> list[tuple[str, int]]:
+    """The order by its definition: the latest time so far in the journal, journal, offset."""
+    keys = {}
+    for journal in {e["_broker"] for e in events}:
+        latest = -(2**63)
+        for each in sorted(
+            (e for e in events if e["_broker"] == journal), key=lambda e: int(e["_offset"])
+        ):
+            latest = max(latest, each["_time"])
+            keys[journal, each["_offset"]] = latest
+    return sorted(keys, key=lambda at: (keys[at], *at))
+
+
+def places(events: list[dict[str, Any]]) -> list[tuple[str, int]]:
+    return [(e["_broker"], e["_offset"]) for e in events]
+
+
+@st.composite
+def published(draw: st.DrawFn) -> list[list[list[dict[str, Any]]]]:
+    """Batches of pieces of events of some journals, whose clocks may be set back."""
+    at = dict.fromkeys(draw(st.sampled_from([("b1",), ("b1", "b2")])), (0, 0))
+    batches = []
+    for _ in range(draw(st.integers(1, 4))):
+        pieces = []
+        for broker in at:
+            for _ in range(draw(st.integers(0, 2))):
+                piece = []
+                for _ in range(draw(st.integers(1, 6))):
+                    offset, time = at[broker]
+                    step = draw(st.sampled_from([0, 0, 1, 1, 3, -2, -7]))
+                    at[broker] = offset + 1, time + step
+                    kind = draw(st.sampled_from(["quote", "trade"]))
+                    piece.append(event(*at[broker], broker=broker, _type=kind))
+                pieces.append(piece)
+        batches.append(pieces)
+    return batches
+
+
+@pytest.mark.spec("01/T-9")
+@settings(max_examples=60)
+@given(published(), st.randoms(use_true_random=False))
+def test_the_order_is_that_of_its_definition_also_after_compactions(
+    tmp_path_factory: pytest.TempPathFactory,
+    batches: list[list[list[dict[str, Any]]]],
+    chance: random.Random,
+) -> None:
+    log = log_at(tmp_path_factory.mktemp("archive"))
+    events = [e for pieces in batches for piece in pieces for e in piece]
+    for pieces in batches:
+        shuffled = [chance.sample(piece, len(piece)) for piece in pieces]
+        append(log, *chance.sample(shuffled, len(shuffled)))
+        if chance.random() < 0.3 and log.state().files:
+            compact(None, log.store.place.root)
+    wanted = expected(events)
+    assert places(read(log)) == wanted
+    compact(None, log.store.place.root)
+    assert places(read(log)) == wanted
+    low, high = sorted(chance.randint(-10, 20) for _ in range(2))
+    between = Between(DAWN + low, DAWN + high)
+    inside = {(e["_broker"], e["_offset"]) for e in events if low <= e["_time"] - DAWN < high}
+    assert places(read(log, between)) == [at for at in wanted if at in inside]
+
+
+def test_clocks_that_go_forward_cost_nothing(tmp_path: Path) -> None:
+    log = log_at(tmp_path)
+    append(log, [event(n, n) for n in range(10)])
+    append(log, [event(n, n) for n in range(10, 20)])
+    compact(None, tmp_path)
+    (file,) = log.state().files.values()
+    assert not file.floors
+    assert not file.late
+    assert pq.read_schema(tmp_path / file.path).names == SCHEMA.fieldNames()
+
+
+def test_events_without_offsets_keep_the_order_of_their_producers(tmp_path: Path) -> None:
+    log = log_at(tmp_path)
+    ids = [("ann", 1, 8), ("ann", 1, 9), ("ann", 2, 0), ("ann", 2, 1), ("bob", 7, 3)]
+    times = [50, 40, 30, 60, 45]  # ann restarts, and her clock is behind
+    events = [
+        event(0, time, broker=None, _offset=None, _id=f"{producer}:{epoch}:{sequence}")
+        for (producer, epoch, sequence), time in zip(ids, times, strict=True)
+    ]
+    append(log, random.Random(5).sample(events, len(events)))
+    append(log, [event(0, None, broker=None, _offset=None, _id=None)])
+    found = defaultdict(list)
+    for each in read(log):
+        found[(each["_id"] or "nobody").partition(":")[0]].append(each["_id"])
+    assert found["ann"] == ["ann:1:8", "ann:1:9", "ann:2:0", "ann:2:1"]
+    assert [e["_id"] for e in read(log)][:2] == [None, "bob:7:3"]
+
+
+def test_only_what_overlaps_in_time_is_open(tmp_path: Path) -> None:
+    log = log_at(tmp_path)
+    for start in range(0, 40, 4):
+        append(log, [event(n, n) for n in range(start, start + 4)])
+    assert places(read(log, OPEN_FILES=2)) == [("b1", n) for n in range(40)]
+    append(log, [event(n + 100, n) for n in range(40)], writer="other")
+    append(log, [event(n + 200, n) for n in range(40)], writer="third")
+    with pytest.raises(ArchiveError, match="overlap in time; join them first"):
+        read(log, OPEN_FILES=2)
+
+
+def test_a_file_that_is_missing_is_said(tmp_path: Path) -> None:
+    log = log_at(tmp_path)
+    append(log, [event(1, 1)])
+    (name,) = log.state().files
+    (tmp_path / name).unlink()
+    with pytest.raises(ArchiveError, match="is missing from the archive"):
+        read(log)
+    (tmp_path / name).write_bytes(b"PAR1 nothing")
+    with pytest.raises(ArchiveError, match="is damaged"):
+        read(log)
