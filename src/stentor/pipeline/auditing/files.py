@@ -1,0 +1,108 @@
+"""Traces in files: JSON lines for recorders and for people, Parquet for runs that are large.
+
+Both hold the columns of the trace table (`stentor.pipeline.auditing.table`). A line is an object
+with the columns that the action has, and `body` in base64:
+
+    {"trace": "run", "pos": 0, "op": "sub", "comp": "b", "fid": "b#1", "filter": "price > 10"}
+    {"trace": "run", "pos": 1, "op": "quiescent"}
+
+The suffix of a name says which form it is: `.parquet`, or `.jsonl` and `.json`, which may be
+compressed (`.jsonl.gz`, ...) when they are read. Several processes write a file each and number
+their actions so that all positions of the run differ, by time, say; read together, the files are
+one run.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow.parquet as pq
+
+from stentor.errors import PipelineError
+from stentor.pipeline.auditing.table import ARROW_SCHEMA, RUN, SCHEMA, record_batches
+from stentor.semantics import Action
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_JSON: Final = (".jsonl", ".json")
+_COMPRESSED: Final = (".gz", ".bz2", ".zst")
+
+
+def write_trace(
+    trace: Iterable[Action], path: str | Path, *, run: str = RUN, clocks: bool = False
+) -> None:
+    """Write a run to a file on this machine; the actions are taken one after the other.
+
+        write_trace(trace, "monday.parquet", run="monday")
+        audit("monday.parquet", spark).report()
+
+    With `clocks`, publications are stamped with what their publisher knew of.
+    """
+    target = Path(path)
+    batches = record_batches(trace, run, clocks=clocks)
+    if target.suffix == ".parquet":
+        with pq.ParquetWriter(target, ARROW_SCHEMA) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+    elif target.suffix in _JSON:
+        with target.open("w", encoding="utf-8") as lines:
+            for batch in batches:
+                lines.writelines(map(_line, batch.to_pylist()))
+    else:
+        raise PipelineError(
+            f"the name {target.name!r} does not say how to write the trace; "
+            "end it with .jsonl or .parquet"
+        )
+
+
+def read_traces(spark: SparkSession, *paths: str | Path, form: str | None = None) -> DataFrame:
+    """The trace table that files or folders hold, of one run or of many.
+
+    `form` is "json" or "parquet", for names that do not say it, such as those of folders.
+    """
+    if not paths:
+        raise PipelineError("no path is given to read traces from")
+    found: DataFrame | None = None
+    forms = {_form(str(path), form) for path in paths}
+    if len(forms) > 1:
+        for each in sorted(forms):
+            part = read_traces(spark, *[p for p in paths if _form(str(p), form) == each], form=each)
+            found = part if found is None else found.unionByName(part)
+        assert found is not None
+        return found
+    names = [str(path) for path in paths]
+    if forms == {"parquet"}:
+        return spark.read.schema(SCHEMA).parquet(*names)
+    # A line that is no object, or in which something has the wrong type, must not pass as nulls.
+    return spark.read.schema(SCHEMA).option("mode", "FAILFAST").json(names)
+
+
+def _form(name: str, given: str | None) -> str:
+    if given is not None:
+        if given not in ("json", "parquet"):
+            raise PipelineError(f"traces are json or parquet, not {given!r}")
+        return given
+    plain = name.rstrip("/")
+    for compressed in _COMPRESSED:
+        plain = plain.removesuffix(compressed)
+    if plain.endswith(".parquet"):
+        return "parquet"
+    if plain.endswith(_JSON):
+        return "json"
+    raise PipelineError(
+        f"the name {name!r} does not say what is in there; give form='json' or form='parquet'"
+    )
+
+
+def _line(row: dict[str, Any]) -> str:
+    held = {name: value for name, value in row.items() if value is not None}
+    if "body" in held:
+        held["body"] = b64encode(held["body"]).decode()
+    if "clock" in held:
+        held["clock"] = dict(held["clock"])
+    return json.dumps(held, ensure_ascii=False) + "\n"
