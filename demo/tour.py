@@ -1,7 +1,7 @@
 """The tour: run it with `./dev demo`.
 
-The live demo runs five brokers as processes. `--all` first shows what lies beneath, matching and
-routing, on their own.
+The live demo runs five brokers as processes, and in the end a pipeline on Spark. `--all` first
+shows what lies beneath, matching and routing, on their own.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import signal
 import sys
 import tempfile
 from collections.abc import Coroutine
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import uvloop
 from rich.console import Console
@@ -27,14 +28,26 @@ from stentor.errors import StentorError
 
 T = TypeVar("T")
 
+#: Where the picture of the pipeline's results goes.
+PLOT: Final = Path("demo-bars.png")
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="./dev demo",
-        description="Market data through five broker processes, one of which is killed and healed.",
+        description="Market data through five broker processes, one of which is killed and healed; "
+        "then the same on Spark.",
     )
     parser.add_argument("--all", action="store_true", help="show matching and routing first")
     parser.add_argument("--quick", action="store_true", help="the live demo in a few seconds")
+    parser.add_argument("--no-pipeline", action="store_true", help="without Spark")
+    parser.add_argument(
+        "--plot",
+        type=Path,
+        metavar="FILE",
+        default=PLOT,
+        help="where the picture goes: %(default)s",
+    )
     options = parser.parse_args()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # for terminals of old
@@ -47,13 +60,19 @@ def main() -> int:
     console = Console(highlight=False)
     console.rule("[bold]Five brokers, one of which is killed")
     try:
-        outcome = live(QUICK if options.quick else Script(), console)
+        script = replace(QUICK if options.quick else Script(), pipeline=not options.no_pipeline)
+        outcome = live(script, console)
     except (Stalled, StentorError, OSError) as error:
         print(f"the demo cannot go on: {error}", file=sys.stderr)
         return 1
     if outcome is None:
         return 130
     report.show(console, outcome)
+    if outcome.pipelined is not None and outcome.pipelined.bars:
+        from market import plot
+
+        picture = plot.save(outcome.pipelined, options.plot)
+        console.print(f"\nThe bars as a picture: {picture}", highlight=False, soft_wrap=True)
     if outcome.ok:
         report.invite(console)
     return 0 if outcome.ok else 1

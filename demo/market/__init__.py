@@ -4,6 +4,8 @@
     cast      who publishes what, and who wants what
     account   what was published and delivered, held against the formal model
     story     what happens, in order
+    pipeline  the same trades on Spark, by `market.toml`
+    plot      a picture of what Spark made of them
     view      what a person sees of it
     report    what came of it
 

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from market.cast import DESKS, EXCHANGES
+from market.pipeline import Pipelined
 from market.story import Outcome
 from market.view import duration
 
@@ -31,6 +32,9 @@ def show(console: Console, outcome: Outcome) -> None:
     console.print()
     for line in _words(outcome):
         console.print(line)
+    if outcome.pipelined is not None:
+        console.print()
+        console.print(_pipeline(outcome.pipelined))
     for problem in outcome.problems:
         console.print(Text(problem, style="bold red"))
 
@@ -73,6 +77,28 @@ def _counts(outcome: Outcome) -> Table:
     row("twice", verdict.twice, "", good=not verdict.twice)
     row("out of order", verdict.out_of_order, "", good=not verdict.out_of_order)
     row("otherwise wrong", verdict.wrong, "altered, or not asked for", good=not verdict.wrong)
+    return table
+
+
+def _pipeline(found: Pipelined) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    table.add_column(f"on Spark, in {found.seconds:.0f} s")
+    table.add_column("", justify="right")
+    table.add_column("without Spark", justify="right")
+    table.add_column("")
+
+    def row(name: str, value: int, expected: int, words: str) -> None:
+        style = "bold green" if value == expected else "bold red"
+        table.add_row(name, Text(f"{value:,}", style=style), f"{expected:,}", Text(words, "dim"))
+
+    row("archived", found.archived, found.trades, "trades, as Parquet")
+    row(
+        "matches",
+        found.matched,
+        found.expected,
+        f"with {found.subscriptions:,} stored subscriptions; brokers would say the same",
+    )
+    row("bars", found.right, found.due, "published back into the overlay, and received")
     return table
 
 

@@ -3,7 +3,8 @@
 Four exchanges publish at their brokers, five desks listen at theirs. One desk goes away; a broker
 in the middle of the overlay is killed and, some seconds later, started again by its supervisor; the
 desk comes back; another joins late and wants the past as well. When the exchanges are done, every
-publication is acknowledged and everybody has everything, or the demo says what is missing.
+publication is acknowledged and everybody has everything, or the demo says what is missing. Then
+Spark takes the whole day from the journals.
 
 All clients live in this process, so one clock times every delivery.
 """
@@ -23,6 +24,8 @@ from typing import Final, Protocol
 from market.account import Account, Latencies, Verdict
 from market.brokers import LINKS, NAMES, Brokers, links_within
 from market.cast import DESKS, EXCHANGES, Desk, Exchange, Prices
+from market.pipeline import SUBSCRIPTIONS, Pipelined, PipelineFailed
+from market.pipeline import run as run_pipeline
 from stentor.client import Bus, Subscription, connect
 from stentor.errors import StentorError
 from stentor.filters import Filter
@@ -56,6 +59,8 @@ class Script:
     complete: float = 3.0
     #: After the late desk has joined.
     late: float = 4.0
+    #: Whether Spark comes last.
+    pipeline: bool = True
     seed: int = 7
 
 
@@ -179,11 +184,14 @@ class Outcome:
     flooding: int
     #: Stretches of journals that were read for those who caught up.
     stretches: int
+    #: What Spark made of it; None if it was not asked.
+    pipelined: Pipelined | None
     problems: Sequence[str]
 
     @property
     def ok(self) -> bool:
-        return self.verdict.ok and not self.problems
+        spark = self.pipelined is None or self.pipelined.ok
+        return self.verdict.ok and spark and not self.problems
 
 
 class Scene:
@@ -198,6 +206,7 @@ class Scene:
         #: Brokers that are known to be down or not yet linked again.
         self.down: frozenset[str] = frozenset()
         self.flooding = 0
+        self.trades: list[Notification] = []
         #: What is going on, in words.
         self.now = ""
 
@@ -213,6 +222,7 @@ class Scene:
 
     def published(self, exchange: Exchange, notification: Notification) -> None:
         self.account.published(exchange.name, notification)
+        self.trades.append(notification)
         self.flooding += links_within(exchange.broker, self.down)
 
 
@@ -221,7 +231,7 @@ async def play(script: Script, teller: Teller, directory: Path) -> Outcome:
     async with Brokers.running(directory, dead_for=script.dead) as brokers:
         scene = Scene(brokers, script)
         brokers.on_look = lambda: teller.show(scene)
-        played = _Play(script, teller, scene)
+        played = _Play(script, teller, scene, directory)
         try:
             await played.run()
         except asyncio.CancelledError:
@@ -231,10 +241,12 @@ async def play(script: Script, teller: Teller, directory: Path) -> Outcome:
 
 
 class _Play:
-    def __init__(self, script: Script, teller: Teller, scene: Scene) -> None:
+    def __init__(self, script: Script, teller: Teller, scene: Scene, home: Path) -> None:
         self._script = script
         self._teller = teller
         self._scene = scene
+        self._home = home
+        self._pipelined: Pipelined | None = None
         self._brokers = scene.brokers
         self._working: list[asyncio.Task[None]] = []
         self._unacknowledged: list[NotificationId] = []
@@ -267,6 +279,8 @@ class _Play:
             await self._finish()
         finally:
             await self._disband()
+        if script.pipeline:
+            await self._to_spark()
 
     # -- the parts
 
@@ -409,6 +423,22 @@ class _Play:
             async with asyncio.timeout(PARTING):
                 await asyncio.gather(*consumers, *exchanges, return_exceptions=True)
 
+    async def _to_spark(self) -> None:
+        """`stentor pipeline run`, on what the journals have."""
+        self._tell(
+            f"Spark reads the journals: an archive, {SUBSCRIPTIONS:,} stored subscriptions, bars",
+            "Spark reads the five journals in parallel, and publishes bars back into the overlay.",
+        )
+        addresses = [self._brokers.address(name) for name in NAMES]
+        home = self._home / "pipeline"
+        home.mkdir()
+        try:
+            self._pipelined = await run_pipeline(self._scene.trades, addresses, home)
+        except PipelineFailed as error:
+            self._problems.append(f"the pipeline has failed:\n{error}")
+            return
+        self._tell(f"{len(self._pipelined.bars):,} bars have come back through the overlay")
+
     def outcome(self) -> Outcome:
         """What came of it."""
         account = self._scene.account
@@ -428,6 +458,7 @@ class _Play:
             carried=self._carried,
             flooding=self._scene.flooding,
             stretches=sum(status["counters"]["served"] for status in statuses),
+            pipelined=self._pipelined,
             problems=self._problems,
         )
 

@@ -58,15 +58,17 @@ class Lines:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._began = self._last = clock()
+        self._shown = 0, 0
 
     def tell(self, text: str) -> None:
         self._console.print(_line(clock() - self._began, text), soft_wrap=True)
 
     def show(self, scene: Scene) -> None:
         account = scene.account
-        if clock() - self._last < _LINE_EVERY or not len(account):
+        counts = len(account), account.got
+        if clock() - self._last < _LINE_EVERY or not len(account) or counts == self._shown:
             return
-        self._last = clock()
+        self._last, self._shown = clock(), counts
         down = [name for name, look in scene.brokers.looks.items() if look.state != "up"]
         self.tell(
             f"   {len(account):,} published, {account.got:,} delivered, "
