@@ -30,7 +30,7 @@ import pyspark
 
 HOME: Final = Path(pyspark.__file__).parent
 #: Seconds after which something that should happen soon is taken not to happen at all.
-PATIENCE: Final = 120.0
+PATIENCE: Final = 300.0
 
 
 class Node:
