@@ -127,7 +127,7 @@ class Charts:
         await self._bus.subscribe("_type = 'bar'", handler=self._arrived)
 
     def _arrived(self, n: Notification) -> None:
-        self.bars[n["symbol"], n["window.start"]] = {
+        self.bars[n["symbol"], n["window_start"]] = {
             name: n[name] for name in ("open", "high", "low", "close", "volume", "trades")
         }
 

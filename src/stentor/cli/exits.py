@@ -18,6 +18,7 @@ from stentor.errors import (
     InvalidAddress,
     InvalidConfiguration,
     InvalidTopology,
+    PipelineDefinitionError,
     StentorError,
 )
 
@@ -35,6 +36,7 @@ _USAGE_ERRORS: Final = (
     InvalidAddress,
     InvalidConfiguration,
     InvalidTopology,
+    PipelineDefinitionError,
 )
 
 

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from stentor.cli.exits import FAILURE, INTERRUPTED, OK, TERMINATED, complain, warn
+from stentor.cli.exits import (
+    FAILURE,
+    INTERRUPTED,
+    OK,
+    TERMINATED,
+    complain,
+    warn,
+)
 
 if TYPE_CHECKING:
     from stentor.pipeline.runs import Outcome, Pipeline, Runner
@@ -152,7 +159,7 @@ def steps(
       stentor pipeline steps
       stentor pipeline steps collapse
     """
-    from stentor.errors import PipelineDefinitionError
+    from stentor.errors import InvalidConfiguration
     from stentor.pipeline.steps.registry import steps
 
     known = steps()
@@ -169,7 +176,7 @@ def steps(
             lines.append(f"  {key}: {option.about}{note}")
             lines.append(f"      {option.form}")
     else:
-        raise PipelineDefinitionError(f"there is no step {name!r}; known: {', '.join(known)}")
+        raise InvalidConfiguration(f"there is no step {name!r}; known: {', '.join(known)}")
     sys.stdout.write("\n".join(lines) + "\n")
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from overlay_processes import BrokerProcess, Overlay
     from pyspark.sql import SparkSession
 
-MARKET = Path(__file__).parents[3] / "demo" / "pipeline" / "market.toml"
+MARKET = Path(__file__).parents[3] / "docs" / "examples" / "market.toml"
 BEGIN = datetime(2026, 5, 1, 12, tzinfo=UTC)
 WANTS = {"ibm": "symbol = 'IBM'", "dear": "price > 90 and volume > 5", "none": "price < 0"}
 

@@ -3,12 +3,11 @@
 import itertools
 import random
 
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stentor.pipeline.steps.buffers import NO_TIME, Buffer
+from stentor.pipeline.steps.buffers import NO_TIME, Buffer, Event
 
 WITHIN = 10
 
@@ -16,18 +15,8 @@ WITHIN = 10
 Arrival = tuple[int, str, int]
 
 
-def frame(arrivals: list[Arrival]) -> pd.DataFrame:
-    rows = [
-        {
-            "micros": time,
-            "producer": producer,
-            "epoch": 0,
-            "sequence": number,
-            "event": f"{producer}{number}",
-        }
-        for time, producer, number in arrivals
-    ]
-    return pd.concat([Buffer.nothing(), pd.DataFrame(rows)]) if rows else Buffer.nothing()
+def events(arrivals: list[Arrival]) -> list[Event]:
+    return [(time, producer, 0, n, f"{producer}{n}") for time, producer, n in arrivals]
 
 
 @st.composite
@@ -53,11 +42,11 @@ def played(batches: list[list[Arrival]], limit: int = 1000) -> tuple[list[str], 
     late: list[str] = []
     for batch in batches:
         buffer = Buffer.load(buffer.dump())
-        late += list(buffer.take(frame(batch))["event"])
-        released += list(buffer.release(watermark, limit)["event"])
+        late += buffer.take(events(batch))
+        released += buffer.release(watermark, limit)
         # As in Spark, a batch moves the watermark for the next one.
         watermark = max(watermark, max(time for time, _, _ in batch) - WITHIN)
-    released += list(buffer.release(2**60, limit)["event"])
+    released += buffer.release(2**60, limit)
     return released, late
 
 
@@ -98,18 +87,18 @@ def test_a_producer_whose_clock_is_set_back_keeps_its_order(
 
 def test_old_events_of_a_silent_producer_are_not_late() -> None:
     buffer = Buffer()
-    assert buffer.take(frame([(5, "slow", 0), (4, "slow", 1)])).empty
-    assert list(buffer.release(1000, 10)["event"]) == ["slow0", "slow1"]
-    assert buffer.take(frame([(3, "slow", 2)])).empty
-    assert list(buffer.take(frame([(3, "slow", 0), (9, "slow", 3)]))["event"]) == ["slow0"]
-    assert list(buffer.release(1000, 10)["event"]) == ["slow2", "slow3"]
+    assert buffer.take(events([(5, "slow", 0), (4, "slow", 1)])) == []
+    assert buffer.release(1000, 10) == ["slow0", "slow1"]
+    assert buffer.take(events([(3, "slow", 2)])) == []
+    assert buffer.take(events([(3, "slow", 0), (9, "slow", 3)])) == ["slow0"]
+    assert buffer.release(1000, 10) == ["slow2", "slow3"]
 
 
 def test_a_full_buffer_lets_the_first_go() -> None:
     buffer = Buffer()
     arrivals = [(time, "a", time) for time in range(10)]
     random.Random(1).shuffle(arrivals)
-    buffer.take(frame(arrivals))
-    assert list(buffer.release(NO_TIME, 4)["event"]) == [f"a{n}" for n in range(6)]
+    buffer.take(events(arrivals))
+    assert buffer.release(NO_TIME, 4) == [f"a{n}" for n in range(6)]
     assert len(buffer) == 4
-    assert list(buffer.take(frame([(99, "a", 3)]))["event"]) == ["a3"]
+    assert buffer.take(events([(99, "a", 3)])) == ["a3"]

@@ -76,6 +76,7 @@ def test_a_stream_comes_out_in_the_order_of_its_producers(
         assert row[:-1] == arrived[row["_id"]]
 
 
+@pytest.mark.slow
 def test_late_events_are_left_out_and_counted(spark: "SparkSession", tmp_path: Path) -> None:
     batches = [
         [event("p:0:0", 0), event("p:0:2", 20)],

@@ -109,7 +109,13 @@ def states(table: "DataFrame", rule: dict[str, str]) -> dict[Any, Any]:
 
 @pytest.mark.spec("R-07.59", "R-07.85")
 @pytest.mark.parametrize(
-    ("name", "window"), [("bars", "1 minute"), ("counted", None), ("added", None), ("first", None)]
+    ("name", "window"),
+    [
+        ("bars", "1 minute"),
+        ("counted", None),
+        pytest.param("added", None, marks=pytest.mark.slow),
+        pytest.param("first", None, marks=pytest.mark.slow),
+    ],
 )
 def test_collapse_follows_its_rule_and_expand_inverts_it(
     spark: "SparkSession", name: str, window: str | None

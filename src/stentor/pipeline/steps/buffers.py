@@ -1,33 +1,20 @@
 """The buffer of one group of events that are put into order. See `ordering` for what it is for.
 
-Everything here is about frames with the columns `micros`, `producer`, `epoch`, `sequence` and
-`event`, and nothing knows of Spark.
+Plain lists of tuples: there is one buffer for each producer, most are small, and each is loaded,
+changed and dumped in every micro-batch. Nothing here knows of Spark.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from bisect import bisect_left
+from collections.abc import Iterable
+from operator import itemgetter
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
-import numpy as np
-import pandas as pd
-import pyarrow as pa
 
 #: The time of an event that has none: before all others.
 NO_TIME: Final = -(2**62)
-
-_COLUMNS: Final = ("micros", "producer", "epoch", "sequence", "event")
-_KEY: Final = ("effective", "producer", "epoch", "sequence")
-_SCHEMA: Final = pa.schema(
-    [
-        ("effective", pa.int64()),
-        ("micros", pa.int64()),
-        ("producer", pa.string()),
-        ("epoch", pa.int64()),
-        ("sequence", pa.int64()),
-        ("event", pa.string()),
-    ]
-)
 
 
 class Mark(NamedTuple):
@@ -39,24 +26,38 @@ class Mark(NamedTuple):
     sequence: int
 
 
-def arrange(events: pd.DataFrame) -> pd.DataFrame:
-    """The events in their order, each with its effective time."""
-    own = events[[*_COLUMNS]].sort_values(["producer", "epoch", "sequence"], kind="stable")
-    own["effective"] = own.groupby("producer", sort=False)["micros"].cummax()
-    return own.sort_values([*_KEY], kind="stable", ignore_index=True)
+#: An event: its time in microseconds, producer, epoch, sequence number, and all of it as text.
+Event: TypeAlias = tuple[int, str, int, int, str]
+#: An event in its place: what makes a `Mark`, its own time, and its text. These sort by themselves.
+Placed: TypeAlias = tuple[int, str, int, int, int, str]
+
+_own_order: Final = itemgetter(1, 2, 3)
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(tuple[Mark | None, list[Placed]])
+
+
+def arrange(events: Iterable[Event]) -> list[Placed]:
+    """The events in their order, each with its effective time.
+
+    >>> [placed[0] for placed in arrange([(5, "a", 0, 1, ""), (9, "a", 0, 0, "")])]
+    [9, 9]
+    """
+    latest: dict[str, int] = {}
+    found: list[Placed] = []
+    for micros, producer, epoch, sequence, event in sorted(events, key=_own_order):
+        effective = max(micros, latest.get(producer, NO_TIME))
+        latest[producer] = effective
+        found.append((effective, producer, epoch, sequence, micros, event))
+    found.sort()
+    return found
 
 
 class Buffer:
     """Events that wait, in order, and the mark of the last that has left."""
 
-    def __init__(self, waiting: pd.DataFrame | None = None, mark: Mark | None = None) -> None:
-        self._waiting = arrange(self.nothing()) if waiting is None else waiting
+    def __init__(self, mark: Mark | None = None, waiting: list[Placed] | None = None) -> None:
         self._mark = mark
-
-    @staticmethod
-    def nothing() -> pd.DataFrame:
-        """A frame without events."""
-        return _SCHEMA.empty_table().to_pandas()
+        self._waiting: list[Placed] = [] if waiting is None else waiting
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -64,73 +65,41 @@ class Buffer:
     @property
     def first_time(self) -> int | None:
         """The effective time of the first that waits."""
-        return int(self._waiting["effective"].iat[0]) if len(self._waiting) else None
+        return self._waiting[0][0] if self._waiting else None
 
-    def take(self, arrived: pd.DataFrame) -> pd.DataFrame:
+    def take(self, arrived: Iterable[Event]) -> list[str]:
         """Add events; those that are late are not added, but returned."""
-        if arrived.empty:
-            return arrived
-        mark = self._mark
-        late = []
-        if mark is not None:
-            # Of the producer that the mark is from, its own order decides.
-            own = (arrived["producer"] == mark.producer).to_numpy()
-            behind = own & _before(arrived, mark, ("epoch", "sequence"))
-            late.append(arrived[behind])
-            floor = np.where(own, mark.effective, NO_TIME)
-            arrived = arrived.assign(micros=np.maximum(arrived["micros"], floor))[~behind]
-        together = [self._waiting, arrived] if len(self._waiting) else [arrived]
-        waiting = arrange(pd.concat(together))
-        if mark is not None:
-            before = _before(waiting, mark, _KEY)
-            late.append(waiting[before])
-            waiting = waiting[~before].reset_index(drop=True)
-        self._waiting = waiting
-        return pd.concat(late) if late else self.nothing()
+        late: list[str] = []
+        events = [(each[4], *each[1:4], each[5]) for each in self._waiting]
+        for micros, producer, epoch, sequence, event in arrived:
+            mark = self._mark
+            if mark is not None and producer == mark.producer:
+                # Of the producer that the mark is from, its own order decides.
+                if (epoch, sequence) < mark[2:]:
+                    late.append(event)
+                    continue
+                micros = max(micros, mark.effective)
+            events.append((micros, producer, epoch, sequence, event))
+        waiting = arrange(events)
+        behind = 0 if self._mark is None else bisect_left(waiting, self._mark)
+        late += [placed[5] for placed in waiting[:behind]]
+        self._waiting = waiting[behind:]
+        return late
 
-    def release(self, watermark: int, limit: int) -> pd.DataFrame:
+    def release(self, watermark: int, limit: int) -> list[str]:
         """Let go those that the watermark has passed, and those for which there is no room."""
-        passed = int(np.searchsorted(self._waiting["effective"].to_numpy(), watermark, "left"))
+        passed = bisect_left(self._waiting, (watermark,))
         count = max(passed, len(self._waiting) - limit)
-        released = self._waiting.iloc[:count]
-        if count:
-            last = released.iloc[-1]
-            self._mark = Mark(
-                int(last["effective"]),
-                str(last["producer"]),
-                int(last["epoch"]),
-                int(last["sequence"]),
-            )
-            self._waiting = self._waiting.iloc[count:].reset_index(drop=True)
-        return released
+        released, self._waiting = self._waiting[:count], self._waiting[count:]
+        if released:
+            self._mark = Mark(*released[-1][:4])
+        return [placed[5] for placed in released]
 
     def dump(self) -> bytes:
         """The buffer as bytes, for the state of a query."""
-        metadata = {} if self._mark is None else {"mark": msgspec.json.encode(self._mark)}
-        schema = _SCHEMA.with_metadata(metadata)
-        table = pa.Table.from_pandas(self._waiting, schema=schema, preserve_index=False)
-        sink = pa.BufferOutputStream()
-        options = pa.ipc.IpcWriteOptions(compression="lz4")
-        with pa.ipc.new_stream(sink, schema, options=options) as writer:
-            writer.write_table(table)
-        return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+        return _encoder.encode((self._mark, self._waiting))
 
     @classmethod
     def load(cls, data: bytes) -> Buffer:
         """What `dump` wrote."""
-        with pa.ipc.open_stream(data) as reader:
-            table = reader.read_all()
-            noted = (reader.schema.metadata or {}).get(b"mark")
-        mark = None if noted is None else Mark(*msgspec.json.decode(noted))
-        return cls(table.to_pandas(), mark)
-
-
-def _before(events: pd.DataFrame, mark: Mark, names: tuple[str, ...]) -> np.ndarray:
-    """Which events stand before the mark, compared by these columns from left to right."""
-    before = np.zeros(len(events), bool)
-    equal = np.ones(len(events), bool)
-    for name in names:
-        values, limit = events[name].to_numpy(), getattr(mark, name)
-        before |= equal & (values < limit)
-        equal &= values == limit
-    return before
+        return cls(*_decoder.decode(data))

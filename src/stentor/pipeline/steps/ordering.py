@@ -31,13 +31,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, Window
 
 from stentor.errors import PipelineDefinitionError, PipelineError
-from stentor.pipeline.steps.buffers import NO_TIME, Buffer
+from stentor.pipeline.steps.buffers import NO_TIME, Buffer, Event
 from stentor.pipeline.steps.durations import Duration, microseconds
 from stentor.pipeline.steps.events import (
     WATERMARK,
@@ -186,17 +187,22 @@ def _release(
 
     now = state.getCurrentWatermarkMs() * 1_000
     buffer = Buffer.load(state.get[0]) if state.exists else Buffer()
-    late = buffer.take(pd.concat([Buffer.nothing(), *arrived]))
+    late = buffer.take(chain.from_iterable(_events(frame) for frame in arrived))
     released = buffer.release(now, limit)
     wake = buffer.first_time
-    if wake is None and state.hasTimedOut and released.empty:
+    if wake is None and state.hasTimedOut and not released:
         state.remove()
     else:
         state.update((buffer.dump(),))
         moment = now + within if wake is None else wake
         # The state is woken when the watermark is past this millisecond, so past the event.
         state.setTimeoutTimestamp(max(moment // 1_000, now // 1_000, 1))
-    texts = [*late["event"], *released["event"]]
+    flags = [True] * len(late) + [False] * len(released)
     return pd.DataFrame(
-        {"event": texts, "late": [True] * len(late) + [False] * len(released)},
-    ).astype({"event": object, "late": bool})
+        {"event": pd.Series([*late, *released], dtype=object), "late": pd.Series(flags, dtype=bool)}
+    )
+
+
+def _events(frame: pd.DataFrame) -> Iterator[Event]:
+    columns = ("micros", "producer", "epoch", "sequence", "event")
+    return zip(*(frame[name].tolist() for name in columns), strict=True)
