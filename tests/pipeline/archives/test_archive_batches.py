@@ -80,7 +80,7 @@ def test_partitions_are_types_and_days_in_utc(quotes: tuple[Path, list[Any]]) ->
     assert max(map(len, names)) < 130
 
 
-@pytest.mark.spec("R-07.56", "R-07.86")
+@pytest.mark.spec("R-07.86")
 def test_history_is_what_a_subscriber_would_have_got(
     spark: SparkSession, quotes: tuple[Path, list[Any]]
 ) -> None:

@@ -73,7 +73,7 @@ class Driver:
 
 
 @pytest.mark.slow
-@pytest.mark.spec("R-07.57", "R-07.60")
+@pytest.mark.spec("R-07.60")
 def test_killed_drivers_lose_and_repeat_nothing(tmp_path: Path) -> None:
     chance = random.Random(7)
     publish(tmp_path / "source")

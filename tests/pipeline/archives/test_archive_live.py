@@ -65,6 +65,13 @@ def archived(
         query.stop()
 
 
+def by_broker(positions: dict[str, int]) -> dict[str, set[int]]:
+    found: dict[str, set[int]] = {}
+    for name, offset in positions.items():
+        found.setdefault(name.partition("#")[0], set()).add(offset)
+    return found
+
+
 class Reader:
     """Reads a stream to its present end, again and again from one checkpoint."""
 
@@ -109,8 +116,10 @@ def test_no_gap_and_no_duplicate(spark: SparkSession, overlay: Overlay, tmp_path
     archived(spark, path, both, columns, "small", "n = 41 or n < 4")
     publish(b1, range(50, 55))
     state = Log(LocalStore(place_of(path))).state()
-    assert state.positions() == {"b1": 41, "b2": 31}
-    assert state.progress["small"].next == {"b1": 51, "b2": 31}
+    # By the journals' ids, and by broker, which is all that the rows say.
+    assert by_broker(state.positions()) == {"b1": {41}, "b2": {31}}
+    assert by_broker(state.progress["small"].next) == {"b1": {51}, "b2": {31}}
+    assert len(state.positions()) == 4
 
     def events(filter: str = "even = true", brokers: str = both, **times: Any) -> DataFrame:
         return history(
@@ -142,7 +151,6 @@ def test_no_gap_and_no_duplicate(spark: SparkSession, overlay: Overlay, tmp_path
         *(("b2", n) for n in range(30, 35, 2)),
         *(("b3", n) for n in range(0, 5, 2)),
     ]
-    assert reader.read(events(brokers=every)) == []
     # A new query finds more in the archive, and the same in all; times hold in both parts.
     found = Reader(tmp_path / "times").read(events("", every, since=_at(38), until=_at(52)))
     assert found == [("b1", n) for n in range(38, 52)]

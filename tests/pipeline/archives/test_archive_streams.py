@@ -131,7 +131,7 @@ STEPS = (
 )
 
 
-@pytest.mark.spec("R-07.57", "R-07.60")
+@pytest.mark.spec("R-07.60")
 def test_every_event_once_wherever_it_fails(
     spark: SparkSession, source: Source, tmp_path: Path
 ) -> None:

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from stentor.pipeline.archives.archiving import archive
     from stentor.pipeline.archives.compacting import compact
-    from stentor.pipeline.archives.history import history
+    from stentor.pipeline.archives.histories import history
     from stentor.pipeline.archives.replaying import replay
 
 _HOME: Final = {
     "archive": "archiving",
     "compact": "compacting",
-    "history": "history",
+    "history": "histories",
     "replay": "replaying",
 }
 

@@ -257,9 +257,10 @@ class Writer:
                 continue  # another source's
         if by_stream:
             return streams
+        # The rows say only of which broker they are; one whose journal was replaced has two.
         brokers = [broker_of(stream) for stream in streams]
-        # A broker whose journal was replaced has two: without `_stream`, rows do not say which.
-        return {broker_of(s): n for s, n in streams.items() if brokers.count(broker_of(s)) == 1}
+        alone = {s: n for s, n in streams.items() if brokers.count(broker_of(s)) == 1}
+        return streams | {broker_of(s): n for s, n in alone.items()}
 
 
 def _may_share(file: File, low: int | None, high: int | None, absent: int) -> bool:

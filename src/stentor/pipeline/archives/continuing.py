@@ -245,8 +245,12 @@ def journal_reader(
 
     from stentor.pipeline.source import StentorSource
     from stentor.pipeline.source.journals import Journals
+    from stentor.pipeline.source.offsets import broker_of
     from stentor.pipeline.source.options import reading
 
+    # Where journals are known by their ids, the names of their brokers would mean other ones.
+    named = {broker_of(name) for name in positions if broker_of(name) != name}
+    positions = {name: offset for name, offset in positions.items() if name not in named}
     connecting = reading(options, streaming=True).connecting
     with Journals(connecting) as journals:
         seen = journals.all_seen(at_least=1)
