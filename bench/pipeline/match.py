@@ -87,7 +87,12 @@ def _measure(profile: Profile, folder: str, cores: int) -> dict[str, Any]:
     spark = session(
         "bench",
         f"local[{cores}]",
-        **{"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": cores},
+        **{
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": cores,
+            # Reading Parquet by rows is faster here; a mapInArrow does so in any case.
+            "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
+        },
     )
     spark.sparkContext.setLogLevel("ERROR")
     start_s = perf_counter() - started

@@ -70,6 +70,7 @@ class Shard:
         self.memories: list[Memory[Held]] = [Memory() for _ in range(workers)]
         self.shards = shards
         self.on_error = on_error
+        self.layout = LAYOUT
         #: How often all subscriptions were read.
         self.reads = 0
 
@@ -87,8 +88,8 @@ class Shard:
         names: tuple[str, ...] = ("id", "filter"),
     ) -> list[tuple[str, int]]:
         """A micro-batch: pairs of the ids of subscriptions and numbers of events."""
-        keeper = Keeper(LAYOUT, self.shards, self.on_error, Vocabulary(b"", b""))
-        keeper.init(self)  # type: ignore[arg-type]
+        keeper = Keeper(self.layout, self.shards, self.on_error, Vocabulary(b"", b""))
+        keeper.init(self)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(keeping, "_copies", self.memories[worker])
             patch.setattr(keeping, "claim_kernel_cache", lambda: None)
@@ -210,6 +211,18 @@ def test_removed_subscriptions_leave_nothing_behind() -> None:
     (held,) = shard.memories[0]._known.values()
     assert len(held) == 0
     assert len(held._ids) <= 30
+
+
+def test_after_a_restart_events_may_have_other_columns() -> None:
+    shard = Shard()
+    shard.process([("a", "x = 1"), ("b", "n = 1")], [])
+    shard.layout = Layout(pa.string(), 2, {"x": (0,), "n": (1,)}, {})  # the names are exchanged
+    assert shard.process([], [(1, 2)]) == [("a", 1)]
+    shard.layout = Layout(pa.string(), 2, {"n": (0,)}, {"x": "column 'x' has the type date"})
+    with pytest.raises(PipelineDefinitionError, match="'a': column 'x' has the type date"):
+        shard.process([], [(1, 1)])
+    shard.on_error = "skip"
+    assert shard.process([], [(1, 1)]) == [("b", 1)]
 
 
 def test_the_last_change_of_a_micro_batch_counts() -> None:

@@ -132,7 +132,7 @@ def test_filters_that_do_not_parse_are_named_together(spark: SparkSession, plan:
     frame = spark.createDataFrame([(1.0,)], "price double")
     wrong = {f"wrong {n}": f"price >> {n}" for n in range(12)}
     with pytest.raises(PipelineDefinitionError) as caught:
-        match(frame, {"right": "price > 1", **wrong, "null": None}, plan=plan)  # type: ignore[dict-item]
+        match(frame, {"right": "price > 1", **wrong, "null": None}, plan=plan)
     shown = str(caught.value)
     assert "13 subscriptions cannot be used" in shown
     assert len(re.findall(r"^  '(wrong \d+|null)': ", shown, re.MULTILINE)) == 10
@@ -154,7 +154,7 @@ def test_what_is_wrong_with_subscriptions_is_said(spark: SparkSession) -> None:
         with pytest.raises(PipelineDefinitionError, match="null"):
             match(frame, nameless, plan=plan)
     with pytest.raises(PipelineDefinitionError, match="the filter is null"):
-        match(frame, {1: None})  # type: ignore[dict-item]
+        match(frame, {1: None})
     with pytest.raises(PipelineDefinitionError, match="no column 'who'"):
         match(frame, table, id="who")
     with pytest.raises(PipelineDefinitionError, match="filters are text"):
@@ -164,7 +164,7 @@ def test_what_is_wrong_with_subscriptions_is_said(spark: SparkSession) -> None:
     with pytest.raises(PipelineDefinitionError, match="all strings or all 64-bit integers"):
         match(frame, {1: "", "1": ""})
     with pytest.raises(PipelineDefinitionError, match="pairs of an id and a filter"):
-        match(frame, ["price > 1"])  # type: ignore[list-item]
+        match(frame, ["price > 1"])
     with pytest.raises(PipelineDefinitionError, match="there is no plan 'best'"):
         match(frame, {}, plan="best")
     with pytest.raises(PipelineDefinitionError, match="shards=0"):

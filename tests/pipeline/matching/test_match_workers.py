@@ -62,7 +62,7 @@ def test_filters_are_fetched_once_by_a_worker(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(working, "_known", Memory())
     monkeypatch.setattr(working, "claim_kernel_cache", lambda: None)
     broadcasts = [Broadcast(small("x > 1")), Broadcast(small("x > 2"))]
-    parts: list[Any] = [working.Part(str(n), one) for n, one in enumerate(broadcasts)]  # type: ignore[arg-type]
+    parts: list[Any] = [working.Part(str(n), one) for n, one in enumerate(broadcasts)]
     batch = pa.array([1, 2, 3])
     for _ in range(3):
         for part, rows in zip(parts, ([[], ["s0"], ["s0"]], [[], [], ["s0"]]), strict=True):
@@ -75,8 +75,8 @@ def test_a_batch_may_have_events_for_several_shards(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(working, "_known", Memory())
     monkeypatch.setattr(working, "claim_kernel_cache", lambda: None)
     parts: list[Any] = [
-        working.Part("first", Broadcast(small("x > 1"))),  # type: ignore[arg-type]
-        working.Part("second", Broadcast(small("", "x < 2"))),  # type: ignore[arg-type]
+        working.Part("first", Broadcast(small("x > 1"))),
+        working.Part("second", Broadcast(small("", "x < 2"))),
     ]
     batch = (pa.array([1, 2, 1, 2, 3]), pa.array([0, 0, 1, 1, 0]))
     found = pa.concat_arrays(list(working.matched_in_shards(parts, ["x"], [batch])))

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
 
 from stentor.pipeline import session
 
@@ -27,41 +31,59 @@ def main(source: str, sink: str, home: str, finish: bool) -> None:
     spark = session(master="local[2]", **config)
     spark.sparkContext.setLogLevel("ERROR")
 
-    def events() -> Any:
+    def events() -> DataFrame:
         return (
             spark.readStream.format("stentor")
             .option("brokers", source)
-            .option("maxRowsPerBatch", 700)
-            .option("maxRowsPerPartition", 200)
+            .option("maxRowsPerBatch", 20_000 if finish else 700)
+            .option("maxRowsPerPartition", 5_000 if finish else 200)
             .schema("n long")
             .load()
         )
 
-    trigger = {"availableNow": True} if finish else {"processingTime": "0 seconds"}
-    published = (
-        events()
-        .select("n")
-        .repartition(2, "n")  # rows come in another order each time
-        .writeStream.format("stentor")
-        .option("brokers", sink)
-        .option("checkpointLocation", f"{home}/published")
-        .trigger(**trigger)
-        .start()
-    )
-    stored = (
-        events()
-        .writeStream.format("parquet")
-        .option("checkpointLocation", f"{home}/stored")
-        .trigger(**trigger)
-        .start(f"{home}/table")
-    )
+    trigger: dict[str, Any] = {"availableNow": True} if finish else {"processingTime": "0 seconds"}
+
+    def published() -> StreamingQuery:
+        return (
+            events()
+            .select("n")
+            .repartition(2, "n")  # rows come in another order each time
+            .writeStream.format("stentor")
+            .option("brokers", sink)
+            .option("checkpointLocation", f"{home}/published")
+            .trigger(**trigger)
+            .start()
+        )
+
+    def stored() -> StreamingQuery:
+        return (
+            events()
+            .writeStream.format("parquet")
+            .option("checkpointLocation", f"{home}/stored")
+            .trigger(**trigger)
+            .start(f"{home}/table")
+        )
+
+    queries = [(start, start()) for start in (published, stored)]
     print("running", flush=True)
-    published.awaitTermination()
-    stored.awaitTermination()
+    for start, query in queries:
+        ended(start, query)
     table = spark.read.parquet(f"{home}/table")
     found = table.agg(F.count("n"), F.countDistinct("n"), F.min("n"), F.max("n")).first()
     print(json.dumps(list(found or ())), flush=True)
     spark.stop()
+
+
+def ended(start: Callable[[], StreamingQuery], query: StreamingQuery) -> None:
+    """Until it has; Spark gives a Python process ten seconds to begin, which may not be enough."""
+    while True:
+        try:
+            query.awaitTermination()
+            return
+        except StreamingQueryException as error:
+            if "connect back" not in str(error):
+                raise
+            query = start()
 
 
 if __name__ == "__main__":

@@ -198,7 +198,9 @@ def test_a_choice_lists_the_others() -> None:
 def test_every_step_names_a_function_that_takes_its_options() -> None:
     import inspect
 
-    for kind in steps().values():
+    own = [kind for kind in steps().values() if isinstance(kind.function, str)]
+    assert len(own) > 10
+    for kind in own:  # others may have been registered by whoever ran before
         parameters = list(inspect.signature(kind.call()).parameters.values())[1:]
         assert {p.name for p in parameters} >= set(kind.options), kind.name
         needed = {p.name for p in parameters if p.default is p.empty}

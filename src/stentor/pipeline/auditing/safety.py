@@ -21,7 +21,7 @@ from stentor.pipeline.matching.vocabulary import Vocabulary
 from stentor.semantics import Condition
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 def safety(
@@ -44,7 +44,7 @@ def _in_the_row(actions: DataFrame) -> DataFrame:
     )
     published = sentence(F.col("publisher"), " had published it at action ", F.col("at"))
     before = sentence("had been notified of it at action ", F.col("first"))
-    faults = [
+    faults: list[tuple[Condition, str, str | Column]] = [
         (Condition.PHANTOM, "op = 'notify' and subject = pos", "nobody had published it"),
         (Condition.DUPLICATE, "op = 'notify' and first < pos", before),
         (Condition.REPEATED_PUBLICATION, "op = 'pub' and at < pos", published),

@@ -21,6 +21,7 @@ from stentor.pipeline.columns.headers import (
     time_column,
 )
 from stentor.pipeline.columns.layout import Branch, Layout, Leaf
+from stentor.pipeline.columns.raw import plain
 
 #: What happens with an event that has an attribute which does not fit its column: it is kept, with
 #: null there and the value in `_corrupt`; it is left out; or the read fails.
@@ -103,7 +104,7 @@ class _Work:
             note = self._noting(column.attribute)
             for row, value in enumerate(values):
                 if value is not None:
-                    note(row, value)
+                    note(row, plain(value))
         children = [self.attribute(child) for child in column.children]
         absent = reduce(pc.and_, [child.is_null() for child in children])
         return pa.StructArray.from_arrays(children, fields=list(column.arrow), mask=absent)

@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal, localcontext
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_type
@@ -53,18 +53,12 @@ from pyspark.sql.types import (
 )
 
 from stentor.errors import UnsupportedColumn
+from stentor.pipeline.columns.raw import Foreign, plain
 
 #: Called with the row and the value of each misfit.
 Misfits = Callable[[int, Any], object]
 
 _NONE: Final = type(None)
-
-
-class Foreign(NamedTuple):
-    """A value of a registered value type: no column holds it, but it can be shown."""
-
-    type: str
-    dump: bytes
 
 
 class Misfit(Exception):
@@ -82,7 +76,7 @@ class Fit(ABC):
         self._with_none = direct | {_NONE}
 
     def column(self, values: Sequence[Any], misfit: Misfits) -> pa.Array:
-        """The column; None where there is no value, and where one does not fit."""
+        """The column of values as MessagePack has them; None where there is none, or a misfit."""
         if self.taken_as_is(values):
             try:
                 return pa.array(values, self.arrow)
@@ -91,6 +85,7 @@ class Fit(ABC):
         found = []
         for row, value in enumerate(values):
             if value is not None:
+                value = plain(value)
                 try:
                     value = self.one(value)
                 except Misfit:

@@ -22,17 +22,15 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from msgspec.msgpack import Decoder, Ext
+from msgspec.msgpack import Decoder
 
 from stentor.errors import DecodeError
 from stentor.model.codec import VERSION, decode_headers
-from stentor.pipeline.columns.fitting import Foreign
+from stentor.pipeline.columns.raw import plain
 
 # The layout is described in `stentor.model.codec`.
 _PREFIX: Final = 9
 _NO_PAYLOAD: Final = bytes(4)
-_SET: Final = 1
-_REGISTERED: Final = 2
 
 _TIME: Final = pa.timestamp("us", "UTC")
 #: A MessagePack timestamp of 64 bits, and how it is divided into nanoseconds and seconds.
@@ -42,8 +40,6 @@ _SECONDS: Final = np.uint64(2**34 - 1)
 _SECONDS_BITS: Final = np.uint64(34)
 
 _time_decoder: Final = Decoder(datetime | None)
-_elements_decoder: Final = Decoder(list[Any])
-_registered_decoder: Final = Decoder(tuple[str, bytes])
 
 
 class Id(msgspec.Struct, array_like=True, gc=False):
@@ -104,12 +100,8 @@ class HeaderReader:
         return _decoded(self._decoder, items)
 
     def values(self, headers: Sequence[Header], name: str) -> list[Any]:
-        """The values of an attribute, None where it is absent."""
-        found = list(map(self._get[name], headers))
-        kinds = set(map(type, found))
-        if Ext in kinds or list in kinds:
-            return [plain(value) for value in found]
-        return found
+        """The values of an attribute as MessagePack has them, None where it is absent."""
+        return list(map(self._get[name], headers))
 
 
 @lru_cache(maxsize=64)
@@ -153,18 +145,6 @@ def payloads(items: Sequence[bytes]) -> list[bytes | None]:
     return [item[_payload_start(item) :] or None for item in items]
 
 
-def plain(value: Any) -> Any:
-    """A value that is no extension of MessagePack: sets are frozen sets, lists are lists."""
-    if type(value) is Ext:
-        if value.code == _SET:
-            return frozenset(map(plain, _elements_decoder.decode(value.data)))
-        if value.code == _REGISTERED:
-            return Foreign(*_registered_decoder.decode(value.data))
-    elif type(value) is list:
-        return [plain(element) for element in value]
-    return value
-
-
 # -- columns that every notification has
 
 
@@ -172,9 +152,9 @@ def id_column(headers: Sequence[Header]) -> pa.Array:
     """`producer:epoch:sequence` of each."""
     ids = [header.id for header in headers]
     known = [i for i in ids if i is not None]
-    lives = {(i.producer, i.epoch) for i in known}
-    if len(lives) == 1 and len(known) == len(ids):
-        ((producer, epoch),) = lives
+    producers, epochs = {i.producer for i in known}, {i.epoch for i in known}
+    if len(producers) == len(epochs) == 1 and len(known) == len(ids):
+        (producer,), (epoch,) = producers, epochs
         numbers = pa.array([i.sequence for i in known], pa.int64()).cast(pa.string())
         return pc.binary_join_element_wise(pa.scalar(f"{producer}:{epoch}"), numbers, ":")
     written = [None if i is None else f"{i.producer}:{i.epoch}:{i.sequence}" for i in ids]

@@ -122,7 +122,7 @@ def _laid_out(events: DataFrame, id_type: T.DataType) -> tuple[DataFrame, Layout
 
 
 def _check_session(spark: SparkSession) -> None:
-    if find_spec("google.protobuf") is None:
+    if find_spec("google") is None or find_spec("google.protobuf") is None:
         raise PipelineError(
             "Spark keeps the state of Python functions with the package protobuf, which is not "
             "installed: pip install protobuf"

@@ -142,11 +142,12 @@ class Held:
             pa.record_batch({"id": ids, "filter": pa.array(texts.values(), pa.string())})
         )
 
-    def load(self, number: int, content: bytes) -> None:
-        """Take in a bucket that was kept; what parsed when it was added parses again."""
+    def load(self, number: int, content: bytes, *, on_error: str = "fail") -> None:
+        """Take in a bucket that was kept; its filters are good, unless the events have changed."""
         batch = unwrapped(content)
         ids, texts = batch.column("id").to_pylist(), batch.column("filter").to_pylist()
-        self.apply(Change(id, text, number) for id, text in zip(ids, texts, strict=True))
+        pairs = zip(ids, texts, strict=True)
+        self.apply((Change(id, text, number) for id, text in pairs), on_error=on_error)
 
     def compact(self) -> None:
         self._index.compact()

@@ -3,7 +3,7 @@
 State is what Spark makes exactly-once: a micro-batch that is repeated starts from the same state,
 and what it did to it counts once. Working copies in Python workers must be neither older nor newer.
 So the state names its version by a digest of all changes that led to it, and a copy is only used
-under exactly that digest.
+under exactly that digest, and only by a query that sees events and filters in the same way.
 
 A shard may be processed by another worker each time, whose copy has missed the last changes. The
 last few are therefore in the state, too, under the digests that they lead to. A worker goes
@@ -65,6 +65,8 @@ class Keeper(StatefulProcessor):
         self._shards = shards
         self._on_error = on_error
         self._vocabulary = vocabulary
+        #: What a working copy depends on besides the state.
+        self._setting = _digest("", (tuple(layout), on_error, vocabulary))
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._version = handle.getValueState("version", "shards int, digests string")
@@ -103,53 +105,50 @@ class Keeper(StatefulProcessor):
                 f"the checkpoint keeps subscriptions in {version.shards} shards, and not in "
                 f"{self._shards}; say shards={version.shards}, or begin a new checkpoint"
             )
-        before = version.digests[-1] if version.digests else self._digest("", [])
+        before = version.digests[-1] if version.digests else ""
         held = self._copy(version)
         made = held.apply(changes, on_error=self._on_error)
         if not made:
-            return _copies.put(before, held)
+            return _copies.put(self._setting + before, held)
         for number in sorted({change.bucket for change in made}):
             content = held.bucket(number)
             if content is None:
                 self._buckets.removeKey((number,))
             else:
                 self._buckets.updateValue((number,), (content,))
-        after = self._digest(before, made)
+        after = _digest(before, [tuple(change) for change in made])
         self._log.updateValue((after,), (_logged(made),))
         version.digests.append(after)
         while len(version.digests) > LOGGED:
             self._log.removeKey((version.digests.pop(0),))
         self._version.update(version.pack())
-        return _copies.put(after, held)
+        return _copies.put(self._setting + after, held)
 
     def _copy(self, version: _Version) -> Held:
         """The shard at the version that is in the state."""
         digests = version.digests
-        known = next((d for d in reversed(digests) if d in _copies), None)
+        known = next((d for d in reversed(digests) if self._setting + d in _copies), None)
         if known is not None:
             missed = digests[digests.index(known) + 1 :]
             logs = [self._log.getValue((digest,)) for digest in missed]
             changes = [pickle.loads(log[0]) for log in logs if log is not None]
-            held = _copies.take(known)
+            held = _copies.take(self._setting + known)
             if held is not None and len(changes) == len(missed) and None not in changes:
                 for some in changes:
-                    held.apply(some)
+                    held.apply(some, on_error=self._on_error)
                 return held
         held = Held(self._layout)
         for (number,), (content,) in self._buckets.iterator() if digests else ():
-            held.load(number, content)
+            held.load(number, content, on_error=self._on_error)
         held.compact()
         return held
 
-    def _digest(self, before: str, changes: list[Change]) -> str:
-        """What stands for a version: everything that it depends on."""
-        digest = hashlib.sha256()
-        digest.update(before.encode())
-        if not before:
-            others = (tuple(self._layout), self._on_error, self._vocabulary)
-            digest.update(pickle.dumps(others))
-        digest.update(pickle.dumps([tuple(change) for change in changes]))
-        return digest.hexdigest()[:32]
+
+def _digest(before: str, more: Any) -> str:
+    """What stands for something and all that came before it."""
+    digest = hashlib.sha256(before.encode())
+    digest.update(pickle.dumps(more))
+    return digest.hexdigest()[:32]
 
 
 def _logged(changes: list[Change]) -> bytes:

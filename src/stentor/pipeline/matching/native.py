@@ -1,14 +1,15 @@
 """The plan for few filters: column expressions, entirely in the JVM.
 
 Each filter is a condition, `stentor.pipeline.filters.to_column`. An event becomes an array with the
-ids of the conditions that hold, which is then exploded. `explain()` shows that array as
-`stentor_match_native`.
+ids of the filters whose conditions hold, null in place of the others; the array is exploded, and
+nulls are dropped. All of that is compiled by Spark: a function that drops nulls from arrays would
+not be, and with it none of the conditions. `explain()` shows the array as `stentor_match_native`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from stentor.pipeline.matching.subscriptions import Subscriptions
+
+_NAME: Final = "stentor_match_native"
 
 
 def all_native(filters: Iterable[Filter], schema: T.StructType) -> bool:
@@ -44,8 +47,7 @@ def match_native(events: DataFrame, subscriptions: Subscriptions, id: str) -> Da
         F.when(to_column(filter_, schema), F.lit(given).cast(kind))
         for given, filter_ in zip(ids, filters, strict=True)
     ]
-    matching = F.array_compact(F.array(*found)) if found else F.array().cast(T.ArrayType(kind))
-    named = events.select("*", matching.alias("stentor_match_native"))
-    return named.select(F.explode("stentor_match_native").alias(id), "*").drop(
-        "stentor_match_native"
-    )
+    matching = F.array(*found) if found else F.array().cast(T.ArrayType(kind))
+    named = events.select("*", matching.alias(_NAME))
+    exploded = named.select(F.explode(_NAME).alias(id), "*").drop(_NAME)
+    return exploded.where(exploded[id].isNotNull())

@@ -4,6 +4,9 @@ Spark reuses workers for task after task and micro-batch after micro-batch, but 
 value whenever a task comes between that does not refer to it. Compiling an index anew each time
 would cost more than matching. So a worker remembers the last ones by digest: the digest comes with
 the function, the value is only fetched when it is not known yet.
+
+A search has a price by the batch, and one by the row. Spark's batches may be as small as those of
+the files it reads, so a few of them are put together first.
 """
 
 from __future__ import annotations
@@ -22,6 +25,9 @@ from stentor.pipeline.matching.seeing import events_batch
 
 if TYPE_CHECKING:
     from pyspark import Broadcast
+
+#: Rows that are searched at a time, at least, as long as there are more.
+ENOUGH_ROWS: Final = 32_768
 
 _known: Final[Memory[Packed]] = Memory()
 
@@ -48,7 +54,7 @@ def matched(part: Part, names: Sequence[str], batches: Iterable[Any]) -> Iterato
     The columns of a batch have these names; if there are no names, filters see nothing of events,
     and one column of anything says how many there are.
     """
-    for columns in map(_columns, batches):
+    for columns in gathered(batches):
         yield from packed(part).id_lists(events_batch(names, columns))
 
 
@@ -60,7 +66,7 @@ def matched_in_shards(
     Spark has put the events of a part together, so one task needs one part, and a batch is hardly
     ever cut.
     """
-    for columns in map(_columns, batches):
+    for columns in gathered(batches):
         shards = columns[-1].to_numpy(zero_copy_only=False)
         starts = [0, *(np.flatnonzero(np.diff(shards)) + 1).tolist(), len(shards)]
         for start, end in pairwise(starts):
@@ -69,6 +75,22 @@ def matched_in_shards(
                 yield from matched(parts[int(shards[start])], names, [run])
 
 
-def _columns(batch: Any) -> tuple[pa.Array, ...]:
-    """Spark gives a function of one column that column alone."""
-    return batch if isinstance(batch, tuple) else (batch,)
+def gathered(batches: Iterable[Any]) -> Iterator[tuple[pa.Array, ...]]:
+    """The columns of batches, with at least so many rows each that a search pays."""
+    waiting: list[tuple[pa.Array, ...]] = []
+    rows = 0
+    for batch in batches:
+        # Spark gives a function of one column that column alone.
+        waiting.append(batch if isinstance(batch, tuple) else (batch,))
+        rows += len(waiting[-1][0])
+        if rows >= ENOUGH_ROWS:
+            yield _together(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield _together(waiting)
+
+
+def _together(batches: list[tuple[pa.Array, ...]]) -> tuple[pa.Array, ...]:
+    if len(batches) == 1:
+        return batches[0]
+    return tuple(pa.concat_arrays(columns) for columns in zip(*batches, strict=True))

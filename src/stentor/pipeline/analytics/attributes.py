@@ -1,0 +1,242 @@
+"""Which attributes are asked for, with which constants, and which ones events carry.
+
+An attribute that many filters pin to a value is a good one to place brokers or shards by; one
+that events carry and nobody asks for could be moved to the payload; one that is asked for and
+never carried is a mistake in somebody's filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    FloatType,
+    MapType,
+    NullType,
+    StructType,
+)
+
+from stentor.errors import PipelineDefinitionError, StentorError
+from stentor.filters import Filter
+from stentor.filters.expression import And, Atom, Expression, Not, Or
+from stentor.filters.language.printer import format_literal
+from stentor.pipeline.analytics.filters import distinct_filters
+from stentor.pipeline.filters.sql import name_sql
+from stentor.pipeline.matching.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_ASKED: Final = "attribute string, operator string, constant string, subscriptions bigint"
+
+
+def hot_attributes(
+    subscriptions: DataFrame | None = None,
+    events: DataFrame | None = None,
+    *,
+    filter: str = "filter",
+) -> DataFrame:
+    """What is asked for and what there is, attribute by attribute; the most wanted first.
+
+        hot_attributes(subscriptions, events).where("subscriptions = 0").show()   # nobody asks
+
+    Of subscriptions: subscriptions, filters (distinct ones), asked (share of subscriptions), pinned
+    (subscriptions that list the values they want). Of events: events (that carry it), carried
+    (share of events), absent (share of those that do not), distinct_values (an estimate, within
+    about 5 %). Without one of the two its columns are left out.
+    """
+    if subscriptions is None and events is None:
+        raise PipelineDefinitionError("give subscriptions, events, or both")
+    filters = None if subscriptions is None else distinct_filters(subscriptions, filter=filter)
+    return attributes_of(filters, events)
+
+
+def attributes_of(filters: DataFrame | None, events: DataFrame | None) -> DataFrame:
+    """The same, of the filters that `distinct_filters` gives."""
+    found: DataFrame | None = None
+    if filters is not None:
+        found = _asked_for(filters)
+    if events is not None:
+        carried = _carried(events)
+        found = carried if found is None else found.join(carried, "attribute", "full")
+    assert found is not None
+    if filters is not None and events is not None:
+        zeros = ("subscriptions", "filters", "asked", "pinned", "events", "carried")
+        found = found.na.fill(0, list(zeros)).na.fill(1.0, ["absent"])
+    order = [F.desc(n) for n in ("subscriptions", "events") if n in found.columns]
+    return found.orderBy(*order, "attribute")
+
+
+def hot_constants(subscriptions: DataFrame, *, filter: str = "filter") -> DataFrame:
+    """Which constants are asked for, the most wanted first.
+
+    Columns: attribute, operator (`=` for each value of a list, too), constant as the language
+    writes it, subscriptions, filters.
+    """
+    return constants_of(distinct_filters(subscriptions, filter=filter))
+
+
+def constants_of(filters: DataFrame) -> DataFrame:
+    """The same, of the filters that `distinct_filters` gives."""
+    return (
+        _asked(filters)
+        .where("constant is not null")
+        .groupBy("attribute", "operator", "constant")
+        .agg(F.sum("subscriptions").alias("subscriptions"), F.count("*").alias("filters"))
+        .orderBy(F.desc("subscriptions"), "attribute", "operator", "constant")
+    )
+
+
+# -- subscriptions
+
+
+def _asked_for(filters: DataFrame) -> DataFrame:
+    good = filters.where("problem is null")
+    total = good.agg(F.sum("subscriptions").alias("total"))
+    return (
+        _asked(good)
+        .where("constant is null")
+        .groupBy("attribute")
+        .agg(
+            F.sum("subscriptions").alias("subscriptions"),
+            F.count("*").alias("filters"),
+            F.coalesce(F.sum(F.when(F.col("operator") == "=", F.col("subscriptions"))), F.lit(0))
+            .cast("bigint")
+            .alias("pinned"),
+        )
+        .crossJoin(F.broadcast(total))
+        .select(
+            *("attribute", "subscriptions", "filters"),
+            (F.col("subscriptions") / F.col("total")).alias("asked"),
+            "pinned",
+        )
+    )
+
+
+def _asked(filters: DataFrame) -> DataFrame:
+    """For each filter and attribute a row without a constant, and one for each constant."""
+    good = filters.where("problem is null").select("filter", "subscriptions")
+    function = partial(_terms, vocabulary=Vocabulary.of_this_process())
+    return good.mapInArrow(function, _ASKED)
+
+
+def _terms(
+    batches: Iterable[pa.RecordBatch], *, vocabulary: Vocabulary
+) -> Iterator[pa.RecordBatch]:
+    vocabulary.install()
+    for batch in batches:
+        rows: list[tuple[str, str | None, str | None, int]] = []
+        for text, count in zip(
+            batch.column("filter").to_pylist(),
+            batch.column("subscriptions").to_pylist(),
+            strict=True,
+        ):
+            filter = Filter(text)
+            asked = {term: None for atom in _atoms(filter.expression) for term in _said(atom)}
+            # Pinned: in each conjunct, the values that are wanted are listed.
+            pinned = _pinned(filter)
+            rows += [(name, "=" if name in pinned else None, None, count) for name in filter.names]
+            rows += [(*term, count) for term in asked]
+        kinds = (pa.string(), pa.string(), pa.string(), pa.int64())
+        columns = zip(*rows, strict=True) if rows else ((), (), (), ())
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)],
+            names=["attribute", "operator", "constant", "subscriptions"],
+        )
+
+
+def _atoms(expression: Expression) -> Iterator[Atom]:
+    match expression:
+        case Atom():
+            yield expression
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from _atoms(part)
+        case Not(part):
+            yield from _atoms(part)
+
+
+def _said(atom: Atom) -> Iterator[tuple[str, str, str]]:
+    """The constants of an atom, each with what is asked of it."""
+    operator = {"in": "=", "not in": "!="}.get(atom.operator, atom.operator)
+    for constant in atom.constants:
+        yield atom.name, operator, _written(constant)
+
+
+def _written(constant: Any) -> str:
+    try:
+        return format_literal(constant)
+    except StentorError:  # a constant of an operator that has no literal, such as a pattern
+        return str(constant)
+
+
+def _pinned(filter: Filter) -> set[str]:
+    """The attributes of which every conjunct lists the values it accepts."""
+    found: set[str] | None = None
+    for conjunct in filter.conjuncts:
+        listed = {
+            name
+            for name, constraint in conjunct.constraints.items()
+            if not constraint.rest
+            and not constraint.absent
+            and all(getattr(part, "values", None) is not None for _, part in constraint.parts)
+        }
+        found = listed if found is None else found & listed
+    return found or set()
+
+
+# -- events
+
+
+def _carried(events: DataFrame) -> DataFrame:
+    """One row for each attribute that events have a column for."""
+    leaves = dict(_leaves(events.schema))
+    rows = [
+        F.struct(
+            F.lit(name).alias("attribute"),
+            F.count_if(present).alias("events"),
+            (F.count_if(present) / F.count("*")).alias("carried"),
+            (1 - F.count_if(present) / F.count("*")).alias("absent"),
+            (F.approx_count_distinct(F.when(present, column)) if countable else F.lit(None))
+            .cast("bigint")
+            .alias("distinct_values"),
+        )
+        for name, (column, present, countable) in leaves.items()
+    ]
+    if not rows:
+        raise PipelineDefinitionError("the events have no columns that are attributes")
+    return events.agg(F.array(*rows).alias("rows")).select(F.inline("rows"))
+
+
+def _leaves(schema: StructType) -> Iterator[tuple[str, tuple[Column, Column, bool]]]:
+    """Attributes by dotted names: their column, whether a value is there, and what is countable."""
+
+    def inside(struct: StructType, prefix: str, above: str) -> Iterator[tuple[str, Any]]:
+        for field in struct.fields:
+            name, sql = prefix + field.name, above + name_sql(field.name)
+            if isinstance(field.dataType, StructType):
+                yield from inside(field.dataType, name + ".", sql + ".")
+            elif not isinstance(field.dataType, NullType | MapType):
+                column = F.expr(sql)
+                yield name, (column, _present(column, field.dataType), _countable(field.dataType))
+
+    for field in schema.fields:
+        if not field.name.startswith("_"):
+            yield from inside(StructType([field]), "", "")
+
+
+def _present(column: Column, kind: DataType) -> Column:
+    if isinstance(kind, DoubleType | FloatType):
+        return column.isNotNull() & ~F.isnan(column)
+    return column.isNotNull()
+
+
+def _countable(kind: DataType) -> bool:
+    return not isinstance(kind, ArrayType) or _countable(kind.elementType)
