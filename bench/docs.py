@@ -29,6 +29,7 @@ class Section:
 MATCHING: Final = Section("results", "")
 ROUTING: Final = Section("routing", " routing")
 LIVE: Final = Section("live", " live")
+PIPELINE: Final = Section("pipeline", " pipeline")
 
 
 def write_docs(results: Results, tables: list[Table], page: Path, section: Section) -> None:

@@ -1,4 +1,4 @@
-"""What can be measured: the matching engines, routing, the live service. Each for itself."""
+"""What can be measured: the engines, routing, the live service, the pipeline. Each for itself."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ import live.tables
 import network.plots
 import network.profiles
 import network.tables
+import pipeline.profiles
+import pipeline.tables
 import plots
 import profiles
 import tables
@@ -53,6 +55,16 @@ def _run_live(profile: live.profiles.Profile, parts: tuple[str, ...]) -> Results
     return run_live(profile, parts)
 
 
+def _run_pipeline(profile: pipeline.profiles.Profile, parts: tuple[str, ...]) -> Results:
+    from pipeline.suite import run_pipeline
+
+    return run_pipeline(profile, parts)
+
+
+def _no_plots(results: Results, folder: Path) -> list[Path]:
+    return []
+
+
 SUBJECTS: Final = {
     "matching": Subject(
         "latest.json",
@@ -80,5 +92,14 @@ SUBJECTS: Final = {
         live.tables.live_tables,
         live.plots.save_live_plots,
         docs.LIVE,
+    ),
+    "pipeline": Subject(
+        "pipeline.json",
+        pipeline.profiles.PARTS,
+        pipeline.profiles.PROFILES,
+        _run_pipeline,
+        pipeline.tables.pipeline_tables,
+        _no_plots,
+        docs.PIPELINE,
     ),
 }

@@ -9,11 +9,15 @@ from importlib.metadata import version
 from time import perf_counter
 from typing import Any, Final
 
+from pipeline.journal import measure_journal
 from pipeline.match import measure_match
 from pipeline.profiles import Profile
 from suite import machine
 
-_MEASURES: Final[dict[str, Callable[[Profile], Any]]] = {"match": measure_match}
+_MEASURES: Final[dict[str, Callable[[Profile], Any]]] = {
+    "match": measure_match,
+    "journal": measure_journal,
+}
 
 
 def run_pipeline(profile: Profile, parts: tuple[str, ...]) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from tables import Results, Table
 TO_NOTHING: Final = 1.5
 #: How much faster than a join it has to be, at least.
 TO_JOIN: Final = 50.0
+#: The most that reading a journal may cost, to the same rows from Parquet.
+TO_PARQUET: Final = 2.0
 #: By how much two cores have to be ahead of one, at least.
 TWO_CORES: Final = 1.3
 
@@ -23,10 +25,43 @@ _SHOWN: Final = {
 }
 
 
+_READ: Final = {
+    "journal": "a broker's journal",
+    "filtered": "the same, filtered by the broker",
+    "parquet": "Parquet through a mapInArrow that does nothing",
+}
+
+
 def pipeline_tables(results: Results) -> list[Table]:
     """All tables that the results have something for."""
-    found = results.get("match")
-    return [_goals(found), *(_ways(found, one) for one in found["cores"])] if found else []
+    tables = []
+    if found := results.get("match"):
+        tables += [_goals(found), *(_ways(found, one) for one in found["cores"])]
+    if found := results.get("journal"):
+        tables.append(_journals(found))
+    return tables
+
+
+def _journals(found: dict[str, Any]) -> Table:
+    table = Table(
+        f"Reading {found['rows']:,} events",
+        ["From", "Cores", "To Parquet", "Rows/s", "Time"],
+        f"Stock quotes of eight attributes and six columns besides. The goal: at most "
+        f"{times(TO_PARQUET)} of Parquet. The broker has the same cores. Publishing them took "
+        f"{seconds(found['publish_s'])}.",
+    )
+    for cores in found["cores"]:
+        for name, shown in _READ.items():
+            table.rows.append(
+                [
+                    shown,
+                    str(cores["cores"]),
+                    times(_cost(cores, name) / _cost(cores, "parquet")),
+                    rate(1e6 / cores["ways"][name]["us_per_row"]),
+                    seconds(min(cores["ways"][name]["seconds"])),
+                ]
+            )
+    return table
 
 
 def _goals(found: dict[str, Any]) -> Table:
