@@ -36,7 +36,9 @@ DEFINITION: Final = Path(__file__).with_name("market.toml")
 #: What stands in the file for the addresses of the brokers.
 _ADDRESSES: Final = '["127.0.0.1:7411"]'
 SUBSCRIPTIONS: Final = 10_000
-WINDOW: Final = timedelta(seconds=5)
+#: As in the file: what a bar is made of, and how late trades may come.
+WINDOW: Final = timedelta(seconds=2)
+WATERMARK: Final = timedelta(seconds=1)
 #: Seconds for the bars to arrive when Spark has published them.
 PATIENCE: Final = 30.0
 
@@ -63,6 +65,8 @@ class Pipelined:
     #: Bars that have arrived as they should be, and how many there should be.
     right: int
     due: int
+    #: Bars that came more than once.
+    twice: int
     bars: dict[BarKey, Bar]
 
     @property
@@ -71,6 +75,7 @@ class Pipelined:
             self.archived == self.trades
             and self.matched == self.expected > 0
             and self.right == self.due == len(self.bars)
+            and not self.twice
         )
 
 
@@ -97,8 +102,9 @@ def subscriptions(count: int, seed: int = 7) -> dict[str, str]:
 
 
 def bars_of(trades: Sequence[Notification]) -> dict[BarKey, Bar]:
-    """The bars that these trades make; within an exchange they are in order."""
+    """The bars that these trades complete; those of an exchange are in order."""
     found: dict[BarKey, Bar] = {}
+    times = [trade.time for trade in trades if trade.time is not None]
     for trade in trades:
         assert trade.time is not None
         seconds = WINDOW.total_seconds()
@@ -112,22 +118,28 @@ def bars_of(trades: Sequence[Notification]) -> dict[BarKey, Bar]:
         bar["close"] = price
         bar["volume"] += volume
         bar["trades"] += 1
-    return found
+    settled = max(times) - WATERMARK
+    return {
+        (symbol, begin): bar for (symbol, begin), bar in found.items() if begin + WINDOW <= settled
+    }
 
 
 class Charts:
-    """A client that wants bars. A bar comes again whenever it has changed; the last one counts."""
+    """A client that wants bars."""
 
     def __init__(self, address: str) -> None:
         self._bus: Bus = connect(address, name="charts")
         self.bars: dict[BarKey, Bar] = {}
+        self.twice = 0
 
     async def open(self) -> None:
         await self._bus.open()
         await self._bus.subscribe("_type = 'bar'", handler=self._arrived)
 
     def _arrived(self, n: Notification) -> None:
-        self.bars[n["symbol"], n["window_start"]] = {
+        key = n["symbol"], n["window_start"]
+        self.twice += key in self.bars
+        self.bars[key] = {
             name: n[name] for name in ("open", "high", "low", "close", "volume", "trades")
         }
 
@@ -163,6 +175,7 @@ async def run(trades: Sequence[Notification], addresses: Sequence[str], home: Pa
         expected=_matches(trades, wanted),
         right=sum(charts.bars.get(key) == bar for key, bar in due.items()),
         due=len(due),
+        twice=charts.twice,
         bars=charts.bars,
     )
 

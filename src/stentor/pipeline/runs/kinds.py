@@ -106,7 +106,7 @@ SINKS: Final = {
             "brokers",
             {**_CONNECTING, "type": Option("text", "the event type of what is published")},
             "publish each row at a broker",
-            modes=("append", "update"),
+            modes=("append",),  # Spark has no other for sources and sinks in Python
         ),
         EndKind(
             "archive",
