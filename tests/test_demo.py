@@ -24,10 +24,16 @@ def _demo_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def tour(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+def plot(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the picture goes."""
+    return tmp_path_factory.mktemp("plot") / "bars.png"
+
+
+@pytest.fixture
+def tour(tmp_path: Path, plot: Path) -> Iterator[subprocess.Popen[str]]:
     """The demo as a process whose temporary files are in `tmp_path`."""
     process = subprocess.Popen(
-        TOUR,
+        [*TOUR, "--plot", str(plot)],
         cwd=tmp_path,
         env={**os.environ, "TMPDIR": str(tmp_path), "COLUMNS": "100"},
         stdout=subprocess.PIPE,
@@ -54,7 +60,7 @@ def left_behind(directory: Path) -> list[str]:
 
 class TestTheLiveDemo:
     def test_it_runs_to_its_end_and_everything_adds_up(
-        self, tour: subprocess.Popen[str], tmp_path: Path
+        self, tour: subprocess.Popen[str], tmp_path: Path, plot: Path
     ) -> None:
         output, errors = tour.communicate()
         assert (tour.returncode, errors) == (0, ""), output
@@ -65,6 +71,15 @@ class TestTheLiveDemo:
         wrong = ("missing", "twice", "out of order", "otherwise wrong")
         assert [figures[name] for name in wrong] == [0, 0, 0, 0]
         assert 0 < figures["before the kill"] < figures["delivered"]
+        on_spark = re.findall(
+            r"^(archived|matches|bars) +([\d,]+) +([\d,]+)  ", output, re.MULTILINE
+        )
+        assert {name: found for name, found, _ in on_spark} == {
+            name: expected for name, _, expected in on_spark
+        }
+        assert len(on_spark) == 3
+        assert figures["archived"] == figures["published"]
+        assert plot.read_bytes().startswith(b"\x89PNG")
         told = [
             "killed lisbon",
             "iberia has moved from lisbon to london",

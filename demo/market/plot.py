@@ -38,6 +38,7 @@ def save(found: Pipelined, path: Path) -> Path:
         panel.tick_params(labelsize=7)
         panel.spines[["top", "right"]].set_visible(False)
         panel.grid(axis="y", linewidth=0.3)
+        panel.set_axisbelow(True)
     for panel in panels[-1]:
         panel.set_xlabel("seconds since the first trade", fontsize=8)
     figure.suptitle(

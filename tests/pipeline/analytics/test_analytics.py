@@ -34,7 +34,7 @@ from stentor.pipeline.analytics.reducing import (
     reduce_rest,
     reduce_shard,
 )
-from stentor.pipeline.analytics.selectivity import selectivity_of
+from stentor.pipeline.analytics.selectivity import overlap_of, selectivity_of
 from stentor.pipeline.matching.vocabulary import Vocabulary
 
 START = datetime(2024, 3, 1, 12, tzinfo=UTC)
@@ -156,8 +156,8 @@ def test_selectivity(events, filters, distinct):
     assert any(row["matches"] == 0 for row in rows)
 
 
-def test_overlap(events, subscriptions, distinct):
-    rows = overlap(events, subscriptions, most=4).collect()
+def test_overlap(events, filters, distinct):
+    rows = overlap_of(filters, events, most=4).collect()
     matched = {
         filter: {i for i, facts in enumerate(SEEN) if filter.matches(facts)} for filter in distinct
     }
@@ -175,8 +175,6 @@ def test_overlap(events, subscriptions, distinct):
             assert row["share"] == pytest.approx(both / len(matched[Filter(row["filter"])]))
             assert row["share_of_other"] == pytest.approx(both / len(matched[Filter(row["other"])]))
     assert not found
-    with pytest.raises(PipelineDefinitionError, match="most=1"):
-        overlap(events, subscriptions, most=1)
 
 
 def test_hot_attributes(events, filters, distinct):
@@ -343,6 +341,8 @@ def test_mistakes_are_told(events, subscriptions):
         covering_potential(subscriptions, events, budget=2)
     with pytest.raises(PipelineDefinitionError, match="measured on events"):
         covering_potential(subscriptions, budget=0.1)
+    with pytest.raises(PipelineDefinitionError, match="most=1"):
+        overlap(events, subscriptions, most=1)
     with pytest.raises(PipelineDefinitionError, match="give subscriptions, events, or both"):
         hot_attributes()
 

@@ -97,7 +97,7 @@ def test_predicates_and_filters_leave_the_same_rows(
     assert {r._offset for r in corrupt.collect()} == {8, 108}
     dropped = read(spark, brokers, mode="dropMalformed").schema(COLUMNS).load()
     assert dropped.count() == 400 - 3
-    with pytest.raises(PySparkException, match="offset 8 of broker 'b1' does not fit the schema"):
+    with pytest.raises(PySparkException, match=r"offset 8 of broker 'b[12]' does not fit"):
         read(spark, brokers, mode="failfast").schema(COLUMNS).load().collect()
 
 

@@ -65,9 +65,14 @@ def overlap(
     matches), share (of those that the first matches), share_of_other. Only the `most` least
     selective filters are compared; pairs that share no event are left out.
     """
+    return overlap_of(distinct_filters(subscriptions, filter=filter), events, most=most)
+
+
+def overlap_of(filters: DataFrame, events: DataFrame, *, most: int) -> DataFrame:
+    """The same, of the filters that `distinct_filters` gives."""
     if not 2 <= most <= MOST:
         raise PipelineDefinitionError(f"most={most!r}: between 2 and {MOST} filters are compared")
-    seen = selectivity(events, subscriptions, filter=filter)
+    seen = selectivity_of(filters, events)
     chosen = seen.where("matches > 0").limit(most).select("filter", "matches").collect()
     counts = events.sparkSession.createDataFrame(
         [(row["filter"], row["matches"]) for row in chosen], "filter string, matches bigint"
