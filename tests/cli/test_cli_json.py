@@ -24,7 +24,12 @@ _scalars = (
 _values = _scalars | st.lists(_scalars, max_size=4) | st.frozensets(_scalars, max_size=4)
 notifications = st.builds(
     Notification,
-    st.dictionaries(_names, _values, min_size=1, max_size=4),
+    st.dictionaries(_names, _values, min_size=1, max_size=4).filter(
+        # no name may be a value and the record of another one
+        lambda attributes: (
+            not any(name.partition(".")[0] in attributes for name in attributes if "." in name)
+        )
+    ),
     type=st.none() | st.just("quote.stock"),
     subject=st.none() | st.just("a.b"),
     channel=st.none() | st.just("c"),
