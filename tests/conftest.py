@@ -100,6 +100,7 @@ def overlay(tmp_path: Path, nursery: "Nursery") -> Iterator["Overlay"]:
 # -- what tests with Spark share: one session, in one process
 
 
+@pytest.hookimpl(tryfirst=True)  # before the plugin that reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep tests that use Spark in one worker: a second JVM would cost more than it gains."""
     for item in items:
