@@ -94,8 +94,9 @@ def test_a_broker_that_comes_back_is_read_on(overlay: Overlay) -> None:
 def test_a_broker_that_stays_away_is_given_up(overlay: Overlay) -> None:
     broker = overlay.broker("b1")
     broker.start()
-    with Direct(broker.address, patience=0.5) as direct:
+    with Direct(broker.address) as direct:  # waits until it is up
         (state,) = direct.streams()
+    with Direct(broker.address, patience=0.5) as direct:
         broker.kill()
         with pytest.raises(Unreachable, match="refused"):
             numbers(direct, state.stream, 1, 10)

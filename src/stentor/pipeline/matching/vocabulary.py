@@ -2,8 +2,8 @@
 
 Filters are parsed, and events typed, in processes that have never run the user's program. So what
 the program has registered travels with the filters and is registered again where they arrive.
-An operator whose functions cannot be sent is left out: filters that use it are refused there by
-name, unless the module that registers it is imported in the workers, too.
+An operator whose functions cannot be sent, or not be read because their module is missing there,
+is left out: filters that use it are refused by name, and all others work.
 """
 
 from __future__ import annotations
@@ -41,7 +41,11 @@ class Vocabulary:
         """Register all of it here, too. Doing so again changes nothing."""
         if self.operators:
             for operator in pickle.loads(self.operators):
-                register_operator(pickle.loads(operator))
+                try:
+                    found = pickle.loads(operator)
+                except Exception:  # its module is not here: filters that use it will say so
+                    continue
+                register_operator(found)
         if self.types:
             for name, parents, attributes, abstract in pickle.loads(self.types):
                 event_types.declare(name, parents, dict(attributes), abstract)
