@@ -7,8 +7,8 @@
     collect_trace(frame, run)        one run of a trace table as a trace in memory
 
 `table` says what a trace table holds, `words` what a violation is. The conditions are in `safety`,
-`liveness`, `orders` and `totals`; `acts`, `intervals`, `relevance` and `causality` make the tables
-that they read.
+`liveness`, `fifo`, `causality` and `totals`; `acts`, `intervals`, `relevance` and `history` make
+the tables that they read.
 """
 
 from stentor.pipeline.auditing.audits import ORDERS, Audit, audit

@@ -22,17 +22,18 @@ from pyspark.sql import functions as F
 
 from stentor.errors import InvalidConfiguration, PipelineError
 from stentor.pipeline.auditing.acts import acts
+from stentor.pipeline.auditing.causality import causal, causal_printed
+from stentor.pipeline.auditing.fifo import fifo
 from stentor.pipeline.auditing.files import read_traces
 from stentor.pipeline.auditing.history import history
 from stentor.pipeline.auditing.intervals import intervals
 from stentor.pipeline.auditing.liveness import lost, owed
-from stentor.pipeline.auditing.orders import causal, causal_printed, causal_recorded, fifo
 from stentor.pipeline.auditing.relevance import relevance
 from stentor.pipeline.auditing.report import SHOWN, AuditReport, Fault
 from stentor.pipeline.auditing.safety import safety
 from stentor.pipeline.auditing.table import trace_frame
 from stentor.pipeline.auditing.totals import on_islands, total_global, total_pairwise
-from stentor.pipeline.auditing.validation import Overview, check_rows, summary, trace_table
+from stentor.pipeline.auditing.validation import check_rows, summary, trace_table
 from stentor.pipeline.auditing.words import together
 from stentor.semantics import Action, Condition
 
@@ -131,16 +132,16 @@ def audit(
             )
     rows = trace_table(_frame(trace, spark))
     runs = _kept(summary(rows))
-    overview = check_rows(runs)
+    largest = check_rows(runs)
     actions, active = _kept(acts(rows)), _kept(intervals(rows))
-    relevant = _kept(relevance(actions, active, runs, largest=overview.largest))
+    relevant = _kept(relevance(actions, active, runs, largest=largest))
     parts = safety(actions, active, relevant, advertisements=advertisements)
     due = owed(relevant, runs, advertisements=advertisements)
     due = _kept(due if settling else due.limit(0))
     parts.append(lost(due, actions, active))
     if names:
         happened = _kept(history(actions))
-        parts += _disorder(happened, runs, names, overview)
+        parts += _disorder(happened, runs, names, largest)
         if TOTAL.keys() & set(names):
             suspects = _kept(on_islands(happened, runs, group))
             parts += [TOTAL[name](suspects) for name in names if name in TOTAL]
@@ -169,23 +170,16 @@ def _frame(given: Traces, spark: SparkSession | None) -> DataFrame:
 
 
 def _disorder(
-    happened: DataFrame, runs: DataFrame, names: list[str], overview: Overview
+    happened: DataFrame, runs: DataFrame, names: list[str], largest: int
 ) -> list[DataFrame]:
     """What breaks FIFO and causal order."""
     parts: list[DataFrame] = []
     if "fifo" in names:
         parts.append(fifo(happened))
     if "causal" in names:
-        clocked = F.broadcast(runs.where("clocked").select("trace"))
-        if not overview.clocked:
-            parts.append(causal(happened))
-        elif not overview.unclocked:
-            parts.append(causal_recorded(happened))
-        else:
-            parts.append(causal(happened.join(clocked, "trace", "left_anti")))
-            parts.append(causal_recorded(happened.join(clocked, "trace", "left_semi")))
+        parts.append(causal(happened, runs, largest=largest))
     if "causal_printed" in names:
-        parts.append(causal_printed(happened))
+        parts.append(causal_printed(happened, largest=largest))
     return parts
 
 

@@ -1,15 +1,15 @@
 """Vector clocks: what each component knows of, in little memory.
 
 A clock has an entry for every component that somebody has heard of, and says how much of it lies
-in the past: a number, because the past holds with one action all earlier ones of the same
-component. The number may be a count or a position. Components are numbered as they appear, so a
-clock is a short array, and nothing is known of what is beyond its end. Arrays are replaced, never
-changed: publications that have nothing between them share one.
+in the past: a count, because the past holds with one action all earlier ones of the same
+component. Components are numbered as they appear, so a clock is a short array, and what is beyond
+its end is zero. Arrays are replaced, never changed: publications that have nothing between them
+share one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -19,9 +19,8 @@ from stentor.model import NotificationId
 
 Clock: TypeAlias = NDArray[np.int64]
 
-#: A clock that knows of nobody, and the entry of one that is not known.
-NOTHING: Final[Clock] = np.empty(0, np.int64)
-_UNKNOWN: Final = np.iinfo(np.int64).min
+#: A clock that knows of nobody.
+NOTHING: Final[Clock] = np.zeros(0, np.int64)
 
 
 class VectorClocks:
@@ -39,27 +38,81 @@ class VectorClocks:
         self._names: list[str] = []
         self._known: dict[str, Clock] = {}
 
+    def number(self, component: str) -> int:
+        """Where in a clock its entry is."""
+        found = self._numbers.get(component)
+        if found is None:
+            found = self._numbers[component] = len(self._names)
+            self._names.append(component)
+        return found
+
     def of(self, component: str) -> Clock:
         """What it knows of now."""
         return self._known.get(component, NOTHING)
 
-    def learn(self, component: str, past: Clock, source: str, level: int) -> None:
-        """From now on it knows of a past, and of one component's actions up to a number."""
-        number = self._numbers.get(source)
-        if number is None:
-            number = self._numbers[source] = len(self._names)
-            self._names.append(source)
+    def learn(self, component: str, past: Clock, source: str, count: int) -> None:
+        """From now on it knows of a past, and of so many actions of one component."""
+        number = self.number(source)
         known = self.of(component)
-        merged = np.full(max(len(known), len(past), number + 1), _UNKNOWN)
+        merged = np.zeros(max(len(known), len(past), number + 1), np.int64)
         merged[: len(known)] = known
         np.maximum(merged[: len(past)], past, out=merged[: len(past)])
-        merged[number] = max(int(merged[number]), level)
+        merged[number] = max(int(merged[number]), count)
         self._known[component] = merged
 
+    def clock(self, entries: Mapping[str, int]) -> Clock:
+        """A clock with these entries."""
+        numbers = [self.number(name) for name in entries]
+        clock = np.zeros(max(numbers, default=-1) + 1, np.int64)
+        clock[numbers] = list(entries.values())
+        return clock
+
     def entries(self, clock: Clock) -> Iterator[tuple[str, int]]:
-        """A clock by names, as far as it knows them."""
-        for number in np.flatnonzero(clock != _UNKNOWN).tolist():
+        """A clock by names, without what is zero."""
+        for number in np.flatnonzero(clock).tolist():
             yield self._names[number], int(clock[number])
+
+
+class Frontier:
+    """The largest clock, entry by entry, among those of what one component was notified of."""
+
+    __slots__ = ("_levels", "_whose")
+
+    def __init__(self) -> None:
+        self._levels = self._whose = NOTHING
+
+    def advance(self, clock: Clock, whose: int) -> None:
+        """Take in the clock of a notification, which has a number."""
+        size = len(clock)
+        if not size:
+            return
+        if size > len(self._levels):
+            self._grow(size)
+        levels = self._levels[:size]
+        higher = clock > levels
+        self._whose[:size][higher] = whose
+        np.maximum(levels, clock, out=levels)
+
+    def raise_to(self, level: int, number: int, whose: int) -> None:
+        """The same for one entry alone."""
+        if level > self.level(number):
+            if number >= len(self._levels):
+                self._grow(number + 1)
+            self._levels[number] = level
+            self._whose[number] = whose
+
+    def _grow(self, size: int) -> None:
+        """At least to twice the size, so that growing costs little."""
+        more = np.zeros(2 * size - len(self._levels), np.int64)
+        self._levels = np.concatenate((self._levels, more))
+        self._whose = np.concatenate((self._whose, more))
+
+    def level(self, number: int) -> int:
+        return int(self._levels[number]) if number < len(self._levels) else 0
+
+    def whose(self, number: int) -> int:
+        """Which notification an entry comes from."""
+        return int(self._whose[number])
 
 
 class Clocks:

@@ -5,7 +5,6 @@ came after. The rows of one component come together once, and then each knows:
 
     publishes    the component publishes something in this run
     before       the publication of what was delivered to the component before this
-    own          the component's own publication before this
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 
 def history(actions: DataFrame) -> DataFrame:
@@ -25,14 +24,10 @@ def history(actions: DataFrame) -> DataFrame:
     of_component = Window.partitionBy("trace", "comp")
     earlier = of_component.orderBy("pos").rowsBetween(Window.unboundedPreceding, -1)
 
-    def previous(value: str, *, publication: bool) -> Column:
-        wanted = publishes if publication else ~publishes
-        return F.last(F.when(wanted, F.col(value)), ignorenulls=True).over(earlier)
-
+    delivered = F.when(~publishes, F.col("at"))
     return (
         actions.where("in_history")
         .select("trace", "pos", "op", "comp", "nid", "at", "publisher", "last", "clock")
         .withColumn("publishes", F.max(publishes).over(of_component))
-        .withColumn("before", previous("at", publication=False))
-        .withColumn("own", previous("pos", publication=True))
+        .withColumn("before", F.last(delivered, ignorenulls=True).over(earlier))
     )

@@ -6,7 +6,7 @@ the table is read once before, and rows that cannot be judged are an error that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 
@@ -73,18 +73,11 @@ def summary(rows: DataFrame) -> DataFrame:
     )
 
 
-class Overview(NamedTuple):
-    """What the plan of an audit depends on."""
+def check_rows(runs: DataFrame) -> int:
+    """`PipelineError` if some run, by its summary, cannot be judged.
 
-    #: The publications and deliveries of the largest run.
-    largest: int
-    #: Some runs have clocks; some have not.
-    clocked: bool
-    unclocked: bool
-
-
-def check_rows(runs: DataFrame) -> Overview:
-    """`PipelineError` if some run, by its summary, cannot be judged."""
+    The publications and deliveries of the largest run: the plan of an audit depends on it.
+    """
     flawed = (
         F.col("trace").isNull()
         | F.col("malformed").isNotNull()
@@ -94,12 +87,10 @@ def check_rows(runs: DataFrame) -> Overview:
     found = runs.agg(
         F.min(F.when(flawed, flaw)).alias("flaw"),
         F.coalesce(F.max("acts"), F.lit(0)).alias("largest"),
-        F.coalesce(F.bool_or("clocked"), F.lit(False)).alias("clocked"),
-        F.coalesce(F.bool_or(~F.col("clocked")), F.lit(False)).alias("unclocked"),
     ).collect()[0]
     if found["flaw"] is not None:
         raise PipelineError(_problem(*found["flaw"]))
-    return Overview(found["largest"], found["clocked"], found["unclocked"])
+    return int(found["largest"])
 
 
 def _problem(run: str | None, actions: int, positions: int, malformed: Row | None) -> str:
