@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 #: Filters of the native plan.
-FEW: Final = 20
+FEW: Final = 12
 #: Rows that are joined; so many take as long as hundreds of times as many that are matched.
 JOIN_ROWS: Final = 2_000
 #: Files, and so partitions, that the events are in.

@@ -89,7 +89,7 @@ def _ways(found: dict[str, Any], cores: dict[str, Any]) -> Table:
         f"Ways through Spark on {count} core{'s' if count > 1 else ''}",
         ["Way", "To nothing", "Rows/s", "Time", "Rows", "Matches"],
         f"Stock quotes of 9 columns in Parquet against {found['filters']:,} filters (native: the "
-        f"first 20; the join over fewer rows). The session took {seconds(cores['start_s'])} to "
+        f"first 12; the join over fewer rows). The session took {seconds(cores['start_s'])} to "
         f"start, parsing and compiling the filters {seconds(cores['make_s'])}, the first run of "
         f"match {seconds(cores['first_s'])}, with loading kernels in every worker.",
     )

@@ -98,13 +98,17 @@ def test_a_stream_of_events_is_matched_on_every_plan(spark: SparkSession, tmp_pa
     for start in (0, 20):
         events.add([event(n) for n in range(start, start + 20)])
     stream = events.stream(spark)
-    for plan in ("native", "index", "sharded"):
-        matches = match(stream, subscriptions, plan=plan)
-        assert matches.isStreaming
-        run(matches, tmp_path / plan)
-        found = written(spark, tmp_path / plan)
-        assert len(found) == len(set(found))
-        assert set(found) == brute_force(subscriptions, range(40))
+    plans = ("native", "index", "sharded")
+    matches = [
+        match(stream, {f"{plan} {id}": text for id, text in subscriptions.items()}, plan=plan)
+        for plan in plans
+    ]
+    assert all(one.isStreaming for one in matches)
+    run(matches[0].union(matches[1]).union(matches[2]), tmp_path)
+    found = written(spark, tmp_path)
+    assert len(found) == len(set(found))
+    expected = brute_force(subscriptions, range(40))
+    assert set(found) == {(f"{plan} {id}", n) for plan in plans for id, n in expected}
 
 
 def test_subscriptions_may_change_and_queries_be_restarted(

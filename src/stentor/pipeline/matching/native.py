@@ -1,14 +1,18 @@
 """The plan for few filters: column expressions, entirely in the JVM.
 
 Each filter is a condition, `stentor.pipeline.filters.to_column`. An event becomes an array with the
-ids of the filters whose conditions hold, null in place of the others; the array is exploded, and
-nulls are dropped. All of that is compiled by Spark: a function that drops nulls from arrays would
-not be, and with it none of the conditions. `explain()` shows the array as `stentor_match_native`.
+ids of the filters whose conditions hold, which is exploded. `explain()` shows the result as
+`stentor_match_native`.
+
+Few means few indeed. Spark makes one Java method of all conditions, and the JVM does not compile
+methods of more than 8,000 bytes of code: it interprets them, about ten times as slowly. Twenty
+filters with two or three conditions each are just below that; the index takes twice as long for
+them, and hardly longer for a hundred times as many.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
@@ -23,12 +27,18 @@ if TYPE_CHECKING:
 
     from stentor.pipeline.matching.subscriptions import Subscriptions
 
-_NAME: Final = "stentor_match_native"
+#: Filters, and conditions on attributes in all of them, that are expressions.
+FILTERS: Final = 16
+CONDITIONS: Final = 40
 
 
-def all_native(filters: Iterable[Filter], schema: T.StructType) -> bool:
-    """Whether Spark's own expressions can say what these filters say."""
-    return all(is_native(filter_, schema) for filter_ in filters)
+def few_enough(filters: Sequence[Filter], schema: T.StructType) -> bool:
+    """Whether Spark's own expressions can say what these filters say, and fast."""
+    if len(filters) > FILTERS:
+        return False
+    conjuncts = [conjunct for filter_ in filters for conjunct in filter_.conjuncts]
+    conditions = sum(len(c.constraints) + len(c.residuals) for c in conjuncts)
+    return conditions <= CONDITIONS and all(is_native(filter_, schema) for filter_ in filters)
 
 
 def match_native(events: DataFrame, subscriptions: Subscriptions, id: str) -> DataFrame:
@@ -47,7 +57,8 @@ def match_native(events: DataFrame, subscriptions: Subscriptions, id: str) -> Da
         F.when(to_column(filter_, schema), F.lit(given).cast(kind))
         for given, filter_ in zip(ids, filters, strict=True)
     ]
-    matching = F.array(*found) if found else F.array().cast(T.ArrayType(kind))
-    named = events.select("*", matching.alias(_NAME))
-    exploded = named.select(F.explode(_NAME).alias(id), "*").drop(_NAME)
-    return exploded.where(exploded[id].isNotNull())
+    matching = F.array_compact(F.array(*found)) if found else F.array().cast(T.ArrayType(kind))
+    # The array must not be a column of its own: Spark would compute it twice, the first time to
+    # drop events for which it is empty.
+    exploded = events.select(F.explode(matching).alias("stentor_match_native"), "*")
+    return exploded.withColumnRenamed("stentor_match_native", id)

@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame
 from stentor.errors import PipelineDefinitionError
 from stentor.pipeline.matching.changing import match_changing
 from stentor.pipeline.matching.indexed import match_indexed
-from stentor.pipeline.matching.native import all_native, match_native
+from stentor.pipeline.matching.native import FILTERS, few_enough, match_native
 from stentor.pipeline.matching.sharded import match_sharded
 from stentor.pipeline.matching.subscriptions import (
     Subscriptions,
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from stentor.filters import Filter
 
 PLANS: Final = ("auto", "native", "index", "sharded")
-#: So many filters are expressions: with more of them the index is faster.
-NATIVE_LIMIT: Final = 32
 #: So many filters are compiled on the driver and held by each worker.
 INDEX_LIMIT: Final = 2_000_000
 
@@ -71,7 +69,8 @@ def match(
     or removes it if the filter is null. The changes of a micro-batch take effect before its events.
     If it changes a subscription several times, the row with the greatest value in the column
     `order` counts, else the one that the stream has last. A change that does not parse ends the
-    query, or is left out with a warning in the worker's log if `on_error="skip"`.
+    query, or is left out with a warning in the worker's log if `on_error="skip"`. Such matching
+    needs Spark's state store RocksDB, and the package protobuf.
     """
     if plan not in PLANS:
         raise PipelineDefinitionError(f"there is no plan {plan!r}; choose from {', '.join(PLANS)}")
@@ -104,8 +103,8 @@ def _match_known(
 ) -> DataFrame:
     if plan == "auto":
         plan = "sharded" if shards is not None or len(subscriptions) > INDEX_LIMIT else "index"
-        few = len(subscriptions) <= NATIVE_LIMIT and shards is None
-        if few and all_native(subscriptions.parsed(), events.schema):
+        few = len(subscriptions) <= FILTERS and shards is None
+        if few and few_enough(subscriptions.parsed(), events.schema):
             plan = "native"
     if plan == "native":
         return match_native(events, subscriptions, id)
