@@ -97,15 +97,7 @@ def overlay(tmp_path: Path, nursery: "Nursery") -> Iterator["Overlay"]:
         yield overlay
 
 
-# -- what tests with Spark share: one session, in one process
-
-
-@pytest.hookimpl(tryfirst=True)  # before the plugin that reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep tests that use Spark in one worker: a second JVM would cost more than it gains."""
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+# -- what tests with Spark share: one session in each process
 
 
 @pytest.fixture(scope="session")
