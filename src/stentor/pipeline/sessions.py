@@ -19,6 +19,10 @@ _DEFAULTS: Final = {
     # Few, large Arrow batches: each costs a turn between the JVM and Python.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # What subscriptions that change, and streams that are put in order, are kept in.
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
 }
 
 
@@ -28,13 +32,15 @@ def register(spark: SparkSession) -> SparkSession:
         register(spark)
         spark.read.format("stentor").option("brokers", "127.0.0.1:7411").load().show()
 
-    Two settings of the session change. Spark lets a source see predicates only if that is switched
+    Three settings of the session change. Spark lets a source see predicates only if that is switched
     on. And adaptive execution of streams is switched off: it may put the rows of a micro-batch into
     other partitions when the batch is run again after a crash, and the sink tells what it has
-    published by partition.
+    published by partition. The third only makes `match` faster.
     """
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.conf.set("spark.sql.adaptive.streaming.stateless.enabled", "false")
+    # `match` takes few columns of many; Spark hands those over faster by rows.
+    spark.conf.set("spark.sql.execution.arrow.pythonUDF.columnarInput.enabled", "false")
     spark.dataSource.register(StentorSource)
     teach_readers()
     return spark
