@@ -33,8 +33,8 @@ def register(spark: SparkSession) -> SparkSession:
         spark.read.format("stentor").option("brokers", "127.0.0.1:7411").load().show()
 
     Three settings of the session change. Spark lets a source see predicates only if that is
-    switched on. And adaptive execution of streams is switched off: it may put the rows of a micro-batch into
-    other partitions when the batch is run again after a crash, and the sink tells what it has
+    switched on. Adaptive execution of streams is switched off: it may put the rows of a micro-batch
+    into other partitions when the batch is run again after a crash, and the sink tells what it has
     published by partition. The third only makes `match` faster.
     """
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
