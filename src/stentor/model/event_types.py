@@ -127,6 +127,10 @@ class EventTypes:
             other for other in self.known() if name in _direct_parents(self._declared, other)
         )
 
+    def declarations(self) -> tuple[EventType, ...]:
+        """Everything that was declared."""
+        return tuple(self._declared.values())
+
     def declaration(self, name: str) -> EventType | None:
         """What was declared about the type itself, or None."""
         return self._declared.get(name)

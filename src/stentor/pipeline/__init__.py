@@ -12,8 +12,9 @@ The page for users is docs/pipeline.md. Nothing here imports Spark before it is 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from stentor.pipeline.lazily import lazily
 
 if TYPE_CHECKING:
     from stentor.pipeline.archives import archive, compact, history, replay
@@ -23,15 +24,15 @@ if TYPE_CHECKING:
     from stentor.pipeline.sessions import register, session
 
 _HOME: Final = {
-    "archive": "stentor.pipeline.archives",
-    "audit": "stentor.pipeline.auditing",
-    "compact": "stentor.pipeline.archives",
-    "history": "stentor.pipeline.archives",
-    "match": "stentor.pipeline.matching",
-    "register": "stentor.pipeline.sessions",
-    "replay": "stentor.pipeline.archives",
-    "session": "stentor.pipeline.sessions",
-    "to_column": "stentor.pipeline.filters",
+    "archive": "archives",
+    "audit": "auditing",
+    "compact": "archives",
+    "history": "archives",
+    "match": "matching",
+    "register": "sessions",
+    "replay": "archives",
+    "session": "sessions",
+    "to_column": "filters",
 }
 
 __all__ = [
@@ -46,11 +47,4 @@ __all__ = [
     "to_column",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(home), name)
-    globals()[name] = found
-    return found
+__getattr__ = lazily(__name__, _HOME)

@@ -181,8 +181,14 @@ def _any_matches(intervals: Iterable[Interval], notification: Notification) -> b
     return any(interval.filter.matches(notification) for interval in intervals)
 
 
-def _altered(publication: Publication, delivered: Notification) -> str:
-    published = publication.notification
+def differing(published: Notification, delivered: Notification) -> list[str]:
+    """The attributes and other parts in which two notifications differ.
+
+    >>> differing(Notification({"x": 1, "y": 2}), Notification({"x": 1.0, "y": 2}, channel="c"))
+    ['x', 'channel']
+    """
+    if published == delivered:
+        return []
     names = [
         name
         for name in sorted({*published, *delivered})
@@ -191,9 +197,12 @@ def _altered(publication: Publication, delivered: Notification) -> str:
         # As notifications, because their equality tells 1 from 1.0.
         or Notification({name: published[name]}) != Notification({name: delivered[name]})
     ]
-    for part in ("type", "subject", "channel", "payload", "content_type", "time"):
-        if getattr(published, part) != getattr(delivered, part):
-            names.append(part)
+    parts = ("type", "subject", "channel", "payload", "content_type", "time")
+    return names + [part for part in parts if getattr(published, part) != getattr(delivered, part)]
+
+
+def _altered(publication: Publication, delivered: Notification) -> str:
+    names = differing(publication.notification, delivered)
     return (
         f"but {publication.component} had published it at action {publication.position} "
         f"with another value of {', '.join(names)}"

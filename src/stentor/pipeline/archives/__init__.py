@@ -6,13 +6,14 @@
     replay(None, path, brokers, speed=10)    publish archived events again, in order
 
 How an archive works is described in `stentor.pipeline.archives.log`. Nothing here imports Spark
-before it is used, and `replay` needs none.
+before it is used, and `replay` starts none.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from stentor.pipeline.lazily import lazily
 
 if TYPE_CHECKING:
     from stentor.pipeline.archives.archiving import archive
@@ -29,11 +30,4 @@ _HOME: Final = {
 
 __all__ = ["archive", "compact", "history", "replay"]
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = found
-    return found
+__getattr__ = lazily(__name__, _HOME)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from stentor.model import Notification
 from stentor.pipeline.auditing.relevance import decoded, filter_of
 from stentor.pipeline.auditing.words import sentence, told, violations
 from stentor.pipeline.matching.vocabulary import Vocabulary
 from stentor.semantics import Condition
+from stentor.semantics.oracle import differing
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -91,26 +91,6 @@ def _really_altered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
         texts = pa.array([", ".join(names) or None for names in parts], pa.string())
         found = batch.drop_columns(["body", "published"]).append_column("parts", texts)
         yield found.filter(texts.is_valid())
-
-
-def differing(published: Notification, delivered: Notification) -> list[str]:
-    """The attributes and other parts in which two notifications differ.
-
-    >>> differing(Notification({"x": 1, "y": 2}), Notification({"x": 1.0, "y": 2}, channel="c"))
-    ['x', 'channel']
-    """
-    if published == delivered:
-        return []
-    names = [
-        name
-        for name in sorted({*published, *delivered})
-        if name not in published
-        or name not in delivered
-        # As notifications, because their equality tells 1 from 1.0.
-        or Notification({name: published[name]}) != Notification({name: delivered[name]})
-    ]
-    parts = ("type", "subject", "channel", "payload", "content_type", "time")
-    return names + [part for part in parts if getattr(published, part) != getattr(delivered, part)]
 
 
 def _not_subscribed(actions: DataFrame, intervals: DataFrame, relevant: DataFrame) -> DataFrame:

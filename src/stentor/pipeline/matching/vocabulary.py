@@ -8,13 +8,17 @@ is left out: filters that use it are refused by name, and all others work.
 
 from __future__ import annotations
 
+import logging
 import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from stentor.filters import register_operator
 from stentor.filters.custom import registered
 from stentor.model.event_types import event_types
+
+_log: Final = logging.getLogger("stentor.pipeline")
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Vocabulary:
         operators = list(_operators())
         types = sorted(
             (d.name, sorted(d.parents), sorted(d.attributes.items()), d.abstract)
-            for d in event_types._declared.values()
+            for d in event_types.declarations()
         )
         return cls(
             operators=pickle.dumps(operators) if operators else b"",
@@ -43,7 +47,8 @@ class Vocabulary:
             for operator in pickle.loads(self.operators):
                 try:
                     found = pickle.loads(operator)
-                except Exception:  # its module is not here: filters that use it will say so
+                except Exception as error:  # anything may happen in the user's modules
+                    _log.warning("an operator of the program is not known here: %s", error)
                     continue
                 register_operator(found)
         if self.types:
@@ -56,8 +61,9 @@ def _operators() -> Iterator[bytes]:
         return
     from pyspark import cloudpickle  # the user's functions need not be importable elsewhere
 
-    for _, operator in sorted(registered.items()):
+    for name, operator in sorted(registered.items()):
         try:
             yield cloudpickle.dumps(operator)  # type: ignore[no-untyped-call]
-        except Exception:  # anything may happen in the user's classes
+        except Exception as error:  # anything may happen in the user's classes
+            _log.warning("the operator %r cannot be sent to workers: %s", name, error)
             continue

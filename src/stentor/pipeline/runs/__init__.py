@@ -12,8 +12,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from stentor.pipeline.lazily import lazily
 
 if TYPE_CHECKING:
     from stentor.pipeline.runs.definition import Pipeline
@@ -29,11 +30,4 @@ _HOME: Final = {
 
 __all__ = ["Outcome", "Pipeline", "Runner", "load"]
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = found
-    return found
+__getattr__ = lazily(__name__, _HOME)

@@ -16,12 +16,15 @@ from stentor.errors import PipelineError
 JAVA: Final = 17
 
 
+def check_package() -> None:
+    """`PipelineError` that says what to install, if there is no package `pyspark`."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise PipelineError("this needs the package pyspark: pip install 'stentor[spark]'")
+
+
 def check_requirements() -> None:
     """`PipelineError` that says what to install, if Spark or Java is missing. Starts nothing."""
-    if importlib.util.find_spec("pyspark") is None:
-        raise PipelineError(
-            "pipelines run on Spark, which is not installed: pip install 'stentor[spark]'"
-        )
+    check_package()
     if find_java() is None:
         home = os.environ.get("JAVA_HOME")
         found = f"there is none in JAVA_HOME, {home}" if home else "there is none on this machine"

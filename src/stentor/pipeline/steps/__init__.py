@@ -18,8 +18,9 @@ is used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from stentor.pipeline.lazily import lazily
 
 if TYPE_CHECKING:
     from stentor.pipeline.steps.applying import apply
@@ -74,11 +75,4 @@ __all__ = [
     "watermark",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = found
-    return found
+__getattr__ = lazily(__name__, _HOME)
