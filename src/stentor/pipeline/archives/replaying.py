@@ -1,4 +1,4 @@
-"""`replay`: publish archived events again, in order, at any speed. It needs no Spark.
+"""`replay`: publish archived events again, in order, at any speed. It starts no Spark.
 
 The events come in the order of the archive (`ordering`), so those of each journal, and with them
 those of each producer, are in the order in which they were published (T-9). They are published by
