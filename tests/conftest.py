@@ -101,7 +101,7 @@ def overlay(tmp_path: Path, nursery: "Nursery") -> Iterator["Overlay"]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     from pyspark.sql import SparkSession
 
     home = tmp_path_factory.mktemp("spark")
@@ -119,3 +119,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def spark(spark_session: "SparkSession") -> Iterator["SparkSession"]:
+    """The session that all modules share; what one of them sets is undone after it."""
+    before = spark_session.conf.getAll
+    yield spark_session
+    for key, value in spark_session.conf.getAll.items():
+        if value == before.get(key) or not spark_session.conf.isModifiable(key):
+            continue
+        if key in before:
+            spark_session.conf.set(key, before[key])
+        else:
+            spark_session.conf.unset(key)

@@ -402,12 +402,12 @@ def test_trivial_nesting_is_printed_away() -> None:
 
 
 def test_what_cannot_be_written_is_refused() -> None:
-    class Opaque:
+    class Unwritable:
         pass
 
-    register_value_type(ValueType("opaque", (Opaque,), ordered=False))
+    register_value_type(ValueType("unwritable", (Unwritable,), ordered=False))
     with pytest.raises(FilterTypeError, match="register the type with format and parse"):
-        format_literal(Opaque())
+        format_literal(Unwritable())
     with pytest.raises(FilterTypeError, match="collection"):
         format_literal((1, 2))
     with pytest.raises(FilterTypeError, match="no way to write"):
