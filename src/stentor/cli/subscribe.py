@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -73,6 +73,15 @@ def subscribe(
             "last two hours, or earliest for all there is.",
         ),
     ] = None,
+    archive: Annotated[
+        str | None,
+        typer.Option(
+            "--archive",
+            metavar="PATH",
+            help="History from this archive first, then from the journals behind it, then what is "
+            "new. --since says from when on.",
+        ),
+    ] = None,
     group: Annotated[
         str | None,
         typer.Option(
@@ -126,6 +135,7 @@ def subscribe(
     Examples:
       stentor subscribe 127.0.0.1:7411 "symbol = 'IBM' and price > 100"
       stentor subscribe 127.0.0.1:7411 --meta --since 1h | jq ._time
+      stentor subscribe 127.0.0.1:7411 "price > 100" --archive archive/ --since 2026-01-01T00:00:00Z
       stentor subscribe 127.0.0.1:7411 "price > 100" --durable desk-7
       stentor subscribe tls://b1.example:7411 "isa job" --group workers --token @token
       stentor subscribe 127.0.0.1:7411 "temperature > 30" --count 1 --timeout 5m
@@ -138,7 +148,7 @@ def subscribe(
     wanted = Filter(filter)
     options = {
         "durable": durable,
-        "since": None if since is None else _since(since),
+        "since": _since(since, archive),
         "group": group,
         "choice": choice,
         "retained": retained,
@@ -152,8 +162,17 @@ def subscribe(
     raise typer.Exit(run(main))
 
 
-def _since(text: str) -> str | timedelta:
+def _since(text: str | None, archive: str | None) -> Any:
     """As the client takes it; a duration is so long ago."""
+    if archive is not None:
+        from stentor.pipeline.runs.requirements import check_package
+
+        check_package()
+        from stentor.pipeline import past
+
+        return past(archive, text)
+    if text is None:
+        return None
     if re.fullmatch(r"(\s*[\d.]+\s*(ms|[wdhms]))+\s*", text, re.IGNORECASE):
         return timedelta(seconds=_duration("--since", text))
     return text

@@ -23,6 +23,7 @@ from stentor.client.encoding import notification_of, utc_now
 from stentor.client.link import State
 from stentor.client.local_broker import LocalBroker
 from stentor.client.outbox import pieces
+from stentor.client.past import Past
 from stentor.client.requests import Requests, answer, requests_of
 from stentor.client.subscription import WINDOW, Subscription, Terms
 from stentor.client.times import since_seconds
@@ -56,7 +57,7 @@ class SubscribeOptions(TypedDict, total=False):
 
     where: str | Filter | None
     durable: str | None
-    since: str | datetime | timedelta | None
+    since: str | datetime | timedelta | Past | None
     group: str | None
     choice: str
     lease: float | None
@@ -332,7 +333,7 @@ class Bus:
         *,
         where: str | Filter | None = None,
         durable: str | None = None,
-        since: str | datetime | timedelta | None = None,
+        since: str | datetime | timedelta | Past | None = None,
         group: str | None = None,
         choice: str = "round_robin",
         lease: float | None = None,
@@ -348,7 +349,8 @@ class Bus:
         """Ask for what a filter matches, or for the events of a dataclass (`where` narrows them).
 
         durable       a name under which the broker keeps the position while nobody is connected
-        since         history first: an ISO time, a datetime, a timedelta, or "earliest"
+        since         history first: an ISO time, a datetime, a timedelta, "earliest", or an archive
+                      (`stentor.pipeline.past`)
         group         share the notifications with the other members of this group
         choice        how a group chooses: "round_robin", "least_loaded" or "key:ATTRIBUTE"
         lease         seconds for which the broker keeps it unless renewed, which is done by itself
@@ -369,9 +371,14 @@ class Bus:
             wanted = filter_of(filter)
             if where is not None:
                 wanted &= filter_of(where)
+        # Journals that an archive does not know are read from their beginning.
+        past = since if isinstance(since, Past) else None
+        if isinstance(since, Past):
+            since = "earliest"
         terms = Terms(
             durable=_name(durable, "durable"),
             since=None if since is None else since_seconds(since),
+            past=past,
             group=_name(group, "group"),
             choice=choice,
             lease=lease,

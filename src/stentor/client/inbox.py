@@ -136,6 +136,20 @@ class Inbox:
             self._reach(after)
         return len(notifications)
 
+    def recall(self, notifications: list[Notification]) -> None:
+        """Take in what an archive has; those without an id are all new."""
+        ids = [n.id for n in notifications]
+        known = [i for i, id in enumerate(ids) if id is not None]
+        repeats = self._seen.add_all([id for id in ids if id is not None])
+        if repeats:
+            self.repeats += len(repeats)
+            gone = {known[i] for i in repeats}
+            notifications = [n for i, n in enumerate(notifications) if i not in gone]
+        if notifications:
+            self._queue.append(_Chunk(notifications, VOLATILE, [], {}))
+            self._waiting += len(notifications)
+            self._idle = False
+
     def _new(
         self, items: Sequence[bytes], offsets: list[int]
     ) -> tuple[list[Notification], list[int]]:

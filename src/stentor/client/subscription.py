@@ -16,6 +16,9 @@ durable group does.
 *Flow control.* The broker may deliver `window` notifications. What was handed out is granted again,
 half a window at a time; what the application has not yet asked for is not.
 
+*Archives.* With a `past` instead of a time, the past is handed out first; no credit is granted
+before it is used up.
+
 *Confirmation* (durable subscriptions, and members of groups). What the application has dealt with
 is told to the broker soon after, many at a time. A notification has been dealt with when the next
 one is asked for, or when the `async with` is left without an error. So a process that dies gets at
@@ -38,6 +41,7 @@ from stentor.client.backoff import Backoff
 from stentor.client.inbox import Inbox
 from stentor.client.link import Link
 from stentor.client.local_broker import LocalBroker
+from stentor.client.past import Past, Recall
 from stentor.client.typed import Reader
 from stentor.client.waiting import TimeLimit
 from stentor.errors import (
@@ -95,6 +99,7 @@ class Terms:
 
     durable: str | None = None
     since: float | None = None
+    past: Past | None = None
     group: str | None = None
     choice: str = "round_robin"
     lease: float | None = None
@@ -117,6 +122,23 @@ class Terms:
             raise InvalidConfiguration(
                 "the members of a group share notifications, so last values for each make no "
                 "sense; use retained=True without a group"
+            )
+        if self.past is not None:
+            self._check_past()
+
+    def _check_past(self) -> None:
+        """While the past is read, brokers must keep what comes, for this subscriber alone."""
+        if self.durable is not None or self.group is not None:
+            raise InvalidConfiguration(
+                "brokers keep no place in an archive, so since=past(...) goes with neither durable "
+                "nor group; read the archive first, and subscribe with since=TIME"
+            )
+        if self.retained:
+            raise InvalidConfiguration("retained=True makes no sense with since=past(...)")
+        if self.overflow != "spill":
+            raise InvalidConfiguration(
+                f"with overflow={self.overflow!r} what comes while the past is read could be lost "
+                "or hold up publishers; use overflow='spill' with since=past(...)"
             )
 
 
@@ -165,6 +187,8 @@ class Subscription(Generic[T]):
         self._lost_at: float | None = None
         self._forgotten: Positions = {}
         self._past_last_values = False
+        #: The past, until it is used up.
+        self._recall: Recall | None = None
         self._changed: list[asyncio.Future[None]] = []
         self._error: StentorError | None = None
         self._task: asyncio.Task[None] | None = None
@@ -277,6 +301,9 @@ class Subscription(Generic[T]):
         """Wait until there may be more; `StopAsyncIteration` or the error when there will not."""
         if self._number == 0 and not self.closing:
             await self.open()
+        if self._recall is not None and not (self.over or self.stopped):
+            await self._remember(self._recall)
+            return
         await self._until(lambda: len(self._inbox) or self.over or self.stopped)
         if self.stopped:
             self._inbox.deal()
@@ -285,6 +312,17 @@ class Subscription(Generic[T]):
             if self._error is not None:
                 raise self._error
             raise StopAsyncIteration
+
+    async def _remember(self, recall: Recall) -> None:
+        """Take in the next portion of the past. Behind the last, brokers may deliver."""
+        portion = await recall.next()
+        if portion is not None:
+            self._inbox.recall(portion)
+            return
+        self._recall = None
+        recall.close()
+        self._used = self._terms.window
+        self._grant()
 
     async def _until(self, condition: Callable[[], object]) -> None:
         """Wait until something holds that `_notify` is called for."""
@@ -302,7 +340,8 @@ class Subscription(Generic[T]):
 
     def _handed_out(self, count: int) -> None:
         """So many were just given to the application, so those before have been dealt with."""
-        self._used += count
+        if self._recall is None:
+            self._used += count
         if self._used >= self._half:
             self._grant()
         if self._confirms and self._terms.auto_confirm and self._settled:
@@ -376,6 +415,8 @@ class Subscription(Generic[T]):
         self.over = True
         if self._error is None:
             self._error = error
+        if self._recall is not None:
+            self._recall.close()
         self._local.subscriptions.pop(self._number, None)
         self._unsettle()
 
@@ -434,7 +475,7 @@ class Subscription(Generic[T]):
         return Subscribe(
             self._number,
             str(self.filter),
-            max(0, terms.window - len(self._inbox)),
+            0 if self._recall is not None else max(0, terms.window - len(self._inbox)),
             terms.durable,
             since,
             positions,
@@ -563,12 +604,14 @@ class Subscription(Generic[T]):
         self._local.check_open()
         self.filter = self._local.run_hooks("subscribe", self.filter)
         self._number = self._local.number()
-        self.link = self._local.link
-        self._local.subscriptions[self._number] = self
-        if self.link.connected:
-            self.subscribe_again()
         try:
             async with TimeLimit(self._terms.timeout, f"{self!r} was not answered"):
+                if self._terms.past is not None:
+                    await self._begin_in(self._terms.past)
+                self.link = self._local.link
+                self._local.subscriptions[self._number] = self
+                if self.link.connected:
+                    self.subscribe_again()
                 await self.in_force()
         except BaseException:
             await self.close()
@@ -576,6 +619,13 @@ class Subscription(Generic[T]):
         if self._handler is not None:
             self._task = self._local.start(self._run(self._handler))
         return self
+
+    async def _begin_in(self, past: Past) -> None:
+        found = await self._local.loop.run_in_executor(None, past.recall, self.filter)
+        self._local.check_open()
+        self.filter = found.filter
+        self._inbox.arrived.update(found.positions)
+        self._recall = Recall(found)
 
     async def in_force(self) -> None:
         """Return when it is in force, or raise why it never will be."""

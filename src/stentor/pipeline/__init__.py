@@ -4,6 +4,7 @@
     match(events, subscriptions)         who gets which event
     archive(events, path)                events as Parquet, exactly once
     history(spark, path, filter, ...)    what was published, between two times
+    past(path, since)                    an archive as the beginning of a subscription
     replay(spark, path, brokers, ...)    publish an archive again
     audit(trace)                         which guarantee a recorded run has broken
 
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from stentor.pipeline.lazily import lazily
 
 if TYPE_CHECKING:
-    from stentor.pipeline.archives import archive, compact, history, replay
+    from stentor.pipeline.archives import archive, compact, history, past, replay
     from stentor.pipeline.auditing import audit
     from stentor.pipeline.filters import to_column
     from stentor.pipeline.matching import match
@@ -29,6 +30,7 @@ _HOME: Final = {
     "compact": "archives",
     "history": "archives",
     "match": "matching",
+    "past": "archives",
     "register": "sessions",
     "replay": "archives",
     "session": "sessions",
@@ -41,6 +43,7 @@ __all__ = [
     "compact",
     "history",
     "match",
+    "past",
     "register",
     "replay",
     "session",

@@ -3,10 +3,11 @@
     archive(events, path)                    events into an archive, a batch or a stream
     history(spark, path, filter, since=...)  what was published; with live=True, and what will be
     compact(spark, path)                     join small files, delete what is no longer needed
+    past(path, since)                        an archive as the beginning of a subscription
     replay(None, path, brokers, speed=10)    publish archived events again, in order
 
 How an archive works is described in `stentor.pipeline.archives.log`. Nothing here imports Spark
-before it is used, and `replay` starts none.
+before it is used, and `past` and `replay` start none.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ if TYPE_CHECKING:
     from stentor.pipeline.archives.archiving import archive
     from stentor.pipeline.archives.compacting import compact
     from stentor.pipeline.archives.histories import history
+    from stentor.pipeline.archives.pasts import past
     from stentor.pipeline.archives.replaying import replay
 
 _HOME: Final = {
     "archive": "archiving",
     "compact": "compacting",
     "history": "histories",
+    "past": "pasts",
     "replay": "replaying",
 }
 
-__all__ = ["archive", "compact", "history", "replay"]
+__all__ = ["archive", "compact", "history", "past", "replay"]
 
 __getattr__ = lazily(__name__, _HOME)

@@ -28,7 +28,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -42,10 +41,10 @@ from pyspark.sql.types import BooleanType, StructType
 
 from stentor.errors import ArchiveError, InvalidConfiguration
 from stentor.filters import Filter
+from stentor.pipeline.archives.frontier import before, left_to_brokers
 from stentor.pipeline.archives.log import Log
 from stentor.pipeline.archives.manifests import File, State
 from stentor.pipeline.archives.merging import in_order
-from stentor.pipeline.archives.ordering import journals_of
 from stentor.pipeline.archives.places import Place
 from stentor.pipeline.archives.schemas import arrow_schema, from_json
 from stentor.pipeline.archives.statistics import Pruner
@@ -199,7 +198,7 @@ class HistoryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             files = [
                 file
                 for file in state.files.values()
-                if pruner.may_match(file) and not _left_to_brokers(file, positions)
+                if pruner.may_match(file) and not left_to_brokers(file, positions)
             ]
             self._known = state, sorted(files, key=lambda file: (file.low, file.path))
         return self._known
@@ -224,7 +223,10 @@ class HistoryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _read_archive(self, part: ArchivePart) -> Iterator[pa.RecordBatch]:
         for portion in in_order(self._place, part.files, arrow_schema(self._schema)):
-            events = _before(portion.events, part.positions)
+            events = portion.events
+            keep = before(events, part.positions)
+            if keep is not None:
+                events = events.filter(keep)
             for batch in events.to_batches():
                 if batch.num_rows:
                     yield _marked(batch, live=False)
@@ -263,13 +265,6 @@ def journal_reader(
     return source.streamReader(schema)
 
 
-def _left_to_brokers(file: File, positions: Mapping[str, int]) -> bool:
-    """Whether the journals bring all of its events."""
-    return not file.outside and all(
-        first >= positions[journal] for journal, (first, _) in file.offsets.items()
-    )
-
-
 def _tasks(files: Sequence[File]) -> Iterator[list[File]]:
     """Neighbours together, as many as one task should read."""
     some: list[File] = []
@@ -280,19 +275,6 @@ def _tasks(files: Sequence[File]) -> Iterator[list[File]]:
         some.append(file)
     if some:
         yield some
-
-
-def _before(events: pa.Table, positions: Mapping[str, int]) -> pa.Table:
-    """Without the events that the journals will bring."""
-    if not positions or "_offset" not in events.schema.names:
-        return events
-    journals = journals_of(events).dictionary_encode()
-    ends = [positions.get(name, 2**63 - 1) for name in journals.dictionary.to_pylist()]
-    codes = journals.indices.fill_null(len(ends)).to_numpy(zero_copy_only=False)
-    limit = np.array([*ends, 2**63 - 1], np.int64)[codes]
-    offsets = events.column("_offset").fill_null(0).to_numpy()
-    keep = offsets < limit
-    return events if keep.all() else events.filter(pa.array(keep))
 
 
 def _marked(batch: pa.RecordBatch, *, live: bool) -> pa.RecordBatch:

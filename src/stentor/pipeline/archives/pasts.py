@@ -1,0 +1,115 @@
+"""`past`: an archive as the beginning of a subscription. It starts no Spark.
+
+The archive is read as `replay` reads it, in its order and in bounded memory, up to where the
+journals go on (`frontier`). Its events become the notifications that they were, under their own
+ids, so that a subscriber who gets one of them once more, such as by a publisher's second attempt at
+another broker, sees the repeat.
+
+The version of the archive is fixed when the subscription begins, and so are the positions in the
+journals: what is archived or compacted meanwhile changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from stentor.errors import ArchiveError
+from stentor.filters import Filter
+from stentor.model import Notification, NotificationId
+from stentor.pipeline.archives.frontier import before, left_to_brokers
+from stentor.pipeline.archives.log import Log
+from stentor.pipeline.archives.manifests import State
+from stentor.pipeline.archives.merging import Between
+from stentor.pipeline.archives.moments import Moment, during, moment
+from stentor.pipeline.archives.places import Place, place_of
+from stentor.pipeline.archives.replays import Events, new_note
+from stentor.pipeline.archives.stores import store_of
+from stentor.pipeline.columns import RowEncoder
+
+#: Notifications that are handed over at a time.
+PORTION = 5_000
+
+
+def past(path: str | os.PathLike[str], since: Moment | None = None) -> ArchivedPast:
+    """The past that an archive has, for `since=` of a subscription.
+
+        async with bus.subscribe("symbol = 'IBM'", since=past("/data/events", "2 days")) as quotes:
+            async for quote in quotes: ...
+
+    The subscription begins with what was archived, goes on with what the brokers' journals hold
+    behind that, and then with what comes, without a gap and without a repeat. `since` bounds
+    `_time`; without it, all is wanted. The archive must know its places in the journals: one that
+    a streaming query writes does.
+    """
+    return ArchivedPast(place_of(path), moment("since", since))
+
+
+@dataclass(frozen=True)
+class ArchivedPast:
+    """An archive, from some time on."""
+
+    place: Place
+    since: datetime | None
+
+    def recall(self, filter: Filter) -> ArchivedEvents:
+        """What it has for a filter."""
+        state = Log(store_of(self.place)).existing()
+        return ArchivedEvents(self.place, state, filter, self.since)
+
+
+class ArchivedEvents:
+    """What an archive has for a subscription."""
+
+    def __init__(self, place: Place, state: State, filter: Filter, since: datetime | None) -> None:
+        self.filter = filter & during(since, None)
+        self._ends = state.positions()
+        self.positions = _positions(place, state)
+        between = Between.of(since, None)
+        self._note = new_note(state.version, filter, between, "", keep_time=True)
+        self._events = Events(place, state, self._note)
+        self._events.files = [
+            file for file in self._events.files if not left_to_brokers(file, self._ends)
+        ]
+
+    def portions(self) -> Iterator[list[Notification]]:
+        """The notifications in order."""
+        encoder = RowEncoder(self._events.schema)
+        for portion in self._events.behind(self._note):
+            events = portion.events
+            keep = before(events, self._ends)
+            if keep is not None:
+                events = events.filter(keep)
+            for batch in events.combine_chunks().to_batches(max_chunksize=PORTION):
+                if batch.num_rows:
+                    yield _notifications(encoder, batch)
+
+
+def _notifications(encoder: RowEncoder, batch: Any) -> list[Notification]:
+    drafts = encoder.drafts(batch)
+    written: list[str | None] = [None] * len(drafts)
+    if "_id" in batch.schema.names:
+        written = batch.column("_id").to_pylist()
+    parse, make = NotificationId.parse, Notification.from_checked
+    return [
+        make(*draft[:6], None if id is None else parse(id), draft.time)
+        for draft, id in zip(drafts, written, strict=True)
+    ]
+
+
+def _positions(place: Place, state: State) -> dict[str, int]:
+    """By journal, the last offset that the archive has."""
+    ends = state.positions()
+    streams = {name: end - 1 for name, end in ends.items() if "#" in name}
+    brokers = {name.rpartition("#")[0] for name in streams}
+    unknown = sorted(name for name in ends if "#" not in name and name not in brokers)
+    if unknown or (state.files and not ends):
+        of = f" of the broker {unknown[0]!r}" if unknown else ""
+        raise ArchiveError(
+            f"the archive at {place.root} does not say where it is in the journals{of}; archive a "
+            "stream of the source 'stentor', or the column `_stream` with `_offset`"
+        )
+    return streams
