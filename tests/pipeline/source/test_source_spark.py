@@ -116,11 +116,11 @@ def test_a_schema_is_inferred(spark: SparkSession, brokers: list[BrokerProcess])
     assert trades.columns == ["id", "paid", *STANDARD]
     assert trades.count() == 100
     # What the program declares of a type, the process that infers is told.
-    event_types.declare("quote", attributes={"price": "number", "venue": "string"})
-    quotes = spark.read.load(
-        format="stentor", brokers=brokers[0].address, eventType="quote", sample=10
+    event_types.declare("trade", attributes={"paid": "number", "venue": "string"})
+    trades = spark.read.load(
+        format="stentor", brokers=brokers[0].address, eventType="trade", sample=10
     )
-    assert dict(quotes.dtypes)["venue"] == "string"
+    assert dict(trades.dtypes)["venue"] == "string"
     with pytest.raises(PySparkException, match="no events to infer a schema from"):
         read(spark, brokers, filter="price = -1").load()
 
