@@ -19,6 +19,7 @@ from stentor.errors import (
     Unreachable,
 )
 from stentor.model import Notification, NotificationId, decode, encode
+from stentor.model.notification import MAX_PAYLOAD_BYTES
 
 LONG = replace(LIMITS, timeout=30.0)
 
@@ -72,6 +73,38 @@ def test_what_the_broker_has_already_is_published_once(overlay: Overlay) -> None
         direct.publish(quotes(10, epoch=1), atomic=True)
         (state,) = direct.streams()
         assert numbers(direct, state.stream, 1, state.head) == [*range(100), *range(10)]
+
+
+def test_a_small_window_is_kept(overlay: Overlay) -> None:
+    """A broker hangs up on who has too much unanswered."""
+    broker = overlay.broker("b1", limits=replace(LONG, window=10))
+    broker.start()
+    with Direct(broker.address, name="desk") as direct:
+        direct.publish(quotes(2_000))
+        (state,) = direct.streams()
+        assert numbers(direct, state.stream, 1, state.head) == list(range(2_000))
+
+
+def test_a_large_notification_behind_small_ones_is_read(overlay: Overlay) -> None:
+    """All of it together would fit no frame."""
+    broker = overlay.broker("b1", limits=LONG)
+    broker.start()
+    large = Notification(
+        {"n": 5_000}, payload=bytes(MAX_PAYLOAD_BYTES - 500_000), id=NotificationId("desk", 0, 5_000)
+    )
+    with Direct(broker.address, name="desk") as direct:
+        direct.publish([encode(n) for n in padded(950, 1_000)])
+        direct.publish([encode(large)])
+        (state,) = direct.streams()
+        assert numbers(direct, state.stream, 1, state.head) == [*range(950), 5_000]
+        assert numbers(direct, state.stream, 1, state.head, "n >= 0") == [*range(950), 5_000]
+
+
+def padded(count: int, size: int) -> list[Notification]:
+    return [
+        Notification({"n": n}, payload=bytes(size), id=NotificationId("desk", 0, n))
+        for n in range(count)
+    ]
 
 
 def test_a_broker_that_comes_back_is_read_on(overlay: Overlay) -> None:

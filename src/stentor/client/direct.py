@@ -8,7 +8,8 @@ socket and a loop around it; there are no threads, and it can be used in a proce
 The broker sends stretch upon stretch of a journal as fast as they are taken: the socket's own
 buffers hold what comes next. A connection that is lost is made again, for up to `patience` seconds,
 and what was not answered is asked again: to read on does no harm, and what is published twice under
-the same id the broker takes once.
+the same id the broker takes once. A broker that has too much to do, or no room on its disk, is
+waited for in the same way.
 
     with Direct("127.0.0.1:7411") as broker:
         for journal in broker.streams():
@@ -32,7 +33,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from stentor.client.backoff import Backoff
 from stentor.client.connecting import Tls, tls_context
-from stentor.client.faults import PERMANENT, error_of
+from stentor.client.faults import PERMANENT, TRANSIENT, error_of
 from stentor.client.outbox import pieces
 from stentor.errors import (
     HistoryGone,
@@ -231,23 +232,31 @@ class Direct:
         """
         if not items:
             return
-        cut = [list(items)] if atomic else [list(piece) for piece in pieces(list(items))]
+        window = max(1, self.welcome.window)
+        cut = [list(items)]
+        if not atomic:
+            parts = [items[at : at + window] for at in range(0, len(items), window)]
+            cut = [piece for part in parts for piece in pieces(list(part))]
         left = deque((next(self._numbers), piece) for piece in cut)
-        sent: deque[int] = deque()
 
         def all_published() -> None:
             self._connected()
+            sent: deque[int] = deque()
+            unanswered = 0
             while left:
                 while len(sent) < min(IN_FLIGHT, len(left)):
                     number, piece = left[len(sent)]
+                    if sent and unanswered + len(piece) > window:
+                        break
                     self._send(Publish(number, piece, atomic=atomic))
                     sent.append(number)
+                    unanswered += len(piece)
                 through = self._published(left)
                 while sent and sent[0] <= through:
                     sent.popleft()
-                    left.popleft()
+                    unanswered -= len(left.popleft()[1])
 
-        self._persist(all_published, lost=sent.clear)
+        self._persist(all_published)
 
     def _published(self, left: deque[tuple[int, list[bytes]]]) -> int:
         while True:
@@ -281,15 +290,16 @@ class Direct:
             try:
                 return work()
             except _Lost as error:
-                self._abort()
-                lost()
-                if isinstance(error.reason, (*PERMANENT, NameTaken)):
-                    raise error.reason from None
-                left = deadline - monotonic()
-                if left <= 0:
-                    raise error.reason from None
-                _log.info("connecting again: %s", error.reason)
-                sleep(min(backoff.next(), left))
+                reason = error.reason
+            except TRANSIENT as error:
+                reason = error
+            self._abort()
+            lost()
+            left = deadline - monotonic()
+            if left <= 0 or isinstance(reason, (*PERMANENT, NameTaken)):
+                raise reason
+            _log.info("connecting again: %s", reason)
+            sleep(min(backoff.next(), left))
 
     def _connected(self) -> None:
         if self._socket is not None:
@@ -297,6 +307,8 @@ class Direct:
         try:
             sock = self._dial()
         except ssl.SSLError as error:
+            if isinstance(error, ssl.SSLEOFError):  # nobody is there behind the port, or no more
+                raise _Lost(Unreachable(str(explained(error, str(self.address))))) from error
             raise _Lost(explained(error, str(self.address))) from error
         except OSError as error:
             said = os.strerror(error.errno) if error.errno else str(error)

@@ -21,6 +21,14 @@ PERMANENT: Final = (
     errors.InvalidAddress,
 )
 
+#: Refusals that pass: a broker that is down or about to be, has too much to do, or a full disk.
+TRANSIENT: Final = (
+    errors.Unreachable,
+    errors.ShuttingDown,
+    errors.Overloaded,
+    errors.JournalUnavailable,
+)
+
 
 def error_of(code: str, message: str) -> errors.StentorError:
     """The error that a broker reported.

@@ -77,9 +77,11 @@ def _scan(
         else:
             wanted = select(filter, decode_headers(found))
         for i in wanted:
+            size += len(found[i])
+            if items and size > limit:  # large ones travel alone, so that any frame can hold them
+                return offsets, items, at + i - 1
             offsets.append(at + i)
             items.append(found[i])
-            size += len(found[i])
         at += len(found)
     return offsets, items, at - 1
 

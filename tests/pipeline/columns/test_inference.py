@@ -63,6 +63,8 @@ def test_nothing_to_infer_from_is_said() -> None:
 def test_names_that_spark_takes_for_the_same_are_said() -> None:
     with pytest.raises(PipelineError, match="'Price' and 'price' differ in case only"):
         inferred({"Price": 1}, {"price": 1})
+    with pytest.raises(PipelineError, match="'Pos' and 'pos' differ in case only"):
+        inferred({"Pos.x": 1}, {"pos.y": 1})
 
 
 _values = st.one_of(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -11,14 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from overlay_processes import LIMITS, BrokerProcess, Overlay
+from overlay_processes import LIMITS, BrokerProcess, Overlay, until
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from stentor.broker.settings import Grant
+from stentor.broker.settings import Grant, Retention
 from stentor.client.direct import Direct
 from stentor.errors import InvalidNotification, PipelineError, Unreachable, UnsupportedColumn
-from stentor.model import decode
+from stentor.model import Notification, NotificationId, decode, encode
 from stentor.pipeline.sink import publishing
 from stentor.pipeline.sink.publishing import broker_for, publish_rows
 from stentor.pipeline.sink.tasks import Task
@@ -136,6 +138,45 @@ def test_a_query_that_gives_other_rows_each_time_is_told_so(
     others = [{"n": 1000 + n, "twin": 0} for n in range(300)]
     with pytest.raises(PipelineError, match="gives other rows each time"):
         publish_rows(batches(others), SCHEMA, task, options)
+
+
+def test_rows_that_are_added_or_missing_are_noticed(overlay: Overlay) -> None:
+    """Such as by a table beside the stream that has changed before the batch was run again."""
+    broker, options = started(overlay)
+    task = Task("query", 4, 0)
+    publish_rows(batches(rows(10)), SCHEMA, task, options)
+    more = [{"n": 77, "twin": 7}, *rows(10)]
+    for _ in range(2):
+        publish_rows(batches(more), SCHEMA, task, options)
+        assert in_any_order(journal(broker)) == in_any_order(more)
+    for fewer in (rows(9), []):
+        with pytest.raises(PipelineError, match="did not come again"):
+            publish_rows(batches(fewer), SCHEMA, task, options)
+    assert len(journal(broker)) == 11
+
+
+def test_an_attempt_that_retention_has_removed_is_told(
+    overlay: Overlay, small_transactions: None
+) -> None:
+    broker, options = started(overlay, retention=Retention(bytes=4_000))
+    task = Task("query", 0, 0)
+    with pytest.raises(Fault):
+        publish_rows(batches(rows(300), fails=True), SCHEMA, task, options)
+
+    def passed() -> bool:
+        with Direct(broker.address, name="other") as direct:
+            epoch = time.time_ns() // 1_000_000
+            items = [
+                encode(Notification({"x": "y" * 500}, id=NotificationId("other", epoch, n)))
+                for n in range(200)
+            ]
+            direct.publish(items)
+            (state,) = direct.streams()
+            return state.low > 300
+
+    asyncio.run(until(passed, "retention has removed the rows"))
+    with pytest.raises(PipelineError, match="are gone from the journal"):
+        publish_rows(batches(rows(300)), SCHEMA, task, options)
 
 
 def test_an_attempt_that_was_given_up_is_shut_out_by_the_next(

@@ -18,6 +18,10 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from stentor.broker.settings import Retention
 from stentor.client.direct import Direct
 from stentor.errors import HistoryGone, InvalidConfiguration, Unreachable
+from stentor.node.reading import BULK
+from stentor.pipeline.source.offsets import Range, broker_of
+from stentor.pipeline.source.options import reading
+from stentor.pipeline.source.reading import _stretches
 
 LONG = replace(LIMITS, timeout=30.0)
 
@@ -51,7 +55,8 @@ def test_all_journals_are_read_once_within_the_limit(overlay: Overlay) -> None:
         "_offset": 1,
         "_corrupt": None,
     }
-    assert query.reader.reportLatestOffset() == query.reader.latestOffset(query.offset, ALL)
+    latest = query.reader.latestOffset(query.offset, ALL)
+    assert (query.reader.reportLatestOffset() or {})["streams"] == latest["streams"]
     # What comes later is read by the next batch, in a new driver as in this one.
     fill(b2, range(1100, 1150))
     again = Query(stream_of(b1, b2, filter="even = true"), query.checkpoint)
@@ -103,6 +108,70 @@ def test_a_task_waits_for_its_broker_and_goes_on_where_it_was(overlay: Overlay) 
     assert found == list(range(60_000))
 
 
+def test_the_first_batch_is_the_same_when_it_is_run_again(overlay: Overlay) -> None:
+    """Spark keeps the end of the first batch, and asks once more where it began."""
+    b1, b2 = brokers_of(overlay, "b1", "b2")
+    fill(b1, range(100))
+    fill(b2, range(100, 120))
+    for options in ({}, {"startingTimestamp": "2020-01-01T00:00:00Z"}):
+        reader = stream_of(b1, b2, maxRowsPerPartition=30, **options)
+        end = reader.latestOffset(reader.initialOffset(), ALL)
+        planned = reader.partitions(reader.initialOffset(), end)
+        b2.kill()
+        again = stream_of(b1, b2, maxRowsPerPartition=30, **options)
+        start = again.initialOffset()
+        assert len(start["streams"]) == 1
+        parts = again.partitions(start, end)
+        assert [(p.stream, p.first, p.last) for p in parts] == [
+            (p.stream, p.first, p.last) for p in planned
+        ]
+        assert sum(p.last - p.first + 1 for p in parts) == 120
+        assert again.partitions(end, end) == []
+        b2.start()
+        asyncio.run(until(b2.reachable, "b2 answers"))
+
+
+def test_a_task_follows_a_journal_that_moves_while_it_is_read(overlay: Overlay) -> None:
+    b1, b2 = (overlay[name] for name in overlay.line(2, limits=LONG))
+
+    async def linked() -> None:
+        await overlay.linked()
+
+    asyncio.run(linked())
+    count = 3 * BULK
+    fill(b1, range(count))
+    options = reading({"brokers": f"{b1.address},{b2.address}", "patience": "60"}, streaming=True)
+    with Direct(b1.address) as direct:
+        (state,) = direct.streams()
+    part = Range(state.stream, "b1", 1, state.head, b1.address)
+    stretches = _stretches(part, options, "")
+    offsets = list(next(stretches)[0])
+    assert len(offsets) < count
+
+    async def removed() -> None:
+        await b1.ask("drain", timeout=60.0)
+        await until(lambda: not b1.running, "b1 ends")
+
+    asyncio.run(removed())
+    for found, _ in stretches:
+        offsets += found
+    assert offsets == list(range(1, count + 1))
+
+
+def test_a_broker_with_too_many_clients_is_one_that_waits(overlay: Overlay) -> None:
+    b1 = overlay.broker("b1", limits=replace(LONG, clients=1))
+    b2 = overlay.broker("b2", limits=LONG)
+    for broker in (b1, b2):
+        broker.start()
+        fill(broker, range(10))
+    with Direct(b1.address):
+        reader = stream_of(b1, b2)
+        end = reader.latestOffset(reader.initialOffset(), ALL)
+        assert [broker_of(stream) for stream in end["streams"]] == ["b2"]
+    query = Query(stream_of(b1, b2))
+    asyncio.run(until(lambda: len(query.drain()) >= 0 and len(query.rows) == 20, "all is read"))
+
+
 def test_a_task_gives_up_after_its_patience(overlay: Overlay) -> None:
     (b1,) = brokers_of(overlay, "b1")
     fill(b1, range(10))
@@ -140,7 +209,8 @@ def test_a_broker_that_is_seen_later_begins_by_the_same_rule(
     assert query.numbers == sorted([*early, *range(5, 8), *range(15, 20)])
     # The batch that brought it says where it began, so it can be run again.
     (batch,) = [(s, e) for s, e in query.batches if len(e["streams"]) > len(s["streams"])]
-    assert list(batch[1]["begin"].values()) == [1 if starting == "earliest" else 6]
+    begin = {broker_of(stream): first for stream, first in batch[1]["begin"].items()}
+    assert begin["b2"] == (1 if starting == "earliest" else 6)
     assert query.read(*batch) == query.read(*batch)
 
 

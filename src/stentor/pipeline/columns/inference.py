@@ -122,7 +122,7 @@ def infer(
 def _check_case(names: Iterable[str]) -> None:
     """Spark does not tell names apart that differ in case only."""
     known: dict[str, str] = {}
-    for name in names:
+    for name in [part for each in names for part in (*_prefixes(each), each)]:
         other = known.setdefault(name.lower(), name)
         if other != name:
             raise PipelineError(

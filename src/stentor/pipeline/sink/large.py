@@ -24,7 +24,8 @@ from time import monotonic, sleep
 from typing import TypeVar
 
 from stentor.client.backoff import Backoff
-from stentor.errors import NameTaken, NotPermitted, PipelineError, ShuttingDown, Unreachable
+from stentor.client.faults import TRANSIENT
+from stentor.errors import NameTaken, NotPermitted, PipelineError
 from stentor.model.codec import decode_many, encode
 from stentor.model.identity import IdSource
 from stentor.model.notification import Notification
@@ -34,6 +35,16 @@ from stentor.pipeline.source.journals import opened
 from stentor.pipeline.source.options import Connecting
 
 T = TypeVar("T")
+
+
+def other_rows(task: Task, count: int) -> PipelineError:
+    """What to say of rows that an earlier attempt had and this one has not."""
+    return PipelineError(
+        f"{count} rows that an earlier attempt of batch {task.epoch}, partition {task.partition} "
+        "has published did not come again: the query gives other rows each time it runs. Make it "
+        "deterministic, for example without rand(), and change neither its filter nor its read "
+        "limits while a batch is unfinished"
+    )
 
 
 class LargePartition:
@@ -71,12 +82,21 @@ class LargePartition:
         # What the broker welcomes us with includes all that was before these heads. If that is
         # nothing of this epoch, the journals need not be read from their beginning.
         direct.close()
-        if (direct.welcome.published or (-1, -1)) >= (self._task.epoch, 0):
+        epoch, newest = direct.welcome.published or (-1, -1)
+        if (epoch, newest) >= (self._task.epoch, 0):
             self._heads = {}
         direct.publish(self._first_row)
         self._known = _Known()
         for item in self._of_this_epoch():
             self._known.add(item)
+        known = self._known
+        if known.left <= known.newest or (epoch == self._task.epoch and known.newest < newest):
+            raise PipelineError(
+                f"some rows that an earlier attempt of batch {self._task.epoch}, partition "
+                f"{self._task.partition} has published are gone from the journal, so nobody can "
+                "say which are missing: raise the retention of the broker at "
+                f"{direct.address}, and begin the query anew behind this batch"
+            )
 
     def publish(self, drafts: list[Draft]) -> None:
         """Publish those of the rows that are not there."""
@@ -100,12 +120,7 @@ class LargePartition:
     def end(self) -> None:
         """That was all; raise if something is there that should not be."""
         if self._known.left:
-            raise PipelineError(
-                f"{self._known.left} rows that an earlier attempt of batch {self._task.epoch}, "
-                f"partition {self._task.partition} has published did not come again: the query "
-                "gives other rows each time it runs. Make it deterministic, for example without "
-                "rand()"
-            )
+            raise other_rows(self._task, self._known.left)
 
     def _of_this_epoch(self) -> Iterator[Notification]:
         """What is there of this producer in this epoch, behind the heads."""
@@ -136,7 +151,7 @@ class LargePartition:
                 if lost and again is not None:
                     again()
                 return work()
-            except (Unreachable, ShuttingDown):
+            except TRANSIENT:
                 lost = True
                 if monotonic() >= deadline:
                     raise

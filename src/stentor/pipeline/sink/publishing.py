@@ -8,7 +8,8 @@ if it is down.
 
 Rows have the same numbers only if they come in the same order, and behind a shuffle they may not.
 So nothing must remain of an attempt that was broken off: a partition that fits into one transaction
-is published as one. All of it is there, or nothing. Larger ones are the matter of `large`.
+is published as one. All of it is there, or nothing. Larger ones are the matter of `large`, and so
+are those of which another number of rows is there than came now: the query has changed meanwhile.
 
 Two attempts at the same time: the second connects under the name of the first, and the broker shuts
 the first one out.
@@ -27,7 +28,7 @@ from pyspark.sql.types import StructType
 from stentor.errors import InvalidNotification, NameTaken, PipelineError
 from stentor.model.identity import IdSource
 from stentor.pipeline.columns import Draft, RowEncoder, numbered, row_of
-from stentor.pipeline.sink.large import LargePartition
+from stentor.pipeline.sink.large import LargePartition, other_rows
 from stentor.pipeline.sink.tasks import Task
 from stentor.pipeline.source.journals import opened
 from stentor.pipeline.source.options import Connecting
@@ -89,6 +90,7 @@ def _published_as_one(
     with opened(address, options, name=task.producer, patience=options.patience) as direct:
         most_rows = min(TRANSACTION_ROWS, direct.welcome.window)
         most_bytes = min(TRANSACTION_BYTES, direct.welcome.max_frame - _OVERHEAD)
+        there = direct.welcome.published
         ids, now = IdSource(task.producer, task.epoch), datetime.now(UTC)
         held: list[Draft] = []
         items: list[bytes] = []
@@ -100,6 +102,10 @@ def _published_as_one(
             size += sum(map(len, encoded)) + _ITEM_OVERHEAD * len(encoded)
             if len(items) > most_rows or size > most_bytes:
                 return held
+        if there is not None and there[0] == task.epoch and there[1] != len(items) - 1:
+            if not held:
+                raise other_rows(task, there[1] + 1)
+            return held
         direct.publish(items, atomic=True)
     return []
 

@@ -16,7 +16,8 @@ from typing import Final, NamedTuple
 
 from stentor.client.backoff import Backoff
 from stentor.client.direct import Direct
-from stentor.errors import InvalidConfiguration, ShuttingDown, StentorError, Unreachable
+from stentor.client.faults import TRANSIENT
+from stentor.errors import InvalidConfiguration, StentorError, Unreachable
 from stentor.pipeline.source.options import EARLIEST, Connecting, Offsets
 
 #: Seconds for one attempt to reach a broker.
@@ -68,7 +69,7 @@ class _Broker:
             return self._error
         try:
             self._put(question)
-        except (Unreachable, ShuttingDown) as error:
+        except TRANSIENT as error:
             if self._error is None:
                 _log.warning("%s; the query goes on with what it has", error)
             self._error = error
@@ -86,7 +87,7 @@ class _Broker:
             if monotonic() - self._heard < self._direct.welcome.timeout / 3:
                 try:
                     question(self._direct)
-                except (Unreachable, ShuttingDown):
+                except TRANSIENT:
                     self.close()
                 else:
                     self._heard = monotonic()
@@ -227,7 +228,8 @@ def holder(
 ) -> Iterator[tuple[Direct, Journal] | None]:
     """A connection to the broker that has a journal; None if all answer and none has it.
 
-    Waits for brokers that are down as long as `patience` says; `Unreachable` then.
+    Waits for brokers that are down as long as `patience` says; `Unreachable` then. The connection
+    itself has no patience: if it is lost, the journal may be elsewhere.
     """
     addresses = sorted(options.brokers, key=lambda address: address != hint)
     deadline = monotonic() + options.patience
@@ -238,21 +240,19 @@ def holder(
             direct = opened(address, options, patience=0.0)
             try:
                 states = {state.stream: state for state in direct.streams()}
-            except (Unreachable, ShuttingDown) as error:
+            except TRANSIENT as error:
                 direct.close()
                 silent = silent or error
                 continue
             except BaseException:
                 direct.close()
                 raise
-            if stream not in states:
+            try:
+                if stream in states:
+                    yield direct, Journal(*states[stream], address)
+                    return
+            finally:
                 direct.close()
-                continue
-            direct.close()
-            patient = opened(address, options, patience=max(0.0, deadline - monotonic()))
-            with patient:
-                yield patient, Journal(*states[stream], address)
-            return
         if silent is None:
             yield None
             return

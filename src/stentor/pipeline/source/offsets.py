@@ -5,9 +5,11 @@ A stream's *offset*, as Spark keeps it in its checkpoint, says for each journal 
     {"streams": {"b1#3f2a": 1001, "b2#77c0": 512}, "begin": {"b2#77c0": 1}, "since": 0.0}
 
 `since` is the rule for journals that are seen later, such as of a broker that was down when the
-query began: they are read from this time on (0: from their beginning). `begin` holds where that was
-for journals that are new in this offset. So a batch is determined by its two offsets alone,
-whatever has happened to the brokers when it is run once more; no clock and no cluster has a say.
+query began: they are read from this time on (0: from their beginning). `begin` holds where the
+batch that ends here begins, in each journal of which it reads something. So the end of a batch
+alone determines it, whatever has happened to the brokers when it is run once more; no clock and no
+cluster has a say. Its start would not do: of the first batch Spark does not keep it, but asks for
+the initial offset again, and a broker may be down by then, or have lost its oldest events.
 """
 
 from __future__ import annotations
@@ -74,9 +76,11 @@ def ranges(
     >>> [(piece.first, piece.last) for piece in pieces]
     [(1, 3), (4, 5)]
     """
-    found = []
+    found: list[Range] = []
+    if start == end:  # a batch without events: `begin` is of the one before
+        return found
     for stream, behind in sorted(end.streams.items()):
-        first = start.streams.get(stream, end.begin.get(stream, behind))
+        first = end.begin.get(stream, start.streams.get(stream, behind))
         address = (addresses or {}).get(stream)
         for at, last in cut(first, behind - 1, size):
             found.append(Range(stream, broker_of(stream), at, last, address))

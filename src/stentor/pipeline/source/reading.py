@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from time import monotonic, sleep
 from typing import Final
 
 import pyarrow as pa
 
+from stentor.client.backoff import Backoff
+from stentor.client.faults import TRANSIENT
 from stentor.errors import HistoryGone
 from stentor.pipeline.columns import BatchMaker
 from stentor.pipeline.source.journals import holder
@@ -60,6 +63,9 @@ def _stretches(
     hint = part.address
     strict = options.fail_on_data_loss
     moves = 0
+    patience = options.connecting.patience
+    deadline = monotonic() + patience
+    backoff = Backoff(0.1, 2.0)
     while at <= part.last:
         with holder(part.stream, options.connecting, hint) as found:
             if found is None:
@@ -78,12 +84,21 @@ def _stretches(
                     at = max(at, stretch.through + 1)
                     if stretch.items:
                         yield stretch.offsets, stretch.items
+                    deadline = monotonic() + patience
+                    backoff.reset()
             except HistoryGone:
                 # Gone by retention while it was read, or the journal has just moved elsewhere.
                 moves += 1
                 if moves > len(options.connecting.brokers):
                     raise
                 hint = None
+                continue
+            except TRANSIENT as error:
+                # It is down, or is being removed: the journal comes back, here or elsewhere.
+                if monotonic() >= deadline:
+                    raise
+                _log.info("looking for the journal %r again: %s", part.stream, error)
+                sleep(backoff.next())
                 continue
             if last < part.last:
                 return  # the rest is gone, and that is accepted

@@ -78,7 +78,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             seen = self._opened().all_seen()  # what was available is read, or the run has failed
         self._check_lost(before, seen)
         streams = dict(before.streams)
-        begin: dict[str, int] = {}
+        positions: dict[str, int] = {}
         available: dict[str, int] = {}
         for stream, journal in seen.journals.items():
             head = journal.head
@@ -86,7 +86,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 head = min(head, self._targets.get(stream, 0))
             position = before.streams.get(stream)
             if position is None:
-                position = begin[stream] = self._beginning(journal, before)
+                position = self._beginning(journal, before)
+            positions[stream] = position
             if head >= position:
                 available[stream] = head + 1 - position
             elif journal.head + 1 < position:  # set back, which was accepted
@@ -95,10 +96,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         taken = {stream: count for stream, count in taken.items() if count}
         if not taken and streams == before.streams:
             return start
+        begin = {stream: positions[stream] for stream in taken}
         for stream, count in taken.items():
-            streams[stream] = streams.get(stream, begin.get(stream, 0)) + count
-        new = {stream: first for stream, first in begin.items() if stream in taken}
-        return Offset(streams, before.since, new).dump()
+            streams[stream] = begin[stream] + count
+        return Offset(streams, before.since, begin).dump()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         rows = self._options.rows_per_batch
@@ -155,6 +156,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wanted = self._options.starting
         if isinstance(wanted, (str, float)):
             wanted = before.since
+        elif any(broker_of(stream) == journal.broker for stream in before.streams):
+            return journal.low  # it replaced the one that the option means
         return self._opened().offset_of(journal, wanted, EARLIEST)
 
     def _check_lost(self, before: Offset, seen: Seen) -> None:
@@ -163,8 +166,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             broker = broker_of(stream)
             journal = seen.journals.get(stream)
             if journal is None:
-                if broker not in seen.answered:
-                    continue  # it is down: its journal waits
+                if broker not in seen.answered or seen.silent:
+                    continue  # who has it is down: the journal waits
                 text = (
                     f"the journal {stream!r} of broker {broker!r}, read up to offset "
                     f"{position - 1}, is gone, although the broker is up. Was its data directory "
