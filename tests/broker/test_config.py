@@ -66,13 +66,16 @@ class TestUnits:
             ("1e3", 1000),
             (".5s", 0.5),
             ("1m 5ms", 60.005),
+            ("5 minutes", 300),
+            ("1 hour, 30 min", 5400),
+            ("250us", 0.00025),
         ],
     )
     def test_durations(self, text: str, seconds: float) -> None:
         assert parse_duration(text) == pytest.approx(seconds, rel=1e-15)
 
     @pytest.mark.parametrize(
-        "text", ["", " ", "s", "5 minutes", "-5s", "30m 1h", "1h 1h", "1h,2m", "inf", "nan", "5ss"]
+        "text", ["", " ", "s", "5 years", "-5s", "30m 1h", "1h 1h", "1h,", "inf", "nan", "5ss"]
     )
     def test_no_durations(self, text: str) -> None:
         with pytest.raises(InvalidConfiguration, match="a duration such as"):

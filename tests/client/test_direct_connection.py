@@ -90,7 +90,9 @@ def test_a_large_notification_behind_small_ones_is_read(overlay: Overlay) -> Non
     broker = overlay.broker("b1", limits=LONG)
     broker.start()
     large = Notification(
-        {"n": 5_000}, payload=bytes(MAX_PAYLOAD_BYTES - 500_000), id=NotificationId("desk", 0, 5_000)
+        {"n": 5_000},
+        payload=bytes(MAX_PAYLOAD_BYTES - 500_000),
+        id=NotificationId("desk", 0, 5_000),
     )
     with Direct(broker.address, name="desk") as direct:
         direct.publish([encode(n) for n in padded(950, 1_000)])

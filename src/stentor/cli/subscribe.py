@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -173,9 +172,10 @@ def _since(text: str | None, archive: str | None) -> Any:
         return past(archive, text)
     if text is None:
         return None
-    if re.fullmatch(r"(\s*[\d.]+\s*(ms|[wdhms]))+\s*", text, re.IGNORECASE):
-        return timedelta(seconds=_duration("--since", text))
-    return text
+    from stentor.notation.units import exact_duration
+
+    ago = exact_duration(text)
+    return text if ago is None else timedelta(seconds=float(ago))
 
 
 def _duration(option: str, text: str) -> float:

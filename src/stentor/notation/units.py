@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them: "30s", "1h 30m", "7d"; "512 KiB", "10 GB".
+"""Durations and sizes as people write them: "30s", "1h 30m", "2 hours"; "512 KiB", "10 GB".
 
 A duration is a number with a unit, or several from the largest to the smallest; a plain number is
 seconds. A size is a number with a unit, where KiB, MiB, ... are powers of 1024 and kB, MB, ...
@@ -9,11 +9,21 @@ from __future__ import annotations
 
 import math
 import re
+from fractions import Fraction
 from typing import Final
 
 from stentor.errors import InvalidConfiguration
 
-_SECONDS: Final = {"w": 604_800.0, "d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_NAMES: Final = {
+    Fraction(604_800): ("w", "week", "weeks"),
+    Fraction(86_400): ("d", "day", "days"),
+    Fraction(3_600): ("h", "hour", "hours"),
+    Fraction(60): ("m", "min", "mins", "minute", "minutes"),
+    Fraction(1): ("s", "sec", "secs", "second", "seconds"),
+    Fraction(1, 1_000): ("ms", "millisecond", "milliseconds"),
+    Fraction(1, 1_000_000): ("us", "microsecond", "microseconds"),
+}
+_SECONDS: Final = {name: seconds for seconds, names in _NAMES.items() for name in names}
 _BYTES: Final = {
     "": 1,
     "b": 1,
@@ -21,7 +31,7 @@ _BYTES: Final = {
     **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)},
 }
 _NUMBER: Final = r"(?:\d+(?:\.\d*)?|\.\d+)"
-_PART: Final = re.compile(rf"\s*({_NUMBER})\s*(ms|[wdhms])\s*", re.ASCII | re.IGNORECASE)
+_PART: Final = re.compile(rf"\s*({_NUMBER})\s*([a-z]+)\s*(,?)", re.ASCII | re.IGNORECASE)
 _SIZE: Final = re.compile(rf"\s*({_NUMBER})\s*([a-z]*)\s*", re.ASCII | re.IGNORECASE)
 _PLAIN: Final = re.compile(rf"\s*{_NUMBER}(?:e[+-]?\d+)?\s*", re.ASCII | re.IGNORECASE)
 
@@ -33,24 +43,41 @@ SIZE_FORM: Final = 'a size such as "512 KiB", "16 MiB" or "10 GB"; a number is b
 def parse_duration(text: str) -> float:
     """Seconds.
 
-    >>> parse_duration("30s"), parse_duration("1h 30m"), parse_duration("7d"), parse_duration("2.5")
-    (30.0, 5400.0, 604800.0, 2.5)
+    >>> parse_duration("30s"), parse_duration("1h 30m"), parse_duration("2 days")
+    (30.0, 5400.0, 172800.0)
+    >>> parse_duration("2.5")
+    2.5
     """
     if _PLAIN.fullmatch(text):
         return _finite(float(text), text)
-    seconds = 0.0
-    last = math.inf
+    seconds = exact_duration(text)
+    if seconds is None:
+        raise InvalidConfiguration(f"{text!r} is not {DURATION_FORM}")
+    try:
+        return float(seconds)
+    except OverflowError:
+        return _finite(math.inf, text)
+
+
+def exact_duration(text: str) -> Fraction | None:
+    """Seconds, of numbers with units; None if it is something else.
+
+    >>> exact_duration("1 hour, 30 minutes"), exact_duration("250 us"), exact_duration("soon")
+    (Fraction(5400, 1), Fraction(1, 4000), None)
+    """
+    seconds, last = Fraction(0), None
     position = 0
-    while match := _PART.match(text, position):
-        unit = _SECONDS[match[2].lower()]
-        if unit >= last:
-            break
-        seconds += float(match[1]) * unit
+    more = True
+    while more or position < len(text):
+        match = _PART.match(text, position)
+        unit = None if match is None else _SECONDS.get(match[2].lower())
+        if match is None or unit is None or (last is not None and unit >= last):
+            return None
+        seconds += Fraction(match[1]) * unit
         last = unit
         position = match.end()
-    if not text.strip() or position != len(text):
-        raise InvalidConfiguration(f"{text!r} is not {DURATION_FORM}")
-    return _finite(seconds, text)
+        more = bool(match[3])
+    return seconds
 
 
 def _finite(value: float, text: str) -> float:
