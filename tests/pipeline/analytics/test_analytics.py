@@ -184,6 +184,9 @@ def test_hot_attributes(events, filters, distinct):
     if "pos.y" not in rows:  # all null: Arrow gives the field no type that could hold a value
         carried.discard("pos.y")
     assert set(rows) == names | carried
+    # Reserved names are there because they are asked for.
+    assert names >= {"_types", "_producer"}
+    carried |= {"_types", "_producer"}
     total = sum(distinct.values())
     for name, row in rows.items():
         asking = sum(count for filter, count in distinct.items() if name in filter.names)
@@ -210,7 +213,19 @@ def _value(facts: dict[str, Any], name: str) -> Any:
     if "." in name:
         head, tail = name.split(".")
         return (facts.get(head) or {}).get(tail)
-    return facts.get(name) if not name.startswith("_") else None
+    return facts.get(name)
+
+
+def test_of_no_events_every_share_is_unknown(events, filters):
+    none = events.limit(0)
+    rows = {row["attribute"]: row for row in attributes_of(filters, none).collect()}
+    assert {"symbol", "color", "_types"} <= set(rows)
+    for row in rows.values():
+        assert (row["events"], row["carried"], row["absent"]) == (0, None, None)
+    alone = hot_attributes(events=none).collect()
+    assert {row["attribute"] for row in alone} >= {"symbol", "price", "note"}
+    assert not any(row["attribute"].startswith("_") for row in alone)
+    assert {(row["events"], row["carried"], row["absent"]) for row in alone} == {(0, None, None)}
 
 
 def test_hot_constants(filters, distinct):
@@ -356,6 +371,8 @@ def test_a_page(events, subscriptions, tmp_path):
     assert "ends too early" in text
     pictures = sorted(tmp_path.glob("page-*.png"))
     assert len(pictures) == 6
+    without = report(events.limit(0), subscriptions, tmp_path / "without.md")
+    assert without.read_text().startswith("# Events and subscriptions\n\n0 events; ")
     for picture in pictures:
         assert f"({picture.name})" in text
         assert picture.read_bytes().startswith(b"\x89PNG")

@@ -76,7 +76,10 @@ POOLS: dict[str, tuple[spark.DataType, Sequence[Any]]] = {
     "naive": (spark.TimestampNTZType(), NAIVE),
     "void": (spark.NullType(), ()),
 }
-for _name in ("bool", "int", "long", "double", "whole", "string", "folded", "binary", "time"):
+for _name in (
+    *("bool", "int", "long", "double", "whole", "wide"),
+    *("string", "folded", "binary", "time"),
+):
     _type, _pool = POOLS[_name]
     POOLS[f"{_name}s"] = (
         spark.ArrayType(_type),
@@ -96,7 +99,7 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
     "y": _NUMBERS,
     "s": ("string", "string", "folded", "binary", "strings"),
     "b": ("bool",),
-    "tags": ("strings", "strings", "longs", "doubles", "bools", "string"),
+    "tags": ("strings", "strings", "longs", "doubles", "wides", "bools", "string"),
     "at": ("time", "naive", "string"),
     "m": _ANY,
     "pos.x": (*_NUMBERS, "string"),

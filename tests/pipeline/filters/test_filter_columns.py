@@ -94,6 +94,7 @@ _SCHEMA = (
     .add("at", "timestamp")
     .add("local", "timestamp_ntz")
     .add("tags", spark_types.ArrayType(spark_types.DoubleType()))
+    .add("wides", spark_types.ArrayType(spark_types.DecimalType(30, 0)))
     .add("pos", StructType().add("x", "long").add("deep", StructType().add("y", "string")))
     .add("pos.x", "string")
     .add("nothing", spark_types.NullType())
@@ -109,8 +110,8 @@ _ROWS: dict[str, dict[str, object]] = {
     "nan": {"d": nan, "tags": [nan, None]},
     "infinite": {"d": inf, "f": inf},
     "minus zero": {"d": -0.0, "l": 0, "t": 0, "f": -0.0, "tags": [-0.0]},
-    "big": {"l": 2**53 + 1, "d": 2.0**53},
-    "bigger": {"l": 2**63 - 1, "d": 2.0**63},
+    "big": {"l": 2**53 + 1, "d": 2.0**53, "wides": [Decimal(2**53 + 1), None]},
+    "bigger": {"l": 2**63 - 1, "d": 2.0**63, "wides": [Decimal(2**63 - 1), Decimal(10**29 + 1)]},
     "least": {"l": -(2**63), "t": -128, "d": -(2.0**63)},
     "tenth": {"d": 0.1, "f": 0.1, "cents": Decimal("0.10"), "tags": [0.1, 2.0]},
     "text": {"s": "Abc", "lower": "Abc", "pos.x": "flat"},
@@ -195,6 +196,15 @@ CASES: dict[str, set[str]] = {
     "tags disjoint from (0, 2)": {"nan"},
     "tags lacks 2": {"nan", "minus zero"},
     "tags superset of (0.1, 2)": {"tenth"},
+    # Wide decimals are integers where they can be, and floats elsewhere.
+    "wides has 9007199254740993": {"big"},
+    "wides has 9007199254740992": set(),
+    "some wides > 9223372036854775806 and some wides is int": {"bigger"},
+    "wides has 1e29": {"bigger"},
+    "some wides is float": {"bigger"},
+    "wides subset of (9007199254740993, 1)": {"big"},
+    "some wides divides 9007199254740993": {"big"},
+    "wides = (wides)": {"big", "bigger"},
     # Names with dots: a column, a field, or one of them in each row.
     "pos.x = 5": {"nested"},
     "pos.x = 'flat'": {"text", "both"},

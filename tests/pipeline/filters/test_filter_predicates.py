@@ -33,6 +33,8 @@ from pyspark.sql.types import StructType
 from stentor.filters import Filter
 from stentor.model.values import value_type_of
 from stentor.pipeline.filters import from_predicates
+from stentor.pipeline.source.batch import BatchReader
+from stentor.pipeline.source.options import reading
 
 _NOON = datetime(2024, 7, 1, 12, tzinfo=UTC)
 
@@ -175,6 +177,18 @@ def test_long_lists_become_an_interval() -> None:
     assert filter == Filter("l between 0 and 19998")
     filter, _ = from_predicates([Not(In(("l",), tuple(range(20_000))))], _SCHEMA)
     assert filter == Filter("exists l")
+
+
+def test_what_is_too_long_for_a_filter_is_left_to_spark() -> None:
+    """Each predicate by itself: the others are pushed down all the same."""
+    options = reading({"brokers": "127.0.0.1:7411", "filter": "l > 0"})
+    readable = [field for field in _SCHEMA.fields if field.name in ("s", "l", "t", "d")]
+    reader = BatchReader(StructType(readable), options)
+    long = In(("s",), tuple(f"{n:04}" + 1_100 * "x" for n in range(1_000)))
+    one = StringContains(("s",), 2**20 * "x")
+    given = [GreaterThan(("d",), 1.0), long, one, EqualTo(("t",), 7)]
+    assert list(reader.pushFilters(given)) == given
+    assert Filter(reader._filter) == Filter("l > 0 and d > 1 and t = 7")
 
 
 # -- against Spark: the rows of random events, and random predicates over them

@@ -7,15 +7,18 @@ Spark does when a micro-batch is repeated; and with several workers, of which an
 import random
 from collections.abc import Iterator
 from copy import deepcopy
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import Row
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import TimestampType
 
 from stentor.errors import PipelineDefinitionError, PipelineError
 from stentor.filters import Filter
-from stentor.pipeline.matching import keeping
+from stentor.pipeline.matching import holding, keeping
 from stentor.pipeline.matching.holding import BUCKETS, Change, Held, Layout
 from stentor.pipeline.matching.keeping import Keeper
 from stentor.pipeline.matching.parcels import (
@@ -223,6 +226,45 @@ def test_after_a_restart_events_may_have_other_columns() -> None:
         shard.process([], [(1, 1)])
     shard.on_error = "skip"
     assert shard.process([], [(1, 1)]) == [("b", 1)]
+
+
+def test_what_cannot_be_used_now_stays_in_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if its bucket is written anew, and if a worker learns of it by the log alone."""
+    monkeypatch.setattr("test_match_changes.BUCKETS", 1)
+    shard = Shard(workers=2, on_error="skip")
+    shard.process([("a", "x = 1"), ("b", "n = 1"), ("gone", "x = 1")], [])
+    usable = shard.layout
+    shard.layout = Layout(pa.string(), 2, {"n": (0,)}, {"x": "column 'x' has the type date"})
+    assert shard.process([("c", "n = 1"), ("gone", None)], [(1, 1)]) == [("b", 1), ("c", 1)]
+    assert shard.process([("d", "n = 1")], [(1, 1)], worker=1) == [("b", 1), ("c", 1), ("d", 1)]
+    assert shard.process([("a", "x = 1"), ("e", "x = 1")], [(1, 1)])[0] == ("b", 1)
+    shard.layout = usable
+    found = shard.process([], [(1, 1)], worker=1)
+    assert sorted(found) == [("a", 1), ("b", 1), ("c", 1), ("d", 1)]
+
+
+def test_ids_may_be_times() -> None:
+    kind = to_arrow_type(TimestampType(), timezone="UTC")
+    moment = datetime(2024, 7, 1, 12, 30, 0, 250, tzinfo=UTC)
+    held = Held(LAYOUT._replace(id_type=kind))
+    held.apply([Change(moment, "x = 1", 3)])
+    content = held.bucket(3)
+    assert content is not None
+    again = Held(LAYOUT._replace(id_type=kind))
+    again.load(3, content)
+    (matched,) = again.matches(pa.record_batch({"n": [7, 8], "x": [1, 2]}))
+    assert matched.column(0).to_pylist() == [moment]
+
+
+def test_matches_are_put_together_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holding, "_MATCHED_BYTES", 1_000)
+    held = Held(LAYOUT)
+    held.apply([Change(f"s{n}", f"x >= {n}", 0) for n in range(50)])
+    events = pa.record_batch({"n": pa.array(range(300)), "x": pa.array([10] * 300)})
+    found = list(held.matches(events))
+    assert max(one.num_rows for one in found) == 1_000 // 16
+    pairs = [(row["0"], row["1"]) for one in found for row in one.to_pylist()]
+    assert sorted(pairs) == sorted((f"s{n}", event) for n in range(11) for event in range(300))
 
 
 def test_the_last_change_of_a_micro_batch_counts() -> None:

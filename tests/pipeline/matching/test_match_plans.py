@@ -129,6 +129,16 @@ def test_ids_keep_their_type(spark: SparkSession) -> None:
     assert values == [ids[kind] for kind, _ in plans]
 
 
+def test_names_of_columns_may_have_dots(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([(1, "IBM")], "n long, symbol string")
+    table = spark.createDataFrame(
+        [(7, "symbol = 'IBM'", (8, ""))], "`a.b` int, `b.c` string, a struct<b: int, c: string>"
+    )
+    found = match(frame, table, id="a.b", filter="b.c", plan="index")
+    assert found.columns == ["a.b", "n", "symbol"]
+    assert [tuple(row) for row in found.collect()] == [(7, 1, "IBM")]
+
+
 @pytest.mark.parametrize("plan", NAMES)
 def test_without_subscriptions_nothing_matches(spark: SparkSession, plan: str) -> None:
     frame = spark.createDataFrame([(1, "IBM")], "n long, symbol string")

@@ -1,6 +1,7 @@
 """`match` on streams: micro-batches on every plan, and subscriptions that are a stream, too."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,24 @@ def test_subscriptions_may_change_and_queries_be_restarted(
     found = written(spark, tmp_path)
     assert len(found) == len(set(found))
     assert set(found) == expected
+
+
+@pytest.mark.slow
+def test_ids_of_changing_subscriptions_may_be_times(
+    spark: SparkSession, rocksdb: None, tmp_path: Path
+) -> None:
+    times = [datetime(2024, 7, 1, 12, 30, n, 250, tzinfo=UTC) for n in range(3)]
+    schema = pa.schema([("subscription_id", pa.timestamp("us", "UTC")), ("filter", pa.string())])
+    events = Folder(tmp_path / "events", EVENTS)
+    changes = Folder(tmp_path / "changes", schema)
+    matches = match(events.stream(spark), changes.stream(spark), shards=2)
+    for number, moment in enumerate(times):
+        changes.add([{"subscription_id": moment, "filter": f"n >= {number}"}])
+        events.add([event(number)])
+        run(matches, tmp_path)
+    rows = spark.read.parquet(str(tmp_path / "out")).toArrow().to_pylist()
+    found = {(row["subscription_id"], row["n"]) for row in rows}
+    assert found == {(times[a], b) for a in range(3) for b in range(a, 3)}
 
 
 def test_what_a_stream_of_subscriptions_needs_is_said(spark: SparkSession, tmp_path: Path) -> None:

@@ -3,7 +3,11 @@
 import pickle
 import subprocess
 import sys
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,10 +16,11 @@ import pytest
 
 from stentor.filters import Filter, Operator, register_operator
 from stentor.model.event_types import event_types
-from stentor.pipeline.matching import kernels, packed, working
+from stentor.pipeline.matching import indexed, kernels, packed, sizing, working
 from stentor.pipeline.matching.packed import Packed
 from stentor.pipeline.matching.remembering import Memory
 from stentor.pipeline.matching.seeing import events_batch
+from stentor.pipeline.matching.subscriptions import from_pairs
 from stentor.pipeline.matching.vocabulary import Vocabulary
 
 EMPTY = Vocabulary(b"", b"")
@@ -84,12 +89,77 @@ def test_a_batch_may_have_events_for_several_shards(monkeypatch: pytest.MonkeyPa
 
 
 def test_many_matches_are_reported_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "PAIRS_AT_A_TIME", 100)
+    monkeypatch.setattr(sizing, "PAIRS_AT_A_TIME", 100)
     filters = small(*["" for _ in range(10)])
     batch = pa.record_batch({"x": pa.array(range(1_000))})
     portions = list(filters.id_lists(batch))
-    assert [len(portion) for portion in portions] == [256] + 74 * [10] + [4]
+    assert [len(portion) for portion in portions] == 100 * [10]
     assert sum(len(portion.flatten()) for portion in portions) == 10_000
+
+
+def test_portions_stay_small_where_many_matches_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody wants the first events, and everybody those that come behind them in the batch."""
+    monkeypatch.setattr(sizing, "PAIRS_AT_A_TIME", 2_000)
+    searched: list[int] = []
+    filters = small(*[f"kind = 'hot' and x >= {n}" for n in range(100)])
+    search = filters._index.match_batch
+
+    def counted(batch: pa.RecordBatch) -> Any:
+        found = search(batch)
+        searched.append(len(found[0]))
+        return found
+
+    monkeypatch.setattr(filters._index, "match_batch", counted)
+    mixed = events_batch(
+        ["kind", "x", "x"],
+        [
+            pa.array(["cold"] * 30_000 + ["hot"] * 2_000 + ["cold"] * 8_000),
+            pa.array(range(40_000)),
+            pa.nulls(40_000, pa.string()),
+        ],
+    )
+    portions = list(filters.id_lists(mixed))
+    assert sum(len(portion) for portion in portions) == 40_000
+    lengths = [len(ids) for portion in portions for ids in portion.to_pylist()]
+    assert lengths == [0] * 30_000 + [100] * 2_000 + [0] * 8_000
+    # What one row that is tried stands for may begin late, or end early.
+    assert max(searched) <= 2_000 + 2 * 100 * sizing._APART
+    assert len(searched) < 150
+
+
+def test_however_many_ids_there_are_they_fit_one_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "MOST_IDS", 30)
+    filters = small(*["" for _ in range(10)])
+    portions = list(filters.id_lists(pa.record_batch({"x": pa.array(range(100))})))
+    assert [len(portion) for portion in portions] == 33 * [3] + [1]
+    assert all(len(ids) == 10 for portion in portions for ids in portion.to_pylist())
+
+
+def test_the_more_filters_the_fewer_rows_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizing, "_TRIED_PAIRS", 400)
+    index = small(*["" for _ in range(20)])._index
+    batch = pa.record_batch({"x": pa.array(range(4_000))})
+    assert list(sizing.portions(index, batch)) == [(0, 2_560), (2_560, 4_000)]  # 20 rows each
+
+
+def test_threads_may_match_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More sets of filters than are remembered, so that all of them forget and make."""
+    monkeypatch.setattr(indexed, "_made", OrderedDict())
+    context = SimpleNamespace(applicationId="app", broadcast=Broadcast)
+    session: Any = SimpleNamespace(sparkContext=context)
+    sets = [from_pairs({f"s{n}": f"x = {n}"}) for n in range(indexed.REMEMBERED + 3)]
+
+    def work(seed: int) -> None:
+        for n in range(200):
+            chosen = (seed * 7 + n) % len(sets)
+            _, names = indexed._part(session, sets[chosen])
+            assert names == {"x"}
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(4)))
+    assert len(indexed._made) == indexed.REMEMBERED
+    first, _ = indexed._part(session, sets[0])
+    assert indexed._part(session, sets[0])[0] is first
 
 
 def test_a_batch_without_rows_gives_nothing() -> None:
@@ -102,6 +172,25 @@ def test_an_attribute_may_have_different_types_in_different_rows() -> None:
     batch = events_batch(["x", "x"], columns)
     (found,) = small("x = 1", "x = '1'", "x is missing").id_lists(batch)
     assert found.to_pylist() == [["s0"], ["s1"], ["s2"]]
+
+
+def test_wide_decimals_in_collections_are_the_numbers_that_are_published() -> None:
+    kind = pa.list_(pa.decimal128(38))
+    rows = [[Decimal(2**53 + 1), None], None, [Decimal(2**64)], [], [Decimal(1)] * 2]
+    found = small(
+        "x has 9007199254740993", "x has 9007199254740992", "x has 18446744073709551616.0"
+    )
+    column = pa.array(rows, kind)
+    for batch in (
+        events_batch(["x"], [column]),
+        events_batch(["x", "x"], [column, pa.nulls(5, pa.string())]),
+        events_batch(["x"], [pa.array([[Decimal(7)], *rows], kind).slice(1)]),
+    ):
+        (lists,) = found.id_lists(batch)
+        assert lists.to_pylist() == [["s0"], [], ["s2"], [], []]
+    many = events_batch(["x"], [pa.array(rows * 300, kind)])
+    lists = pa.concat_arrays(list(found.id_lists(many)))
+    assert lists.to_pylist() == [["s0"], [], ["s2"], [], []] * 300
 
 
 def test_event_types_bring_their_supertypes() -> None:

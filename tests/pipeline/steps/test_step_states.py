@@ -133,6 +133,39 @@ def test_collapse_follows_its_rule_and_expand_inverts_it(
     state.unpersist()
 
 
+def test_states_of_any_type_can_be_expanded(spark: "SparkSession") -> None:
+    schema = "symbol string, note string, open boolean, at timestamp, day smallint, " + (
+        "_id string, _time timestamp"
+    )
+    rule = {
+        "note": "last",
+        "least": "min note",
+        "notes": "count note",
+        "open": "first",
+        "opens": "count open",
+        "at": "max",
+        "earliest": "min at",
+        "times": "count at",
+        "day": "last",
+        "days": "count",
+    }
+    events = [
+        event(f"p:0:{n}", n, symbol="A", note=f"n{n % 3}", open=n == 1, at=at(n), day=n)
+        for n in range(1, 6)
+    ]
+    events.append(event("p:0:9", 9, symbol="B", note="alone"))
+    table = batch(spark, events, schema)
+    state = collapse(table, ["symbol"], rule)
+    history = expand(state, ["symbol"], rule)
+    assert {name: history.schema[name].dataType for name in ("note", "open", "at", "day")} == {
+        name: table.schema[name].dataType for name in ("note", "open", "at", "day")
+    }
+    rows = {row["symbol"]: row for row in state.collect()}
+    assert (rows["A"]["note"], rows["A"]["least"], rows["A"]["open"]) == ("n2", "n0", True)
+    again = {row["symbol"]: row for row in collapse(history, ["symbol"], rule).collect()}
+    assert again == rows
+
+
 def test_expanded_events_have_ids_of_their_own_and_are_few(spark: "SparkSession") -> None:
     rule = RULES["bars"]
     events = [event(f"p:0:{n}", n, case=0, symbol="A", price=float(n % 9)) for n in range(50)]

@@ -21,6 +21,7 @@ from stentor.pipeline.steps import (
     select,
     transform,
 )
+from stentor.pipeline.steps.events import has_watermark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -108,6 +109,32 @@ def test_convert_notes_what_does_not_fit(quotes: "DataFrame") -> None:
     assert [rows[f"p:0:{n}"]["_corrupt"] for n in (0, 2, 3)] == [None, None, None]
 
 
+def test_convert_takes_arrays_as_a_whole_and_looks_into_records(spark: "SparkSession") -> None:
+    schema = (
+        "sizes array<string>, pos struct<x: string, y: string>, _id string, _time timestamp, "
+        "_corrupt string"
+    )
+    noted = '{"old":{"deep":1}}'
+    events = [
+        event("p:0:0", 0, sizes=["1", None, "3"], pos={"x": "1", "y": None}),
+        event("p:0:1", 0, sizes=["1", "two"], pos={"x": "1", "y": "up"}, _corrupt=noted),
+        event("p:0:2", 0),
+    ]
+    converted = convert(
+        batch(spark, events, schema), {"sizes": "array<long>", "pos": "struct<x: int, y: int>"}
+    )
+    rows = {row["_id"]: row for row in converted.collect()}
+    assert rows["p:0:0"]["sizes"] == [1, None, 3]
+    assert rows["p:0:1"]["sizes"] is None
+    assert [rows[f"p:0:{n}"]["pos"] for n in range(3)] == [(1, None), (1, None), None]
+    assert [rows[f"p:0:{n}"]["_corrupt"] for n in (0, 2)] == [None, None]
+    assert json.loads(rows["p:0:1"]["_corrupt"]) == {
+        "old": {"deep": 1},
+        "sizes": ["1", "two"],
+        "pos": {"x": "1", "y": "up"},
+    }
+
+
 def test_enrich_adds_what_a_table_knows(spark: "SparkSession", quotes: "DataFrame") -> None:
     rows = [("IBM", "hardware", 1), ("IBM", "services", 2), ("SAP", "software", 3)]
     companies = spark.createDataFrame(rows, "symbol string, sector string, rank int")
@@ -147,6 +174,16 @@ def test_apply_maps_notifications_to_any_number(quotes: "DataFrame") -> None:
     assert found["p+1:0:0"]["_time"] == found["p:0:0"]["_time"]
     with pytest.raises(PipelineDefinitionError, match="cannot be found"):
         apply(quotes, "event_files:nothing", "x int")
+
+
+def test_apply_leaves_out_what_is_no_notification(spark: "SparkSession") -> None:
+    schema = "pos struct<x: double, at: struct<y: int>>, _id string, _time timestamp"
+    nowhere: list[object] = [None, {"x": None, "at": {"y": None}}, {"x": float("nan"), "at": None}]
+    events = [event(f"p:0:{n}", 0, pos=pos) for n, pos in enumerate(nowhere)]
+    table = batch(spark, [*events, event("p:0:3", 0, pos={"x": None, "at": {"y": 1}})], schema)
+    assert ids(apply(table, lambda n: n, "`pos.at.y` int")) == ["p:0:3"]
+    with pytest.raises(PipelineError, match="nothing that a function could see"):
+        apply(table.drop("pos"), lambda n: n, "x int")
 
 
 @pytest.mark.spec("R-07.44")
@@ -209,6 +246,51 @@ def test_deduplicate_goes_by_id_alone(spark: "SparkSession", tmp_path: Path) -> 
     events = stream(spark, tmp_path / "in", [first, later], SCHEMA)
     rows = [row for rows in drained(deduplicate(events, "1 minute")) for row in rows]
     assert sorted(str(row["_id"]) for row in rows) == wanted
+
+
+def test_deduplicate_loses_no_event_for_being_late(spark: "SparkSession", tmp_path: Path) -> None:
+    """One broker is up to date; what another has kept for a day comes behind it."""
+
+    def one(id: str, seconds: float | None) -> dict[str, object]:
+        found = event(id, seconds or 0, symbol="A")
+        return found if seconds is not None else {**found, "_time": None}
+
+    day = 86_400.0
+    batches = [
+        [one("new:0:0", day), one("old:0:0", 0), one("timeless:0:0", None)],
+        [one("new:0:1", day + 10)],
+        [one("old:0:1", 10), one("old:0:1", 10), one("new:0:0", day), one("timeless:0:0", None)],
+        [one("old:0:2", 20), one("new:0:1", day + 10)],
+        [one("old:0:3", 30)],
+    ]
+    events = stream(spark, tmp_path / "in", batches, SCHEMA)
+    unique = deduplicate(events, "1 minute")
+    assert unique.columns == events.columns
+    assert has_watermark(unique)
+    found: list[str] = []
+
+    def collect(rows: "DataFrame", number: int) -> None:
+        found.extend(row["_id"] for row in rows.select("_id").collect())
+
+    query = unique.writeStream.foreachBatch(collect).trigger(availableNow=True).start()
+    query.awaitTermination()
+    late = [f"old:0:{n}" for n in range(4)]
+    assert sorted(found) == ["new:0:0", "new:0:1", *late, "timeless:0:0"]
+    # Ids are forgotten as the watermark goes: what was late at once.
+    (state,) = query.lastProgress["stateOperators"]  # type: ignore[index]
+    assert state["numRowsTotal"] < len(found)
+    assert state["numRowsDroppedByWatermark"] == 0
+
+
+@pytest.mark.slow
+def test_joined_streams_go_on(spark: "SparkSession", tmp_path: Path) -> None:
+    """The pairs are events like others: they can be joined again, and deduplicated."""
+    left = stream(spark, tmp_path / "quotes", [QUOTES[:1], QUOTES[1:]], SCHEMA)
+    right = stream(spark, tmp_path / "news", [NEWS[:2], NEWS[2:]], NEWS_SCHEMA)
+    pairs = join(left, right, on=["symbol"], within="10 seconds")
+    again = join(pairs, right, on=["symbol"], within="10 seconds", prefix="again_")
+    rows = [row for rows in drained(deduplicate(again, "10 seconds")) for row in rows]
+    assert sorted(row["_id"] for row in rows) == ["p:0:0", "p:0:1", "p:0:2"]
 
 
 @pytest.mark.slow

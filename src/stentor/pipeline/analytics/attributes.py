@@ -23,12 +23,14 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from stentor.errors import PipelineDefinitionError, StentorError
+from stentor.errors import PipelineDefinitionError, StentorError, UnsupportedColumn
 from stentor.filters import Filter
 from stentor.filters.expression import And, Atom, Expression, Not, Or
 from stentor.filters.language.printer import format_literal
+from stentor.model.names import RESERVED
 from stentor.pipeline.analytics.filters import distinct_filters
-from stentor.pipeline.filters.sql import name_sql
+from stentor.pipeline.filters.attributes import places
+from stentor.pipeline.filters.sql import Sql, literal_sql, name_sql
 from stentor.pipeline.matching.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -50,7 +52,8 @@ def hot_attributes(
     Of subscriptions: subscriptions, filters (distinct ones), asked (share of subscriptions), pinned
     (subscriptions that list the values they want). Of events: events (that carry it), carried
     (share of events), absent (share of those that do not), distinct_values (an estimate, within
-    about 5 %). Without one of the two its columns are left out.
+    about 5 %). Without one of the two its columns are left out. Reserved names such as _type are
+    listed if a subscription asks for them. Of no events every share is unknown.
     """
     if subscriptions is None and events is None:
         raise PipelineDefinitionError("give subscriptions, events, or both")
@@ -64,14 +67,28 @@ def attributes_of(filters: DataFrame | None, events: DataFrame | None) -> DataFr
     if filters is not None:
         found = _asked_for(filters)
     if events is not None:
-        carried = _carried(events)
-        found = carried if found is None else found.join(carried, "attribute", "full")
+        found = _carried(events) if found is None else _both(found, events)
     assert found is not None
-    if filters is not None and events is not None:
-        zeros = ("subscriptions", "filters", "asked", "pinned", "events", "carried")
-        found = found.na.fill(0, list(zeros)).na.fill(1.0, ["absent"])
     order = [F.desc(n) for n in ("subscriptions", "events") if n in found.columns]
     return found.orderBy(*order, "attribute")
+
+
+def _both(asked: DataFrame, events: DataFrame) -> DataFrame:
+    """What is asked for, and what events carry, or would have to."""
+    total = events.agg(F.count("*").alias("total"))
+    joined = asked.join(_carried(events, reserved=True), "attribute", "full")
+    wanted = F.col("subscriptions").isNotNull() | ~F.startswith("attribute", F.lit("_"))
+    found = joined.where(wanted).crossJoin(F.broadcast(total))
+    # What is asked for and nowhere to be found is absent from all events, if there are any.
+    missing = {
+        "carried": F.try_divide(F.lit(0), "total"),
+        "absent": F.try_divide("total", "total"),
+    }
+    for name, share in missing.items():
+        found = found.withColumn(
+            name, F.when(F.col("events").isNull(), share).otherwise(F.col(name))
+        )
+    return found.drop("total").na.fill(0, ["subscriptions", "filters", "asked", "pinned", "events"])
 
 
 def hot_constants(subscriptions: DataFrame, *, filter: str = "filter") -> DataFrame:
@@ -195,15 +212,17 @@ def _pinned(filter: Filter) -> set[str]:
 # -- events
 
 
-def _carried(events: DataFrame) -> DataFrame:
+def _carried(events: DataFrame, *, reserved: bool = False) -> DataFrame:
     """One row for each attribute that events have a column for."""
     leaves = dict(_leaves(events.schema))
+    if reserved:
+        leaves.update(_reserved(events.schema))
     rows = [
         F.struct(
             F.lit(name).alias("attribute"),
             F.count_if(present).alias("events"),
-            (F.count_if(present) / F.count("*")).alias("carried"),
-            (1 - F.count_if(present) / F.count("*")).alias("absent"),
+            F.try_divide(F.count_if(present), F.count("*")).alias("carried"),
+            (1 - F.try_divide(F.count_if(present), F.count("*"))).alias("absent"),
             (F.approx_count_distinct(F.when(present, column)) if countable else F.lit(None))
             .cast("bigint")
             .alias("distinct_values"),
@@ -230,6 +249,21 @@ def _leaves(schema: StructType) -> Iterator[tuple[str, tuple[Column, Column, boo
     for field in schema.fields:
         if not field.name.startswith("_"):
             yield from inside(StructType([field]), "", "")
+
+
+def _reserved(schema: StructType) -> Iterator[tuple[str, tuple[Column, Column, bool]]]:
+    """The same of what filters see under reserved names, where it is a single column."""
+    for name in RESERVED:
+        try:
+            found = places(schema, name)
+        except UnsupportedColumn:
+            continue
+        if len(found) == 1 and found[0].kind is not None:
+            yield name, (F.expr(found[0].sql), _condition(found[0].present), True)
+
+
+def _condition(sql: Sql) -> Column:
+    return F.expr(sql if isinstance(sql, str) else literal_sql(sql, "boolean"))
 
 
 def _present(column: Column, kind: DataType) -> Column:

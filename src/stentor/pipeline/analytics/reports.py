@@ -164,7 +164,7 @@ def _potential(sizes: DataFrame) -> Section:
 
 def _attributes(found: DataFrame) -> Section:
     kept = found.limit(plots.BARS).collect()
-    shares = [(row["attribute"], row["asked"], row["carried"]) for row in kept]
+    shares = [(row["attribute"], row["asked"], row["carried"] or 0.0) for row in kept]
     return Section(
         "Attributes",
         "What subscriptions ask for, and what events carry. Numbers of distinct values are "

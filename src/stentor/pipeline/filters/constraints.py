@@ -22,7 +22,7 @@ from stentor.filters.tested import Tested
 from stentor.model.values import COLLECTION
 from stentor.pipeline.filters.attributes import Place
 from stentor.pipeline.filters.intervals import ranges_sql
-from stentor.pipeline.filters.kinds import Kind
+from stentor.pipeline.filters.kinds import DOUBLE, LONG, WIDE, Kind
 from stentor.pipeline.filters.lineage import descends_sql
 from stentor.pipeline.filters.regexes import java_regex
 from stentor.pipeline.filters.sql import (
@@ -122,6 +122,12 @@ def _value_sql(constraint: Constraint, place: Place) -> Sql:
 
 
 def _part_sql(part: Part, kind: Kind, sql: str) -> Sql:
+    if kind is WIDE:
+        whole = LONG.read(sql)
+        as_long, as_double = _part_sql(part, LONG, whole), _part_sql(part, DOUBLE, DOUBLE.read(sql))
+        if isinstance(as_long, bool) and as_long is as_double:
+            return as_long
+        return f"CASE WHEN {whole} IS NOT NULL THEN {_sql(as_long)} ELSE {_sql(as_double)} END"
     if isinstance(part, Tested):
         return _tested_sql(part, kind, sql)
     assert not isinstance(part, CollectionSet)
@@ -160,10 +166,8 @@ def _some_sql(wanted: Constraint, place: Place) -> Sql:
     test = _part_sql(part, element, "e")
     if test is False:
         return False
-    if values is not None and len(values) == 1 and test == f"e = {_literal(values[0], element)}":
-        return f"coalesce(array_contains({place.sql}, {_literal(values[0], element)}), false)"
+    if values is not None and len(values) == 1 and element is not WIDE:
+        literal = literal_sql(values[0], element.form)
+        if test == f"e = {literal}":
+            return f"coalesce(array_contains({place.sql}, {literal}), false)"
     return f"exists({place.sql}, e -> {all_of([element.present('e'), test])})"
-
-
-def _literal(value: object, kind: Kind) -> str:
-    return literal_sql(value, kind.form)

@@ -28,6 +28,7 @@ from stentor.filters.tested import Tested
 from stentor.matching.index.columns import ArrowSource
 from stentor.pipeline.filters.attributes import Place
 from stentor.pipeline.filters.sql import all_of
+from stentor.pipeline.filters.wide import told_apart
 
 
 def fallback(conjunct: Conjunct, attributes: dict[str, tuple[Place, ...]]) -> Column:
@@ -69,7 +70,7 @@ class Evaluation:
 
     def _answers(self, columns: Sequence[pa.Array]) -> pa.Array:
         names = [str(i) for i in range(len(columns))]
-        source = ArrowSource(pa.RecordBatch.from_arrays(list(columns), names))
+        source = ArrowSource(pa.RecordBatch.from_arrays(list(map(told_apart, columns)), names))
         absent = [None] * source.count
         values: list[Sequence[Any]] = []
         for _, numbers in self._layout:

@@ -84,12 +84,16 @@ _KINDS: Final[dict[type[spark.DataType], Kind]] = {
 _COLLATED: Final = Kind("string", "string", "({} COLLATE UTF8_BINARY)")
 _INTEGRAL: Final = Kind("number", "bigint", "CAST({} AS BIGINT)")
 _FRACTIONAL: Final = Kind("number", "double", "CAST({} AS DOUBLE)")
+#: Elements of a collection that are integers or floats, each by itself (see `wide`).
+WIDE: Final = Kind("number", "wide")
+LONG: Final = Kind("number", "bigint", "try_cast({} AS BIGINT)")
+DOUBLE: Final = _FRACTIONAL
 
 
 def kind_of(data_type: spark.DataType, name: str) -> Kind:
     """The kind of a column of that type; `name` is for the error if it has none."""
     if isinstance(data_type, spark.ArrayType):
-        element = _scalar_kind(data_type.elementType)
+        element = _element_kind(data_type.elementType)
         if element is not None:
             return Kind(COLLECTION, "array", element=element)
     found = _scalar_kind(data_type)
@@ -99,6 +103,12 @@ def kind_of(data_type: spark.DataType, name: str) -> Kind:
             "values; cast it to a number, string, binary, boolean, timestamp, or an array of these"
         )
     return found
+
+
+def _element_kind(data_type: spark.DataType) -> Kind | None:
+    if isinstance(data_type, spark.DecimalType) and data_type.scale == 0:
+        return _INTEGRAL if data_type.precision <= _LONG_DIGITS else WIDE
+    return _scalar_kind(data_type)
 
 
 def _scalar_kind(data_type: spark.DataType) -> Kind | None:

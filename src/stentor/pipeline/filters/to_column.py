@@ -17,6 +17,7 @@ parts:
     regexes      string patterns as regular expressions of Java
     constraints  what a filter says about one attribute
     residuals    comparisons between attributes
+    wide         collections of decimals that are integers or floats
     fallback     what has no native form: the filter's own code in an Arrow function
 
 Where a conjunct needs the fallback, its other conditions stay native. So does an outline of what

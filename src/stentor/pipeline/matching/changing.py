@@ -116,7 +116,7 @@ def _laid_out(events: DataFrame, id_type: T.DataType) -> tuple[DataFrame, Layout
             first = len(schema) + len(further)
             columns_of[name] = tuple(range(first, first + len(found.columns)))
             further += found.columns
-    layout = Layout(to_arrow_type(id_type), len(schema), columns_of, unsupported)
+    layout = Layout(to_arrow_type(id_type, timezone="UTC"), len(schema), columns_of, unsupported)
     named = [column.alias(f"_stentor_{number}") for number, column in enumerate(further)]
     return events.select("*", *named), layout
 

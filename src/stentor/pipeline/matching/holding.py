@@ -16,15 +16,15 @@ import pyarrow as pa
 from stentor.errors import StentorError, UnsupportedColumn
 from stentor.filters import Filter
 from stentor.matching import Index
-from stentor.pipeline.matching.packed import PAIRS_AT_A_TIME
-from stentor.pipeline.matching.parcels import portions, unwrapped, wrapped
+from stentor.pipeline.matching import sizing
+from stentor.pipeline.matching.parcels import PARCEL_BYTES, portions, unwrapped, wrapped
 from stentor.pipeline.matching.seeing import events_batch
 from stentor.pipeline.matching.subscriptions import MOST_SHOWN, Mistake, parse_one, refuse
 
 #: Into how many buckets a shard is divided.
 BUCKETS: Final = 256
-#: Rows that are searched at first.
-_FIRST_ROWS: Final = 256
+#: About how many bytes the events of matches have that are put together at a time.
+_MATCHED_BYTES: Final = 16 * PARCEL_BYTES
 
 _log: Final = logging.getLogger("stentor.pipeline.matching")
 
@@ -65,7 +65,6 @@ class Held:
         #: The attributes that some filter has looked at, if events can have them.
         self._names: set[str] = set()
         self._id_array: pa.Array | None = None
-        self._rows = _FIRST_ROWS
 
     def __len__(self) -> int:
         return len(self._place_of)
@@ -76,8 +75,15 @@ class Held:
 
     # -- changes
 
-    def apply(self, changes: Iterable[Change], *, on_error: str = "fail") -> list[Change]:
-        """Make changes; those that did change something are returned."""
+    def apply(
+        self, changes: Iterable[Change], *, on_error: str = "fail", in_state: bool = False
+    ) -> list[Change]:
+        """Make changes; those that did change something are returned.
+
+        If they are `in_state` already, they have been found good, and stay there even if they
+        cannot be used now: the events may have other columns since, or an operator be missing.
+        Such a subscription is kept, but matches nothing.
+        """
         made: list[Change] = []
         mistakes: list[Mistake] = []
         for change in changes:
@@ -88,7 +94,9 @@ class Held:
                 filter_ = None if change.filter is None else self._usable(change.filter)
             except StentorError as error:
                 mistakes.append((change.id, str(error)))
-                continue
+                if not in_state:
+                    continue
+                filter_ = None
             self._set(change.id, filter_)
             self._text_bytes += len(change.filter or "") - len(bucket.pop(change.id, ""))
             if change.filter is not None:
@@ -96,10 +104,11 @@ class Held:
             made.append(change)
         if mistakes and on_error == "fail":
             refuse(mistakes, len(mistakes))
+        what = "subscription %r, which is kept," if in_state else "the change of subscription %r"
         for id, problem in mistakes[:MOST_SHOWN]:
-            _log.warning("the change of subscription %r is left out: %s", id, problem)
+            _log.warning(what + " is left out: %s", id, problem)
         if len(mistakes) > MOST_SHOWN:
-            _log.warning("and so are the changes of %d more", len(mistakes) - MOST_SHOWN)
+            _log.warning("and so are %d more", len(mistakes) - MOST_SHOWN)
         if made:
             self._id_array = None
         return made
@@ -143,11 +152,12 @@ class Held:
         )
 
     def load(self, number: int, content: bytes, *, on_error: str = "fail") -> None:
-        """Take in a bucket that was kept; its filters are good, unless the events have changed."""
+        """Take in a bucket that was kept."""
         batch = unwrapped(content)
         ids, texts = batch.column("id").to_pylist(), batch.column("filter").to_pylist()
         pairs = zip(ids, texts, strict=True)
-        self.apply((Change(id, text, number) for id, text in pairs), on_error=on_error)
+        changes = [Change(id, text, number) for id, text in pairs]
+        self.apply(changes, on_error=on_error, in_state=True)
 
     def compact(self) -> None:
         self._index.compact()
@@ -163,16 +173,17 @@ class Held:
         ]
         names = [name for name, _ in looked_at]
         looked_at = looked_at or [("", 0)]
-        start = 0
-        while start < events.num_rows:
-            portion = events.slice(start, self._rows)
-            columns = portion.columns
-            batch = events_batch(names, [columns[place] for _, place in looked_at])
-            rows, places = self._index.match_batch(batch)
-            start += portion.num_rows
-            self._rows = max(1, PAIRS_AT_A_TIME * portion.num_rows // max(1, len(rows)))
-            if len(rows):
-                ids = self._id_array.take(pa.array(places))
-                found = [column.take(pa.array(rows)) for column in columns[: self._layout.width]]
+        columns = events.columns
+        batch = events_batch(names, [columns[place] for _, place in looked_at])
+        # Each match has a copy of its event.
+        bytes_each = max(1, events.nbytes // max(1, events.num_rows))
+        at_a_time = max(1, min(sizing.PAIRS_AT_A_TIME, _MATCHED_BYTES // bytes_each))
+        for start, end in sizing.portions(self._index, batch):
+            rows, places = self._index.match_batch(batch.slice(start, end - start))
+            for first in range(0, len(rows), at_a_time):
+                some = slice(first, first + at_a_time)
+                ids = self._id_array.take(pa.array(places[some]))
+                taken = pa.array(rows[some] + start)
+                found = [column.take(taken) for column in columns[: self._layout.width]]
                 names_ = [str(n) for n in range(len(found) + 1)]
                 yield from portions(pa.RecordBatch.from_arrays([ids, *found], names_))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -26,10 +27,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 #: Sets of filters that the driver remembers: who calls `match` for every micro-batch with the same
-#: subscriptions has them parsed and compiled once.
+#: subscriptions has them parsed and compiled once. What is forgotten is not destroyed: a query may
+#: be running by it, and Spark cleans up when nothing refers to it any more.
 REMEMBERED: Final = 4
 
 _made: OrderedDict[tuple[str | None, str], tuple[Part, frozenset[str]]] = OrderedDict()
+#: Queries call from threads of their own.
+_making: Final = Lock()
 
 
 def match_indexed(events: DataFrame, subscriptions: Subscriptions, id: str) -> DataFrame:
@@ -50,19 +54,23 @@ def _part(spark: SparkSession, subscriptions: Subscriptions) -> tuple[Part, froz
     """The filters as the workers will find them, and the attributes that they look at."""
     vocabulary = Vocabulary.of_this_process()
     application = spark.sparkContext.applicationId
-    digest = _digest(subscriptions, vocabulary)
-    for known in [known for known in _made if known[0] != application]:
-        del _made[known]  # of a session that has ended
-    found = _made.get((application, digest))
-    if found is None:
-        filters = subscriptions.parsed()
-        packed = Packed.of(subscriptions.ids, filters, vocabulary)
-        names = frozenset().union(*{filter_.names for filter_ in filters})
-        found = Part(digest, spark.sparkContext.broadcast(packed)), names
-        _made[application, digest] = found
+    key = application, _digest(subscriptions, vocabulary)
+    with _making:
+        for known in [known for known in _made if known[0] != application]:
+            del _made[known]  # of a session that has ended
+        if key in _made:
+            _made.move_to_end(key)
+            return _made[key]
+    # Without the lock, so that nobody waits for filters of others.
+    filters = subscriptions.parsed()
+    packed = Packed.of(subscriptions.ids, filters, vocabulary)
+    names = frozenset().union(*{filter_.names for filter_ in filters})
+    found = Part(key[1], spark.sparkContext.broadcast(packed)), names
+    with _making:
+        found = _made.setdefault(key, found)  # the first that was made, if there are two by now
+        _made.move_to_end(key)
         while len(_made) > REMEMBERED:
             _made.popitem(last=False)
-    _made.move_to_end((application, digest))
     return found
 
 

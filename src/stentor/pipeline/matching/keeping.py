@@ -135,7 +135,7 @@ class Keeper(StatefulProcessor):
             held = _copies.take(self._setting + known)
             if held is not None and len(changes) == len(missed) and None not in changes:
                 for some in changes:
-                    held.apply(some, on_error=self._on_error)
+                    held.apply(some, on_error=self._on_error, in_state=True)
                 return held
         held = Held(self._layout)
         for (number,), (content,) in self._buckets.iterator() if digests else ():

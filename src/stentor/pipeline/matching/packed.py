@@ -16,12 +16,11 @@ import pyarrow as pa
 
 from stentor.filters import Filter
 from stentor.matching import Index
+from stentor.pipeline.matching.sizing import cuts, portions
 from stentor.pipeline.matching.vocabulary import Vocabulary
 
-#: About how many matches are reported at a time: portions of a batch are chosen for that.
-PAIRS_AT_A_TIME: Final = 1_000_000
-#: Rows to begin with, before it is known how many matches they have.
-FIRST_ROWS: Final = 256
+#: So many ids are reported at a time, at most: Arrow's strings together have less than 2**31 bytes.
+MOST_IDS: Final = 8_000_000
 
 
 class Packed:
@@ -31,7 +30,6 @@ class Packed:
         self._index = index
         self._ids = ids
         self._vocabulary = vocabulary
-        self._rows = FIRST_ROWS
 
     @classmethod
     def of(cls, ids: pa.Array, filters: Sequence[Filter], vocabulary: Vocabulary) -> Packed:
@@ -49,21 +47,15 @@ class Packed:
 
     def id_lists(self, batch: pa.RecordBatch) -> Iterator[pa.Array]:
         """For each row the ids of the filters that match it: lists, in portions of the batch."""
-        start = 0
-        while start < batch.num_rows:
-            portion = batch.slice(start, self._rows)
-            rows, ids = self.pairs(portion)
-            counts = np.bincount(rows, minlength=portion.num_rows)
-            offsets = np.zeros(portion.num_rows + 1, np.int32)
-            np.cumsum(counts, out=offsets[1:])
-            yield pa.ListArray.from_arrays(pa.array(offsets), ids)
-            start += portion.num_rows
-            self._rows = max(1, PAIRS_AT_A_TIME * portion.num_rows // max(1, len(ids)))
-
-    def pairs(self, batch: pa.RecordBatch) -> tuple[np.ndarray[Any, Any], pa.Array]:
-        """All matches of a batch: row numbers, ascending, and ids in parallel."""
-        rows, places = self._index.match_batch(batch)
-        return rows, self._ids.take(pa.array(places))
+        for start, end in portions(self._index, batch):
+            rows, places = self._index.match_batch(batch.slice(start, end - start))
+            ends = np.zeros(end - start + 1, np.int64)
+            counts = np.bincount(rows, minlength=end - start)
+            np.cumsum(counts, out=ends[1:])
+            for first, last in cuts(counts, MOST_IDS):
+                ids = self._ids.take(pa.array(places[ends[first] : ends[last]]))
+                offsets = (ends[first : last + 1] - ends[first]).astype(np.int32)
+                yield pa.ListArray.from_arrays(pa.array(offsets), ids)
 
 
 def _unpacked(vocabulary: Vocabulary, index: bytes, ids: pa.Array) -> Packed:

@@ -1,6 +1,7 @@
 """What filters see of a batch of events: record batches for the index, inside Python workers.
 
-The columns are those of `inputs`. Only event types still have to become all their supertypes.
+The columns are those of `inputs`. Only event types still have to become all their supertypes, and
+wide decimals in collections the numbers that they are.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import pyarrow.types as pt
 
 from stentor.errors import UnknownEventType
 from stentor.model.event_types import event_types
+from stentor.pipeline.filters.wide import told_apart
 
 
 def events_batch(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.RecordBatch:
@@ -26,7 +28,10 @@ def events_batch(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Record
     found: dict[str, list[pa.Array]] = {}
     for name, column in zip(names, columns, strict=False):
         found.setdefault(name, []).append(supertypes(column) if name == "_types" else column)
-    arrays = [_mixed(several) if len(several) > 1 else several[0] for several in found.values()]
+    arrays = [
+        _mixed(several) if len(several) > 1 else told_apart(several[0])
+        for several in found.values()
+    ]
     return pa.RecordBatch.from_arrays(arrays, list(found))
 
 
@@ -35,7 +40,7 @@ def _mixed(columns: Sequence[pa.Array]) -> pa.Array:
     chosen = np.zeros(len(columns[0]), np.int8)
     for number, column in enumerate(columns):
         chosen[column.is_valid().to_numpy(zero_copy_only=False)] = number
-    return pa.UnionArray.from_sparse(pa.array(chosen), list(columns))
+    return pa.UnionArray.from_sparse(pa.array(chosen), list(map(told_apart, columns)))
 
 
 def supertypes(types: pa.Array) -> pa.Array:

@@ -19,6 +19,7 @@ from stentor.errors import PipelineDefinitionError, StentorError
 from stentor.filters import Filter
 from stentor.model.names import shown
 from stentor.model.values import INT_MAX, INT_MIN
+from stentor.pipeline.steps.naming import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -121,8 +122,8 @@ def subscription_columns(
         raise PipelineDefinitionError(
             f"the column {filter!r} has the type {filter_type.simpleString()}; filters are text"
         )
-    chosen = [frame[id].alias("id"), frame[filter].alias("filter")]
-    return frame.select(*chosen, *([frame[also].alias("order")] if also else []))
+    chosen = {"id": id, "filter": filter, **({"order": also} if also else {})}
+    return frame.select(*(frame[quoted(name)].alias(part) for part, name in chosen.items()))
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:

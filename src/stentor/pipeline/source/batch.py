@@ -10,7 +10,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.datasource import Filter as Predicate
 from pyspark.sql.types import StructType
 
+from stentor.errors import StentorError
 from stentor.filters import Filter
+from stentor.filters.language.parser import MAX_LENGTH
 from stentor.pipeline.columns import BatchMaker, Layout
 from stentor.pipeline.source.journals import Journals
 from stentor.pipeline.source.offsets import Offset, Range, ranges
@@ -34,8 +36,15 @@ class BatchReader(DataSourceReader):
         """
         from stentor.pipeline.filters import from_predicates
 
-        pushed, _ = from_predicates(filters, self._schema)
-        self._filter = str(Filter(self._filter) & pushed)
+        found = Filter(self._filter)
+        for predicate in filters:
+            try:
+                narrower = found & from_predicates([predicate], self._schema)[0]
+            except StentorError:
+                continue  # too much for one filter; without it, brokers send more
+            if len(str(narrower)) <= MAX_LENGTH:
+                found = narrower
+        self._filter = str(found)
         return filters
 
     def partitions(self) -> Sequence[InputPartition]:

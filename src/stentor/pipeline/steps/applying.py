@@ -17,13 +17,13 @@ from operator import or_
 from typing import Any, Final, TypeAlias, cast
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.types import DataType, NullType, StructType
 
 from stentor.errors import PipelineError, StentorError
 from stentor.model import Notification, NotificationId, encode
 from stentor.pipeline.columns import BatchMaker, RowEncoder, with_reserved
-from stentor.pipeline.steps.events import attributes, column, present, require
+from stentor.pipeline.steps.events import FLOATS, attributes, column, require, without_nan
 from stentor.pipeline.steps.finding import find_function
 
 Mapping: TypeAlias = Callable[[Notification], Notification | Iterable[Notification] | None]
@@ -54,12 +54,27 @@ def apply(events: DataFrame, function: str | Mapping, schema: str | StructType) 
     source = events.schema
     # A row in which everything is absent is no notification.
     parts = [*attributes(events), *(name for name in _HEADERS if name in events.columns)]
-    something = reduce(or_, (present(source, name).isNotNull() for name in parts))
+    something = [there for name in parts for there in _present(column(name), source[name].dataType)]
+    if not something:
+        raise PipelineError(
+            "there is nothing that a function could see: the events have neither attributes nor "
+            f"{', '.join(_HEADERS)}, only {', '.join(events.columns)}"
+        )
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from _mapped(batches, function, source, wanted)
 
-    return events.where(something).select(*map(column, events.columns)).mapInArrow(work, wanted)
+    events = events.where(reduce(or_, something))
+    return events.select(*map(column, events.columns)).mapInArrow(work, wanted)
+
+
+def _present(value: Column, kind: DataType) -> Iterator[Column]:
+    """Whether it is there; of a record, whether its attributes are."""
+    if isinstance(kind, StructType):
+        for field in kind.fields:
+            yield from _present(value.getField(field.name), field.dataType)
+    elif not isinstance(kind, NullType):
+        yield (without_nan(value) if isinstance(kind, FLOATS) else value).isNotNull()
 
 
 # -- in the workers

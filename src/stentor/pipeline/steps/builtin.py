@@ -42,7 +42,7 @@ register_step(
     f"{_HERE}.selecting:deduplicate",
     {"within": Option("duration", "how long a stream remembers ids", required=True)},
     main="within",
-    about="Keep each event once, by its id.",
+    about="Keep each event once, by its id; copies that come too late are not recognized.",
 )
 register_step(
     "watermark",

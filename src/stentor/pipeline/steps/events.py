@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Final
+from typing import Any, Final
 
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame
@@ -140,6 +141,18 @@ def watermark(events: DataFrame, delay: Duration = "1 minute") -> DataFrame:
         kind = events.schema["_time"].dataType.simpleString()
         raise PipelineError(f"_time is a {kind}; a watermark needs a timestamp")
     return events if has_watermark(events) else events.withWatermark("_time", text)
+
+
+def unmarked(value: Column, name: str, metadata: Mapping[str, Any]) -> Column:
+    """A column that has this metadata, under a name, and without the mark of a watermark.
+
+    Most of Spark's stateful operators refuse a table in which two columns bear it.
+    """
+    if WATERMARK not in metadata:
+        return value.alias(name)
+    left = {key: what for key, what in metadata.items() if key != WATERMARK}
+    # PySpark takes an empty mapping for none at all, and would leave the mark where it is.
+    return value.alias(name, metadata=left or {"stentor.watermark": "taken off"})
 
 
 def remembering(events: DataFrame, within: Duration) -> DataFrame:

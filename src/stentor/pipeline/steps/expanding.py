@@ -95,7 +95,9 @@ class _List:
         given = {function: column(output) for function, output in outputs.items()}
         if ORDERED.issuperset(given):
             self._values = _ordered(given)
-            self._pad = F.coalesce(*(given[n] for n in _EVERY if n in given), F.lit(0))
+            # What is only counted may have any value; else it must be one of the right type.
+            known = [given[name] for name in _EVERY if name in given]
+            self._pad = F.coalesce(*(known or [F.lit(0)]))
             first = given.get("first")
         else:
             (name,) = {"sum", "mean"} & set(given)

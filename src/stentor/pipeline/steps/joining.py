@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 
 from stentor.errors import PipelineDefinitionError, PipelineError
 from stentor.pipeline.steps.durations import Duration, interval
-from stentor.pipeline.steps.events import attributes, require
+from stentor.pipeline.steps.events import attributes, require, unmarked
 from stentor.pipeline.steps.events import watermark as with_watermark
 from stentor.pipeline.steps.naming import is_reserved, quoted
 
@@ -69,7 +69,7 @@ def join(
     condition &= (theirs >= earliest) & (theirs <= latest)
     if where is not None:
         condition &= F.expr(where)
-    return one.join(other, condition, how).select(*_columns(left, right, on, prefix))
+    return one.join(other, condition, how).select(*_columns(left, other, on, prefix))
 
 
 def _bounded(events: DataFrame, delay: Duration) -> DataFrame:
@@ -93,6 +93,10 @@ def _columns(left: DataFrame, right: DataFrame, on: Sequence[str], prefix: str) 
         raise PipelineError(f"there would be two columns {twice[0]!r}; choose another prefix")
     return [
         *(_of("left", name) for name in attributes(left)),
-        *(_of("right", name).alias(alias) for name, alias in added.items()),
+        # The pair has one watermark, which is that of the left event.
+        *(
+            unmarked(_of("right", name), alias, right.schema[name].metadata)
+            for name, alias in added.items()
+        ),
         *(_of("left", name) for name in left.columns if is_reserved(name)),
     ]

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame
+from pyspark.sql.types import ArrayType, DataType, StructType
 
 from stentor.errors import PipelineDefinitionError, PipelineError
 from stentor.pipeline.steps.events import attributes, column, require
@@ -68,16 +69,24 @@ def rename(events: DataFrame, names: Mapping[str, str]) -> DataFrame:
 def convert(events: DataFrame, types: Mapping[str, str]) -> DataFrame:
     """Give attributes other types. What cannot be converted becomes null, and goes to `_corrupt`.
 
-    convert(quotes, {"price": "decimal(12, 4)", "volume": "long"})
+    So does an array of which an element cannot be converted: it is converted as a whole, or not.
+
+        convert(quotes, {"price": "decimal(12, 4)", "volume": "long"})
     """
     require(events, *types)
     check_names(types)
     converted = {name: column(name).try_cast(kind) for name, kind in types.items()}
+    target = events.select(*(value.alias(name) for name, value in converted.items())).schema
+    lost = {
+        name: _lost(column(name), value, events.schema[name].dataType, target[name].dataType)
+        for name, value in converted.items()
+    }
     misfits = F.to_json(
-        F.struct(
-            *(F.when(value.isNull(), column(name)).alias(name) for name, value in converted.items())
-        )
+        F.struct(*(F.when(lost[name], column(name)).alias(name) for name in converted))
     )
+    for name, value in converted.items():
+        if isinstance(target[name].dataType, ArrayType):
+            converted[name] = F.when(~lost[name], value)
     result = events.select(
         *(converted.get(name, column(name)).alias(name) for name in events.columns),
         misfits.alias("__misfits"),
@@ -88,9 +97,24 @@ def convert(events: DataFrame, types: Mapping[str, str]) -> DataFrame:
     return result.withColumn("_corrupt", noted).drop("__misfits")
 
 
+def _lost(before: Column, after: Column, old: DataType, new: DataType) -> Column:
+    """Whether something of a value, or in it, has become null; never null itself."""
+    lost = before.isNotNull() & after.isNull()
+    if isinstance(old, ArrayType) and isinstance(new, ArrayType):
+        was, now = old.elementType, new.elementType
+        elements = F.zip_with(before, after, lambda b, a: _lost(b, a, was, now))
+        return lost | F.coalesce(F.exists(elements, lambda one: one), F.lit(False))
+    if isinstance(old, StructType) and isinstance(new, StructType):
+        for was, now in zip(old.fields, new.fields, strict=True):
+            parts = before.getField(was.name), after.getField(now.name)
+            lost |= _lost(*parts, was.dataType, now.dataType)
+    return lost
+
+
 def _both(one: Column, other: Column) -> Column:
     """Two JSON objects as one; either may be null."""
-    merged = F.concat(F.rtrim(one, F.lit("}")), F.lit(","), F.ltrim(other, F.lit("{")))
+    inside = F.left(one, F.length(one) - 1)  # without the last brace, and only that
+    merged = F.concat(inside, F.lit(","), F.substr(other, F.lit(2)))
     return F.coalesce(merged, one, other)
 
 
