@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 
 from stentor.pipeline.archives.log import Log
 from stentor.pipeline.archives.manifests import Commit, File, Progress, State
-from stentor.pipeline.archives.ordering import floors
+from stentor.pipeline.archives.ordering import FOREVER, floors
 from stentor.pipeline.archives.places import Place
 from stentor.pipeline.archives.schemas import arrow_schema, as_json
 from stentor.pipeline.archives.stores import LocalStore
@@ -70,11 +70,16 @@ def log_at(directory: Path) -> Log:
 
 
 def append(
-    log: Log, *pieces: Sequence[dict[str, Any]], schema: StructType = SCHEMA, writer: str = "w"
+    log: Log,
+    *pieces: Sequence[dict[str, Any]],
+    schema: StructType = SCHEMA,
+    writer: str = "w",
+    believed: int = FOREVER,
 ) -> State:
     """Commit events as one batch of several pieces of work, as `archive` does."""
     place = log.store.place
-    written = [write_piece(place, schema, table_of(piece, schema)) for piece in pieces if piece]
+    tables = [table_of(piece, schema) for piece in pieces if piece]
+    written = [write_piece(place, schema, table, believed) for table in tables]
 
     def make(state: State) -> Commit:
         known = state.progress.get(writer, Progress())

@@ -24,6 +24,7 @@ from stentor.filters import Filter
 from stentor.pipeline.archives import archive, compact, history
 from stentor.pipeline.archives.appending import Written
 from stentor.pipeline.archives.log import Log
+from stentor.pipeline.archives.moments import micros
 from stentor.pipeline.archives.places import place_of
 from stentor.pipeline.archives.stores import LocalStore
 from stentor.pipeline.archives.writing import safe_name
@@ -307,6 +308,16 @@ def test_questions_that_make_no_sense(spark: SparkSession, tmp_path: Path) -> No
     with pytest.raises(ArchiveError, match="does not say which events of which journal"):
         history(spark, tmp_path, brokers="127.0.0.1:1", live=True)
     assert history(spark, tmp_path, since="1 day").count() == 0  # it has no times
+
+
+def test_a_time_that_cannot_be_is_not_believed(spark: SparkSession, tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    times = [now, now + timedelta(hours=20), now + timedelta(days=2), now]
+    rows = [(time, "b1", n) for n, time in enumerate(times)]
+    columns = "_time timestamp, _broker string, _offset long"
+    archive(spark.createDataFrame(rows, columns).coalesce(1), tmp_path, cluster=False)
+    odd = [file for file in state(tmp_path).files.values() if file.early is not None]
+    assert [(file.offsets, file.early) for file in odd] == [({"b1": (2, 2)}, micros(times[1]))]
 
 
 def test_paths_with_characters_of_patterns(spark: SparkSession, tmp_path: Path) -> None:

@@ -3,20 +3,28 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from archive_events import DAWN, SCHEMA, append, event, log_at
 from overlay_processes import LIMITS, BrokerProcess, Overlay
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from stentor.client.direct import Direct
+from stentor.errors import HistoryGone
 from stentor.model import Notification, NotificationId, encode
 from stentor.pipeline import register
 from stentor.pipeline.archives import archive, compact, history
+from stentor.pipeline.archives.continuing import ArchivePart, HistoryReader
 from stentor.pipeline.archives.log import Log
+from stentor.pipeline.archives.manifests import Commit, Progress, State
+from stentor.pipeline.archives.moments import during, from_micros
 from stentor.pipeline.archives.places import place_of
 from stentor.pipeline.archives.stores import LocalStore
+from stentor.pipeline.archives.writing import DAY
 
 LONG = replace(LIMITS, timeout=60.0)
 NOW = {"availableNow": True}
@@ -194,3 +202,73 @@ def test_a_restart_in_the_middle_of_the_archive(
     rest = reader.read(events())
     assert sorted(seen + [n for _, n in rest]) == list(range(45))
     assert 0 < len(seen) < 40
+
+
+def files_between(reader: HistoryReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
+    """The first offsets of the files that a batch reads."""
+    parts = reader.partitions(start, end)
+    return [
+        file.offsets["b1"][0]
+        for part in parts
+        if isinstance(part, ArchivePart)
+        for file in part.files
+    ]
+
+
+def test_a_filter_that_moves_on_leaves_out_nothing_after_a_restart(tmp_path: Path) -> None:
+    """As `since="2 hours"` does, which means another time whenever the query is started."""
+    log = log_at(tmp_path)
+    for n in range(10):
+        append(log, [event(n, n * DAY)])
+    version = log.state().version
+
+    def reader(since: int, version: int = version) -> HistoryReader:
+        options = {
+            "historyPath": str(tmp_path),
+            "historyVersion": str(version),
+            "filter": str(during(from_micros(DAWN + since * DAY), None)),
+            "brokers": "127.0.0.1:1",
+        }
+        return HistoryReader(SCHEMA, options)
+
+    first = reader(0)
+    start, middle = first.initialOffset(), first.latestOffset(first.initialOffset(), ReadMaxRows(4))
+    assert files_between(first, start, middle) == [0, 1, 2, 3]
+    for since in (3, 6, 9, 11):
+        again = reader(since)
+        end = again.latestOffset(middle, ReadMaxRows(100))
+        assert files_between(again, middle, end) == list(range(max(4, since), 10))
+        assert end["next"] == 10
+    # Files that do not matter are passed over at once, and a batch has as many rows as it may have.
+    assert reader(6).latestOffset(middle, ReadMaxRows(2))["next"] == 8
+    # Of the first batch, Spark asks for the beginning again; the archive has grown meanwhile.
+    append(log, [event(10, -DAY)])
+    grown = reader(0, version + 1)
+    assert files_between(grown, grown.initialOffset(), middle) == [0, 1, 2, 3]
+
+
+def _always(commit: Commit, _: State) -> Commit:
+    return commit
+
+
+def test_a_query_that_is_no_more_is_named_when_it_keeps_others_back(tmp_path: Path) -> None:
+    log = log_at(tmp_path)
+    for writer, end in (("old", 5), ("new", 9)):
+        progress = Progress(next={"b1#1": end})
+        found = Commit(at=0.0, operation="append", writer=writer, progress=progress)
+        log.commit(partial(_always, found))
+    options = {"historyPath": str(tmp_path), "historyVersion": "2", "brokers": "127.0.0.1:1"}
+    reader = HistoryReader(SCHEMA, options)
+
+    class Gone:
+        def latestOffset(self, start: Any, limit: Any) -> Any:  # noqa: N802
+            raise HistoryGone("offsets 5..7 are lost")
+
+    reader._reader = Gone()
+    at = {"live": {"streams": {"b1#1": 5}, "since": 0.0}, "positions": {"b1#1": 5}}
+    with pytest.raises(HistoryGone, match=r"5..7 are lost.*query 'old'.*retire=\['old'\]"):
+        reader.latestOffset(at, ReadMaxRows(1))
+    # Further on it is nobody's fault.
+    at["live"] = {"streams": {"b1#1": 6}, "since": 0.0}
+    with pytest.raises(HistoryGone, match=r"^offsets 5..7 are lost$"):
+        reader.latestOffset(at, ReadMaxRows(1))

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +15,8 @@ from pyspark.sql.types import DoubleType, LongType, StringType, StructType
 
 from stentor.errors import ArchiveError, InvalidConfiguration
 from stentor.pipeline.archives import compact
+from stentor.pipeline.archives.compacting import run_groups
+from stentor.pipeline.archives.compaction import plan, replace_files
 from stentor.pipeline.archives.log import INTERVAL, LOG, SNAPSHOTS, Log
 from stentor.pipeline.archives.manifests import Batch, Commit, File, Progress, State
 from stentor.pipeline.archives.places import Place, place_of
@@ -157,6 +160,48 @@ def test_a_disk_that_takes_nothing_is_said(tmp_path: Path, monkeypatch: pytest.M
     assert not (tmp_path / SNAPSHOTS).exists()
     log.commit(appending(INTERVAL + 1))
     assert (tmp_path / SNAPSHOTS).exists()
+
+
+class Unsure(LocalStore):
+    """Does what it is told, but says the first time that somebody else was faster."""
+
+    said = False
+
+    def put_new(self, name: str, data: bytes) -> bool:
+        done = super().put_new(name, data)
+        self.said, first = True, not self.said
+        return done and not first
+
+
+def test_a_commit_that_succeeds_although_it_is_said_to_fail(tmp_path: Path) -> None:
+    place = Place(str(tmp_path))
+    log = Log(Unsure(place))
+    log.commit(appending(1))
+    assert log.state() == log_at(tmp_path).state()
+    assert log.state().version == 1
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_compaction_never_deletes_what_the_log_names(
+    tmp_path: Path, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(3):
+        append(log_at(tmp_path), [event(n, n)])
+    store = Unsure(Place(str(tmp_path)))
+    log = Log(store)
+    results = run_groups(None, plan(log.state(), str(tmp_path), 2**20))
+    if not known:  # what was written cannot be read at once
+        real, tried = LocalStore.read, Counter[str]()
+
+        def read(self: LocalStore, name: str) -> bytes | None:
+            tried[name] += 1
+            return None if name.endswith("4.json") and tried[name] <= 2 else real(self, name)
+
+        monkeypatch.setattr(Unsure, "read", read)
+    replace_files(log, results)
+    (file,) = log_at(tmp_path).state().files
+    assert (tmp_path / file).exists()
+    assert log_at(tmp_path).state().version == 4
 
 
 def names(store: Store) -> set[str]:

@@ -1,7 +1,7 @@
 """The order of an archive: that of time, and always that of each journal."""
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,14 @@ from stentor.pipeline.archives import merging
 from stentor.pipeline.archives.compacting import compact
 from stentor.pipeline.archives.log import Log
 from stentor.pipeline.archives.merging import ALWAYS, Between, in_order
+from stentor.pipeline.archives.ordering import NEVER, Span, floors
+from stentor.pipeline.archives.places import Place
 from stentor.pipeline.archives.schemas import arrow_schema
+from stentor.pipeline.archives.writing import DAY
+
+#: Years after the others.
+ABSURD = 30_000 * DAY
+BELIEVED = DAWN + DAY
 
 
 def read(log: Log, between: Between = ALWAYS, **patched: int) -> list[dict[str, Any]]:
@@ -44,7 +51,8 @@ def expected(events: list[dict[str, Any]]) -> list[tuple[str, int]]:
         for each in sorted(
             (e for e in events if e["_broker"] == journal), key=lambda e: int(e["_offset"])
         ):
-            latest = max(latest, each["_time"])
+            if each["_time"] is not None and each["_time"] <= BELIEVED:
+                latest = max(latest, each["_time"])
             keys[journal, each["_offset"]] = latest
     return sorted(keys, key=lambda at: (keys[at], *at))
 
@@ -55,7 +63,7 @@ def places(events: list[dict[str, Any]]) -> list[tuple[str, int]]:
 
 @st.composite
 def published(draw: st.DrawFn) -> list[list[list[dict[str, Any]]]]:
-    """Batches of pieces of events of some journals, whose clocks may be set back."""
+    """Batches of pieces of events of some journals, whose clocks may be set back or far ahead."""
     at = dict.fromkeys(draw(st.sampled_from([("b1",), ("b1", "b2")])), (0, 0))
     batches = []
     for _ in range(draw(st.integers(1, 4))):
@@ -65,10 +73,11 @@ def published(draw: st.DrawFn) -> list[list[list[dict[str, Any]]]]:
                 piece = []
                 for _ in range(draw(st.integers(1, 6))):
                     offset, time = at[broker]
-                    step = draw(st.sampled_from([0, 0, 1, 1, 3, -2, -7]))
-                    at[broker] = offset + 1, time + step
+                    step = draw(st.sampled_from([0, 0, 1, 1, 3, -2, -7, None, ABSURD]))
+                    said = None if step is None else time + step
+                    at[broker] = offset + 1, time if said is None or step == ABSURD else said
                     kind = draw(st.sampled_from(["quote", "trade"]))
-                    piece.append(event(*at[broker], broker=broker, _type=kind))
+                    piece.append(event(offset + 1, said, broker=broker, _type=kind))
                 pieces.append(piece)
         batches.append(pieces)
     return batches
@@ -86,16 +95,21 @@ def test_the_order_is_that_of_its_definition_also_after_compactions(
     events = [e for pieces in batches for piece in pieces for e in piece]
     for pieces in batches:
         shuffled = [chance.sample(piece, len(piece)) for piece in pieces]
-        append(log, *chance.sample(shuffled, len(shuffled)))
+        append(log, *chance.sample(shuffled, len(shuffled)), believed=BELIEVED)
         if chance.random() < 0.3 and log.state().files:
             compact(None, log.store.place.root)
     wanted = expected(events)
     assert places(read(log)) == wanted
+    assert places(read(log, OPEN_FILES=chance.choice([0, 1, 3]))) == wanted
     compact(None, log.store.place.root)
     assert places(read(log)) == wanted
     low, high = sorted(chance.randint(-10, 20) for _ in range(2))
     between = Between(DAWN + low, DAWN + high)
-    inside = {(e["_broker"], e["_offset"]) for e in events if low <= e["_time"] - DAWN < high}
+    inside = {
+        (e["_broker"], e["_offset"])
+        for e in events
+        if e["_time"] is not None and low <= e["_time"] - DAWN < high
+    }
     assert places(read(log, between)) == [at for at in wanted if at in inside]
 
 
@@ -134,8 +148,50 @@ def test_only_what_overlaps_in_time_is_open(tmp_path: Path) -> None:
     assert places(read(log, OPEN_FILES=2)) == [("b1", n) for n in range(40)]
     append(log, [event(n + 100, n) for n in range(40)], writer="other")
     append(log, [event(n + 200, n) for n in range(40)], writer="third")
-    with pytest.raises(ArchiveError, match="overlap in time; join them first"):
-        read(log, OPEN_FILES=2)
+    # If more do, some are opened again and again; the order and the rest are the same.
+    opened: Counter[str] = Counter()
+    now, most = 0, 0
+    with pytest.MonkeyPatch.context() as patch:
+
+        class Watched(merging._Open):
+            def __init__(self, place: Place, path: str) -> None:
+                nonlocal now, most
+                super().__init__(place, path)
+                opened[path] += 1
+                now += 1
+                most = max(most, now)
+
+            def close(self) -> None:
+                nonlocal now
+                super().close()
+                now -= 1
+
+        patch.setattr(merging, "_Open", Watched)
+        found = read(log, OPEN_FILES=2, ROWS=6)
+    assert sorted(places(found), key=lambda at: (at[1] % 100, at[1])) == places(found)
+    assert len(found) == 120
+    assert (now, most) == (0, 3)
+    assert max(opened.values()) > 1
+
+
+def test_a_clock_that_is_years_ahead_takes_nobody_along(tmp_path: Path) -> None:
+    log = log_at(tmp_path)
+    for start in range(0, 20, 4):
+        batch = [event(n, ABSURD if n == 5 else n) for n in range(start, start + 4)]
+        append(log, batch, believed=BELIEVED)
+    assert places(read(log)) == [("b1", n) for n in range(20)]
+    assert log.state().progress["w"].latest == {"b1": DAWN + 19}
+    # Nothing but the event itself has a turn that is not its time.
+    odd = [f for f in log.state().files.values() if f.late or f.floors or f.early is not None]
+    assert [(f.rows, f.early) for f in odd] == [(1, DAWN + 4)]
+    compact(None, tmp_path)
+    assert places(read(log)) == [("b1", n) for n in range(20)]
+
+
+def test_of_pieces_that_interleave_the_one_that_begins_first_is_before() -> None:
+    pieces = [{"j": Span(1, 9, 10, 30)}, {"j": Span(4, 5, NEVER, 20)}, {"j": Span(8, 12, 12, 40)}]
+    assert floors(pieces, {}, {}) == [{}, {"j": 10}, {"j": 20}]
+    assert floors(pieces, {"j": 1}, {"j": 50}) == [{"j": 50}] * 3
 
 
 def test_a_file_that_is_missing_is_said(tmp_path: Path) -> None:

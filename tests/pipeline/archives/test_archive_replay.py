@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from archive_events import DAWN, SCHEMA, append, event, log_at
 from nursery import Nursery
@@ -14,13 +15,16 @@ from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, Struc
 
 from stentor.client.direct import Direct
 from stentor.errors import ArchiveError, InvalidConfiguration, Unreachable
+from stentor.filters import Filter
 from stentor.model import Notification, decode
 from stentor.pipeline.archives import replay, replaying
 from stentor.pipeline.archives.compacting import compact
+from stentor.pipeline.archives.merging import Between
 from stentor.pipeline.archives.ordering import NEVER
 from stentor.pipeline.archives.pacing import TICK, Pacer
 from stentor.pipeline.archives.places import Place
 from stentor.pipeline.archives.replaying import Progressed, outlook
+from stentor.pipeline.archives.replays import Reached, new_note
 
 LONG = replace(LIMITS, timeout=60.0)
 
@@ -250,3 +254,16 @@ def test_what_cannot_be_replayed(broker: BrokerProcess, tmp_path: Path) -> None:
         replay(None, path, "127.0.0.1:1,127.0.0.1:2", timeout=1.0)
     with pytest.raises(InvalidConfiguration, match="say with `note`"):
         replaying._notes(Place("s3://bucket/x"), None, None, ())
+
+
+def test_the_place_of_a_replay_is_one_value() -> None:
+    """Whoever is interrupted finds the old one or the new one, never half of each."""
+    turns = np.array([1, 1, 2, 2, 2, 2, 3], np.int64)
+    whole = Reached().beyond(turns)
+    assert whole == Reached(published=7, turn=3, of_turn=1)
+    note = new_note(1, Filter(""), Between(), "", keep_time=False)
+    for start, end in ((0, 1), (1, 4), (4, 4), (4, 6)):
+        before = note.reached
+        note.advance(turns[start:end])
+        assert note.reached == before.beyond(turns[start:end])
+    assert note.reached == Reached(published=6, turn=2, of_turn=4)

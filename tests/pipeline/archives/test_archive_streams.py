@@ -13,8 +13,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructType, TimestampType
 
-from stentor.errors import ArchiveError
-from stentor.pipeline.archives import appending, archive, compact, history
+from stentor.errors import ArchiveError, InvalidConfiguration
+from stentor.filters import Filter
+from stentor.pipeline.archives import appending, archive, compact, history, past
 from stentor.pipeline.archives import compaction as compaction_module
 from stentor.pipeline.archives.appending import Writer
 from stentor.pipeline.archives.log import Log
@@ -22,6 +23,7 @@ from stentor.pipeline.archives.manifests import Batch, State
 from stentor.pipeline.archives.moments import from_micros
 from stentor.pipeline.archives.places import place_of
 from stentor.pipeline.archives.stores import LocalStore
+from stentor.pipeline.steps import order
 
 SCHEMA = "n long, _id string, _type string, _time timestamp, _broker string, _offset long"
 NOW = "availableNow"
@@ -194,13 +196,39 @@ def test_many_small_batches_are_joined_on_the_way(
     spark: SparkSession, source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compaction_module, "TIER", 3)
-    path = tmp_path / "archive"
+    monkeypatch.setattr(appending, "CLEANING", 0.0)
+    path, checkpoint = tmp_path / "archive", tmp_path / "checkpoint"
     source.publish(7, rows=2)
-    run(source.stream(), path, query_name="small", checkpoint=tmp_path / "checkpoint")
+    run(source.stream(), path, query_name="small", checkpoint=checkpoint, grace=timedelta(0))
     assert numbers(spark, path) == Counter(range(1, 15))
     assert len(state(path).files) <= 8
     assert not (path / "_stentor/checkpoints").exists()
     assert state(path).progress["small"].next == {"b1": 15}
+    # What they were joined from is gone.
+    assert not state(path).removed
+    assert len(list((path / "data").rglob("*.parquet"))) == len(state(path).files)
+
+
+def test_events_that_are_held_back_are_not_taken_for_archived(
+    spark: SparkSession, source: Source, tmp_path: Path
+) -> None:
+    source.publish(1)
+    path = tmp_path / "archive"
+    run(source.stream().dropDuplicates(["_id"]), path, query_name="prompt")
+    assert not state(path).progress["prompt"].holds
+    run(order(source.stream(), "1 hour"), path, query_name="sorted")
+    found = state(path)
+    assert found.progress["sorted"].holds
+    assert not found.progress["prompt"].holds
+    assert found.rows < 2 * source.published  # the rest waits for what may come earlier
+    text = r"query 'sorted'.* holds events back.* archive the events before they are ordered"
+    with pytest.raises(ArchiveError, match=text):
+        past(path).recall(Filter(""))
+    with pytest.raises(ArchiveError, match=text):
+        history(spark, path, brokers="127.0.0.1:1", live=True)
+    with pytest.raises(InvalidConfiguration, match="'sorted' held events back"):
+        compact(spark, path, retire=["sorted"])
+    assert history(spark, path).count() == found.rows
 
 
 def test_a_stream_that_changes_its_types_says_so(

@@ -19,6 +19,7 @@ brokers = ["127.0.0.1:7411"]
 schema = "symbol string, price double"
 """
 SINK = '[[sink]]\nparquet = "out"\n'
+BATCH = "[source.files]\njson = 'in'\n[[sink]]\n"
 
 
 def read(tmp_path: Path, text: str, *set: str) -> Pipeline:
@@ -127,9 +128,18 @@ def test_everything_that_can_be_written(tmp_path: Path) -> None:
         from = "pairs"
         parquet = { path = "pairs", partition_by = "symbol" }
         checkpoint = "own"
+
+        [[sink]]
+        from = "past"
+        json = "past"
         existing = "replace"
 
         [[sink]]
+        from = "companies"
+        stentor = { brokers = ["127.0.0.1:7411"] }
+
+        [[sink]]
+        from = "short"
         memory = "mapped"
         """,
     )
@@ -148,6 +158,8 @@ def test_everything_that_can_be_written(tmp_path: Path) -> None:
         "states",
         "matched-archive",
         "pairs-parquet",
+        "past-json",
+        "companies-stentor",
         "short-memory",
     ]
     assert sinks["bars-stentor"].checkpoint == "s3a://bucket/checkpoints/bars-stentor"
@@ -159,6 +171,8 @@ def test_everything_that_can_be_written(tmp_path: Path) -> None:
     assert sinks["pairs-parquet"].options["partition_by"] == ["symbol"]
     assert pipeline.warnings == ()
     assert "sink states: latest to console, update" in pipeline.describe()
+    assert "sink past-json: past to json, once, replaces what is there" in pipeline.describe()
+    assert "companies to stentor, once, adds to what is there" in pipeline.describe()
 
 
 def test_the_least_that_can_be_written(tmp_path: Path) -> None:
@@ -231,6 +245,14 @@ def test_the_least_that_can_be_written(tmp_path: Path) -> None:
         (HEAD + "[[sink]]\nparquet = 'x'\nmode = 'update'\n", 8, "parquet can only append"),
         (HEAD + "[[sink]]\nparquet = 'x'\ntrigger = 'soon'\n", 8, "is not a length of time"),
         (HEAD + "[[sink]]\nstentor = {type = 'x'}\n", 7, "brokers is missing"),
+        (HEAD + SINK + "existing = 'add'\n", 8, "'quotes' is a stream, and goes on where it was"),
+        (BATCH + "archive = 'x'\nexisting = 'replace'\n", 5, "one of fail, add, not 'replace'"),
+        (BATCH + "stentor = 'b:1'\nexisting = 'fail'\n", 5, "one of add, not 'fail'"),
+        (
+            HEAD + "[[sink]]\nmemory = 'm'\n[[sink]]\nname = 'n'\nmemory = 'm'\n",
+            10,
+            "the sink 'quotes-memory' makes the table 'm', too",
+        ),
         (HEAD + SINK + SINK, 8, "another sink 'quotes-parquet'"),
         (HEAD, 1, "there is no sink"),
         (SINK, 1, "there is no table before it"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stentor.errors import PipelineError
+from stentor.pipeline import history
 from stentor.pipeline.runs import Runner, load
 from stentor.pipeline.runs.figures import Figures
 
@@ -178,3 +179,61 @@ def test_batches_are_written_once(spark: "SparkSession", tmp_path: Path) -> None
     assert "PATH_ALREADY_EXISTS" in again.problem
     replaced = load(tmp_path / "p.toml", set=["sink.0.existing=replace"])
     assert Runner(replaced, spark).run().problem is None
+
+
+def test_a_batch_does_not_archive_again_unless_it_is_told_to(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    put(tmp_path, 0)
+    head = HEAD.replace("stream = true\nmax_files = 1\n", "")
+    (tmp_path / "p.toml").write_text(head + '[[sink]]\narchive = { path = "kept" }\n')
+
+    def run(*set: str) -> tuple[str | None, int]:
+        outcome = Runner(load(tmp_path / "p.toml", set=set), spark).run()
+        return outcome.problem, history(spark, tmp_path / "kept").count()
+
+    assert run() == (None, 20)
+    problem, count = run()
+    assert problem is not None
+    assert "there is an archive at" in problem
+    assert 'existing = "add"' in problem
+    assert count == 20
+    assert run("sink.0.existing=add", "sink.0.archive.deduplicate=true") == (None, 20)
+    assert run("sink.0.existing=add") == (None, 40)
+
+
+def test_a_batch_that_takes_too_long_is_cancelled(spark: "SparkSession", tmp_path: Path) -> None:
+    """It says that it has begun, and then waits for something that never comes."""
+    put(tmp_path, 0)
+    begun, never = tmp_path / "begun", tmp_path / "never"
+    os.mkfifo(begun)
+    os.mkfifo(never)
+    (tmp_path / "test_run_waiting.py").write_text(
+        f"def wait(n):\n    open({str(begun)!r}, 'w').close()\n    open({str(never)!r}).close()\n"
+    )
+    text = """
+    [[step]]
+    name = "slow"
+    apply = { function = "test_run_waiting:wait", schema = "price double" }
+    [[sink]]
+    parquet = "out"
+    [[sink]]
+    from = "quotes"
+    json = "next"
+    """
+    head = HEAD.replace("stream = true\nmax_files = 1\n", "")
+    (tmp_path / "p.toml").write_text("python = ['test_run_waiting.py']\n" + head + text)
+    runner = Runner(load(tmp_path / "p.toml"), spark, grace=0.0)
+
+    def stop_when_begun() -> None:
+        begun.open().close()
+        runner.stop()
+
+    stopper = threading.Thread(target=stop_when_begun)
+    stopper.start()
+    outcome = runner.run()
+    stopper.join()
+    assert (outcome.problem, outcome.stopped) == (None, True)
+    assert {figures.state for figures in outcome.figures.values()} == {"stopped"}
+    assert not (tmp_path / "out" / "_SUCCESS").exists()
+    assert not (tmp_path / "next").exists()

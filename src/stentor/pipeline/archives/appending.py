@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from stentor.errors import ArchiveError
-from stentor.pipeline.archives.compacting import run_groups
-from stentor.pipeline.archives.compaction import replace_files, tiered_plan
+from stentor.pipeline.archives.compacting import GRACE, run_groups
+from stentor.pipeline.archives.compaction import clean, replace_files, tiered_plan
 from stentor.pipeline.archives.log import Log
 from stentor.pipeline.archives.manifests import Batch, Commit, File, Progress, State
-from stentor.pipeline.archives.ordering import NEVER, Span, floors
+from stentor.pipeline.archives.ordering import AHEAD, NEVER, Span, floors
 from stentor.pipeline.archives.places import Place
 from stentor.pipeline.archives.reading import load
 from stentor.pipeline.archives.schemas import archived, as_json, joined
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 #: Times that a batch without duplicates is made anew because others have archived meanwhile.
 ATTEMPTS: Final = 20
+#: Seconds, at least, between two looks of a query for what can be deleted.
+CLEANING: Final = 3_600.0
+#: Operators of Spark that have a state, but hand on each event in the batch that brings it.
+_PROMPT: Final = frozenset({"dedupe", "dedupeWithinWatermark"})
 
 #: A column that exists only while events are brought together.
 _CLUSTER: Final = "_cluster"
@@ -56,9 +60,13 @@ class Writer:
     #: Size of the files that small ones are joined to; 0 for not at all.
     target: int
     checkpoint: Place | None = None
+    #: Seconds that replaced files stay.
+    grace: float = GRACE.total_seconds()
     _log: Log | None = field(default=None, repr=False)
     _checkpoints: Store | None = field(default=None, repr=False)
     _query: str | None = None
+    _holds: bool | None = None
+    _cleaned: float | None = None
 
     def log(self, spark: SparkSession) -> Log:
         if self._log is None:
@@ -92,8 +100,13 @@ class Writer:
     def _compact(self, spark: SparkSession, written: Written) -> None:
         log = self.log(spark)
         groups = tiered_plan(log.state(), self.place.root, self.target, written.partitions)
-        if groups:
-            replace_files(log, run_groups(spark, groups))
+        if not groups:
+            return
+        replace_files(log, run_groups(spark, groups))
+        # Looking through all files takes a while, and what was replaced stays for long anyway.
+        if self._cleaned is None or time.monotonic() - self._cleaned >= CLEANING:
+            clean(log, self.grace)
+            self._cleaned = time.monotonic()
 
     # -- appending
 
@@ -143,7 +156,9 @@ class Writer:
     ) -> Written | None:
         """Write files and commit them; None if the archive is no longer at the given version."""
         schema = archived(events.schema)
-        task = Task(self.place.root, as_json(schema))
+        # A batch that is run again may get another bound; its files are all written anew, too.
+        believed = int(time.time() * 1e6) + AHEAD
+        task = Task(self.place.root, as_json(schema), believed)
         rows = (
             self._prepared(events, schema)
             .mapInArrow(partial(write_partition, task), REPORT)
@@ -163,14 +178,14 @@ class Writer:
             try:
                 joined(state.schema, schema)
             except ArchiveError:
-                log.store.delete(written)
+                log.discard(written)
                 raise
             return self._commit(state, batch, schema, pieces)
 
         self._check_visible(files)
         state = log.commit(make)
         if moved or not written <= state.files.keys() | state.removed.keys():
-            log.store.delete(written)  # another driver was faster
+            log.discard(written)  # another driver was faster
         if moved:
             return None
         return Written(
@@ -215,7 +230,8 @@ class Writer:
             for file in piece.files
         ]
         progress = self._progress(spans, batch, schema) if batch else Progress()
-        if not add and progress.next.items() <= known.next.items():
+        same = progress.next.items() <= known.next.items() and progress.holds <= known.holds
+        if not add and same:
             return None  # nothing has happened
         return Commit(
             at=time.time(),
@@ -230,14 +246,38 @@ class Writer:
     def _progress(
         self, pieces: Sequence[Mapping[str, Span]], batch: Batch, schema: StructType
     ) -> Progress:
-        """How far the query is: behind the events that it has, and behind those it passed over."""
-        found = Progress(next=self._source_positions(batch, "_stream" in schema.fieldNames()))
+        """How far the query is: behind the events that it has, and behind those it passed over.
+
+        If it holds events back, only the former is known.
+        """
+        found = Progress(next={}, holds=self._holds_back())
+        if not found.holds:
+            found.next = self._source_positions(batch, "_stream" in schema.fieldNames())
         for spans in pieces:
             for journal, span in spans.items():
                 found.next[journal] = max(found.next.get(journal, 0), span.last + 1)
                 if span.latest != NEVER:
                     found.latest[journal] = max(found.latest.get(journal, NEVER), span.latest)
         return found
+
+    def _holds_back(self) -> bool:
+        """Whether events may wait in the query's state, such as to be sorted, before they come.
+
+        Spark numbers the operators that have a state, and notes in the checkpoint what each is
+        before it runs the first batch. They stay the same as long as the checkpoint does.
+        """
+        if self._holds is None:
+            assert self._checkpoints is not None
+            number = 0
+            while data := self._checkpoints.read(f"state/{number}/_metadata/metadata"):
+                # A line with the version comes first.
+                found = msgspec.json.decode(data.partition(b"\n")[2])
+                if found["operatorInfo"]["operatorName"] not in _PROMPT:
+                    break
+                number += 1
+            # What is noted otherwise, or not at all, may do anything.
+            self._holds = bool(self._checkpoints.entries(f"state/{number}"))
+        return self._holds
 
     def _source_positions(self, batch: Batch, by_stream: bool) -> dict[str, int]:
         """Where the query's sources are behind this batch, as far as they are of brokers.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from stentor.errors import InvalidConfiguration
 from stentor.pipeline.archives.appending import Writer
+from stentor.pipeline.archives.compacting import GRACE, grace_seconds
 from stentor.pipeline.archives.compaction import TARGET_BYTES
 from stentor.pipeline.archives.places import Place, place_of
 from stentor.pipeline.archives.schemas import archived, joined
@@ -32,6 +34,7 @@ def archive(
     cluster: bool | None = None,
     compaction: bool = True,
     target_bytes: int = TARGET_BYTES,
+    grace: timedelta | str = GRACE,
 ) -> Any:
     """Keep events as Parquet files, partitioned by event type and day, each exactly once.
 
@@ -50,7 +53,11 @@ def archive(
     its type otherwise is an `ArchiveError`. `cluster` says whether events of one type and day are
     brought together before they are written, which costs a shuffle and saves small files: by
     default only of a batch. `compaction` lets a query join its small files up to `target_bytes`
-    when there are many; `compact` does the rest.
+    when there are many, and delete what it has replaced after `grace`, which must be longer than
+    the longest query on the archive and the longest replay; `compact` does the rest.
+
+    Archive events before they are ordered or aggregated: a query that holds events back cannot say
+    which events of the journals are in the archive, so no live `history` and no `past` can follow.
     """
     spark = events.sparkSession
     place = place_of(path, spark)
@@ -61,6 +68,7 @@ def archive(
         deduplicate=deduplicate,
         cluster=cluster if cluster is not None else not events.isStreaming,
         target=target_bytes if compaction else 0,
+        grace=grace_seconds(grace),
     )
     if deduplicate and "_id" not in schema.fieldNames():
         raise InvalidConfiguration("deduplicate compares `_id`, and the events have no such column")

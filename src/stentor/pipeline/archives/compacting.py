@@ -58,7 +58,7 @@ def compact(
     """
     if target_bytes < 1:
         raise InvalidConfiguration(f"target_bytes={target_bytes} is no size; give some megabytes")
-    seconds = _seconds(grace)
+    seconds = grace_seconds(grace)
     place = place_of(path, spark)
     log = Log(store_of(place, spark))
     _retire(log, retire)
@@ -84,6 +84,12 @@ def _retire(log: Log, names: Iterable[str]) -> None:
             raise InvalidConfiguration(
                 f"no query {unknown[0]!r} has written into this archive; those that have: {known}"
             )
+        holding = [name for name in retired if state.progress[name].holds]
+        if holding:
+            raise InvalidConfiguration(
+                f"the query {holding[0]!r} held events back, and what it did not get to archive is "
+                "missing with or without it; archive events before they are ordered or aggregated"
+            )
         return Commit(at=time.time(), operation="retire", retired=retired) if retired else None
 
     log.existing()
@@ -100,7 +106,8 @@ def run_groups(spark: SparkSession | None, groups: Sequence[Group]) -> list[Join
     return [msgspec.json.decode(bytes(row.report), type=Joined) for row in found]
 
 
-def _seconds(grace: timedelta | str) -> float:
+def grace_seconds(grace: timedelta | str) -> float:
+    """A grace time as users write it, in seconds."""
     found = duration(grace) if isinstance(grace, str) else grace
     if not isinstance(found, timedelta) or found < timedelta(0):
         raise InvalidConfiguration(

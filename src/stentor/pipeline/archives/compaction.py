@@ -168,7 +168,9 @@ def join_files(group: Group) -> Joined:
         for portion in in_order(place, group.files, arrow_schema(schema)):
             writer.write(portion.events, portion.turn)
     outside = sum(file.outside for file in group.files)
-    file = writer.file(_bounds(group.files, schemas, schema), _offsets(group.files), outside)
+    early = min((file.early for file in group.files if file.early is not None), default=None)
+    bounds, offsets = _bounds(group.files, schemas, schema), _offsets(group.files)
+    file = writer.file(bounds, offsets, outside, early)
     _verify(place, file, sum(each.rows for each in group.files))
     return Joined(file, as_json(schema), [each.path for each in group.files])
 
@@ -245,8 +247,7 @@ def replace_files(log: Log, results: Sequence[Joined], now: float | None = None)
         )
 
     log.commit(make)
-    given_up = {result.file.path for result in results} - {result.file.path for result in kept}
-    log.store.delete(given_up)
+    log.discard({result.file.path for result in results} - {result.file.path for result in kept})
     return kept
 
 

@@ -4,10 +4,12 @@ A DataFrame that is read once cannot be joined with a stream, and two streams th
 side by side: the present would be mixed into the past. So this is one source with two phases, and
 its offset says in which it is:
 
-    {"version": 17, "next": 3}               the archive at version 17; its first 3 files are read
+    {"version": 17, "next": 3}               the archive at version 17; its first 3 files are done
     {"live": {...}, "positions": {...}}      the journals; the offset of the source "stentor"
 
-The files of a version are taken in the order of their first times. When all are read, the journals
+The files of a version are taken in the order of their first turns; those that cannot matter to the
+filter are counted, too, but not read: which these are may differ when the query is started again,
+as with `since="2 hours"`, and the count must mean the same. When all are done, the journals
 go on exactly behind what this version of the archive holds: its manifests say for each journal up
 to which offset everything is in it. If several queries write into the archive, one is behind the
 others, and its position counts; events beyond it are left out of the archive's part, since the
@@ -39,9 +41,9 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import BooleanType, StructType
 
-from stentor.errors import ArchiveError, InvalidConfiguration
+from stentor.errors import ArchiveError, HistoryGone, InvalidConfiguration
 from stentor.filters import Filter
-from stentor.pipeline.archives.frontier import before, left_to_brokers
+from stentor.pipeline.archives.frontier import before, check_complete, left_to_brokers
 from stentor.pipeline.archives.log import Log
 from stentor.pipeline.archives.manifests import File, State
 from stentor.pipeline.archives.merging import in_order
@@ -78,6 +80,7 @@ def continued(
         raise InvalidConfiguration(
             f"the option {min(given & _DECIDED)!r} follows from the archive; use since and filter"
         )
+    check_complete(place.root, state)
     if state.files and not state.positions():
         raise ArchiveError(
             f"the archive at {place.root} does not say which events of which journal it holds; "
@@ -106,6 +109,26 @@ class ArchivePart(InputPartition):
     positions: Mapping[str, int]
 
 
+class _Known:
+    """The files of a version of the archive.
+
+    Which these are, and their order, depends on nothing but the version.
+    """
+
+    def __init__(self, state: State, filter: Filter) -> None:
+        self.state = state
+        positions = state.positions()
+        files = [file for file in state.files.values() if not left_to_brokers(file, positions)]
+        self.files = sorted(files, key=lambda file: (file.begins, file.path))
+        schemas = [from_json(fields) for fields in state.schemas]
+        pruner = Pruner(filter, schemas, lineage=False)
+        self._matter = {file.path for file in files if pruner.may_match(file)}
+
+    def matters(self, file: File) -> bool:
+        """Whether some event in it may match the filter."""
+        return file.path in self._matter
+
+
 class HistorySource(DataSource):
     """What Spark is given."""
 
@@ -129,7 +152,7 @@ class HistoryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows = lower.get("maxrowsperbatch")
         self._rows = ROWS_PER_BATCH if rows is None else int(rows)
         self._schema = StructType([f for f in schema.fields if f.name != LIVE])
-        self._known: tuple[State, list[File]] | None = None
+        self._known: _Known | None = None
         self._reader: Any = None
         self._available_now = False
 
@@ -144,18 +167,22 @@ class HistoryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         if "live" in start:
             positions = start["positions"]
-            found = self._live(positions).latestOffset(start["live"], limit)
+            try:
+                found = self._live(positions).latestOffset(start["live"], limit)
+            except HistoryGone as error:
+                raise self._gone(error, start["live"]["streams"]) from error
             return start if found == start["live"] else {"live": found, "positions": positions}
-        state, files = self._files(start["version"])
-        if start["next"] == len(files):
-            positions = state.positions()
+        known = self._files(start["version"])
+        if start["next"] == len(known.files):
+            positions = known.state.positions()
             return {"live": self._live(positions).initialOffset(), "positions": positions}
-        end = start["next"] + 1
-        rows = files[start["next"]].rows
+        end, rows = start["next"], 0
         most = None if isinstance(limit, ReadAllAvailable) else getattr(limit, "max_rows", None)
-        while end < len(files) and (most is None or rows + files[end].rows <= most):
-            rows += files[end].rows
-            end += 1
+        for file in known.files[end:]:
+            more = file.rows if known.matters(file) else 0
+            if rows and most is not None and rows + more > most:
+                break
+            end, rows = end + 1, rows + more
         return {"version": start["version"], "next": end}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -171,10 +198,13 @@ class HistoryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return found
         if "live" in end:
             return []  # the step from one phase to the next brings nothing
-        state, files = self._files(start["version"])
-        positions = state.positions()
+        known = self._files(end["version"])
+        positions = known.state.positions()
+        # Spark asks anew where the first batch begins, and the archive may have grown since then.
+        begin = start["next"] if start["version"] == end["version"] else 0
+        files = [file for file in known.files[begin : end["next"]] if known.matters(file)]
         found = []
-        for some in _tasks(files[start["next"] : end["next"]]):
+        for some in _tasks(files):
             journals = {journal for file in some for journal in file.offsets}
             left = {j: p for j, p in positions.items() if j in journals}
             found.append(ArchivePart(tuple(some), left))
@@ -188,20 +218,24 @@ class HistoryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._reader is not None:
             self._reader.stop()
 
-    def _files(self, version: int) -> tuple[State, list[File]]:
-        """The files of a version in order, those that may matter."""
-        if self._known is None or self._known[0].version != version:
+    def _files(self, version: int) -> _Known:
+        if self._known is None or self._known.state.version != version:
             state = Log(store_of(self._place)).at(version)
-            schemas = [from_json(fields) for fields in state.schemas]
-            pruner = Pruner(Filter(self._filter), schemas, lineage=False)
-            positions = state.positions()
-            files = [
-                file
-                for file in state.files.values()
-                if pruner.may_match(file) and not left_to_brokers(file, positions)
-            ]
-            self._known = state, sorted(files, key=lambda file: (file.low, file.path))
+            self._known = _Known(state, Filter(self._filter))
         return self._known
+
+    def _gone(self, error: HistoryGone, streams: Mapping[str, int]) -> HistoryGone:
+        """The error, and whose fault it is, if a query is far behind the others."""
+        state = Log(store_of(self._place)).state()
+        behind = {state.slowest(stream, position) for stream, position in streams.items()}
+        names = sorted(name for name in behind if name is not None)
+        if not names:
+            return error
+        return HistoryGone(
+            f"{error}. The archive at {self._place.root} ends there because of the query "
+            f"{names[0]!r}, and others are further on: let it catch up; or if it is no more, call "
+            f"compact(spark, path, retire={names!r}), and start anew"
+        )
 
     def _live(self, positions: Mapping[str, int]) -> Any:
         """The reader of the journals, which begins behind these positions."""

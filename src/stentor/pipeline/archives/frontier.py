@@ -4,6 +4,9 @@ The manifests say for each journal up to which offset everything is in the archi
 archive first and the journals behind it has each event once, if events of the archive beyond that
 are left out: there may be some, where several queries write into one archive and one of them is
 behind the others.
+
+A query that holds events back in its state, as one does that sorts them, has read further than it
+has archived. Then nobody can say where the archive ends.
 """
 
 from __future__ import annotations
@@ -13,10 +16,22 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from stentor.pipeline.archives.manifests import File
+from stentor.errors import ArchiveError
+from stentor.pipeline.archives.manifests import File, State
 from stentor.pipeline.archives.ordering import journals_of
 
 _NEVER = 2**63 - 1
+
+
+def check_complete(root: str, state: State) -> None:
+    """`ArchiveError` if the archive cannot say which events of the journals it has."""
+    holding = sorted(name for name, progress in state.progress.items() if progress.holds)
+    if holding:
+        raise ArchiveError(
+            f"the query {holding[0]!r}, which writes the archive at {root}, holds events back, so "
+            "nobody can say where the journals go on; archive the events before they are ordered "
+            "or aggregated, into another archive"
+        )
 
 
 def left_to_brokers(file: File, positions: Mapping[str, int]) -> bool:

@@ -16,7 +16,8 @@ statistics nor positions. The log here is that of a small table format. Its rule
    at all and so that only one writer gets the number (`Store.put_new`). Whoever comes too late
    reads what the other has done, asks again whether its own step still makes sense (the micro-batch
    is not yet there, no type contradicts, the files to replace are still there), and tries the
-   number behind.
+   number behind. A file system may report a failure although it has done what it was asked, so who
+   has lost looks whether the winner is not itself.
 3. A commit names the micro-batch that it holds. A batch that is there already is not written again.
    Spark runs a batch again until it has heard that it succeeded, and always with the same rows. So
    each is in the archive exactly once, wherever a driver dies: before the commit its files mean
@@ -33,7 +34,7 @@ whoever commits, from time to time; it adds no information, and if it is not mad
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Final
 
 import pyarrow as pa
@@ -157,7 +158,8 @@ class Log:
             if commit is None:
                 return state
             following = state.after(commit)
-            if self.store.put_new(_commit_name(following.version), encoded(commit)):
+            name, data = _commit_name(following.version), encoded(commit)
+            if self.store.put_new(name, data) or self.store.read(name) == data:
                 self._state = following
                 self._maybe_snapshot(following)
                 return following
@@ -181,6 +183,13 @@ class Log:
             self._snapshot = state.version
 
     # -- tidying up
+
+    def discard(self, paths: Set[str]) -> None:
+        """Delete data files that were written for nothing; none that the archive knows."""
+        if not paths:
+            return
+        state = self.state()
+        self.store.delete(paths - state.files.keys() - state.removed.keys())
 
     def tidy(self, before: float) -> list[str]:
         """Delete commits and snapshots that nobody needs who began after `before`; which ones."""

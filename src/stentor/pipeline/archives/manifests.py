@@ -60,6 +60,8 @@ class File(msgspec.Struct, frozen=True, omit_defaults=True):
     floors: dict[str, int] = {}
     #: Whether the turns of some events are in a column of their own.
     late: bool = False
+    #: The least turn, if some events have theirs before their times.
+    early: int | None = None
 
     @property
     def partition(self) -> tuple[str | None, str | None]:
@@ -71,14 +73,22 @@ class File(msgspec.Struct, frozen=True, omit_defaults=True):
         found = self.columns.get("_time")
         return found.low if found is not None and isinstance(found.low, int) else -(2**63)
 
+    @property
+    def begins(self) -> int:
+        """No event of it has its turn before this."""
+        return self.low if self.early is None else min(self.low, self.early)
+
 
 class Progress(msgspec.Struct, omit_defaults=True):
     """How far a writer has come in the journals that it archives."""
 
     #: By journal: the offset that comes next.
     next: dict[str, int] = {}
-    #: By journal: the latest time of an event so far, in microseconds.
+    #: By journal: the latest turn of an event so far, in microseconds.
     latest: dict[str, int] = {}
+    #: Whether it holds events back, as sorting does. Then it has read more than it has archived,
+    #: and nobody knows which events of the journals are missing.
+    holds: bool = False
 
 
 class Batch(msgspec.Struct, array_like=True, frozen=True):
@@ -161,6 +171,7 @@ class State(msgspec.Struct):
             progress[commit.writer] = Progress(
                 _larger(known.next, commit.progress.next),
                 _larger(known.latest, commit.progress.latest),
+                known.holds or commit.progress.holds,
             )
         for writer in commit.retired:
             progress.pop(writer, None)
@@ -178,7 +189,8 @@ class State(msgspec.Struct):
         """By journal: everything before this offset that was to be archived is in the archive.
 
         Of several writers, the slowest counts. What was archived without a streaming query counts
-        where no query reads the journal: by its last offset.
+        where no query reads the journal: by its last offset. It means nothing if a writer holds
+        events back.
         """
         found: dict[str, int] = {}
         for progress in self.progress.values():
@@ -189,6 +201,12 @@ class State(msgspec.Struct):
             for stream, (_, last) in file.offsets.items():
                 written[stream] = max(written.get(stream, 0), last + 1)
         return written | found
+
+    def slowest(self, journal: str, position: int) -> str | None:
+        """The writer that is at this position of a journal while another is further on."""
+        at = {name: p.next[journal] for name, p in self.progress.items() if journal in p.next}
+        behind = sorted(name for name, offset in at.items() if offset == position)
+        return behind[0] if behind and max(at.values()) > position else None
 
 
 def _larger(a: Mapping[str, int], b: Mapping[str, int]) -> dict[str, int]:

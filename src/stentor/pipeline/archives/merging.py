@@ -5,13 +5,17 @@ batch of rows is in memory, and whatever is not behind the last row of any of th
 given out, sorted. Then the batch that was used up is replaced by the next of its file. Rows are
 never compared one by one: each step sorts columns.
 
-A file is opened when the order reaches its first time and closed when it is used up, so that only
-files are open that overlap in time. Row groups and files that lie outside of the wanted times are
-not read at all.
+A file is opened when the order reaches its first turn and closed when it is used up, so that only
+files are open that overlap in time. There may be many of these, as when there are many event types.
+So many as may be open at once stay open; each of the others is opened whenever its next batch is
+due, read from where it was, and closed again. That is slower, as rows of its row group that were
+read are passed over once more, but it takes neither memory nor handles. Row groups and files that
+lie outside of the wanted times are not read at all.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -26,6 +30,7 @@ from stentor.pipeline.archives.manifests import File
 from stentor.pipeline.archives.moments import micros
 from stentor.pipeline.archives.ordering import (
     NEVER,
+    NOWHERE,
     Ints,
     Ranks,
     journals_of,
@@ -38,9 +43,9 @@ from stentor.pipeline.archives.schemas import aligned
 
 #: Rows in memory, of all open files together; and of one at least, and at most.
 ROWS: Final = 262_144
-LEAST_ROWS: Final = 256
+LEAST_ROWS: Final = 64
 MOST_ROWS: Final = 65_536
-#: Files that may be open at once.
+#: Files that may stay open at once.
 OPEN_FILES: Final = 512
 
 
@@ -87,14 +92,17 @@ def in_order(
 ) -> Iterator[Portion]:
     """The events of files, as columns of this schema, in the order of the archive."""
     journals = numbered({journal for file in files for journal in file.offsets})
-    waiting = sorted(_parts(files, between), key=lambda part: (-part.file.low, part.file.path))
+    waiting = sorted(_parts(files, between), key=lambda part: (-part.file.begins, part.file.path))
+    slots = _Slots()
     heads: list[_Head] = []
     try:
         while waiting or heads:
             frontier = min((head.last for head in heads), default=None)
-            while waiting and (frontier is None or waiting[-1].file.low <= frontier[0]):
-                _open(waiting.pop(), heads, place, journals, between)
-                frontier = min((head.last for head in heads), default=None)
+            while waiting and (frontier is None or waiting[-1].file.begins <= frontier[0]):
+                head = _Head(waiting.pop(), place, journals, between, slots)
+                if head.refill(_rows_of_each(len(heads) + 1)):
+                    heads.append(head)
+                    frontier = head.last if frontier is None else min(frontier, head.last)
             if frontier is None:
                 return
             taken = [rows for head in heads if (rows := head.take(frontier)) is not None]
@@ -123,23 +131,6 @@ def _parts(files: Sequence[File], between: Between) -> Iterator[_Part]:
         yield _Part(file, None, frozenset(file.floors))
 
 
-def _open(
-    part: _Part,
-    heads: list[_Head],
-    place: Place,
-    journals: Mapping[str, int],
-    between: Between,
-) -> None:
-    if len(heads) >= OPEN_FILES:
-        raise ArchiveError(
-            f"more than {OPEN_FILES} files of the archive at {place.root} overlap in time; join "
-            "them first with compact(spark, path)"
-        )
-    head = _Head(part, place, journals, between)
-    if head.refill(_rows_of_each(len(heads) + 1)):
-        heads.append(head)
-
-
 def _rows_of_each(files: int) -> int:
     return max(LEAST_ROWS, min(MOST_ROWS, ROWS // files))
 
@@ -153,37 +144,89 @@ def _sorted(taken: Sequence[tuple[pa.RecordBatch, Ranks]], schema: pa.Schema) ->
     return Portion(table.take(pa.array(order)), ranks.turn[order])
 
 
+class _Slots:
+    """Counts how many more files may stay open."""
+
+    def __init__(self) -> None:
+        self._free = OPEN_FILES
+
+    def take(self) -> bool:
+        if not self._free:
+            return False
+        self._free -= 1
+        return True
+
+    def give(self) -> None:
+        self._free += 1
+
+
+class _Open:
+    """A file that is open, and from where on its rows are read."""
+
+    def __init__(self, place: Place, path: str) -> None:
+        try:
+            self._source = place.open(path)
+            self.parquet = pq.ParquetFile(self._source)
+        except FileNotFoundError as error:
+            raise ArchiveError(
+                f"{path} is missing from the archive at {place.root}; it was compacted away long "
+                "ago, or somebody deleted it: begin anew, or restore it"
+            ) from error
+        except pa.ArrowException as error:
+            self._source.close()
+            raise ArchiveError(
+                f"{path} in the archive at {place.root} is damaged: {error}; restore it from a "
+                "backup"
+            ) from error
+        self.batches: Iterator[pa.RecordBatch] = iter(())
+
+    def begin(self, group: int, row: int, size: int) -> None:
+        """Read a row group from a row on, in batches of this size."""
+        self.batches = _from_row(self.parquet.iter_batches(size, row_groups=[group]), row)
+
+    def close(self) -> None:
+        self.batches = iter(())
+        self.parquet.close()
+        self._source.close()
+
+
+def _from_row(batches: Iterator[pa.RecordBatch], row: int) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if row < batch.num_rows:
+            yield batch.slice(row)
+        row = max(0, row - batch.num_rows)
+
+
 class _Head:
     """The next rows of a file."""
 
     def __init__(
-        self, part: _Part, place: Place, journals: Mapping[str, int], between: Between
+        self,
+        part: _Part,
+        place: Place,
+        journals: Mapping[str, int],
+        between: Between,
+        slots: _Slots,
     ) -> None:
         self._part = part
+        self._place = place
         self._journals = journals
         self._between = between
-        try:
-            self._source = place.open(part.file.path)
-            self._file = pq.ParquetFile(self._source)
-        except FileNotFoundError as error:
-            raise ArchiveError(
-                f"{part.file.path} is missing from the archive at {place.root}; it was compacted "
-                "away long ago, or somebody deleted it: begin anew, or restore it"
-            ) from error
-        except pa.ArrowException as error:
-            raise ArchiveError(
-                f"{part.file.path} in the archive at {place.root} is damaged: {error}; restore it "
-                "from a backup"
-            ) from error
-        self._groups = iter(self._row_groups())
-        self._batches: Iterator[pa.RecordBatch] = iter(())
+        self._slots = slots
+        self._open: _Open | None = None
+        self._stays = False
+        #: Row groups that are still to be read, and how many rows of the first one are.
+        self._groups: deque[int] | None = None
+        self._row = 0
         self._batch: pa.RecordBatch | None = None
         self._ranks: Ranks | None = None
         self._at = 0
+        #: The rank of the last row in memory.
+        self.last = (NEVER, NOWHERE, 0, 0)
 
-    def _row_groups(self) -> list[int]:
-        metadata = self._file.metadata
-        index = self._file.schema_arrow.get_field_index("_time")
+    def _row_groups(self, file: pq.ParquetFile) -> list[int]:
+        metadata = file.metadata
+        index = file.schema_arrow.get_field_index("_time")
         if index < 0 or self._between == ALWAYS:
             return list(range(metadata.num_row_groups))
         column = next(
@@ -201,12 +244,6 @@ class _Head:
                 found.append(number)
         return found
 
-    @property
-    def last(self) -> tuple[int, int, int, int]:
-        """The rank of the last row in memory."""
-        assert self._ranks is not None
-        return self._ranks.at(-1)
-
     def take(self, frontier: tuple[int, int, int, int]) -> tuple[pa.RecordBatch, Ranks] | None:
         """The rows that are not behind this rank."""
         assert self._ranks is not None
@@ -219,22 +256,45 @@ class _Head:
 
     def refill(self, rows: int) -> bool:
         """Have rows in memory; False if there are no more."""
-        while self._batch is None or self._at == self._batch.num_rows:
-            batch = next(self._batches, None)
-            if batch is None:
-                group = next(self._groups, None)
-                if group is None:
-                    self.close()
-                    return False
-                self._batches = self._file.iter_batches(rows, row_groups=[group])
-                continue
-            batch = self._wanted(batch)
-            ranks = ranks_of(batch, self._journals)
-            if self._part.only is not None:
-                floor = self._part.file.floors[self._part.only]
-                ranks.turn = np.maximum(ranks.turn, floor)
-            self._batch, self._ranks, self._at = batch, ranks, 0
-        return True
+        if self._batch is not None and self._at < self._batch.num_rows:
+            return True
+        batch = self._next(rows)
+        while batch is not None and not (wanted := self._wanted(batch)).num_rows:
+            batch = self._next(rows)
+        if batch is not None:
+            self._keep(wanted)
+        if batch is None or not self._stays:
+            self.close()
+        return batch is not None
+
+    def _next(self, rows: int) -> pa.RecordBatch | None:
+        """The next rows of the file, wanted or not."""
+        if self._open is None:
+            self._open = _Open(self._place, self._part.file.path)
+            self._stays = self._slots.take()
+            if self._groups is None:
+                self._groups = deque(self._row_groups(self._open.parquet))
+            if self._groups:
+                self._open.begin(self._groups[0], self._row, rows)
+        assert self._groups is not None
+        while self._groups:
+            batch = next(self._open.batches, None)
+            if batch is not None:
+                self._row += batch.num_rows
+                return batch
+            self._groups.popleft()
+            self._row = 0
+            if self._groups:
+                self._open.begin(self._groups[0], 0, rows)
+        return None
+
+    def _keep(self, batch: pa.RecordBatch) -> None:
+        ranks = ranks_of(batch, self._journals)
+        if self._part.only is not None:
+            floor = self._part.file.floors[self._part.only]
+            ranks.turn = np.maximum(ranks.turn, floor)
+        self._batch, self._ranks, self._at = batch, ranks, 0
+        self.last = ranks.at(-1)
 
     def _wanted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         since, until = self._between
@@ -255,5 +315,10 @@ class _Head:
         return batch
 
     def close(self) -> None:
-        self._file.close()
-        self._source.close()
+        """Close the file. What is in memory stays; for what follows, it is opened again."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+            if self._stays:
+                self._slots.give()
+                self._stays = False

@@ -12,6 +12,11 @@ turn together with that one. Among equal turns the journal and the offset decide
 is nearly that of time, and always that of each journal. Events without an offset are ordered in the
 same way by their ids: producer, epoch and sequence take the place of journal and offset.
 
+One clock that is years ahead must not take all that follows in its journal along with it. So a time
+that is more than a day later than the clock of the archiver (`AHEAD`) is not believed: the event
+has its turn together with the one before it, as one without a time has. Without any before it, its
+turn is before all others.
+
 Each data file is in this order, which makes merging files a matter of looking at their heads. Where
 turn and time differ, the file has the turn in a column of its own. It is known within what a task
 has written; what came before in the same journal is known when all tasks have reported, and then
@@ -20,8 +25,10 @@ the manifest says as of when the turns of a file begin (`File.floors`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 import msgspec
@@ -36,6 +43,10 @@ Ints = NDArray[np.int64]
 
 #: The turn of events without a time: before all others.
 NEVER: Final = -(2**63)
+#: Later than any time.
+FOREVER: Final = 2**63 - 1
+#: Microseconds by which clocks may be ahead of the archiver's.
+AHEAD: Final = 86_400_000_000
 #: The place of events without an offset among the journals: before all others.
 NOWHERE: Final = -1
 
@@ -43,7 +54,7 @@ _WRITTEN: Final = r"(?s)^(?P<producer>.+):(?P<epoch>[0-9]{1,19}):(?P<sequence>[0
 
 
 class Span(msgspec.Struct, array_like=True, frozen=True):
-    """The events of one journal in one piece of work: offsets, and times in microseconds."""
+    """The events of one journal in one piece of work: offsets, and turns in microseconds."""
 
     first: int
     last: int
@@ -117,28 +128,34 @@ def ranks_of(table: pa.Table | pa.RecordBatch, journals: Mapping[str, int]) -> R
     `journals` numbers all journals in the order of their names.
     """
     time = times_of(table)
-    turn = np.where((late := _micros(table, TURN, NEVER)) == NEVER, time, late)
+    turn = np.where((own := _micros(table, TURN, FOREVER)) == FOREVER, time, own)
     places, epoch, number, _ = _places(table, journals)
     return Ranks(turn, places, epoch, number)
 
 
-def ranked(table: pa.Table) -> tuple[Ranks, list[str], dict[str, Span]]:
-    """The ranks of new rows, the names of their journals, and what part of each they are."""
+def ranked(table: pa.Table, believed: int = FOREVER) -> tuple[Ranks, list[str], dict[str, Span]]:
+    """The ranks of new rows, the names of their journals, and what part of each they are.
+
+    Times later than `believed` do not count.
+    """
     written = journals_of(table)
     names = sorted(name for name in pc.unique(written).to_pylist() if name is not None)
     places, epoch, number, producer = _places(table, {name: i for i, name in enumerate(names)})
     time = times_of(table)
+    time[time > believed] = NEVER
     # Journals come first; producers of what is in no journal are numbered behind them.
     group = np.where(places == NOWHERE, producer + len(names), places)
     turn = _latest_so_far(time, group, np.lexsort((number, epoch, group)))
     spans = {}
     for place, name in enumerate(names):
         rows = places == place
-        offsets, known = number[rows], time[rows]
-        known = known[known != NEVER]
-        low, high = (int(known.min()), int(known.max())) if len(known) else (NEVER, NEVER)
-        spans[name] = Span(int(offsets.min()), int(offsets.max()), low, high)
+        offsets, turns = number[rows], turn[rows]
+        spans[name] = Span(*(int(n) for n in (*_ends(offsets), *_ends(turns))))
     return Ranks(turn, places, epoch, number), names, spans
+
+
+def _ends(numbers: Ints) -> tuple[np.int64, np.int64]:
+    return numbers.min(), numbers.max()
 
 
 def _latest_so_far(time: Ints, group: Ints, order: Ints) -> Ints:
@@ -160,25 +177,31 @@ def _latest_so_far(time: Ints, group: Ints, order: Ints) -> Ints:
 def floors(
     pieces: Sequence[Mapping[str, Span]], next: Mapping[str, int], latest: Mapping[str, int]
 ) -> list[dict[str, int]]:
-    """For each piece of work and journal, when its turns begin, if that is later than its times.
+    """For each piece of work and journal, when its turns begin, if that is later than it knows.
 
-    A piece is behind another if all its offsets are; of pieces that interleave, neither is. `next`
-    and `latest` say where the writer was before.
+    A piece is behind another if all its offsets are; of pieces that interleave, it is only known
+    which one begins first. `next` and `latest` say where the writer was before.
     """
     found: list[dict[str, int]] = [{} for _ in pieces]
     for journal in {name for piece in pieces for name in piece}:
         spans = [(i, piece[journal]) for i, piece in enumerate(pieces) if journal in piece]
-        ends = sorted((span.last, span.latest) for _, span in spans)
-        highs = np.maximum.accumulate([high for _, high in ends])
-        lasts = [last for last, _ in ends]
+        ended = _latest_before((span.last, span.latest) for _, span in spans)
+        begun = _latest_before((span.first, span.earliest) for _, span in spans)
         for i, span in spans:
-            before = int(np.searchsorted(lasts, span.first, "left"))
-            floor = int(highs[before - 1]) if before else NEVER
+            floor = max(ended(span.first), begun(span.first))
             if next.get(journal, span.first + 1) <= span.first:
                 floor = max(floor, latest.get(journal, NEVER))
             if floor > span.earliest:
                 found[i][journal] = floor
     return found
+
+
+def _latest_before(turns: Iterable[tuple[int, int]]) -> Callable[[int], int]:
+    """Of offsets and turns: the latest turn before a given offset."""
+    known = sorted(turns)
+    offsets = [offset for offset, _ in known]
+    latest = [NEVER, *accumulate((turn for _, turn in known), max)]
+    return lambda offset: latest[bisect_left(offsets, offset)]
 
 
 def numbered(names: Iterable[str]) -> dict[str, int]:

@@ -20,7 +20,7 @@ from typing import Any
 from stentor.errors import ArchiveError
 from stentor.filters import Filter
 from stentor.model import Notification, NotificationId
-from stentor.pipeline.archives.frontier import before, left_to_brokers
+from stentor.pipeline.archives.frontier import before, check_complete, left_to_brokers
 from stentor.pipeline.archives.log import Log
 from stentor.pipeline.archives.manifests import State
 from stentor.pipeline.archives.merging import Between
@@ -102,6 +102,7 @@ def _notifications(encoder: RowEncoder, batch: Any) -> list[Notification]:
 
 def _positions(place: Place, state: State) -> dict[str, int]:
     """By journal, the last offset that the archive has."""
+    check_complete(place.root, state)
     ends = state.positions()
     streams = {name: end - 1 for name, end in ends.items() if "#" in name}
     brokers = {name.rpartition("#")[0] for name in streams}

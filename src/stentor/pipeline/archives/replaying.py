@@ -113,11 +113,11 @@ def replay(
         state = newest
     events = Events(place, state, where)
     with _connected(addresses, where, token, tls, timeout) as broker:
-        before = where.published
+        before = where.reached.published
         work = _Replay(events, where, notes, broker, pace, progress)
         work.run()
     notes.forget()
-    return where.published - before
+    return where.reached.published - before
 
 
 def outlook(
@@ -204,8 +204,8 @@ class _Replay:
         fields = [f for f in events.schema.fields if note.keep_time or f.name != "_time"]
         self._columns = [field.name for field in fields]
         self._encoder = RowEncoder(StructType(fields))
-        self._ids = IdSource(note.producer, note.epoch, note.published)
-        self._before = note.published
+        self._ids = IdSource(note.producer, note.epoch, note.reached.published)
+        self._before = note.reached.published
         self._incomplete = 0
         self._noted = 0.0
 
@@ -245,7 +245,7 @@ class _Replay:
         if self._progress is not None:
             self._progress(
                 Progressed(
-                    events=self._note.published,
+                    events=self._note.reached.published,
                     resumed=self._before,
                     most=self._events.most,
                     time=None if turn == NEVER else from_micros(turn),

@@ -32,6 +32,25 @@ from stentor.pipeline.archives.stores import Store
 REPLAYS: Final = "_stentor/replays"
 
 
+class Reached(msgspec.Struct, frozen=True):
+    """A place in the order of the archive."""
+
+    #: Events that are published; the next one has this number.
+    published: int = 0
+    #: The turn of the last one, and how many of the same turn are published.
+    turn: int | None = None
+    of_turn: int = 0
+
+    def beyond(self, turns: Ints) -> Reached:
+        """The place behind events of these turns, which are the next."""
+        if not len(turns):
+            return self
+        last = int(turns[-1])
+        same = int(np.count_nonzero(turns == last))
+        before = self.of_turn if self.turn == last else 0
+        return Reached(self.published + len(turns), last, same + before)
+
+
 class Note(msgspec.Struct):
     """A replay: what it publishes, and where it is."""
 
@@ -43,21 +62,12 @@ class Note(msgspec.Struct):
     address: str
     producer: str
     epoch: int
-    #: Events that are published; the next one has this number.
-    published: int = 0
-    #: The turn of the last one, and how many of the same turn are published.
-    turn: int | None = None
-    of_turn: int = 0
+    #: One value, so that an interruption finds the old one or the new one.
+    reached: Reached = Reached()
 
     def advance(self, turns: Ints) -> None:
         """Events of these turns are published."""
-        if not len(turns):
-            return
-        last = int(turns[-1])
-        same = int(np.count_nonzero(turns == last))
-        self.of_turn = same + (self.of_turn if self.turn == last else 0)
-        self.turn = last
-        self.published += len(turns)
+        self.reached = self.reached.beyond(turns)
 
 
 def new_note(
@@ -139,7 +149,8 @@ class Events:
 
     def span(self) -> tuple[int, int] | None:
         """The first and the last time that there may be, in microseconds."""
-        known = [file.columns.get("_time") for file in self.files]
+        # Times that nobody believed do not count.
+        known = [file.columns.get("_time") for file in self.files if file.early is None]
         lows = [b.low for b in known if b is not None and isinstance(b.low, int)]
         highs = [b.high for b in known if b is not None and isinstance(b.high, int)]
         if not lows or not highs:
@@ -152,18 +163,19 @@ class Events:
     def behind(self, note: Note) -> Iterator[Portion]:
         """What is still to be published."""
         wanted = RowFilter(self._filter, self.schema)
-        files = [file for file in self.files if not _all_before(file, note.turn)]
-        skip = note.of_turn
+        reached = note.reached
+        files = [file for file in self.files if not _all_before(file, reached.turn)]
+        skip = reached.of_turn
         for portion in in_order(self._place, files, arrow_schema(self.schema), self._between):
             start = 0
-            if note.turn is not None:
-                start = int(np.searchsorted(portion.turn, note.turn, "left"))
+            if reached.turn is not None:
+                start = int(np.searchsorted(portion.turn, reached.turn, "left"))
             events, turn = portion.events.slice(start), portion.turn[start:]
             keep = publishable(events, self.schema)
             keep &= wanted.matches(events)
             rows = np.flatnonzero(keep)
             if skip:
-                again = rows[turn[rows] == note.turn][:skip]
+                again = rows[turn[rows] == reached.turn][:skip]
                 skip -= len(again)
                 rows = rows[len(again) :]
             if len(rows):

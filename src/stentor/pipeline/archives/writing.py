@@ -26,6 +26,7 @@ from pyspark.sql.types import StructType
 
 from stentor.pipeline.archives.manifests import Bounds, File
 from stentor.pipeline.archives.ordering import (
+    FOREVER,
     NEVER,
     NOWHERE,
     Ints,
@@ -58,10 +59,12 @@ _MAX_NAME: Final = 120
 
 
 class Task(msgspec.Struct, frozen=True):
-    """What executors have to know: where to write, and the schema."""
+    """What executors have to know: where to write, the schema, and which times are too late."""
 
     root: str
     fields: list[dict[str, Any]]
+    #: See `ordering`. One for all tasks of a batch, so that they agree.
+    believed: int = FOREVER
 
 
 class Piece(msgspec.Struct):
@@ -80,7 +83,7 @@ def write_partition(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[p
     """Write all events of a partition, and report on each piece; for `mapInArrow`."""
     place, schema = Place(task.root), from_json(task.fields)
     for table in _pieces(batches, arrow_schema(schema)):
-        found = msgspec.json.encode(write_piece(place, schema, table))
+        found = msgspec.json.encode(write_piece(place, schema, table, task.believed))
         yield pa.record_batch({"report": pa.array([found], pa.binary())})
 
 
@@ -105,9 +108,11 @@ def _pieces(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa
         yield pa.Table.from_batches(waiting, schema)
 
 
-def write_piece(place: Place, schema: StructType, table: pa.Table) -> Piece:
+def write_piece(
+    place: Place, schema: StructType, table: pa.Table, believed: int = FOREVER
+) -> Piece:
     """Write a table, a file for each type and day."""
-    ranks, journals, spans = ranked(table)
+    ranks, journals, spans = ranked(table, believed)
     kinds, days = _partitions(table)
     order = ranks.order(kinds.codes, days)
     table, ranks = table.take(pa.array(order)), ranks.take(order)
@@ -119,13 +124,14 @@ def write_piece(place: Place, schema: StructType, table: pa.Table) -> Piece:
         rows = slice(start, end)
         part, part_ranks = table.slice(start, end - start), ranks.take(rows)
         kind, day = kinds.names[kind_codes[start]], day_name(int(days[start]))
-        late = bool((part_ranks.turn != times_of(part)).any())
-        writer = FileWriter(place, schema, kind, day, late=late)
+        turn, time = part_ranks.turn, times_of(part)
+        writer = FileWriter(place, schema, kind, day, late=bool((turn != time).any()))
         with writer.open():
-            writer.write(part, part_ranks.turn)
+            writer.write(part, turn)
+        early = int(turn.min()) if (turn < time).any() else None
         outside = int(np.count_nonzero(part_ranks.journal == NOWHERE))
         offsets = offsets_of(part_ranks, journals)
-        files.append(writer.file(measured(part, schema), offsets, outside))
+        files.append(writer.file(measured(part, schema), offsets, outside, early))
     return Piece(files, spans)
 
 
@@ -234,7 +240,11 @@ class FileWriter:
         self._waiting, self._waiting_rows = [], 0
 
     def file(
-        self, columns: dict[str, Bounds], offsets: dict[str, tuple[int, int]], outside: int
+        self,
+        columns: dict[str, Bounds],
+        offsets: dict[str, tuple[int, int]],
+        outside: int,
+        early: int | None,
     ) -> File:
         """What a manifest says about it, after it is complete."""
         size = self._place.size(self._path)
@@ -250,4 +260,5 @@ class FileWriter:
             offsets=offsets,
             outside=outside,
             late=self._late,
+            early=early,
         )

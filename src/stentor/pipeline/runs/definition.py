@@ -38,6 +38,11 @@ tables away. Every table has a name. In TOML:
     trigger = "1 second"                    # how often; "0 seconds" means as often as possible
     checkpoint = "checkpoints/bars"         # by default under `checkpoints`, by the sink's name
 
+    [[sink]]
+    from = "companies"                      # no stream: written once in each run
+    parquet = "known"
+    existing = "replace"                    # or "add"; by default it fails if there is something
+
 A step is one key beside `name` and `from`: any that `stentor pipeline steps` lists. Given just a
 value, it is the step's main option: `select = "price > 100"`. The kinds of sources and sinks are in
 `kinds`. Paths are relative to the file; those that begin with a scheme (`s3a://…`) are taken as
@@ -52,9 +57,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from stentor.pipeline.steps.registry import StepKind
+
+_EXISTING: Final = {
+    "fail": "fails if it exists",
+    "replace": "replaces what is there",
+    "add": "adds to what is there",
+}
 
 
 @dataclass(frozen=True)
@@ -102,6 +113,8 @@ class Sink:
     trigger: str
     #: What a batch does with a target that is there already.
     existing: str = "fail"
+    #: Whether what comes is a stream, so that it goes on where it was.
+    stream: bool = True
 
 
 @dataclass(frozen=True)
@@ -129,5 +142,6 @@ class Pipeline:
         for step in self.steps.values():
             lines.append(f"  step {step.name}: {step.kind.name} of {', '.join(step.tables)}")
         for sink in self.sinks.values():
-            lines.append(f"  sink {sink.name}: {sink.input} to {sink.kind}, {sink.mode}")
+            how = sink.mode if sink.stream else f"once, {_EXISTING[sink.existing]}"
+            lines.append(f"  sink {sink.name}: {sink.input} to {sink.kind}, {how}")
         return "\n".join(lines)

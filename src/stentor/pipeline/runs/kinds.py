@@ -28,6 +28,8 @@ class EndKind:
     #: Of sinks: whether they keep their own checkpoints, and which output modes they take.
     own_checkpoint: bool = False
     modes: tuple[str, ...] = ("append", "update", "complete")
+    #: Of sinks: what a batch can do with a target that is there already; by default the first.
+    existing: tuple[str, ...] = ("fail", "replace", "add")
 
 
 _CONNECTING: Final = {
@@ -107,6 +109,7 @@ SINKS: Final = {
             {**_CONNECTING, "type": Option("text", "the event type of what is published")},
             "publish each row at a broker",
             modes=("append",),  # Spark has no other for sources and sinks in Python
+            existing=("add",),
         ),
         EndKind(
             "archive",
@@ -115,10 +118,12 @@ SINKS: Final = {
                 "path": Option("path", "where it is", required=True),
                 "deduplicate": Option("flag", "leave out events that the archive has already"),
                 "compaction": Option("flag", "merge small files on the way"),
+                "grace": Option("duration", "how long files that were merged stay for readers"),
             },
             "keep events as an archive",
             own_checkpoint=True,
             modes=("append",),
+            existing=("fail", "add"),
         ),
         EndKind(
             "parquet",
@@ -146,6 +151,7 @@ SINKS: Final = {
             {"rows": Option("count", "how many rows of each batch are shown")},
             "print each batch",
             own_checkpoint=True,
+            existing=("add",),
         ),
         EndKind(
             "memory",
@@ -153,9 +159,10 @@ SINKS: Final = {
             {"table": Option("text", "the name of the table", required=True)},
             "keep everything in the driver as a table, to look at from a program",
             own_checkpoint=True,
+            existing=("replace",),
         ),
     )
 }
 
-#: What a batch can do with a target that is there already.
+#: What a batch can do with a target that is there already, and what Spark calls it.
 EXISTING: Final = {"fail": "errorifexists", "replace": "overwrite", "add": "append"}

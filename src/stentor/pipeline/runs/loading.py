@@ -54,6 +54,7 @@ def _pipeline(document: Document) -> Pipeline:
         reader,
         data.get("sink", []),
         reader.path(base),
+        lambda table: _is_stream(table, sources, steps),
         lambda table: _is_updated(table, sources, steps),
     )
     _check_tables(reader, steps)
@@ -133,16 +134,22 @@ def _check_tables(reader: Reader, steps: Mapping[str, Step]) -> None:
         reader.problem(reader.places[cycle[0]], f"it depends on itself: {shown}")
 
 
-def _is_updated(table: str, sources: Mapping[str, Source], steps: Mapping[str, Step]) -> bool:
-    """Whether, as a stream, the table's rows replace earlier ones."""
+def _is_stream(table: str, sources: Mapping[str, Source], steps: Mapping[str, Step]) -> bool:
+    """Whether the table is made of a stream."""
 
     def is_stream(name: str, seen: frozenset[str]) -> bool:
         if name in sources or name not in steps or name in seen:
             return name in sources and sources[name].stream
         return any(is_stream(each, seen | {name}) for each in steps[name].tables)
 
+    return is_stream(table, frozenset())
+
+
+def _is_updated(table: str, sources: Mapping[str, Source], steps: Mapping[str, Step]) -> bool:
+    """Whether, as a stream, the table's rows replace earlier ones."""
+
     def is_updated(name: str, seen: frozenset[str]) -> bool:
-        if name not in steps or name in seen or not is_stream(name, frozenset()):
+        if name not in steps or name in seen or not _is_stream(name, sources, steps):
             return False
         step = steps[name]
         inner = any(is_updated(each, seen | {name}) for each in step.tables)

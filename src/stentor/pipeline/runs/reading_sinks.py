@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from stentor.notation.toml_lines import KeyPath
 from stentor.pipeline.runs.definition import Sink
-from stentor.pipeline.runs.kinds import EXISTING, SINKS, EndKind
+from stentor.pipeline.runs.kinds import SINKS, EndKind
 from stentor.pipeline.runs.reading import Reader
 from stentor.pipeline.steps.durations import DURATION_FORM, interval
 
@@ -19,9 +19,16 @@ _AT_ONCE: Final = "0 seconds"
 
 
 def read_sinks(
-    reader: Reader, value: Any, checkpoints: str, is_updated: Callable[[str], bool]
+    reader: Reader,
+    value: Any,
+    checkpoints: str,
+    is_stream: Callable[[str], bool],
+    is_updated: Callable[[str], bool],
 ) -> dict[str, Sink]:
-    """All sinks, by name. `is_updated` says whether the rows of a table replace earlier ones."""
+    """All sinks, by name.
+
+    `is_stream` says whether a table is one, `is_updated` whether its rows replace earlier ones.
+    """
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
         reader.problem(("sink",), "sinks are a list of tables; write [[sink]] for each")
         return {}
@@ -38,9 +45,20 @@ def read_sinks(
             reader.problem((*path, "from"), "a sink takes one table; add a sink for each")
         if kind is not None and inputs:
             name = _name(reader, table, path, f"{inputs[0]}-{kind.name}", found)
-            updated = is_updated(inputs[0])
-            found[name] = _sink(reader, table, path, kind, name, inputs[0], checkpoints, updated)
+            stream, updated = is_stream(inputs[0]), is_updated(inputs[0])
+            sink = _sink(reader, table, path, kind, name, inputs[0], checkpoints, stream, updated)
+            _check_memory(reader, path, sink, found)
+            found[name] = sink
     return found
+
+
+def _check_memory(reader: Reader, path: KeyPath, sink: Sink, others: dict[str, Sink]) -> None:
+    """A table in memory, and the query that fills it, belong to one sink."""
+    table = sink.options.get("table")
+    for other in others.values():
+        if sink.kind == other.kind == "memory" and table and other.options.get("table") == table:
+            text = f"the sink {other.name!r} makes the table {table!r}, too; give each its own"
+            reader.problem((*path, "memory"), text)
 
 
 def _kind(reader: Reader, table: dict[str, Any], path: KeyPath) -> EndKind | None:
@@ -74,6 +92,7 @@ def _sink(
     name: str,
     input: str,
     checkpoints: str,
+    stream: bool,
     updated: bool,
 ) -> Sink:
     given = table[kind.name]
@@ -94,9 +113,12 @@ def _sink(
             "collapse with a window and a watermark, or choose another sink"
         )
         reader.problem((*path, "mode" if "mode" in table else kind.name), text)
-    existing = reader.choice(table, (*path, "existing"), tuple(EXISTING), "fail")
+    existing = reader.choice(table, (*path, "existing"), kind.existing, kind.existing[0])
+    if "existing" in table and stream:
+        text = f"it is for what is written at once; {input!r} is a stream, and goes on where it was"
+        reader.problem((*path, "existing"), text)
     trigger = _trigger(reader, table, (*path, "trigger"))
-    return Sink(name, kind.name, input, options, checkpoint, mode, trigger, existing)
+    return Sink(name, kind.name, input, options, checkpoint, mode, trigger, existing, stream)
 
 
 def _trigger(reader: Reader, table: dict[str, Any], path: KeyPath) -> str:

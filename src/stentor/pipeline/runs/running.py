@@ -7,7 +7,8 @@ there, however this one ended.
 
 *Stopping.* Spark's `stop` interrupts a micro-batch wherever it is. Nothing is lost by that, for the
 batch is done again, but its work is; so a query may finish the batch that it is at, within `grace`
-seconds, and is stopped between two.
+seconds, and is stopped between two. A batch that is no query gets the same time, and then its jobs
+are cancelled; so it runs in a thread of its own, under a tag by which Spark knows its jobs.
 
 *Progress.* A listener takes in what Spark says of each micro-batch, in a thread of Spark's own. A
 query may end before the last words about it have come, so those are asked for at the end.
@@ -18,6 +19,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -44,6 +46,8 @@ Watcher = Callable[[Figures, Mapping[str, Any] | None], None]
 _LOOK: Final = 0.1
 #: Seconds that a query may take to finish its batch when it is told to stop.
 GRACE: Final = 30.0
+#: Seconds that a batch may take to end when its jobs are cancelled; then it is left to itself.
+_CANCELLING: Final = 10.0
 
 
 @dataclass
@@ -81,7 +85,8 @@ class Runner:
     once: bool = False
     grace: float = GRACE
     watch: Watcher | None = None
-    _asked: threading.Event = field(default_factory=threading.Event)
+    #: A plain value: an event has a lock, which whoever a signal interrupts may hold.
+    _asked: bool = False
     _queries: dict[str, _Query] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -97,7 +102,7 @@ class Runner:
 
     def stop(self) -> None:
         """Let it end soon."""
-        self._asked.set()
+        self._asked = True
 
     def run(self) -> Outcome:
         """Run until everything is done, something has failed, or it is told to stop.
@@ -129,23 +134,38 @@ class Runner:
             each = self._queries[name]
             if table.isStreaming:
                 continue
-            if self._asked.is_set():
+            if self._asked:
                 self._changed(each, "stopped")
                 continue
             self._changed(each, "running")
-            problem = _attempt(each.sink, partial(_write, table, each.sink, name))
+            job = _Job(self.spark, each.sink, partial(_write, table, each.sink, name))
+            try:
+                stopped = not self._finished(job)
+            finally:
+                job.cancel()
+            problem = None if stopped else job.problem
             each.figures.problem = problem
-            self._changed(each, "failed" if problem else "done")
+            self._changed(each, "stopped" if stopped else "failed" if problem else "done")
             if problem:
                 return problem
         return None
+
+    def _finished(self, job: _Job) -> bool:
+        """Whether it is done, well or badly; False if there was no more time for it."""
+        deadline: float | None = None
+        while not job.ended(_LOOK):
+            if self._asked:
+                deadline = time.monotonic() + self.grace if deadline is None else deadline
+                if time.monotonic() >= deadline:
+                    return False
+        return True
 
     # -- side by side
 
     def _streams(self, tables: Mapping[str, DataFrame]) -> str | None:
         for name, table in tables.items():
             each = self._queries[name]
-            if table.isStreaming and not self._asked.is_set():
+            if table.isStreaming and not self._asked:
                 problem = _attempt(each.sink, partial(self._start, each, table, name))
                 if problem:
                     each.figures.problem = problem
@@ -159,7 +179,7 @@ class Runner:
 
     def _wait(self) -> str | None:
         """Until all are done or the run is told to stop; the problem of the first that fails."""
-        while not self._asked.is_set():
+        while not self._asked:
             running = False
             for each in self._queries.values():
                 if each.query is None:
@@ -174,7 +194,7 @@ class Runner:
                     return each.figures.problem
             if not running:
                 return None
-            self._asked.wait(_LOOK)
+            time.sleep(_LOOK)
         return None
 
     # -- the end
@@ -238,6 +258,47 @@ class Runner:
         each.figures.state = state
         if self.watch is not None:
             self.watch(each.figures, None)
+
+
+class _Job:
+    """A batch at work, in a thread of its own."""
+
+    def __init__(self, spark: SparkSession, sink: Sink, action: Callable[[], Any]) -> None:
+        from pyspark import InheritableThread
+
+        #: What went wrong, once it has ended.
+        self.problem: str | None = None
+        self._spark = spark
+        self._tag = f"stentor-{uuid.uuid4().hex}"
+        self._failure: BaseException | None = None
+        self._thread = InheritableThread(
+            target=self._run, args=(sink, action), name=f"sink {sink.name}", daemon=True
+        )
+        self._thread.start()
+
+    def _run(self, sink: Sink, action: Callable[[], Any]) -> None:
+        try:
+            self._spark.sparkContext.addJobTag(self._tag)
+            self._spark.sparkContext.setInterruptOnCancel(True)
+            self.problem = _attempt(sink, action)
+        except BaseException as error:
+            self._failure = error
+
+    def ended(self, seconds: float) -> bool:
+        """Whether it has ended, within so many seconds; raises what nobody expected."""
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            return False
+        if self._failure is not None:
+            raise self._failure
+        return True
+
+    def cancel(self) -> None:
+        """End it, if it still runs. It may be between two jobs, so this is said repeatedly."""
+        deadline = time.monotonic() + _CANCELLING
+        while self._thread.is_alive() and time.monotonic() < deadline:
+            self._spark.sparkContext.cancelJobsWithTag(self._tag)
+            self._thread.join(_LOOK)
 
 
 def _write(table: DataFrame, sink: Sink, name: str) -> None:

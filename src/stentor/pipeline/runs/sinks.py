@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyspark.sql.functions as F
 
+from stentor.errors import PipelineError
 from stentor.pipeline.runs.definition import Sink
 from stentor.pipeline.runs.kinds import EXISTING
 from stentor.pipeline.runs.tables import spark_options
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 
@@ -52,7 +53,7 @@ def batch(events: DataFrame, sink: Sink, name: str) -> Callable[[], Any]:
         return lambda: table.show(sink.options.get("rows", 20), truncate=False)
     if sink.kind == "memory":
         return lambda: table.createOrReplaceTempView(sink.options["table"])
-    mode = "append" if sink.kind == "stentor" else EXISTING[sink.existing]
+    mode = EXISTING[sink.existing]
     writer = table.write.format(sink.kind).mode(mode).options(**_written(sink))
     if "partition_by" in sink.options:
         writer = writer.partitionBy(*sink.options["partition_by"])
@@ -78,7 +79,22 @@ def _archive(events: DataFrame, sink: Sink, name: str, trigger: Any) -> Any:
     options = {key: value for key, value in sink.options.items() if key != "path"}
     path = sink.options["path"]
     if not events.isStreaming:
+        if sink.existing == "fail":
+            _check_new(path, events.sparkSession)
         return archive(events, path, **options)
     return archive(
         events, path, query_name=name, checkpoint=sink.checkpoint, trigger=trigger, **options
     )
+
+
+def _check_new(path: str, spark: SparkSession) -> None:
+    """`PipelineError` if there is an archive that has events."""
+    from stentor.pipeline.archives.log import Log
+    from stentor.pipeline.archives.places import place_of
+    from stentor.pipeline.archives.stores import store_of
+
+    if Log(store_of(place_of(path, spark), spark)).state().files:
+        raise PipelineError(
+            f'there is an archive at {path} already; with existing = "add" the events are added to '
+            "it, and with deduplicate = true those that it has are left out"
+        )
