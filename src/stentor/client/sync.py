@@ -14,7 +14,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from inspect import iscoroutinefunction, isgenerator
 from time import monotonic
 from types import TracebackType
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
+#: Seconds after which a wait looks up: a signal that comes just before a thread falls asleep does
+#: not wake it.
+LOOK_UP: Final = 0.2
 #: Notifications that an iterator fetches from the loop at a time.
 FETCH: Final = 256
 #: Events that `publish_many` hands to the loop at a time.
@@ -97,7 +100,7 @@ class LoopThread:
                 raise ShuttingDown("the bus is not open, or no longer; use it inside of `with`")
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            return future.result()
+            return _result(future)
         except CancelledError:
             raise ShuttingDown("the bus was closed") from None
         except BaseException:
@@ -113,6 +116,15 @@ class LoopThread:
             self._thread.join()
         elif not self._thread.is_alive():
             self._loop.close()
+
+
+def _result(future: Future[T]) -> T:
+    while True:
+        try:
+            return future.result(LOOK_UP)
+        except TimeoutError:
+            if future.done():  # it is the work's own, or it has just been done
+                return future.result()
 
 
 class SyncBus:

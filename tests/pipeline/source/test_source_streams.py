@@ -159,12 +159,12 @@ def test_a_task_follows_a_journal_that_moves_while_it_is_read(overlay: Overlay) 
 
 
 def test_a_broker_with_too_many_clients_is_one_that_waits(overlay: Overlay) -> None:
-    b1 = overlay.broker("b1", limits=replace(LONG, clients=1))
+    b1 = overlay.broker("b1", limits=replace(LONG, clients=2))
     b2 = overlay.broker("b2", limits=LONG)
     for broker in (b1, b2):
         broker.start()
         fill(broker, range(10))
-    with Direct(b1.address):
+    with Direct(b1.address), Direct(b1.address):
         reader = stream_of(b1, b2)
         end = reader.latestOffset(reader.initialOffset(), ALL)
         assert [broker_of(stream) for stream in end["streams"]] == ["b2"]
