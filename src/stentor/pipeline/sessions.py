@@ -7,6 +7,7 @@ import sys
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 from stentor.pipeline.source import StentorSource, teach_readers
 
@@ -35,8 +36,10 @@ def register(spark: SparkSession) -> SparkSession:
     Three settings of the session change. Spark lets a source see predicates only if that is
     switched on. Adaptive execution of streams is switched off: it may put the rows of a micro-batch
     into other partitions when the batch is run again after a crash, and the sink tells what it has
-    published by partition. The third only makes `match` faster.
+    published by partition. The third only makes `match` faster. And where nobody has said which
+    Python is to be used on this machine, it is the one of this program, which has the package.
     """
+    _use_this_python(spark)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.conf.set("spark.sql.adaptive.streaming.stateless.enabled", "false")
     # `match` takes few columns of many; Spark hands those over faster by rows.
@@ -44,6 +47,17 @@ def register(spark: SparkSession) -> SparkSession:
     spark.dataSource.register(StentorSource)
     teach_readers()
     return spark
+
+
+def _use_this_python(spark: SparkSession) -> None:
+    """Spark would take whatever `python3` comes first on the path."""
+    if is_remote() or "PYSPARK_PYTHON" in os.environ:
+        return
+    context = spark.sparkContext
+    conf = context.getConf()
+    local = (conf.get("spark.master") or "").startswith("local")
+    if local and not conf.contains("spark.pyspark.python"):
+        context.pythonExec = sys.executable
 
 
 def session(name: str = "stentor", master: str = "local[*]", **config: Any) -> SparkSession:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from overlay_processes import LIMITS, BrokerProcess, Overlay
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
+from stentor.errors import FilterSyntaxError, InvalidConfiguration, UnsupportedColumn
 from stentor.model.event_types import event_types
 from stentor.pipeline import register, session
 from stentor.pipeline.source import counted
@@ -153,12 +155,17 @@ def test_readers_of_other_formats_are_left_alone(
 
 
 def test_mistakes_are_told(spark: SparkSession, brokers: list[BrokerProcess]) -> None:
-    with pytest.raises(PySparkException, match="did you mean maxRowsPerPartition"):
-        read(spark, brokers, maxRowsPerPartitions=1).schema(COLUMNS).load().collect()
-    with pytest.raises(PySparkException, match="use timestamp, and to_date on it"):
-        read(spark, brokers).schema("day date").load().collect()
-    with pytest.raises(PySparkException, match="which brokers"):
+    """By this program, not from within Spark, where that is possible."""
+    with pytest.raises(InvalidConfiguration, match="did you mean maxRowsPerPartition"):
+        read(spark, brokers, maxRowsPerPartitions=1).schema(COLUMNS).load()
+    with pytest.raises(UnsupportedColumn, match="use timestamp, and to_date on it"):
+        read(spark, brokers).schema("day date").load()
+    with pytest.raises(InvalidConfiguration, match="which brokers"):
         spark.read.format("stentor").load()
+    with pytest.raises(FilterSyntaxError, match="price >> 3"):
+        read(spark, brokers, filter="price >> 3").load()
+    with pytest.raises(InvalidConfiguration, match="latest"):
+        read(spark, brokers, startingOffsets="latest").schema(COLUMNS).load()
 
 
 def test_a_stream_goes_on_from_its_checkpoint(
@@ -199,6 +206,17 @@ def test_a_stream_goes_on_from_its_checkpoint(
     numbers = [None, *range(10, 1000), *range(1001, 1100)]
     assert [row.n for row in table.orderBy("n").collect()] == numbers
     assert table.select("_id").distinct().count() == 1090
+
+
+def test_workers_run_the_python_that_has_the_package(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "python3")
+    register(spark)  # somebody has chosen one: the environment says which
+    assert spark.sparkContext.pythonExec == "python3"
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    register(spark)
+    assert spark.sparkContext.pythonExec == sys.executable
 
 
 def test_a_session_knows_the_format(spark: SparkSession) -> None:

@@ -3,11 +3,12 @@
 A user who writes `.schema("symbol string, price double")` names attributes. The table has more
 columns: `_id`, `_type`, `_time` and so on. Spark passes a schema that was given to the source as it
 is, and takes nothing else for an answer. And what the program has declared of event types is known
-in the driver only, while Spark asks sources for a schema in another process.
+in the driver only, while Spark asks sources for a schema in another process, from where an error
+comes back wrapped in two languages.
 
 So `load` of both readers is wrapped: for the format "stentor", and for no other, it completes the
-schema and passes on what is declared of the option `eventType`. To know both, it notes what was
-given to `format`, `schema` and `option`.
+schema, passes on what is declared of the option `eventType`, and says at once what is wrong with
+schema and options. To know these, it notes what was given to `format`, `schema` and `option`.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from typing import Any, Final
 from pyspark.sql.readwriter import DataFrameReader
 from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import StructType, _parse_datatype_string
+from pyspark.sql.utils import to_str
 
 from stentor.model.event_types import event_types
-from stentor.pipeline.columns import with_reserved
-from stentor.pipeline.source.options import DECLARED
+from stentor.pipeline.columns import Layout, with_reserved
+from stentor.pipeline.source.options import DECLARED, reading
 
 _FORMAT: Final = "stentor"
 _MARK: Final = "_stentor_taught"
@@ -74,12 +76,16 @@ def _teach(reader: Any) -> None:
             self.schema(schema)
         self.options(**options)
         if str(getattr(self, "_stentor_format", "")).lower() == _FORMAT:
+            given = getattr(self, "_stentor_options", {})
+            if path is not None:
+                given = given | {"path": str(path)}
+            found = reading(given, streaming=isinstance(self, DataStreamReader))
             wanted = getattr(self, "_stentor_schema", None)
             if wanted is not None:
                 given_schema(self, _complete(wanted))
-            kind = getattr(self, "_stentor_event_type", None)
-            if kind is not None:
-                given_option(self, DECLARED, json.dumps(event_types.attributes(kind)))
+            if found.event_type is not None:
+                declared = event_types.attributes(found.event_type)
+                given_option(self, DECLARED, json.dumps(declared))
         return given_load(self, path)
 
     reader.format, reader.schema = format, schema
@@ -87,12 +93,13 @@ def _teach(reader: Any) -> None:
 
 
 def _note(reader: Any, options: dict[str, Any]) -> None:
-    for key, value in options.items():
-        if key.lower() == "eventtype" and value is not None:
-            reader._stentor_event_type = str(value)
+    noted = {key: to_str(value) for key, value in options.items() if value is not None}
+    reader._stentor_options = getattr(reader, "_stentor_options", {}) | noted
 
 
 def _complete(schema: StructType | str) -> StructType:
     found = _parse_datatype_string(schema) if isinstance(schema, str) else schema
     assert isinstance(found, StructType)
-    return with_reserved(found)
+    complete = with_reserved(found)
+    Layout(complete)  # what no event can have is refused
+    return complete
