@@ -9,6 +9,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
+from stentor.pipeline.registering import register_source
 from stentor.pipeline.source import StentorSource, teach_readers
 
 #: What `session` sets unless told otherwise.
@@ -44,7 +45,7 @@ def register(spark: SparkSession) -> SparkSession:
     spark.conf.set("spark.sql.adaptive.streaming.stateless.enabled", "false")
     # `match` takes few columns of many; Spark hands those over faster by rows.
     spark.conf.set("spark.sql.execution.arrow.pythonUDF.columnarInput.enabled", "false")
-    spark.dataSource.register(StentorSource)
+    register_source(spark, StentorSource)
     teach_readers()
     return spark
 

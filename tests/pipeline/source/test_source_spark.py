@@ -168,6 +168,12 @@ def test_mistakes_are_told(spark: SparkSession, brokers: list[BrokerProcess]) ->
         read(spark, brokers, startingOffsets="latest").schema(COLUMNS).load()
 
 
+def environment(spark: SparkSession) -> set[str]:
+    """The names of the entries that all queries on the source share."""
+    known: Any = spark._jsparkSession.sessionState().dataSourceManager()
+    return set(known.lookupDataSource("stentor").dataSourceCls().envVars())
+
+
 def test_a_stream_goes_on_from_its_checkpoint(
     spark: SparkSession, overlay: Overlay, tmp_path: Path
 ) -> None:
@@ -195,7 +201,9 @@ def test_a_stream_goes_on_from_its_checkpoint(
 
     fill(broker, range(1000))
     fill(broker, [1000], lambda n: {"n": 10**6})  # too much for the column
+    shared = environment(spark)
     first = run()
+    assert environment(spark) == shared  # another query may be writing it into its tasks
     assert [p["numInputRows"] for p in first.recentProgress] == [390, 400, 201]
     observed = [p["observedMetrics"]["numbers"] for p in first.recentProgress]
     assert [(o["rows"], o["corrupt"]) for o in observed] == [(390, 0), (400, 0), (201, 1)]

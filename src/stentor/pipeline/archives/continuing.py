@@ -51,6 +51,7 @@ from stentor.pipeline.archives.places import Place
 from stentor.pipeline.archives.schemas import arrow_schema, from_json
 from stentor.pipeline.archives.statistics import Pruner
 from stentor.pipeline.archives.stores import store_of
+from stentor.pipeline.registering import register_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -87,7 +88,7 @@ def continued(
             "archive `_broker` (or better `_stream`) and `_offset`, as the source 'stentor' gives "
             "them"
         )
-    spark.dataSource.register(HistorySource)
+    register_source(spark, HistorySource)
     schema = with_reserved(state.schema).add(LIVE, BooleanType())
     all_options = {
         **options,
