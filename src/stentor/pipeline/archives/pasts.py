@@ -26,7 +26,7 @@ from stentor.pipeline.archives.manifests import State
 from stentor.pipeline.archives.merging import Between
 from stentor.pipeline.archives.moments import Moment, during, moment
 from stentor.pipeline.archives.places import Place, place_of
-from stentor.pipeline.archives.replays import Events, new_note
+from stentor.pipeline.archives.replays import Events
 from stentor.pipeline.archives.stores import store_of
 from stentor.pipeline.columns import RowEncoder
 
@@ -68,17 +68,13 @@ class ArchivedEvents:
         self.filter = filter & during(since, None)
         self._ends = state.positions()
         self.positions = _positions(place, state)
-        between = Between.of(since, None)
-        self._note = new_note(state.version, filter, between, "", keep_time=True)
-        self._events = Events(place, state, self._note)
-        self._events.files = [
-            file for file in self._events.files if not left_to_brokers(file, self._ends)
-        ]
+        files = [f for f in state.files.values() if not left_to_brokers(f, self._ends)]
+        self._events = Events(place, state, filter, Between.of(since, None), files)
 
     def portions(self) -> Iterator[list[Notification]]:
         """The notifications in order."""
         encoder = RowEncoder(self._events.schema)
-        for portion in self._events.behind(self._note):
+        for portion in self._events.behind():
             events = portion.events
             keep = before(events, self._ends)
             if keep is not None:

@@ -111,7 +111,7 @@ def replay(
         wanted = filter if isinstance(filter, Filter) else Filter(filter)
         where = new_note(newest.version, wanted, between, "", keep_time=keep_time)
         state = newest
-    events = Events(place, state, where)
+    events = Events(place, state, Filter(where.filter), where.between)
     with _connected(addresses, where, token, tls, timeout) as broker:
         before = where.reached.published
         work = _Replay(events, where, notes, broker, pace, progress)
@@ -132,7 +132,7 @@ def outlook(
     state = Log(store_of(place)).existing()
     between = Between.of(moment("since", since), moment("until", until))
     wanted = filter if isinstance(filter, Filter) else Filter(filter)
-    events = Events(place, state, new_note(state.version, wanted, between, "", keep_time=False))
+    events = Events(place, state, wanted, between)
     return Progressed(0, 0, events.most, None, _times(events), 0)
 
 
@@ -212,7 +212,7 @@ class _Replay:
     def run(self) -> None:
         self._notes.write(self._note)
         try:
-            for portion in self._events.behind(self._note):
+            for portion in self._events.behind(self._note.reached):
                 self._publish(portion)
         finally:
             self._notes.write(self._note)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -51,6 +51,9 @@ class Reached(msgspec.Struct, frozen=True):
         return Reached(self.published + len(turns), last, same + before)
 
 
+START: Final = Reached()
+
+
 class Note(msgspec.Struct):
     """A replay: what it publishes, and where it is."""
 
@@ -63,7 +66,12 @@ class Note(msgspec.Struct):
     producer: str
     epoch: int
     #: One value, so that an interruption finds the old one or the new one.
-    reached: Reached = Reached()
+    reached: Reached = START
+
+    @property
+    def between(self) -> Between:
+        """The times that it is about."""
+        return Between(self.since, self.until)
 
     def advance(self, turns: Ints) -> None:
         """Events of these turns are published."""
@@ -129,18 +137,25 @@ class Notes:
 
 
 class Events:
-    """The events of a replay, in order."""
+    """Events of an archive that a filter matches, between two times, in order."""
 
-    def __init__(self, place: Place, state: State, note: Note) -> None:
+    def __init__(
+        self,
+        place: Place,
+        state: State,
+        filter: Filter,
+        between: Between,
+        files: Iterable[File] | None = None,
+    ) -> None:
+        """Of all files, or of those given."""
         self._place = place
         self.schema = state.schema
-        self._between = Between(note.since, note.until)
-        times = [None if at is None else from_micros(at) for at in (note.since, note.until)]
-        self._filter = Filter(note.filter)
-        pruner = Pruner(
-            self._filter & during(*times), [from_json(fields) for fields in state.schemas]
-        )
-        self.files: Sequence[File] = [f for f in state.files.values() if pruner.may_match(f)]
+        self._filter = filter
+        self._between = between
+        times = [None if at is None else from_micros(at) for at in between]
+        pruner = Pruner(filter & during(*times), [from_json(fields) for fields in state.schemas])
+        known = state.files.values() if files is None else files
+        self.files: Sequence[File] = [file for file in known if pruner.may_match(file)]
 
     @property
     def most(self) -> int:
@@ -160,10 +175,9 @@ class Events:
         high = max(highs) if until is None else min(max(highs), until)
         return (low, high) if low <= high else None
 
-    def behind(self, note: Note) -> Iterator[Portion]:
-        """What is still to be published."""
+    def behind(self, reached: Reached = START) -> Iterator[Portion]:
+        """Those behind a place."""
         wanted = RowFilter(self._filter, self.schema)
-        reached = note.reached
         files = [file for file in self.files if not _all_before(file, reached.turn)]
         skip = reached.of_turn
         for portion in in_order(self._place, files, arrow_schema(self.schema), self._between):

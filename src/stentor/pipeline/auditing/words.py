@@ -14,7 +14,7 @@ explanation   string    the reason, in a sentence
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
@@ -22,16 +22,6 @@ from stentor.semantics import Condition
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-VIOLATION: Final = (
-    "trace",
-    "condition",
-    "position",
-    "component",
-    "notification",
-    "subscription",
-    "explanation",
-)
 
 
 def sentence(*parts: str | Column) -> Column:

@@ -58,9 +58,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, schema: StructType, options: Mapping[str, str], overwrite: bool) -> None:
         if overwrite:
-            raise PipelineError(
-                'what was published cannot be replaced; use outputMode("append") or "update"'
-            )
+            raise PipelineError('what was published cannot be replaced; use outputMode("append")')
         RowEncoder(schema)
         self._schema = schema
         self._options = connecting(options)
