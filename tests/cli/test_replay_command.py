@@ -1,5 +1,6 @@
 """`stentor replay` as an operator uses it: real processes, a real broker."""
 
+import asyncio
 import os
 import re
 import signal
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from nursery import Nursery
-from overlay_processes import LIMITS, BrokerProcess, Overlay
+from overlay_processes import LIMITS, BrokerProcess, Overlay, until
 from pyspark.sql.types import LongType, StringType, StructType, TimestampType
 
 from stentor.cli.replay_progress import bar, fraction
@@ -66,6 +67,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory, nursery: Nursery) -> Iterat
     with Overlay(tmp_path_factory.mktemp("brokers"), nursery) as overlay:
         found = overlay.broker("b1", limits=LONG)
         found.start()
+        asyncio.run(until(found.reachable, "the broker answers"))  # a replay does not wait
         yield found
 
 

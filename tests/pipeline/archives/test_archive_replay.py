@@ -1,5 +1,6 @@
 """Replay: in order, at a chosen speed, and nothing twice after an interruption."""
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from archive_events import DAWN, SCHEMA, append, event, log_at
 from nursery import Nursery
-from overlay_processes import LIMITS, BrokerProcess, Overlay
+from overlay_processes import LIMITS, BrokerProcess, Overlay, until
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructType
 
 from stentor.client.direct import Direct
@@ -34,6 +35,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory, nursery: Nursery) -> Iterat
     with Overlay(tmp_path_factory.mktemp("brokers"), nursery) as overlay:
         found = overlay.broker("b1", limits=LONG)
         found.start()
+        asyncio.run(until(found.reachable, "the broker answers"))  # a replay does not wait
         yield found
 
 
