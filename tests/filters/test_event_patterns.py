@@ -9,14 +9,16 @@ import operator
 import re
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stentor import Filter
-from stentor.errors import FilterSyntaxError
+from stentor import Filter, Notification
+from stentor.errors import FilterSyntaxError, FilterTypeError, InvalidValue, UnsupportedColumn
 from stentor.filters.event_patterns import MAX_DEPTH, parse_pattern
 from stentor.filters.expression import And, Atom, Expression, Or
+from stentor.matching import BruteForce, Counting, Index
 from stentor.model.values import value_type_of
 
 SIGNS = {
@@ -42,8 +44,9 @@ def matches(pattern: dict[str, Any], event: dict[str, Any]) -> bool:
                 return False
         else:
             value = event.get(key)
-            values = value if isinstance(value, list) else [value]
-            if not any(accepts(test, v, value is None) for test in wanted for v in values):
+            # A field is its leaves: an array has those of its elements, an empty one has none.
+            leaves = value if isinstance(value, list) else [] if value is None else [value]
+            if not any(asks(test, leaves, value is None) for test in wanted):
                 return False
     return True
 
@@ -56,18 +59,21 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def accepts(test: Any, value: Any, missing: bool) -> bool:
-    if test is None or test == {"exists": False}:
-        return missing
-    if missing:
-        return False
+def asks(test: Any, leaves: list[Any], null: bool) -> bool:
     match test:
-        case {"exists": True}:
-            return True
+        case None:
+            return null
+        case {"exists": wanted}:
+            return bool(leaves) is wanted
+    return any(accepts(test, leaf) for leaf in leaves)
+
+
+def accepts(test: Any, value: Any) -> bool:
+    match test:
         case {"anything-but": dict(inner)}:
             ((word, texts),) = inner.items()
             texts = texts if isinstance(texts, list) else [texts]
-            return not any(accepts({word: text}, value, False) for text in texts)
+            return not any(accepts({word: text}, value) for text in texts)
         case {"anything-but": excluded}:
             excluded = excluded if isinstance(excluded, list) else [excluded]
             return not any(same(value, v) for v in excluded)
@@ -95,7 +101,16 @@ def accepts_text(test: dict[str, Any], value: str) -> bool:
         case {"wildcard": text}:
             # These tests use no other special characters of fnmatch than the asterisk.
             return re.fullmatch(fnmatch.translate(text), value) is not None
+        case {"cidr": block}:
+            return within(value, block)
     raise AssertionError(test)
+
+
+def within(text: str, block: str) -> bool:
+    try:
+        return ipaddress.ip_address(text) in ipaddress.ip_network(block, strict=False)
+    except ValueError:
+        return False
 
 
 # What our expressions mean, directly from the rules of the filter model
@@ -115,6 +130,8 @@ def holds(expression: Expression, event: dict[str, Any]) -> bool:
     if expression.operator.startswith("some "):
         word = expression.operator.removeprefix("some ")
         elements = value if isinstance(value, list) else []
+        if word == "exists":
+            return bool(elements)
         return any(value_holds(word, v, expression.constants) for v in elements)
     return value is not None and value_holds(expression.operator, value, expression.constants)
 
@@ -123,6 +140,8 @@ def value_holds(word: str, value: Any, constants: tuple[Any, ...]) -> bool:
     kind = "collection" if isinstance(value, list) else value_type_of(value)
     if word in ("is", "is not"):
         return bool((kind == constants[0]) is (word == "is"))
+    if word == "subset":
+        return isinstance(value, list) and all(element in constants for element in value)
     if kind != value_type_of(constants[0]):
         return False
     if word.startswith("not "):
@@ -138,6 +157,8 @@ def value_holds(word: str, value: Any, constants: tuple[Any, ...]) -> bool:
             return re.search(constants[0].replace("$", r"\Z"), value) is not None
         case "like":
             return like(value, *constants)
+        case "in_network":
+            return within(value, constants[0])
         case "within":
             low, high, ends = constants
             above = value > low if ends[0] == "(" else value >= low
@@ -160,7 +181,9 @@ def like(value: str, pattern: str, escape: str = "") -> bool:
 
 # Agreement
 
-texts = st.sampled_from(["", "a", "ab", "b", "A", "B.", "a%_"])
+addresses = ["10.0.0.1", "10.1.2.3", "2001:db8::1", "2001:DB8:0::2", "::ffff:10.0.0.1"]
+blocks = ["10.0.0.0/24", "10.9.9.9/8", "2001:db8::/32", "2001:db8::1/128", "::/0"]
+texts = st.sampled_from(["", "a", "ab", "b", "A", "B.", "a%_", *addresses])
 numbers = st.sampled_from([-1, 0, 1, 2, 0.5, 5])
 scalars = st.one_of(texts, numbers, st.booleans())
 wildcards = st.sampled_from(["*", "a*", "*b", "a*b", "*%_", "a", "*.*"])
@@ -196,6 +219,7 @@ tests = st.one_of(
     test_of("wildcard", wildcards),
     test_of("numeric", numeric),
     test_of("exists", st.booleans()),
+    test_of("cidr", st.sampled_from(blocks)),
     test_of("anything-but", st.one_of(one_or_more(texts), one_or_more(numbers))),
     test_of(
         "anything-but",
@@ -219,7 +243,7 @@ patterns = st.one_of(
 )
 fields = st.dictionaries(
     st.sampled_from(["x", "y"]),
-    st.one_of(scalars, st.lists(scalars, min_size=1, max_size=3)),
+    st.one_of(scalars, st.lists(scalars, max_size=3)),
     max_size=2,
 )
 events = st.builds(
@@ -234,8 +258,11 @@ def test_matches_what_the_pattern_matches(
 ) -> None:
     found = parse_pattern(json.dumps(pattern))
     assert found == parse_pattern(pattern)
+    whole = Filter.from_pattern(pattern)
+    assert Filter(str(whole)) == whole
     for event in sample:
         assert holds(found, event) is matches(pattern, event), (pattern, event)
+        assert whole.matches(event) is matches(pattern, event), (pattern, event)
 
 
 # Examples
@@ -252,8 +279,12 @@ def either(name: str, operator: str, *constants: Any) -> Expression:
         ({"x": ["a", "b"]}, either("x", "in", "a", "b")),
         ({"x": ["a", 1, 2]}, Or((either("x", "=", "a"), either("x", "in", 1, 2)))),
         ({"x": [None]}, Atom("x", "missing")),
-        ({"x": [{"exists": True}]}, Atom("x", "exists")),
-        ({"x": [{"exists": False}]}, Atom("x", "missing")),
+        (
+            {"x": [{"exists": True}]},
+            Or((Atom("x", "is not", ("collection",)), Atom("x", "some exists"))),
+        ),
+        ({"x": [{"exists": False}]}, Or((Atom("x", "missing"), Atom("x", "subset")))),
+        ({"x": [{"cidr": "10.9.9.9/8"}]}, either("x", "in_network", "10.0.0.0/8")),
         ({"a": {"b": {"c": [1]}}}, either("a.b.c", "=", 1)),
         ({"x": [1], "y": [2]}, And((either("x", "=", 1), either("y", "=", 2)))),
         ({"x": [{"prefix": "a"}]}, either("x", "prefix", "a")),
@@ -347,19 +378,47 @@ def test_anything_but_needs_the_field_and_takes_other_types() -> None:
     assert not found.matches({"y": "c"})
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(0, 32), st.integers(0, 2**32 - 1))
+def block_of(kind: Any, bits: int) -> st.SearchStrategy[Any]:
+    return st.builds(
+        lambda base, length: kind((base, length), strict=False),
+        st.integers(0, 2**bits - 1),
+        st.integers(0, bits),
+    )
+
+
+networks = st.one_of(block_of(ipaddress.IPv4Network, 32), block_of(ipaddress.IPv6Network, 128))
+
+
+def spellings(address: Any) -> set[str]:
+    plain = {str(address), address.exploded}
+    return plain | {text.upper() for text in plain}
+
+
+@given(networks, st.integers(0, 2**128 - 1))
 @settings(max_examples=150, deadline=None)
-def test_cidr_accepts_just_the_addresses_of_the_block(base: int, length: int, other: int) -> None:
-    network = ipaddress.ip_network((base, length), strict=False)
-    found = parse_pattern({"ip": [{"cidr": str(network)}]})
-    assert isinstance(found, Or)
-    assert isinstance(found.parts[0], Atom)
-    regex = found.parts[0].constants[0]
+def test_cidr_accepts_just_the_addresses_of_the_block(network: Any, other: int) -> None:
+    found = Filter.from_pattern({"ip": [{"cidr": str(network)}]})
+    family = type(network.network_address)
     near = int(network.network_address)
-    for number in {base, other, near, near - 1, near + network.num_addresses}:
-        if 0 <= number < 2**32:
-            address = ipaddress.ip_address(number)
-            assert (re.search(regex, str(address)) is not None) is (address in network)
+    for number in {other, near, near - 1, near + network.num_addresses - 1, near + 2**40}:
+        if 0 <= number < 2**network.max_prefixlen:
+            address = family(number)
+            for text in spellings(address):
+                assert found.matches({"ip": text}) is (address in network)
+                assert found.matches({"ip": ["x", text]}) is (address in network)
+
+
+@given(networks, networks)
+@settings(max_examples=150, deadline=None)
+def test_blocks_cover_overlap_and_merge_as_sets_of_addresses(one: Any, other: Any) -> None:
+    halves = list(one.subnets()) if one.prefixlen < one.max_prefixlen else [one]
+    a, b = (Filter(f"ip in_network '{block}'") for block in (one, other))
+    same_family = one.version == other.version
+    assert a.covers(b) is (same_family and other.subnet_of(one))
+    assert a.overlaps(b) is (same_family and one.overlaps(other))
+    first, *rest = (Filter(f"ip in_network '{half}'") for half in halves)
+    assert first.merge(*rest) == a
+    assert Filter(str(a)) == a
 
 
 def test_cidr_accepts_nothing_but_addresses() -> None:
@@ -368,6 +427,57 @@ def test_cidr_accepts_nothing_but_addresses() -> None:
     refused = ["10.2.0.0", "10.0.0.256", "10.0.0.01", "10.0.0", "10.0.0.0.0", "110.0.0.0", "x"]
     assert all(found.matches({"ip": text}) for text in accepted)
     assert not any(found.matches({"ip": text}) for text in refused)
+    anywhere = Filter.from_pattern({"ip": [{"cidr": "::/0"}]})
+    assert anywhere.matches({"ip": "fe80::1"})
+    assert not any(
+        anywhere.matches({"ip": text}) for text in ["fe80::1%eth0", "10.0.0.1", "1::2::3"]
+    )
+
+
+def test_an_empty_array_is_a_missing_field() -> None:
+    there = Filter.from_pattern({"x": [{"exists": True}]})
+    missing = Filter.from_pattern({"x": [{"exists": False}]})
+    for event, expected in (({"x": []}, False), ({"y": 1}, False), ({"x": [0]}, True)):
+        assert there.matches(event) is expected
+        assert missing.matches(event) is not expected
+    assert not Filter.from_pattern({"x": [{"anything-but": "a"}]}).matches({"x": []})
+
+
+RECORDS = {"order": {"lines": [{"sku": "A-17"}, {"sku": "B-4"}]}}
+
+
+@pytest.mark.parametrize("test", ["A-17", {"exists": True}, {"exists": False}, None])
+def test_what_is_inside_of_listed_records_is_refused_rather_than_guessed(test: Any) -> None:
+    found = Filter.from_pattern({"order": {"lines": {"sku": [test]}}})
+    for engine in (BruteForce(), Counting(), Index()):
+        engine.add("only", found)
+        with pytest.raises(InvalidValue, match=r"'order\.lines' is a list of records"):
+            list(engine.match(RECORDS))
+    compiled = Index(dict.fromkeys(range(50), found))
+    with pytest.raises(InvalidValue, match="a list of records"):
+        compiled.match(RECORDS)
+    with pytest.raises(InvalidValue, match="a list of records"):
+        compiled.match_batch([RECORDS])
+    with pytest.raises(UnsupportedColumn, match="lists of records"):
+        compiled.match_batch(pa.RecordBatch.from_pylist([RECORDS]))
+
+
+def test_records_that_no_filter_asks_about_disturb_nobody() -> None:
+    found = Filter.from_pattern({"id": [1]})
+    event = {"id": 1, **RECORDS}
+    for engine in (BruteForce(), Counting(), Index()):
+        engine.add("only", found)
+        assert list(engine.match(event)) == ["only"]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [([None, 1], "no null"), ([[1], 2], "not other collections")]
+)
+def test_arrays_that_no_notification_can_hold_are_refused_by_name(value: Any, words: str) -> None:
+    found = Filter.from_pattern({"x": [1]})
+    for look in (found.matches, Notification):
+        with pytest.raises(InvalidValue, match=rf"attribute 'x': .*{words}"):
+            look({"x": value})
 
 
 # Mistakes
@@ -402,7 +512,7 @@ def test_cidr_accepts_nothing_but_addresses() -> None:
         ({"x": [{"anything-but": None}]}, "at $.x[0].anything-but: null cannot be matched"),
         ({"x": [{"anything-but": {"cidr": "a"}}]}, "at $.x[0].anything-but: there is no test"),
         ({"x": [{"cidr": "10.0.0.0/33"}]}, "at $.x[0].cidr: '10.0.0.0/33' is no block"),
-        ({"x": [{"cidr": "2001:db8::/32"}]}, "at $.x[0].cidr: IPv6 blocks are not supported"),
+        ({"x": [{"cidr": "2001:db8::/129"}]}, "at $.x[0].cidr: '2001:db8::/129' is no block"),
         ({"$or": [{"x": [1]}]}, "at $.$or: $or takes an array of at least two"),
         ({"$or": [{"x": [1]}, 5]}, "at $.$or[1]: $or takes objects"),
         ({"x": [2**63]}, "at $.x[0]: 9223372036854775808 does not fit"),
@@ -458,3 +568,9 @@ def test_a_test_that_every_string_passes_wants_a_string(test: dict[str, object])
     assert found.matches({"x": ["a"]})
     assert not found.matches({"x": 5})
     assert not Filter.from_pattern({"x": [True, False]}).matches({"x": 5})
+
+
+@pytest.mark.parametrize("block", ["'10.0.0.0/33'", "5", "'fe80::1%eth0/64'", "('::/0', '::/1')"])
+def test_a_block_that_is_none_is_a_mistake(block: str) -> None:
+    with pytest.raises(FilterTypeError, match="no block of addresses"):
+        Filter(f"ip in_network {block}")

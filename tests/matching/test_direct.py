@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from strategies import events, filter_of, filter_texts
 
 from stentor import Filter, Notification
-from stentor.filters.filter import facts_of
+from stentor.filters.facts import facts_of
 from stentor.matching.index import select
 from stentor.matching.index.columns import ArrowSource
 from stentor.matching.index.direct import Direct

@@ -24,7 +24,9 @@ class Operator:
     `overlaps(mine, theirs)` compare two tuples of constants, `merge(mine, theirs)` gives the
     constants of an exact merger or None. Without `merge` filters are never merged on it, without
     `covers` only equal ones cover each other, without `overlaps` any two overlap, and constants
-    that cannot be hashed are equal only to themselves (R-07.22).
+    that cannot be hashed are equal only to themselves (R-07.22). `constants` gets the constants of
+    a filter and gives them in the form that the others are to see, one for each meaning; it raises
+    `FilterTypeError` where they make no sense.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Operator:
     covers: Callable[[Constants, Constants], bool] | None = None
     overlaps: Callable[[Constants, Constants], bool] | None = None
     merge: Callable[[Constants, Constants], Constants | None] | None = None
+    constants: Callable[..., Constants] | None = None
 
 
 #: By name; filled by `operators.register_operator`.

@@ -13,30 +13,32 @@ How the pieces are translated:
 
 - A field that holds an array matches if *some* element does. So each test becomes an Or of the
   test for a single value and of its `some` form for a collection.
-- `null` and `{"exists": false}` both ask for a missing attribute: a notification has no null.
+- A notification has no null: to give one is to leave the attribute out, and `null` asks for that.
+- `exists` asks for a value. An empty array has none, so it counts as missing.
+- What a notification cannot hold (arrays that hold records, arrays or null) is refused where it is
+  matched or published: no answer is better than a wrong one.
 - `anything-but` needs the field, and accepts values of any other type: `{"anything-but": 5}`
   accepts every string. For an array it is enough that some element is not excluded, as for all
   other tests.
 - Numbers are equal if their values are: 300 is 3.0e2. Their range is that of 64-bit integers and
   doubles.
 - `equals-ignore-case` compares with the regular expression `(?i)^text$`, `wildcard` with `like`.
-- `cidr` takes IPv4 blocks and accepts addresses in the usual dotted form, without leading zeros.
-  IPv6 addresses have too many spellings to be matched as text, and are refused.
+- `cidr` is the operator `in_network`: IPv4 or IPv6, in any spelling of the address.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
-from stentor.errors import FilterSyntaxError, InvalidValue
+from stentor.errors import FilterSyntaxError, FilterTypeError, InvalidValue
 from stentor.filters.expression import And, Atom, Expression, Or
 from stentor.filters.language.mistakes import syntax_error
 from stentor.filters.language.parser import MAX_LENGTH
+from stentor.filters.networks import network
 from stentor.model.values import COLLECTION, normal, value_type_of
 
 #: How deep objects may be nested.
@@ -46,8 +48,8 @@ MAX_DEPTH: Final = 200
 def parse_pattern(pattern: str | Mapping[str, Any]) -> Expression:
     """The expression that matches what the event pattern matches.
 
-    >>> parse_pattern('{"detail": {"code": [{"exists": true}]}}')
-    Atom(name='detail.code', operator='exists', constants=())
+    >>> parse_pattern('{"detail": {"code": [null]}}')
+    Atom(name='detail.code', operator='missing', constants=())
     """
     value = _decode(pattern) if isinstance(pattern, str) else pattern
     if not isinstance(value, Mapping):
@@ -249,7 +251,9 @@ def _numeric(name: str, argument: Any, path: str) -> Expression:
 def _exists(name: str, argument: Any, path: str) -> Expression:
     if not isinstance(argument, bool):
         _refuse(path, "exists takes true or false", "true", "false")
-    return Atom(name, "exists" if argument else "missing")
+    if argument:
+        return Or((Atom(name, "is not", (COLLECTION,)), Atom(name, "some exists")))
+    return Or((Atom(name, "missing"), Atom(name, "subset")))
 
 
 # Anything but
@@ -325,28 +329,11 @@ _EXCLUDED: Final[dict[str, Callable[[list[Any], str], Excluded]]] = {
 
 
 def _cidr(name: str, argument: Any, path: str) -> Expression:
-    text = _string(argument, path)
     try:
-        network = ipaddress.ip_network(text, strict=False)
-    except ValueError:
-        _refuse(path, f"{text!r} is no block of addresses", '"10.0.0.0/24"')
-    if isinstance(network, ipaddress.IPv6Network):
-        _refuse(path, "IPv6 blocks are not supported; compare the address with prefix or wildcard")
-    first = network.network_address.packed
-    last = network.broadcast_address.packed
-    octets = [_octet(low, high) for low, high in zip(first, last, strict=True)]
-    return _either(name, "regex", "^" + r"\.".join(octets) + "$")
-
-
-_ANY_OCTET: Final = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-
-
-def _octet(low: int, high: int) -> str:
-    """A regular expression for the numbers from low to high, in decimal."""
-    if (low, high) == (0, 255):
-        return _ANY_OCTET
-    numbers = [str(number) for number in range(low, high + 1)]
-    return numbers[0] if len(numbers) == 1 else f"(?:{'|'.join(numbers)})"
+        block = network(_string(argument, path))
+    except FilterTypeError:
+        _refuse(path, f"{argument!r} is no block of addresses", '"10.0.0.0/24"', '"2001:db8::/32"')
+    return _either(name, "in_network", *block)
 
 
 _TESTS: Final[dict[str, Callable[[str, Any, str], Expression]]] = {

@@ -17,12 +17,12 @@ from stentor.filters.constraint import ANYTHING
 from stentor.filters.describe import expression_of
 from stentor.filters.diagram import as_conjunct, diagram
 from stentor.filters.expression import Expression
+from stentor.filters.facts import facts_of
 from stentor.filters.language import parse
 from stentor.filters.language.printer import format_expression
 from stentor.filters.merging import exact_union, merge_conjuncts, perfect_merger
 from stentor.filters.normalize import conjuncts_of
 from stentor.model.notification import Notification
-from stentor.model.values import normal
 
 #: Steps that a covering test between unions may take before it answers "not covered".
 COVER_STEPS: Final = 2_000
@@ -240,44 +240,6 @@ def merge_all(filters: Iterable[Filter]) -> list[Filter]:
             result = [other for other in result if not candidate.covers(other)]
             result.append(candidate)
     return result
-
-
-def facts_of(
-    notification: Notification | Mapping[str, Any], names: Iterable[str]
-) -> Mapping[str, Any]:
-    """What a notification says under these names, as normal values.
-
-    In a plain mapping, nested mappings are reached by dotted names and None means absent.
-    """
-    if isinstance(notification, Notification):
-        return notification.facts
-    if not isinstance(notification, Mapping):
-        kind = type(notification).__name__  # type: ignore[unreachable]
-        raise TypeError(f"expected a Notification or a mapping of attributes, not a {kind}")
-    facts: dict[str, Any] = {}
-    for name in names:
-        value = notification.get(name)
-        if value is None and "." in name:
-            value = _nested(notification, name)
-        if value is not None and not isinstance(value, Mapping):
-            facts[name] = normal(value)
-    return facts
-
-
-def _nested(mapping: Mapping[str, Any], name: str) -> Any:
-    """The value at a dotted name, however the nesting and the dots are mixed."""
-    head, dot, tail = name.partition(".")
-    while dot:
-        inner = mapping.get(head)
-        if isinstance(inner, Mapping):
-            value = inner.get(tail)
-            if value is None and "." in tail:
-                value = _nested(inner, tail)
-            if value is not None:
-                return value
-        more, dot, tail = tail.partition(".")
-        head = f"{head}.{more}"
-    return None
 
 
 def _covered(box: Conjunct, covers: Sequence[Conjunct], steps: list[int]) -> bool:

@@ -40,6 +40,7 @@ from stentor.filters.custom import (
 )
 from stentor.filters.domains import REAL, Domain, domain
 from stentor.filters.language.tokens import is_plain_name
+from stentor.filters.networks import IN_NETWORK
 from stentor.filters.numbers import ONLY_FLOATS, ONLY_INTS
 from stentor.filters.ranges import Ranges
 from stentor.filters.tested import Tested, prefix_ranges, settled
@@ -84,6 +85,8 @@ def constraint(operator: str, constants: Constants) -> Constraint:
         return _within_collections(_some(operator[9:], constants))
     custom = registered_operator(operator.removeprefix("not "))
     constants = tuple([_constant(operator, c) for c in constants])
+    if custom.constants is not None:
+        constants = custom.constants(*constants)
     leaf = Tested.leaf(
         _domain(custom.value_type), CustomTest(custom, constants), operator.startswith("not ")
     )
@@ -418,3 +421,4 @@ def _rows() -> dict[str, tuple[Callable[[Constants], Constraint], str]]:
 
 
 _OPERATORS = _rows()
+register_operator(IN_NETWORK)

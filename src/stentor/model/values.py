@@ -21,7 +21,7 @@ membership. Nothing else in the system has to change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -163,9 +163,18 @@ def normal(value: Any) -> Any:
 
 
 def _normal_element(value: Any) -> Any:
+    if value is None:
+        raise InvalidValue("a collection holds no null; leave the element out instead")
+    if isinstance(value, Mapping):
+        raise InvalidValue(
+            "a collection holds plain values, not records; publish one notification for each "
+            "record, or put the whole into the payload"
+        )
     element = normal(value)
     if type(element) is tuple or type(element) is frozenset:
-        raise InvalidValue("a collection holds plain values, not other collections")
+        raise InvalidValue(
+            "a collection holds plain values, not other collections; put all elements into one"
+        )
     return element
 
 

@@ -339,3 +339,12 @@ def test_columns_that_hold_no_attributes_are_an_error_if_the_filter_names_them()
     for name in ("day", "grid", "twice"):
         with pytest.raises(UnsupportedColumn, match=name):
             is_native(f"exists {name}", schema)
+
+
+def test_what_is_inside_of_listed_records_is_refused_rather_than_absent() -> None:
+    records = spark_types.ArrayType(StructType().add("sku", "string"))
+    schema = StructType().add("x", "long").add("order", StructType().add("lines", records))
+    assert is_native("x > 1", schema)
+    for text in ("order.lines.sku = 'A-17'", "order.lines.sku is missing"):
+        with pytest.raises(UnsupportedColumn, match=r"'lines' holds lists of records"):
+            is_native(text, schema)

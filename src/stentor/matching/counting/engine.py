@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic
 
-from stentor.filters.filter import Filter, facts_of
+from stentor.filters.facts import flat_facts
+from stentor.filters.filter import Filter
 from stentor.matching.counting.conjunct_index import ConjunctIndex, Predicate, states_of
 from stentor.matching.protocol import Event, K, Matches, check_known, check_new, gather
 from stentor.model.notification import Notification
-from stentor.model.values import normal
 
 
 class Counting(Generic[K]):
@@ -99,13 +99,7 @@ class Counting(Generic[K]):
         names = self._names
         if isinstance(notification, Notification):
             return {n: v for n, v in notification.facts.items() if n in names}
-        if any(isinstance(value, Mapping) for value in notification.values()):
-            return facts_of(notification, names)  # nested: the names lead the way
-        return {
-            name: normal(value)
-            for name, value in notification.items()
-            if value is not None and name in names
-        }
+        return flat_facts(notification, names)
 
     @property
     def predicate_count(self) -> int:

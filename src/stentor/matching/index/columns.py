@@ -11,7 +11,7 @@ frames use it for what is missing. Fields of structs are attributes with dotted 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from operator import itemgetter
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from stentor.errors import InvalidValue, UnsupportedColumn
 from stentor.filters.constraint import comparable
+from stentor.filters.facts import flat_facts
 from stentor.matching.index.axes import (
     MEASURED,
     OF_STRINGS,
@@ -139,7 +140,7 @@ class ArrowSource(Source):
 class RowSource(Source):
     """Notifications or mappings, one by one."""
 
-    def __init__(self, rows: Sequence[Row], names: Container[str]) -> None:
+    def __init__(self, rows: Sequence[Row], names: Collection[str]) -> None:
         super().__init__(len(rows))
         self._envelopes: Sequence[Envelope] | None = None
         #: What each row says. Of envelopes the attributes suffice until a reserved name is asked
@@ -162,25 +163,6 @@ class RowSource(Source):
             values = [row.get(name) for row in rows]
         column = ObjectColumn(values)
         return None if column.kinds <= _ABSENT else column
-
-
-def flat_facts(notification: Row, names: Container[str], within: str = "") -> Mapping[str, Any]:
-    """The attributes that filters ask for, under their full names and with normal values."""
-    if isinstance(notification, Notification | Envelope):
-        return notification.facts
-    if not isinstance(notification, Mapping):
-        kind = type(notification).__name__  # type: ignore[unreachable]
-        raise TypeError(f"expected a Notification or a mapping of attributes, not a {kind}")
-    facts: dict[str, Any] = {}
-    for key, value in notification.items():
-        if value is None or not isinstance(key, str):
-            continue
-        name = within + key
-        if isinstance(value, Mapping):
-            facts.update(flat_facts(value, names, name + "."))
-        elif name in names:
-            facts[name] = normal(value)
-    return facts
 
 
 class ObjectColumn:
@@ -363,8 +345,11 @@ def _field(batch: pa.RecordBatch, name: str) -> pa.Array | None:
     parts = name.split(".")
     for size in range(len(parts) - 1, 0, -1):
         head = ".".join(parts[:size])
-        if head in names and pt.is_struct(batch.schema.field(head).type):
-            return _inside(batch.column(head), parts[size:])
+        if head in names:
+            kind = batch.schema.field(head).type
+            if pt.is_struct(kind):
+                return _inside(batch.column(head), parts[size:])
+            _refuse_records(head, kind)
     return None
 
 
@@ -378,7 +363,21 @@ def _inside(struct: pa.Array, parts: list[str]) -> pa.Array | None:
             return None if pt.is_struct(array.type) else array
         if pt.is_struct(array.type):
             return _inside(array, parts[size:])
+        _refuse_records(head, array.type)
     return None
+
+
+def _refuse_records(name: str, kind: pa.DataType) -> None:
+    """What lies inside of the records of a list is not absent, and cannot be told either."""
+    if _is_list(kind) and pt.is_struct(kind.value_type):
+        raise UnsupportedColumn(
+            f"a filter asks for what is inside of {name!r}, which holds lists of records "
+            f"({kind}); make a row of each record"
+        )
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind))
 
 
 def _arrow_column(name: str, array: pa.Array) -> Column | None:
@@ -405,7 +404,7 @@ def _arrow_column(name: str, array: pa.Array) -> Column | None:
         return ArrowColumn(array if kind == pa.binary() else array.cast(pa.binary()), "bytes")
     if pt.is_timestamp(kind):
         return ArrowColumn(array.cast(pa.timestamp("us", "UTC"), safe=False), "time")
-    if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
+    if _is_list(kind):
         if pt.is_nested(kind.value_type):
             raise UnsupportedColumn(
                 f"column {name!r} holds {kind}; a collection has plain elements"

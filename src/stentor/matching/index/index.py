@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
@@ -34,8 +34,9 @@ from numpy.typing import NDArray
 
 from stentor.errors import DuplicateKey, FilterTypeError, UnknownKey
 from stentor.filters import Filter
+from stentor.filters.facts import flat_facts
 from stentor.matching.index.axes import Axis
-from stentor.matching.index.columns import ArrowSource, Row, RowSource, Source, flat_facts
+from stentor.matching.index.columns import ArrowSource, Row, RowSource, Source
 from stentor.matching.index.direct import Direct
 from stentor.matching.index.distinct import distinct
 from stentor.matching.index.plan import boxes_of
@@ -530,7 +531,7 @@ class Index(Generic[K]):
             self._slots.release(dead)
 
 
-def _sources(batch: Batch, names: Container[str]) -> Iterator[tuple[int, Source]]:
+def _sources(batch: Batch, names: Collection[str]) -> Iterator[tuple[int, Source]]:
     """The batch in portions, each with the number of its first row."""
     if isinstance(batch, list | tuple) and len(batch) <= ROWS_AT_A_TIME:
         if batch:

@@ -41,7 +41,7 @@ from typing import Final
 from stentor.filters import Filter
 from stentor.filters.conjunct import Conjunct
 from stentor.filters.constraint import ANYTHING
-from stentor.filters.filter import facts_of
+from stentor.filters.facts import facts_of
 from stentor.matching.protocol import Event
 from stentor.model.notification import Notification
 from stentor.routing.protocol import BrokerId

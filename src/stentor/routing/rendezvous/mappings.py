@@ -38,7 +38,7 @@ from stentor.errors import InvalidConfiguration, UnsupportedMapping
 from stentor.filters import Filter
 from stentor.filters.conjunct import Conjunct
 from stentor.filters.constraint import ANYTHING
-from stentor.filters.filter import facts_of
+from stentor.filters.facts import facts_of
 from stentor.matching.protocol import Event
 from stentor.routing.rendezvous.axes import Axis
 
