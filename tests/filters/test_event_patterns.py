@@ -453,7 +453,7 @@ def test_what_is_inside_of_listed_records_is_refused_rather_than_guessed(test: A
         engine.add("only", found)
         with pytest.raises(InvalidValue, match=r"'order\.lines' is a list of records"):
             list(engine.match(RECORDS))
-    compiled = Index(dict.fromkeys(range(50), found))
+    compiled = Index((n, found) for n in range(50))
     with pytest.raises(InvalidValue, match="a list of records"):
         compiled.match(RECORDS)
     with pytest.raises(InvalidValue, match="a list of records"):

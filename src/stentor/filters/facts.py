@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 
 from stentor.errors import InvalidValue
 from stentor.model.codec import Envelope
-from stentor.model.notification import Notification, shown
+from stentor.model.names import shown
+from stentor.model.notification import Notification
 from stentor.model.values import normal
 
 Event: TypeAlias = Notification | Envelope | Mapping[str, Any]
