@@ -2,14 +2,23 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stentor.broker import Broker, Settings
-from stentor.broker.access import Access
+from stentor.broker.access import Access, Permissions
 from stentor.broker.settings import Grant, Limits
-from stentor.errors import NotPermitted, Overloaded, ProtocolError
+from stentor.errors import (
+    AccessDenied,
+    InvalidConfiguration,
+    NotPermitted,
+    Overloaded,
+    ProtocolError,
+)
 from stentor.filters import Filter
 from stentor.model import Notification, NotificationId, encode
 from stentor.protocol import messages as m
@@ -176,18 +185,62 @@ class TestNames:
     def test_a_name_cannot_be_used_up_while_its_owner_is_away(self) -> None:
         async def test(broker: Broker) -> None:
             mallory = await welcome(broker, "desk", "t2")
-            id = NotificationId("desk", 2**63 - 1, 2**63 - 1)
-            spoof = m.Publish(1, [encode(Notification({"kind": "m"}, id=id))])
-            assert await mallory.ask(spoof, m.Rejected)
+            latest = 2**63 - 1
+            for number, producer in enumerate(("desk", "desk@desk", "desk@mallory"), 1):
+                id = NotificationId(producer, latest, latest)
+                spoof = m.Publish(number, [encode(Notification({"kind": "m"}, id=id))])
+                assert await mallory.ask(spoof, m.Rejected)
             mallory.connection.close()
             assert await mallory.hear() is None
             desk = await welcome(broker, "desk", "t1")
-            mine = NotificationId("desk", 1, 1)
+            mine = NotificationId("desk@desk", 1, 1)
             publish = m.Publish(1, [encode(Notification({"x": 1}, id=mine))])
             assert (await desk.ask(publish, m.Published)).through == 1
             assert broker.journal.head == 1
 
         run(test)
+
+    def test_the_same_name_under_two_grants_is_two_clients(self) -> None:
+        async def test(broker: Broker) -> None:
+            desk = await welcome(broker, "ann", "t1")
+            mallory = await welcome(broker, "ann", "t2")
+            for who in (desk, mallory):
+                assert isinstance(await who.ask(m.Ping(), m.Pong), m.Pong)
+            again = await welcome(broker, "ann", "t1")
+            assert await desk.hear() is None
+            for who in (again, mallory):
+                assert isinstance(await who.ask(m.Ping(), m.Pong), m.Pong)
+
+        run(test)
+
+    @given(
+        st.lists(
+            st.tuples(st.text("a@b", max_size=4), st.none() | st.text("ab", min_size=1)),
+            min_size=2,
+            unique=True,
+        )
+    )
+    def test_producers_of_different_clients_differ(
+        self, clients: list[tuple[str, str | None]]
+    ) -> None:
+        """However clients and grants are called, "@" included."""
+        producers = []
+        for client, grant in clients:
+            with suppress(ProtocolError, AccessDenied):
+                producers.append(Permissions(grant).producer(client))
+        assert len(set(producers)) == len(producers)
+
+    def test_a_grant_is_called_without_an_at_sign(self) -> None:
+        for name in ("ann@desk", "@", "", "a\nb", "x" * 256):
+            with pytest.raises(InvalidConfiguration, match="of a grant"):
+                Grant(name, token="t")
+
+    def test_a_name_and_its_grant_are_not_too_long_together(self) -> None:
+        access = Access([Grant("g" * 200, token="t")])
+        permissions = access.admit(hello("client", "t"), None)
+        assert len(permissions.producer("c" * 54)) == 255
+        with pytest.raises(ProtocolError, match="longer than 255"):
+            permissions.producer("c" * 55)
 
 
 def test_durable_subscriptions_and_groups_are_bounded_by_the_settings() -> None:

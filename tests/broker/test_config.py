@@ -23,6 +23,7 @@ from stentor.broker.settings import (
     TlsFiles,
 )
 from stentor.errors import InvalidConfiguration
+from stentor.model.names import text_problem
 from stentor.notation.toml_lines import KeyPath, TomlLines
 from stentor.notation.units import (
     format_duration,
@@ -560,7 +561,7 @@ _all_settings = st.builds(
     grants=st.lists(
         st.builds(
             Grant,
-            name=_text,
+            name=_text.filter(lambda s: "@" not in s and text_problem(s) is None),
             token=st.none() | _text.map(lambda s: s),
             certificate=_text,
             publish=st.sampled_from([(), ("",), ("x > 1", "y = 'a'")]),

@@ -170,7 +170,7 @@ def test_who_may_read_what(overlay: Overlay) -> None:
     broker = overlay.broker("b1", grants=grants)
     broker.start()
     with Direct(broker.address, name="desk", token="d") as direct:
-        direct.publish(quotes(10))
+        direct.publish(quotes(10, producer=direct.producer))
         (state,) = direct.streams()
         assert numbers(direct, state.stream, 1, 10, "even = true and n > 5") == [6, 8]
         with pytest.raises(NotPermitted, match="may not read everything"):

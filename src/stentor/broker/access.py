@@ -3,6 +3,14 @@
 Without grants everybody may do everything: the default for a broker on a loopback address. With
 grants, everybody must be one of them, by the token they show or by the name in their verified TLS
 certificate. `Access` is the one place that decides; a richer model of roles takes its place here.
+
+*Whose ids.* Every broker of an overlay takes an id for that of one notification, wherever it was
+published. So who could publish under the ids of somebody else could make theirs look like repeats.
+The producer in an id is therefore not what a client calls itself, but also who it has proved to be:
+`ann@desk` is the client `ann` of the grant `desk`. The grant is behind the last "@" and holds none
+itself, so no two pairs give the same producer. A broker without grants vouches for nobody and lets
+no "@" in. Grants of the same name at different brokers are the same party, so a client keeps its
+ids when it moves.
 """
 
 from __future__ import annotations
@@ -13,9 +21,10 @@ from hmac import compare_digest
 from typing import Final
 
 from stentor.broker.settings import Grant
-from stentor.errors import AccessDenied, NotPermitted
+from stentor.errors import AccessDenied, NotPermitted, ProtocolError
 from stentor.filters import Filter
 from stentor.model.codec import Envelope
+from stentor.model.names import shown, text_problem
 from stentor.protocol.messages import Hello
 
 _EVERYTHING: Final = ("",)
@@ -35,6 +44,23 @@ class Permissions:
     discover: Callable[[Filter], bool] | None = None
     operate: bool = True
     broker: bool = True
+
+    def producer(self, client: str) -> str:
+        """The producer in the ids of a client that calls itself so.
+
+        >>> Permissions("desk").producer("ann"), Permissions().producer("ann")
+        ('ann@desk', 'ann')
+        """
+        producer = client if self.name is None else f"{client}@{self.name}"
+        problem = text_problem(client) or text_problem(producer)
+        if problem is not None:
+            raise ProtocolError(f"the name of the client {problem}")
+        if self.name is None and "@" in client:
+            raise AccessDenied(
+                f"the name {shown(client)} says who vouches for the client, and this broker asks "
+                'nobody for a proof; choose a name without "@"'
+            )
+        return producer
 
 
 class Access:

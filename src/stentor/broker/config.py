@@ -384,7 +384,10 @@ def _grants(given: list[Layer], problems: Problems) -> Iterable[Grant]:
                 if first != origin:
                     problems.add(origin, f"the {what} is that of the grant at {first}")
         if "name" in values:
-            yield Grant(**values)
+            try:
+                yield Grant(**values)
+            except InvalidConfiguration as error:
+                problems.add(origin, str(error))
 
 
 def _converted(key: Key, given: Given, problems: Problems) -> Any:

@@ -84,7 +84,7 @@ class Broker:
         self.access = Access(self.settings.grants)
         self.draining = False
         self.started_at = 0.0
-        self._by_name: dict[str, Client] = {}
+        self._by_producer: dict[str, Client] = {}
         self._sessions = count(1)
         self._listeners: list[Listener] = []
         self._dialers: dict[str, asyncio.Task[None]] = {}
@@ -453,19 +453,21 @@ class Broker:
         if self.draining and hello.role != "operator":
             raise ShuttingDown("this broker is being shut down; connect to another")
         permissions = self.access.admit(hello, connection.peer_certificate)
-        problem = text_problem(hello.name)
-        if problem is not None:
-            raise ProtocolError(f"the name of the client {problem}")
         if hello.role == "broker":
+            problem = text_problem(hello.name)
+            if problem is not None:
+                raise ProtocolError(f"the name of the broker {problem}")
             origin = m.Origin(hello.stream, hello.name, hello.address)
             self._check_link(origin, dialed=False)
-            connection.send(self._welcome(version, None))
+            connection.send(self._welcome(version))
             return self.link_made(connection, origin, dialed=False)
         if hello.role not in ("client", "operator"):
             raise ProtocolError(f"there is no role {hello.role!r}")
         return self._new_client(connection, hello, permissions, version)
 
-    def _welcome(self, version: int, published: tuple[int, int] | None) -> m.Welcome:
+    def _welcome(
+        self, version: int, published: tuple[int, int] | None = None, producer: str = ""
+    ) -> m.Welcome:
         limits = self.settings.limits
         return m.Welcome(
             version,
@@ -476,6 +478,7 @@ class Broker:
             limits.window,
             limits.frame,
             limits.timeout,
+            producer,
         )
 
     def _new_client(
@@ -486,17 +489,17 @@ class Broker:
                 f"{len(self.clients)} clients are connected, the most that this broker allows"
             )
         name = hello.name
-        old = self._by_name.get(name)
+        producer = permissions.producer(name)
+        old = self._by_producer.get(producer)
         if old is not None:
-            if old.permissions.name != permissions.name:
-                raise NameTaken(f"another client is connected as {name!r}; choose another name")
             old.dismiss(NameTaken.code, f"another client has connected as {name!r}")
             self.client_gone(old, None)
         id = next(self._sessions)
-        published = self.journal.published(name)
+        published = self.journal.published(producer)
         self.service.join(
             id,
             name,
+            producer=producer,
             newest=published,
             may_publish=permissions.publish,
             may_subscribe=permissions.subscribe,
@@ -504,10 +507,10 @@ class Broker:
             owner=permissions.name,
         )
         client = Client(
-            self, connection, id, name, permissions, is_operator=hello.role == "operator"
+            self, connection, id, producer, name, permissions, is_operator=hello.role == "operator"
         )
-        self.clients[id] = self._by_name[name] = client
-        connection.send(self._welcome(version, published))
+        self.clients[id] = self._by_producer[producer] = client
+        connection.send(self._welcome(version, published, producer))
         _log.debug("client %s connected from %s", name, connection.peer)
         return client
 
@@ -515,8 +518,8 @@ class Broker:
         """The connection of a client is over."""
         if self.clients.pop(client.id, None) is None:
             return
-        if self._by_name.get(client.name) is client:
-            del self._by_name[client.name]
+        if self._by_producer.get(client.producer) is client:
+            del self._by_producer[client.producer]
         self._held_back.discard(client.connection)
         self.service.leave(client.id)
         self.changed()

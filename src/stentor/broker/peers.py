@@ -108,6 +108,7 @@ class Client:
         broker: Broker,
         connection: Connection,
         id: int,
+        producer: str,
         name: str,
         permissions: Permissions,
         *,
@@ -116,6 +117,7 @@ class Client:
         self.broker = broker
         self.connection = connection
         self.id = id
+        self.producer = producer
         self.name = name
         self.permissions = permissions
         self.is_operator = is_operator

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
 
+from stentor.errors import InvalidConfiguration
+from stentor.model.names import shown, text_problem
+
 #: A broker's usual port.
 DEFAULT_PORT: Final = 7411
 
@@ -69,7 +72,14 @@ class Grant:
     grant that made it. The default is everything but operating the broker.
     """
 
-    name: Annotated[str, About("Whom this is about, for logs and status.", "text")]
+    name: Annotated[
+        str,
+        About(
+            "Whom this is about, the same at all brokers of an overlay. A client `ann` of the "
+            "grant `desk` publishes as `ann@desk`.",
+            "text",
+        ),
+    ]
     token: Annotated[str | None, About("The token that they show when connecting.", "secret")] = (
         None
     )
@@ -88,6 +98,13 @@ class Grant:
         bool, About("Whether they may see the status, drain the broker and change links.", "flag")
     ] = False
     broker: Annotated[bool, About("Whether they may connect as a neighbor broker.", "flag")] = False
+
+    def __post_init__(self) -> None:
+        problem = 'holds an "@"' if "@" in self.name else text_problem(self.name)
+        if problem is not None:
+            raise InvalidConfiguration(
+                f"the name {shown(self.name)} of a grant {problem}; choose another"
+            )
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ class Bus:
 
     @property
     def name(self) -> str:
-        """The client's name, which is the producer in the ids of what it publishes."""
+        """The client's name. With it begins the producer in the ids of what it publishes."""
         return self.local.name
 
     @property

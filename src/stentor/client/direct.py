@@ -111,7 +111,7 @@ class Direct:
         timeout: float = CONNECTING,
         patience: float = PATIENCE,
     ) -> None:
-        """Connects at first use. `name` is the producer of what is published."""
+        """Connects at first use. `name` is what the broker calls the `producer` by."""
         self.address = Address.parse(address)
         if self.address.kind == "inproc":
             raise InvalidAddress(f"{address}: this needs a socket; use tcp, tls:// or unix:")
@@ -159,6 +159,12 @@ class Direct:
         self._persist(self._connected)
         assert self._welcome is not None
         return self._welcome
+
+    @property
+    def producer(self) -> str:
+        """Who publishes, in the ids of what is published: the name, and who we proved to be."""
+        welcome = self._welcome or self.welcome
+        return welcome.producer or self.name
 
     @property
     def broker(self) -> str:

@@ -10,10 +10,11 @@ Usually there is one link. A group of consumers lives at one broker; a member th
 told where. Then the local broker makes a second link to that place, for that subscription. Such a
 link is not made again when it breaks: the subscription goes home and asks anew where its group is.
 
-The ids of publications are the client's name, an epoch and a sequence number. The epoch is the time
-of the first connection in milliseconds, or one more than what the broker has of an earlier life of
-this client. It stays the same as long as the bus lives, so that a publication that is sent again
-is recognized at every broker that has it.
+The ids of publications are the producer, an epoch and a sequence number. The producer is what the
+broker says in `Welcome`: the client's name, with who it has proved to be. The epoch is the time of
+the first connection in milliseconds, or one more than what the broker has of an earlier life of
+this client. Both stay the same as long as anything waits to be answered, so that a publication that
+is sent again is recognized at every broker that has it.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from stentor.client.link import Link, State
 from stentor.client.outbox import Outbox, Waiter
 from stentor.client.waiting import TimeLimit, settles
 from stentor.errors import (
+    AccessDenied,
     GroupElsewhere,
     NameTaken,
     NoReply,
@@ -179,11 +181,20 @@ class LocalBroker:
     def _take_up(self, welcome: Welcome) -> None:
         """Settle the epoch, or what has become of the publications that were on their way."""
         published = welcome.published
+        producer = welcome.producer or self.name
+        if self._encoder is not None and self._encoder.producer != producer:
+            if len(self.outbox):
+                raise AccessDenied(
+                    f"broker {welcome.broker!r} takes this client for {producer!r}, and what waits "
+                    f"to be published has ids of {self._encoder.producer!r}; give grants for the "
+                    "same party the same name at all brokers"
+                )
+            self._encoder = None
         if self._encoder is None:
             epoch = time.time_ns() // 1_000_000
             if published is not None:
                 epoch = max(epoch, published[0] + 1)
-            self._encoder = EventEncoder(self.name, epoch)
+            self._encoder = EventEncoder(producer, epoch)
             newest = -1
         else:
             epoch = self._encoder.epoch

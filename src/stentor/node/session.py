@@ -40,8 +40,10 @@ class Session:
     """One connection of one client."""
 
     id: int
-    #: The producer in the ids of everything it publishes.
+    #: What it calls itself, for people.
     name: str
+    #: The producer in the ids of everything it publishes.
+    producer: str
     line: Line
     may_publish: PublishRule | None = None
     may_subscribe: SubscribeRule | None = None

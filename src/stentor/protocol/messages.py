@@ -45,7 +45,7 @@ class Hello(_Message, tag=1):
     versions: list[int]
     #: "client", "broker" or "operator".
     role: str
-    #: The client's name, which is the producer in the ids of what it publishes; or the broker's.
+    #: Of the client or broker.
     name: str
     token: str | None = None
     #: Brokers: the own stream, and the address where others may connect.
@@ -68,6 +68,8 @@ class Welcome(_Message, tag=2):
     max_frame: int = 0
     #: Seconds of silence after which the broker gives the connection up.
     timeout: float = 0.0
+    #: The producer in the ids of what the client publishes; empty for its name.
+    producer: str = ""
 
 
 class Failure(_Message, tag=3):

@@ -61,7 +61,7 @@ class Publishing(Subscribing):
         # behind them says when they have arrived.
         line.pending += 1
         context = (session, entry, envelopes)
-        self._out.append(Append(items, session.name, line.newest, line, keys, context))
+        self._out.append(Append(items, session.producer, line.newest, line, keys, context))
 
     def _checked(
         self, session: Session, message: m.Publish
@@ -73,7 +73,7 @@ class Publishing(Subscribing):
         except DecodeError:
             problems = [self._problem(session, data) for data in items]
         else:
-            producer, latest = session.name, self._latest_epoch
+            producer, latest = session.producer, self._latest_epoch
             if not (session.may_publish or self._enforce) and all(
                 e.id is not None and e.id.producer == producer and e.id.epoch <= latest
                 for e in envelopes
@@ -111,10 +111,10 @@ class Publishing(Subscribing):
         except DecodeError as error:
             return error
         id = envelope.id
-        if id is None or id.producer != session.name:
+        if id is None or id.producer != session.producer:
             producer = None if id is None else id.producer
             return InvalidNotification(
-                f"the id must name {session.name!r} as its producer, not {producer!r}"
+                f"the id must name {session.producer!r} as its producer, not {shown(producer)}"
             )
         if id.epoch > self._latest_epoch:
             return InvalidNotification(
@@ -204,10 +204,10 @@ class Publishing(Subscribing):
         line = session.line
         if (
             not line.pending
-            and self._lines.get(session.name) is line
+            and self._lines.get(session.producer) is line
             and (line.failed or not line.sessions)
         ):
-            del self._lines[session.name]
+            del self._lines[session.producer]
 
     def _answer(self, session: Session, entry: list[int]) -> None:
         through = session.closed(entry)

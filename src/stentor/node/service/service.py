@@ -71,21 +71,28 @@ class Service(Publishing):
         id: int,
         name: str,
         *,
+        producer: str | None = None,
         newest: tuple[int, int] | None = None,
         may_publish: PublishRule | None = None,
         may_subscribe: SubscribeRule | None = None,
         may_advertise: AdvertiseRule | None = None,
         owner: str | None = None,
     ) -> Session:
-        """A client has connected; `newest` is what the journal holds of it."""
-        line = self._lines.get(name)
+        """A client has connected; `newest` is what the journal holds of it as a producer.
+
+        Its name is what it says. What it publishes is told from that of others by `producer`.
+        """
+        producer = name if producer is None else producer
+        line = self._lines.get(producer)
         if line is None:
-            line = self._lines[name] = Line(newest or (-1, -1))
+            line = self._lines[producer] = Line(newest or (-1, -1))
         elif line.failed:
             raise JournalUnavailable(
                 f"what {name!r} has published before could not be stored; try again"
             )
-        session = Session(id, name, line, may_publish, may_subscribe, may_advertise, owner)
+        session = Session(
+            id, name, producer, line, may_publish, may_subscribe, may_advertise, owner
+        )
         line.sessions += 1
         self.sessions[id] = session
         return session

@@ -204,7 +204,7 @@ class _Replay:
         fields = [f for f in events.schema.fields if note.keep_time or f.name != "_time"]
         self._columns = [field.name for field in fields]
         self._encoder = RowEncoder(StructType(fields))
-        self._ids = IdSource(note.producer, note.epoch, note.reached.published)
+        self._ids = IdSource(broker.producer, note.epoch, note.reached.published)
         self._before = note.reached.published
         self._incomplete = 0
         self._noted = 0.0

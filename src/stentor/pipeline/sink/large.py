@@ -71,7 +71,7 @@ class LargePartition:
 
     def begin(self, first: Draft) -> None:
         """Find out what is there; `first` is the first row of this attempt."""
-        ids = IdSource(self._task.producer, self._task.epoch)
+        ids = IdSource(self._patiently(lambda: self._direct.producer), self._task.epoch)
         self._first_row = numbered([first], ids, self._now)
         self._patiently(self._find_out)
         self._next = self._known.newest + 1
@@ -103,7 +103,7 @@ class LargePartition:
         new = self._known.without(drafts)
         if not new:
             return
-        ids = IdSource(self._task.producer, self._task.epoch, self._next)
+        ids = IdSource(self._direct.producer, self._task.epoch, self._next)
         items = numbered(new, ids, self._now)
         self._patiently(lambda: self._direct.publish(items), again=lambda: self._check(items))
         self._next += len(items)
@@ -124,7 +124,8 @@ class LargePartition:
 
     def _of_this_epoch(self) -> Iterator[Notification]:
         """What is there of this producer in this epoch, behind the heads."""
-        wanted = f"_producer = '{self._task.producer}'"
+        producer = self._direct.producer.replace("'", "''")
+        wanted = f"_producer = '{producer}'"
         for state in self._direct.streams():
             first = max(state.low, self._heads.get(state.stream, 0) + 1)
             try:

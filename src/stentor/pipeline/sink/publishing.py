@@ -91,7 +91,7 @@ def _published_as_one(
         most_rows = min(TRANSACTION_ROWS, direct.welcome.window)
         most_bytes = min(TRANSACTION_BYTES, direct.welcome.max_frame - _OVERHEAD)
         there = direct.welcome.published
-        ids, now = IdSource(task.producer, task.epoch), datetime.now(UTC)
+        ids, now = IdSource(direct.producer, task.epoch), datetime.now(UTC)
         held: list[Draft] = []
         items: list[bytes] = []
         size = 0
