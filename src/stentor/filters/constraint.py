@@ -13,9 +13,9 @@ accepts only absence. Constraints are closed under and, or and not, several cons
 attribute fold into one, and the relations between filters reduce to relations between these sets,
 attribute by attribute.
 
-Perfect merging (`merge`) assumes the type map of the model (R-02.06): a name has one type
-everywhere. Under it a set that holds all numbers holds every value the attribute can have, and
-`x < 5` merges with `x >= 5` to `exists x` (R-02.29). The plain union makes no such assumption.
+Names are not declared, so nothing here assumes that a name has one type: `x < 5` and `x >= 5` make
+up `x is number`, which a string does not satisfy. Where the type of a name is known, `schema.typed`
+turns that into `exists x` (R-02.29).
 """
 
 from __future__ import annotations
@@ -175,8 +175,6 @@ class Constraint:
                 return None
             if not (part.is_all if rest else part.is_none):
                 parts.append((name, part))
-        if not rest and len(parts) == 1 and parts[0][1].is_all and not _split(self, other):
-            return Constraint(rest=True, absent=absent)  # the one type's every value: R-02.29
         merged = Constraint(tuple(parts), rest=rest, absent=absent)
         return merged if merged.size <= max(self.size, other.size) else None
 
@@ -281,11 +279,6 @@ def _merge(a: Any, b: Any) -> Any:
 
 def _knows_more(a: Any, b: Any) -> bool:
     return type(a) is type(b) or type(b) is Ranges or type(a) is Tested
-
-
-def _split(*constraints: Constraint) -> bool:
-    """Whether integers and floats are told apart, so that "all numbers" was said on purpose."""
-    return any(isinstance(part, SplitNumbers) for c in constraints for _, part in c.parts)
 
 
 NO_VALUE: Final = Constraint()

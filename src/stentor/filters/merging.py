@@ -236,11 +236,8 @@ class Merger:
 
     @property
     def perfect(self) -> bool:
-        """It matches nothing that none of the originals matches (a name having one type)."""
-        if self.looseness > 0.0:
-            return False
-        first, *others = self.originals
-        return first.merge(*others) == self.filter or self.filter.is_union_of(self.originals)
+        """It matches nothing that none of the originals matches."""
+        return self.looseness == 0.0 and self.filter.is_union_of(self.originals)
 
 
 def hull(mine: Constraint, theirs: Constraint) -> Constraint:

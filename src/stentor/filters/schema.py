@@ -1,4 +1,4 @@
-"""What is known about notifications before they come: mandatory attributes (R-02.27).
+"""What is known about notifications before they come: mandatory attributes, value types (R-02.27).
 
 The algebra knows nothing but the filters. That every quote has a symbol is knowledge about the
 world; without it `isa quote` has to be taken for broader than `isa quote and exists symbol`. With
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 
 from stentor.errors import InvalidNotification, UnknownEventType
 from stentor.filters.conjunct import Conjunct
-from stentor.filters.constraint import EXISTS
+from stentor.filters.constraint import EXISTS, Constraint
 from stentor.filters.filter import Filter
 from stentor.filters.operators import constraint as operator_constraint
 from stentor.model.event_types import EventTypes, event_types
@@ -42,6 +42,20 @@ def assuming(filter: Filter, mandatory: Iterable[str] | Mapping[str, str]) -> Fi
     """
     names = _checked(mandatory)
     return _rebuilt(filter, [_assuming(conjunct, names) for conjunct in filter.conjuncts])
+
+
+def typed(filter: Filter, types: Mapping[str, str]) -> Filter:
+    """The filter where each of these names has values of one type only, or is absent (R-02.06).
+
+    What holds of every value of the type then asks for nothing but the attribute, as in the
+    perfect mergers of filters that exclude each other (R-02.29).
+
+    >>> merged = Filter("x < 5").merge(Filter("x >= 5"))
+    >>> print(merged, "->", typed(merged, {"x": "number"}))
+    x is number -> exists x
+    """
+    names = _checked(types)
+    return _rebuilt(filter, [_typed(conjunct, names) for conjunct in filter.conjuncts])
 
 
 class Schema:
@@ -159,6 +173,21 @@ def _assuming(conjunct: Conjunct, certain: Certain) -> Conjunct | None:
             return None
         else:
             constraints[name] = present
+    return Conjunct.of(constraints, conjunct.residuals)
+
+
+def _typed(conjunct: Conjunct, types: Certain) -> Conjunct | None:
+    constraints = dict(conjunct.constraints)
+    for name in types.keys() & constraints.keys():
+        said = constraints[name]
+        value_type = types[name]
+        assert value_type is not None
+        part = said.part(value_type)
+        if part.is_all:
+            constraints[name] = Constraint(rest=True, absent=said.absent)
+        else:
+            parts = () if part.is_none else ((value_type, part),)
+            constraints[name] = Constraint(parts, absent=said.absent)
     return Conjunct.of(constraints, conjunct.residuals)
 
 

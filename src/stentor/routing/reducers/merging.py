@@ -301,11 +301,9 @@ def perfect_merger(mine: Filter, theirs: Filter, name: str) -> Filter | None:
 
 
 def _exact_merger(mine: Constraint, theirs: Constraint) -> Constraint | None:
-    """The union, if it is simple. Exact even for names whose values have several types."""
-    if mine.merge(theirs) is None:
-        return None
-    union = mine.union(theirs)
-    return union if _extent(union) <= LARGEST else None
+    """The union, if it is simple and does not take too much to write down."""
+    merged = mine.merge(theirs)
+    return merged if merged is not None and _extent(merged) <= LARGEST else None
 
 
 def _extent(constraint: Constraint) -> int:
