@@ -1,8 +1,9 @@
 """Generated filters and notifications that meet often enough to be worth comparing.
 
 Names and constants come from small pools, with the traps of the value model among them: 1, 1.0 and
-True, the empty string and the empty collection, attributes that are absent, and one attribute
-(`m`) that may have any type. `ENGINES` lists the engines that are held against brute force.
+True, the empty string and the empty collection, attributes that are absent, one attribute (`m`)
+that may have any type, and one (`n`) whose numbers are where doubles run out, several side by side.
+`ENGINES` lists the engines that are held against brute force.
 
 The directory of this file is on the path of every test, because of the `conftest.py` beside it.
 """
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import combinations
+from math import inf
 from typing import Any
 
 from hypothesis import strategies as st
@@ -26,8 +28,19 @@ ENGINES: list[Callable[[], Matcher[Any]]] = [BruteForce, Counting, Index]
 register_operator(Operator("multiple_of", "number", lambda value, of: value % of == 0))
 
 NUMBERS = (0, 1, 1.0, 2, 2.5, 3, -1, 2**53 + 1)
+#: A double for several of them, at both ends of the integers, at both ends of the doubles.
+EDGES = (
+    *(2**53 - 1, 2**53, 2.0**53, 2**53 + 1, 2.0**53 + 2, -(2**53) - 1),
+    *(1767225600123456788, 1767225600123456789, float(1767225600123456789)),
+    *(2**63 - 1, 2.0**63, 2.0**64, -(2**63), -(2.0**64)),
+    *(inf, -inf, 1.7976931348623157e308, 5e-324, -0.0, 3),
+)
 TEXTS = ("", "a", "b", "ab", "ba", "abc", "abab", "c")
-TIMES = tuple(f"time '2024-01-0{day}'" for day in (1, 2, 3))
+TIMES = (
+    *(f"time '2024-01-0{day}'" for day in (1, 2, 3)),
+    "time '9999-12-31T23:59:59.999998Z'",
+    "time '9999-12-31T23:59:59.999999Z'",
+)
 TYPES = ("number", "int", "float", "string", "bool", "collection", "time")
 
 
@@ -80,12 +93,23 @@ def _stated(name: str) -> Iterator[str]:
         yield f"{name} is not {type_name}"
 
 
+def _scattered(name: str, constants: tuple[str, ...]) -> Iterator[str]:
+    """Sets of several pieces, whose ends lie close to each other or far apart."""
+    for i in range(len(constants)):
+        for step in (1, 2, 7):
+            listed = ", ".join((constants * 3)[i : i + 3 * step : step])
+            yield f"{name} in ({listed})"
+            yield f"{name} not in ({listed})"
+
+
 _numbers = tuple(repr(number) for number in NUMBERS)
+_edges = tuple(f"number '{n!r}'" if isinstance(n, float) else repr(n) for n in EDGES)
 _texts = tuple(f"'{text}'" for text in TEXTS)
 #: Conditions by kind: each kind is as likely as any other, however many conditions it has.
 _KINDS: tuple[tuple[str, ...], ...] = (
     tuple(_ordered("x", _numbers)),
     tuple(_ordered("y", _numbers)),
+    (*_ordered("n", _edges), *_scattered("n", _edges), "n is int", "n is float", "x = (n)"),
     tuple(_ordered("s", _texts)),
     tuple(_matched("s")),
     tuple(_collected("tags")),
@@ -152,9 +176,14 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "s": TEXTS,
     "b": (False, True),
     "tags": _COLLECTIONS,
-    "at": tuple(datetime(2024, 1, day, tzinfo=UTC) for day in (1, 2, 3, 4)),
+    "n": EDGES,
+    "at": (
+        *(datetime(2024, 1, day, tzinfo=UTC) for day in (1, 2, 3, 4)),
+        *(datetime.max.replace(microsecond=999_999 - i, tzinfo=UTC) for i in range(3)),
+        datetime.min.replace(tzinfo=UTC),
+    ),
 }
-VALUES["m"] = (None, *NUMBERS, *TEXTS, True, *_COLLECTIONS, *VALUES["at"])
+VALUES["m"] = (None, *NUMBERS, *EDGES[:4], *TEXTS, True, *_COLLECTIONS, *VALUES["at"])
 VALUES["other"] = ("unread",)
 
 

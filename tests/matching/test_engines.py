@@ -197,7 +197,9 @@ def test_every_condition_on_every_value(make: Make) -> None:
         for value in values:
             event = {name: value}
             expected = {text for text in CONDITIONS if filter_of(text).matches(event)}
-            assert set(engine.match(event)) == expected, event
+            found = engine.match(event)
+            assert set(found) == expected, event
+            assert len(found) == len(expected), event
 
 
 # -- any sequence of changes

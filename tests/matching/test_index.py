@@ -437,6 +437,19 @@ def test_registered_types_and_operators() -> None:
     assert pairs(index, published) == expected(held, published)
 
 
+@pytest.mark.parametrize("name", ["head", "token", "present", "typed", "far", "other"])
+def test_a_registered_type_may_have_any_name(name: str) -> None:
+    class Level(int):
+        pass
+
+    register_value_type(ValueType(name, (Level,), parse=Level))
+    held = {text: Filter(text) for text in (f"x > {name} '2'", f"x = {name} '3'", "x > 2")}
+    index = Index(held.items())
+    index.compact()
+    published = [{"x": kind(i)} for i in range(5) for kind in (int, Level)]
+    assert pairs(index, published) == expected(held, published)
+
+
 # -- bad calls
 
 

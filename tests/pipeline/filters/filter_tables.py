@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from pyspark.sql import SparkSession
 from pyspark.sql import types as spark
-from strategies import CONDITIONS
+from strategies import CONDITIONS, EDGES
 
 from stentor.filters import Filter, Operator, register_operator
 from stentor.model.event_types import event_types
@@ -27,6 +27,7 @@ Row = tuple[Any, ...]
 
 LONGS = (0, 1, 2, 3, -1, 2**53, 2**53 + 1, 2**63 - 1, -(2**63))
 DOUBLES = (nan, inf, -inf, 0.0, -0.0, 1.0, 2.0, 2.5, -1.0, 2.0**53, 2.0**53 + 2, 2.0**63, 1e300)
+_EDGES = (*EDGES, *(edge + 1 for edge in EDGES if type(edge) is int and edge < 2**63 - 1))
 FLOATS = tuple(float(np.float32(v)) for v in (nan, inf, 0.0, -0.0, 1.0, 2.5, 0.1, 16777217.0))
 TEXTS = (
     "",
@@ -69,6 +70,9 @@ POOLS: dict[str, tuple[spark.DataType, Sequence[Any]]] = {
         spark.DecimalType(30, 0),
         tuple(map(Decimal, (0, 1, 2**53 + 1, -(2**63), 2**64, 10**29))),
     ),
+    "long edges": (spark.LongType(), tuple(n for n in _EDGES if type(n) is int)),
+    "double edges": (spark.DoubleType(), (nan, *map(float, _EDGES))),
+    "wide edges": (spark.DecimalType(30, 0), tuple(Decimal(n) for n in _EDGES if type(n) is int)),
     "string": (spark.StringType(), TEXTS),
     "folded": (spark.StringType("UTF8_LCASE"), (*TEXTS, "A", "AB")),
     "binary": (spark.BinaryType(), BYTES),
@@ -97,6 +101,7 @@ _ANY = tuple(POOLS)
 _COLUMNS: dict[str, tuple[str, ...]] = {
     "x": (*_NUMBERS, *_NUMBERS, "string"),
     "y": _NUMBERS,
+    "n": ("long edges", "double edges", "wide edges"),
     "s": ("string", "string", "folded", "binary", "strings"),
     "b": ("bool",),
     "tags": ("strings", "strings", "longs", "doubles", "wides", "bools", "string"),

@@ -5,14 +5,17 @@ space: an attribute seen as one type of value. `price` as a number and `price` a
 different axes, so values of different types never meet. On an axis where a notification has no
 value its coordinate is NaN, and no box contains NaN: a missing attribute satisfies nothing.
 
-*Measured* axes (numbers, times, Booleans) use the value itself as a double. Beyond 2**53 doubles
-do not hold every integer; a filter with a bound out there is verified value by value.
+*Measured* axes (numbers, times, Booleans) use the value itself as a double. An integer beyond 2**53
+shares a double with its neighbors, so no bound out there may lie on such an axis: it would take
+some of them for others. Beyond 2**63 attributes hold no integers, and all is exact again.
 
 *Ranked* axes (strings, byte strings, registered types) know only order. With the distinct constants
 c0 < c1 < … of all filters on the axis, the constant ci has the coordinate 2i+1, and everything
 between c(i-1) and ci has the coordinate 2i. Filters never tell such values apart. The ranks belong
 to one segment of the index and are worked out when it is compiled; before that a bound is a cut.
 
+    far        a number or a time, ranked: for bounds where doubles are too coarse to measure
+    other      a value of a registered type
     head       the first letters of a string, so that a prefix of that length is an equality
     tail       the last letters, likewise for suffixes
     reverse    the string read backwards, so that a suffix is an interval, too
@@ -33,7 +36,6 @@ from datetime import UTC, datetime, timedelta
 from math import inf, nextafter
 from typing import Any, Final, NamedTuple
 
-from stentor.filters.domains import Cut
 from stentor.filters.ranges import Piece
 
 MEASURED: Final = frozenset(("number", "time", "bool"))
@@ -41,11 +43,13 @@ MULTIPLE: Final = frozenset(("token", "gram"))
 #: Ways to see a string that differ from its own order.
 OF_STRINGS: Final = frozenset(("head", "tail", "reverse"))
 #: Ranked axes whose constants have an order that cannot fail, or need none.
-PLAIN_ORDER: Final = MULTIPLE | OF_STRINGS | {"string", "bytes"}
+PLAIN_ORDER: Final = MULTIPLE | OF_STRINGS | {"string", "bytes", "far"}
 FLAGS: Final = frozenset(("present", "missing", "typed"))
 
-#: Integers below this are exact as doubles, and so are their neighbors.
-EXACT: Final = 2**53
+#: Integers closer to zero than the first are exact as doubles, and so are their neighbors; there
+#: are none further from it than the second.
+NEAR: Final = 2**53
+FAR: Final = 2**63
 #: Letters in a gram.
 GRAM: Final = 4
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -54,7 +58,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 class Axis(NamedTuple):
     """An attribute seen in one way.
 
-    `detail` is the value type for `typed`, the number of letters for `head` and `tail`, else empty.
+    `detail` is the value type for `typed`, `far` and `other`, the number of letters for `head` and
+    `tail`, else empty.
     """
 
     name: str
@@ -64,6 +69,11 @@ class Axis(NamedTuple):
     @property
     def ranked(self) -> bool:
         return self.kind not in MEASURED and self.kind not in FLAGS
+
+    @property
+    def value_type(self) -> str:
+        """The type of the values that have a place on it; for all axes but `present`, `missing`."""
+        return "string" if self.kind in OF_STRINGS else self.detail or self.kind
 
 
 class Bound(NamedTuple):
@@ -80,48 +90,44 @@ class Bound(NamedTuple):
     point: bool = False
 
 
-def measured_ends(kind: str, piece: Piece) -> tuple[float, float, bool]:
-    """An interval in doubles, both ends inclusive, and whether that is exact.
-
-    An end beyond 2**53 is moved outwards to a double and counts as inexact. Rounding keeps order,
-    so an integer value inside the interval still is inside once it is rounded to its coordinate.
-    """
-    low, high, exact = -inf, inf, True
+def measured_ends(piece: Piece) -> tuple[float, float] | None:
+    """An interval of numbers in doubles, both ends inclusive; None if these are too coarse."""
+    low, high = -inf, inf
     if piece[0] is not None:
-        value, side = _number(kind, piece[0])
-        if -EXACT < value < EXACT:
-            low = nextafter(value, inf) if side else float(value)
-        else:
-            exact = False
-            low = float(value)
-            if low > value:
-                low = nextafter(low, -inf)
+        value, side = piece[0]
+        if NEAR <= value <= FAR or NEAR <= -value <= FAR:
+            return None
+        low = nextafter(value, inf) if side else float(value)
     if piece[1] is not None:
-        value, side = _number(kind, piece[1])
-        if -EXACT < value < EXACT:
-            high = float(value) if side else nextafter(value, -inf)
-        else:
-            exact = False
-            high = float(value)
-            if high < value:
-                high = nextafter(high, inf)
-    return low, high, exact
+        value, side = piece[1]
+        if NEAR <= value <= FAR or NEAR <= -value <= FAR:
+            return None
+        high = float(value) if side else nextafter(value, -inf)
+    return low, high
+
+
+def numeric_piece(kind: str, piece: Piece) -> Piece:
+    """An interval on a measured axis between numbers."""
+    if kind == "number":
+        return piece
+    low, high = piece
+    return (
+        low and (numeric(kind, low[0]), low[1]),
+        high and (numeric(kind, high[0]) - (not high[1]), 1),  # these types have a value before
+    )
 
 
 def measure(kind: str, value: Any) -> float:
     """The coordinate of a value on a measured axis."""
-    return float(_microseconds(value) if kind == "time" else value)
+    return float(numeric(kind, value))
 
 
-def _number(kind: str, cut: Cut) -> tuple[Any, int]:
+def numeric(kind: str, value: Any) -> Any:
+    """A value with a measured axis as a number, without loss: a time in microseconds."""
     if kind == "time":
-        return _microseconds(cut[0]), cut[1]
-    return (int(cut[0]), cut[1]) if kind == "bool" else cut
-
-
-def _microseconds(value: Any) -> int:
-    delta: timedelta = value - _EPOCH
-    return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+        delta: timedelta = value - _EPOCH
+        return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+    return int(value) if kind == "bool" else value
 
 
 def seen_on(axis: Axis, text: str) -> str | None:

@@ -33,6 +33,7 @@ from stentor.matching.index.axes import (
     all_seen_on,
     grams,
     measure,
+    numeric,
 )
 from stentor.model.codec import Envelope
 from stentor.model.notification import Notification
@@ -62,7 +63,10 @@ class Column(Protocol):
         """Coordinates on a measured axis, no -0.0 among them; None if no value is of that type."""
 
     def coded(self, kind: str) -> tuple[Codes, list[Any]] | None:
-        """Distinct values of a ranked type and a code per row; the code after the last is null."""
+        """Distinct values and a code per row; the code after the last is null.
+
+        Values are as a ranked axis has them: times in microseconds, unordered ones comparable.
+        """
 
     def present(self, kind: str | None = None) -> NDArray[np.bool_]:
         """Where there is a value (of that type)."""
@@ -210,6 +214,8 @@ class ObjectColumn:
         for i, (value, value_type) in enumerate(zip(self._values, self._types, strict=True)):
             codes[i] = places.setdefault(value, len(places)) if value_type == kind else -1
         codes[codes < 0] = len(places)
+        if kind == "time":
+            return codes, [numeric(kind, value) for value in places]
         return codes, [comparable(kind, value) for value in places]
 
     def texts(self, axis: Axis) -> list[str | None] | None:
@@ -278,6 +284,10 @@ class ArrowColumn:
             return None
         if self._coded is None:
             array = self._array
+            if kind == "time":
+                array = array.view(pa.int64())
+            elif pt.is_floating(array.type):
+                array = pa.array(self.measured(kind), from_pandas=True)  # NaN is null
             if not pt.is_dictionary(array.type):
                 if len(array) <= SMALL:
                     self._coded = _coded_values(array.to_pylist())

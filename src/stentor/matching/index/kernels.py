@@ -280,7 +280,7 @@ def _scan(points, start, token_ptr, token_bucket, access_arrays, group_arrays, r
                 high = end
                 while low < high:
                     middle = (low + high) >> 1
-                    if bounds[offset + middle * 2] < least:
+                    if not bounds[offset + middle * 2] >= least:  # NaN if v is infinite
                         low = middle + 1
                     else:
                         high = middle

@@ -124,7 +124,8 @@ class Layout:
         kind = _kind([shape.dims[d][1] for d in dims])
         if kind == kernels.INTERVAL:
             starts = _starts_by_size(starts, lows[0], highs[0])
-            self._group_sizes.append(np.maximum.reduceat(highs[0] - lows[0], starts))
+            with np.errstate(over="ignore"):
+                self._group_sizes.append(np.maximum.reduceat(highs[0] - lows[0], starts))
         else:
             self._group_sizes.append(np.zeros(len(starts)))
         keys = found[starts]

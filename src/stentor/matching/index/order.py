@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stentor.matching.index.distinct import distinct
-from stentor.matching.index.table import POINT, Columns, Floats, Shape
+from stentor.matching.index.table import FROM, POINT, UP_TO, Columns, Floats, Shape
 
 Int64s = NDArray[np.int64]
 
@@ -41,7 +41,8 @@ def box_order(shape: Shape, columns: Columns, access: list[int], dims: list[int]
             spread.append(d)
     if len(spread) == 1:
         low, high = columns.lows[spread[0]], columns.highs[spread[0]]
-        keys += [size_class(low, high), np.where(np.isfinite(low), low, high)]
+        role = shape.dims[spread[0]][1]
+        keys += {FROM: [low], UP_TO: [high]}.get(role) or [size_class(low, high), low]
     elif spread:
         keys.append(_interleaved([_center(columns.lows[d], columns.highs[d]) for d in spread]))
     if not keys:
@@ -50,18 +51,15 @@ def box_order(shape: Shape, columns: Columns, access: list[int], dims: list[int]
 
 
 def size_class(low: Floats, high: Floats) -> Floats:
-    """The size of an interval as a power of two; the half-open ones have classes of their own."""
-    with np.errstate(all="ignore"):
-        size = np.floor(np.log2(high - low))
-    size = np.where(np.isfinite(size), size, -2_000.0)
-    size = np.where(np.isinf(high), 3_000.0, size)
-    return np.where(np.isinf(low), 4_000.0, size)
+    """The size of an interval as a power of two; minus infinity for one without extent."""
+    with np.errstate(divide="ignore", over="ignore"):
+        return np.floor(np.log2(np.maximum(high - low, 0.0)))
 
 
 def _center(low: Floats, high: Floats) -> Floats:
     low = np.where(np.isinf(low), high, low)
     high = np.where(np.isinf(high), low, high)
-    return low + (high - low) / 2
+    return low / 2 + high / 2
 
 
 def _interleaved(centers: list[Floats]) -> Int64s:

@@ -26,12 +26,14 @@ from stentor.filters.patterns import Pattern
 from stentor.filters.ranges import Piece, Ranges
 from stentor.filters.residual import Residual
 from stentor.filters.tested import Tested, prefix_ranges
+from stentor.filters.unordered import BUILT_IN
 from stentor.matching.index.axes import (
     MEASURED,
     Axis,
     Bound,
     grams_of_pattern,
     measured_ends,
+    numeric_piece,
 )
 from stentor.model.values import COLLECTION
 
@@ -115,13 +117,13 @@ def _simple_box(conjunct: Conjunct) -> Box | None:
             return None
         cuts = part.cuts
         if len(cuts) == 2 and not part.starts:
-            bound, exact = _bound(name, type_name, cuts)
+            bound = _bound(name, type_name, cuts)
         elif len(cuts) == 1:
             piece = (None, cuts[0]) if part.starts else (cuts[0], None)
-            bound, exact = _bound(name, type_name, piece)
+            bound = _bound(name, type_name, piece)
         else:
             return None
-        if not exact or (type_name == "string" and not bound.point):
+        if type_name == "string" and not bound.point:
             return None
         bounds.append(bound)
     return Box(bounds)
@@ -158,7 +160,7 @@ def _loose(name: str, constraint: Constraint) -> Option:
         pieces = part.pieces
         hull = (pieces[0][0], pieces[-1][1])
         if hull != (None, None):
-            return Option((_bound(name, type_name, hull)[0],), exact=False)
+            return Option((_bound(name, type_name, hull),), exact=False)
     return _flag(Axis(name, "typed", type_name), exact=False)
 
 
@@ -188,10 +190,10 @@ def _range_options(name: str, type_name: str, ranges: Ranges) -> list[Option]:
 
 
 def _piece_option(name: str, type_name: str, piece: Piece) -> Option:
-    bound, exact = _bound(name, type_name, piece)
+    bound = _bound(name, type_name, piece)
     head = _head(name, piece) if type_name == "string" and not bound.point else None
     if head is None:
-        return Option((bound,), exact)
+        return Option((bound,))
     whole = len(piece[0][0]) <= HEAD_LIMIT  # type: ignore[index]
     return Option((head,) if whole else (head, bound))
 
@@ -209,35 +211,32 @@ def _head(name: str, piece: Piece) -> Bound | None:
 
 
 def _with_holes(name: str, type_name: str, inner: list[Piece], gaps: list[Piece]) -> Option:
-    bounds: list[Bound] = []
-    exact = True
-    for gap in inner:
-        bound, exact_gap = _bound(name, type_name, gap)
-        bounds.append(bound._replace(hole=True, point=False))
-        exact = exact and exact_gap
+    bounds = [_bound(name, type_name, gap)._replace(hole=True, point=False) for gap in inner]
     if gaps[-1][1] is None:  # and nothing above the last gap
-        bound, exact_end = _bound(name, type_name, (None, gaps[-1][0]))
-        bounds.append(bound)
-        exact = exact and exact_end
-    # An inexact hole is moved outwards and would lose notifications: leave it to the check.
-    return Option(tuple(bounds), True) if exact else _flag(Axis(name, "typed", type_name), False)
+        bounds.append(_bound(name, type_name, (None, gaps[-1][0])))
+    return Option(tuple(bounds))
 
 
-def _bound(name: str, type_name: str, piece: Piece) -> tuple[Bound, bool]:
+def _bound(name: str, type_name: str, piece: Piece) -> Bound:
     axis = _axis(name, type_name)
     if type_name in MEASURED:
-        low, high, exact = measured_ends(type_name, piece)
-        return Bound(axis, low, high, False, low == high), exact
+        piece = numeric_piece(type_name, piece)
+        ends = measured_ends(piece)
+        if ends is not None:
+            low, high = ends
+            return Bound(axis, low, high, False, low == high)
+        axis = _axis(name, type_name, "far")
     low_cut, high_cut = piece
     if low_cut is None or high_cut is None:
-        return Bound(axis, low_cut, high_cut), True
+        return Bound(axis, low_cut, high_cut)
     point = low_cut[1] == 0 and high_cut[1] == 1 and low_cut[0] == high_cut[0]
-    return Bound(axis, low_cut, high_cut, False, point), True
+    return Bound(axis, low_cut, high_cut, False, point)
 
 
 @lru_cache(maxsize=4_096)
-def _axis(name: str, kind: str) -> Axis:
-    return Axis(name, kind)
+def _axis(name: str, type_name: str, kind: str = "other") -> Axis:
+    plain = type_name in BUILT_IN and kind == "other"
+    return Axis(name, type_name) if plain else Axis(name, kind, type_name)
 
 
 def _reals(ints: Ranges) -> Ranges:

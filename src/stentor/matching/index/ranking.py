@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stentor.filters.constraint import comparable
-from stentor.matching.index.axes import MEASURED, OF_STRINGS, Axis, measure, seen_on
+from stentor.matching.index.axes import MEASURED, OF_STRINGS, Axis, measure, numeric, seen_on
 
 
 class Ranking:
@@ -86,7 +86,12 @@ def coordinate_on(axis: Axis, ranking: Ranking | None) -> Callable[[Any], float]
     if ranking is not None:
         if axis.kind in ("string", "bytes"):
             return ranking
-        return lambda value: ranking(comparable(axis.kind, value))
+        kind = axis.value_type
+        if kind == "number":
+            return ranking
+        if axis.kind == "far":
+            return lambda value: ranking(numeric(kind, value))
+        return lambda value: ranking(comparable(kind, value))
     if axis.kind == "number":
         return lambda value: float(value + 0.0)  # -0.0 would hash differently
     if axis.kind in MEASURED:

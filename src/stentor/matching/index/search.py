@@ -115,13 +115,12 @@ def _fill(
         if texts is not None:
             points[:, i] = ranking.of_all(texts)
             return
-        derived = axis.kind in OF_STRINGS
-        coded = column.coded("string" if derived else axis.kind)
+        coded = column.coded(axis.value_type)
         if coded is None:
             points[:, i] = np.nan
             return
         codes, values = coded
-        if derived:
+        if axis.kind in OF_STRINGS:
             values = all_seen_on(axis, values)
         kernels.gather(ranking.of_all([*values, None]), codes, points, i)  # null is the last code
     elif axis.kind in MEASURED:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stentor.matching.index.arrays import Int64s, Scratch
-from stentor.matching.index.axes import OF_STRINGS, Axis
+from stentor.matching.index.axes import Axis
 from stentor.matching.index.checks import compiled
 from stentor.matching.index.distinct import distinct
 from stentor.matching.index.layout import Layout
@@ -65,8 +65,7 @@ class Segment:
         elif axis.kind == "missing":
             self.missing[axis.name] = column
         else:
-            kind = "string" if axis.kind in OF_STRINGS else axis.detail or axis.kind
-            reader = (kind, column, coordinate_on(axis, self.rankings.get(axis)))
+            reader = (axis.value_type, column, coordinate_on(axis, self.rankings.get(axis)))
             self.readers.setdefault(axis.name, []).append(reader)
 
     def __len__(self) -> int:
