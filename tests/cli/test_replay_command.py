@@ -27,10 +27,11 @@ from stentor.pipeline.archives.log import Log
 from stentor.pipeline.archives.manifests import Commit
 from stentor.pipeline.archives.places import Place
 from stentor.pipeline.archives.replaying import Progressed
-from stentor.pipeline.archives.schemas import as_json
 from stentor.pipeline.archives.stores import LocalStore
 from stentor.pipeline.archives.writing import write_piece
+from stentor.pipeline.columns.types import as_json
 
+WITHOUT_SPARK = Path(__file__).parents[1] / "processes" / "without_spark"
 LONG = replace(LIMITS, timeout=60.0)
 PATIENCE = 60.0
 SCHEMA = (
@@ -56,8 +57,8 @@ def archive_of(path: Path, times: Any) -> Path:
             "_offset": np.arange(count) + 1,
         }
     )
-    piece = write_piece(Place(str(path)), SCHEMA, table)
-    commit = Commit(at=0.0, operation="append", schemas=[as_json(SCHEMA)], add=piece.files)
+    piece = write_piece(Place(str(path)), table)
+    commit = Commit(at=0.0, operation="append", schemas=[as_json(table.schema)], add=piece.files)
     Log(LocalStore(Place(str(path)))).commit(lambda _: commit)
     return path
 
@@ -84,7 +85,9 @@ def numbers(broker: BrokerProcess, behind: int) -> list[int]:
 
 
 def start(*arguments: object) -> subprocess.Popen[str]:
+    """The command, where no Spark is installed: it needs none."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("STENTOR_")}
+    environment["PYTHONPATH"] = str(WITHOUT_SPARK)
     return subprocess.Popen(
         [sys.executable, "-m", "stentor", "replay", *map(str, arguments)],
         stdin=subprocess.DEVNULL,

@@ -111,9 +111,6 @@ def replay(
       stentor replay archive/ --to b1:7411 --since 2026-01-01T00:00:00Z --until 2026-01-02T00:00:00Z
       stentor replay archive/ --to 127.0.0.1:7411 --speed 10x --resume
     """
-    from stentor.pipeline.runs.requirements import check_package
-
-    check_package()
     from stentor.cli.replaying import Request, run
 
     how = connecting(to, token, tls_ca, tls_certificate, tls_key, connect_timeout)

@@ -20,9 +20,10 @@ from stentor.pipeline.archives.log import Log
 from stentor.pipeline.archives.manifests import Commit, File, Progress, State
 from stentor.pipeline.archives.ordering import FOREVER, floors
 from stentor.pipeline.archives.places import Place
-from stentor.pipeline.archives.schemas import arrow_schema, as_json
 from stentor.pipeline.archives.stores import LocalStore
 from stentor.pipeline.archives.writing import write_piece
+from stentor.pipeline.columns.layout import arrow_schema
+from stentor.pipeline.columns.types import as_json
 
 #: Midnight of a day in UTC, in microseconds.
 DAWN = 1_767_225_600_000_000
@@ -79,7 +80,7 @@ def append(
     """Commit events as one batch of several pieces of work, as `archive` does."""
     place = log.store.place
     tables = [table_of(piece, schema) for piece in pieces if piece]
-    written = [write_piece(place, schema, table, believed) for table in tables]
+    written = [write_piece(place, table, believed) for table in tables]
 
     def make(state: State) -> Commit:
         known = state.progress.get(writer, Progress())
@@ -100,7 +101,7 @@ def append(
             operation="append",
             writer=writer,
             progress=progress,
-            schemas=[as_json(schema)],
+            schemas=[as_json(arrow_schema(schema))],
             add=add,
         )
 

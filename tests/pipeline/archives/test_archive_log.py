@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from archive_events import append, event, log_at
 from pyspark.sql import SparkSession
-from pyspark.sql.types import DoubleType, LongType, StringType, StructType
 
 from stentor.errors import ArchiveError, InvalidConfiguration
 from stentor.pipeline.archives import compact
@@ -20,10 +20,10 @@ from stentor.pipeline.archives.compaction import plan, replace_files
 from stentor.pipeline.archives.log import INTERVAL, LOG, SNAPSHOTS, Log
 from stentor.pipeline.archives.manifests import Batch, Commit, File, Progress, State
 from stentor.pipeline.archives.places import Place, place_of
-from stentor.pipeline.archives.schemas import as_json
 from stentor.pipeline.archives.stores import ArrowStore, HadoopStore, LocalStore, Store
+from stentor.pipeline.columns.types import as_json
 
-FIELDS = as_json(StructType().add("x", LongType()))
+FIELDS = as_json(pa.schema({"x": pa.int64()}))
 
 
 def commit(path: str, **more: Any) -> Commit:
@@ -108,15 +108,15 @@ def test_two_writers_that_contradict_each_other(tmp_path: Path) -> None:
     log = log_at(tmp_path)
 
     def of(kind: Any) -> Callable[[State], Commit]:
-        schema = as_json(StructType().add("x", kind))
+        schema = as_json(pa.schema({"x": kind}))
         file = File(str(kind), None, None, 1, 10, 0)
         return lambda _: Commit(at=0.0, operation="append", schemas=[schema], add=[file])
 
-    log.commit(of(LongType()))
-    log.commit(of(DoubleType()))
-    assert log.state().schema.simpleString() == "struct<x:double>"
+    log.commit(of(pa.int64()))
+    log.commit(of(pa.float64()))
+    assert log.state().schema == pa.schema({"x": pa.float64()})
     with pytest.raises(ArchiveError, match=r"'x' is a double in the archive and a string in the"):
-        log.commit(of(StringType()))
+        log.commit(of(pa.string()))
     assert log.state().version == 2
 
 

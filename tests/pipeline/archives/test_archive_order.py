@@ -18,8 +18,8 @@ from stentor.pipeline.archives.log import Log
 from stentor.pipeline.archives.merging import ALWAYS, Between, in_order
 from stentor.pipeline.archives.ordering import NEVER, Span, floors
 from stentor.pipeline.archives.places import Place
-from stentor.pipeline.archives.schemas import arrow_schema
 from stentor.pipeline.archives.writing import DAY
+from stentor.pipeline.columns.layout import arrow_schema
 
 #: Years after the others.
 ABSURD = 30_000 * DAY

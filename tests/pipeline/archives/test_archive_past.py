@@ -5,6 +5,7 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -29,10 +30,10 @@ from stentor.pipeline import past
 from stentor.pipeline.archives.log import Log
 from stentor.pipeline.archives.manifests import Commit, Progress
 from stentor.pipeline.archives.places import Place
-from stentor.pipeline.archives.schemas import as_json
 from stentor.pipeline.archives.stores import LocalStore
 from stentor.pipeline.archives.writing import write_piece
 from stentor.pipeline.columns import BatchMaker
+from stentor.pipeline.columns.types import as_json
 
 FAST: Any = {"delays": (0.01, 0.1)}
 PATIENCE = 60.0
@@ -97,13 +98,13 @@ def archive_journal(
             maker.batch(found.items, found.offsets, stream=journal.stream, broker=broker.name)
             for found in direct.read(journal.stream, journal.low, end, only)
         ]
-    piece = write_piece(place, SCHEMA, pa.Table.from_batches(batches, maker.layout.arrow))
+    piece = write_piece(place, pa.Table.from_batches(batches, maker.layout.arrow))
     commit = Commit(
         at=0.0,
         operation="append",
         writer=writer,
         progress=Progress(next={journal.stream: end + 1}),
-        schemas=[as_json(SCHEMA)],
+        schemas=[as_json(maker.layout.arrow)],
         add=piece.files,
     )
     Log(LocalStore(place)).commit(lambda _: commit)
@@ -232,13 +233,12 @@ def test_what_does_not_go_with_an_archive_is_said(overlay: Overlay, tmp_path: Pa
 
 def test_an_archive_must_know_its_place(tmp_path: Path) -> None:
     """One of batches that say no more than the broker's name is in no journal."""
-    schema = StructType().add("n", "long").add("_broker", "string").add("_offset", "long")
     table = pa.table(
         {"n": [1, 2], "_broker": ["b1", "b1"], "_offset": pa.array([1, 2], pa.int64())}
     )
     place = Place(str(tmp_path))
-    piece = write_piece(place, schema, table)
-    commit = Commit(at=0.0, operation="append", schemas=[as_json(schema)], add=piece.files)
+    piece = write_piece(place, table)
+    commit = Commit(at=0.0, operation="append", schemas=[as_json(table.schema)], add=piece.files)
     Log(LocalStore(place)).commit(lambda _: commit)
     with pytest.raises(ArchiveError, match="journals of the broker 'b1'; archive a stream"):
         past(tmp_path).recall(Filter(""))
@@ -292,18 +292,63 @@ async def test_who_leaves_in_the_middle_closes_the_archive(overlay: Overlay) -> 
         assert told.filter == Filter("n >= 0")
 
 
+#: First on the path of a process, it hides Spark.
+WITHOUT_SPARK = Path(__file__).parents[2] / "processes" / "without_spark"
+
+
+def without_spark(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Python, where no Spark is installed."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(WITHOUT_SPARK)},
+    )
+
+
 def test_the_command_prints_archive_and_journal(overlay: Overlay, tmp_path: Path) -> None:
     (name,) = overlay.line(1)
     broker = overlay[name]
     path = tmp_path / "archive"
     publish(broker, range(20))
     archive_journal(path, broker, until=15)
-    command = [sys.executable, "-m", "stentor", "subscribe", broker.address, "place.x = 0"]
+    command = ["-m", "stentor", "subscribe", broker.address, "place.x = 0"]
     command += ["--archive", str(path), "--since", "2026-01-01T00:03:00Z", "--count", "6"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = without_spark(*command)
     assert done.returncode == 0, done.stderr
     assert [json.loads(line)["n"] for line in done.stdout.splitlines()] == [3, 6, 9, 12, 15, 18]
     command[command.index(str(path))] = str(tmp_path / "none")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = without_spark(*command)
     assert done.returncode != 0
     assert "there is no archive at" in done.stderr
+
+
+PROGRAM = """
+import asyncio, sys
+import stentor
+from stentor.pipeline import compact, past, replay
+
+async def first(address, path):
+    async with stentor.connect(address) as bus:
+        async with bus.subscribe("n >= 0", since=past(path)) as quotes:
+            return [(await quotes.get(timeout=60))["n"] for _ in range(20)]
+
+address, path = sys.argv[1:]
+assert asyncio.run(first(address, path)) == list(range(20))
+assert compact(None, path).version
+assert replay(None, path, address, speed=None, filter="n < 3") == 3
+assert "pyspark" not in sys.modules
+print("done")
+"""
+
+
+def test_a_program_needs_no_spark(overlay: Overlay, tmp_path: Path) -> None:
+    (name,) = overlay.line(1)
+    publish(overlay[name], range(20))
+    archive_journal(tmp_path / "archive", overlay[name], until=15)
+    done = without_spark("-c", PROGRAM, overlay[name].address, str(tmp_path / "archive"))
+    assert (done.stdout, done.stderr) == ("done\n", "")
+    for hidden in ("pyspark", "py4j"):
+        assert f"No module named '{hidden}'" in without_spark("-c", f"import {hidden}").stderr

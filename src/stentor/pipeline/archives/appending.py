@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+import pyarrow as pa
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from stentor.errors import ArchiveError
 from stentor.pipeline.archives.compacting import GRACE, run_groups
@@ -20,12 +20,16 @@ from stentor.pipeline.archives.manifests import Batch, Commit, File, Progress, S
 from stentor.pipeline.archives.ordering import AHEAD, NEVER, Span, floors
 from stentor.pipeline.archives.places import Place
 from stentor.pipeline.archives.reading import load
-from stentor.pipeline.archives.schemas import archived, as_json, joined
+from stentor.pipeline.archives.schemas import joined
+from stentor.pipeline.archives.spark_schemas import archived
 from stentor.pipeline.archives.stores import Store, store_of
 from stentor.pipeline.archives.writing import DAY, REPORT, Piece, Task, reported, write_partition
+from stentor.pipeline.columns.layout import arrow_schema
+from stentor.pipeline.columns.types import as_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 #: Times that a batch without duplicates is made anew because others have archived meanwhile.
 ATTEMPTS: Final = 20
@@ -146,8 +150,8 @@ class Writer:
             ).head()
             assert ends is not None
             files = [f for f in files if _may_share(f, ends.low, ends.high, ends.absent)]
-        if files and "_id" in state.schema.fieldNames():
-            ids = load(spark, self.place, state, files, StructType([state.schema["_id"]]))
+        if files and "_id" in state.schema.names:
+            ids = load(spark, self.place, state, files, pa.schema([state.schema.field("_id")]))
             named = named.join(ids, "_id", "left_anti").select(events.columns)
         return named.unionAll(anonymous)
 
@@ -155,12 +159,13 @@ class Writer:
         self, spark: SparkSession, events: DataFrame, batch: Batch | None, version: int | None
     ) -> Written | None:
         """Write files and commit them; None if the archive is no longer at the given version."""
-        schema = archived(events.schema)
+        kept = archived(events.schema)
+        schema = arrow_schema(kept)
         # A batch that is run again may get another bound; its files are all written anew, too.
         believed = int(time.time() * 1e6) + AHEAD
         task = Task(self.place.root, as_json(schema), believed)
         rows = (
-            self._prepared(events, schema)
+            self._prepared(events, kept)
             .mapInArrow(partial(write_partition, task), REPORT)
             .collect()
         )
@@ -218,7 +223,7 @@ class Writer:
                 )
 
     def _commit(
-        self, state: State, batch: Batch | None, schema: StructType, pieces: Sequence[Piece]
+        self, state: State, batch: Batch | None, schema: pa.Schema, pieces: Sequence[Piece]
     ) -> Commit | None:
         known = state.progress.get(self.name, Progress()) if batch else Progress()
         spans = [piece.spans for piece in pieces]
@@ -244,7 +249,7 @@ class Writer:
         )
 
     def _progress(
-        self, pieces: Sequence[Mapping[str, Span]], batch: Batch, schema: StructType
+        self, pieces: Sequence[Mapping[str, Span]], batch: Batch, schema: pa.Schema
     ) -> Progress:
         """How far the query is: behind the events that it has, and behind those it passed over.
 
@@ -252,7 +257,7 @@ class Writer:
         """
         found = Progress(next={}, holds=self._holds_back())
         if not found.holds:
-            found.next = self._source_positions(batch, "_stream" in schema.fieldNames())
+            found.next = self._source_positions(batch, "_stream" in schema.names)
         for spans in pieces:
             for journal, span in spans.items():
                 found.next[journal] = max(found.next.get(journal, 0), span.last + 1)

@@ -12,7 +12,9 @@ from stentor.pipeline.archives.appending import Writer
 from stentor.pipeline.archives.compacting import GRACE, grace_seconds
 from stentor.pipeline.archives.compaction import TARGET_BYTES
 from stentor.pipeline.archives.places import Place, place_of
-from stentor.pipeline.archives.schemas import archived, joined
+from stentor.pipeline.archives.schemas import joined
+from stentor.pipeline.archives.spark_schemas import archived
+from stentor.pipeline.columns.layout import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,12 +51,13 @@ def archive(
     A batch DataFrame is appended in one step, and `Written` says what was. It is appended as often
     as it is archived; `deduplicate` leaves out events whose `_id` the archive has, for both.
 
-    New columns may come at any time, and whole numbers may become fractions; a column that changes
-    its type otherwise is an `ArchiveError`. `cluster` says whether events of one type and day are
-    brought together before they are written, which costs a shuffle and saves small files: by
-    default only of a batch. `compaction` lets a query join its small files up to `target_bytes`
-    when there are many, and delete what it has replaced after `grace`, which must be longer than
-    the longest query on the archive and the longest replay; `compact` does the rest.
+    New columns may come at any time, and numbers may change their type: each event keeps the type
+    that it came with. A column that changes its type otherwise is an `ArchiveError`. `cluster` says
+    whether events of one type and day are brought together before they are written, which costs a
+    shuffle and saves small files: by default only of a batch. `compaction` lets a query join its
+    small files up to `target_bytes` when there are many, and delete what it has replaced after
+    `grace`, which must be longer than the longest query on the archive and the longest replay;
+    `compact` does the rest.
 
     Archive events before they are ordered or aggregated: a query that holds events back cannot say
     which events of the journals are in the archive, so no live `history` and no `past` can follow.
@@ -73,7 +76,7 @@ def archive(
     if deduplicate and "_id" not in schema.fieldNames():
         raise InvalidConfiguration("deduplicate compares `_id`, and the events have no such column")
     state = writer.log(spark).state()
-    joined(state.schema, schema)  # to say now rather than later what contradicts
+    joined(state.schema, arrow_schema(schema))  # to say now rather than later what contradicts
     if not events.isStreaming:
         if query_name or checkpoint or trigger:
             raise InvalidConfiguration(

@@ -1,10 +1,10 @@
 """Joins small files: what to join, and how.
 
 A micro-batch makes a file for each type and day, however few events it has. A compaction takes
-files of one type and day, merges them in the order of the archive, and commits: these are replaced
-by that one. Until then nothing has changed for anybody, and after it the old files stay for a grace
-time, because readers who began before still look at them. If somebody else has replaced one of the
-files meanwhile, that group is left as it is.
+files of one type and day whose columns are of the same types, merges them in the order of the
+archive, and commits: these are replaced by that one. Until then nothing has changed for anybody,
+and after it the old files stay for a grace time, because readers who began before still look at
+them. If somebody else has replaced one of the files meanwhile, that group is left as it is.
 
 Before it is committed, the new file is opened once more, and must have as many rows as the old ones
 together; statistics, offsets and turns are those of the old files, since the rows are.
@@ -25,21 +25,15 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql.types import StructType
 
 from stentor.errors import ArchiveError
 from stentor.pipeline.archives.log import Log
 from stentor.pipeline.archives.manifests import Bounds, Commit, File, State
 from stentor.pipeline.archives.merging import in_order
 from stentor.pipeline.archives.places import Place
-from stentor.pipeline.archives.schemas import (
-    arrow_schema,
-    as_json,
-    from_json,
-    joined,
-    leaves,
-)
+from stentor.pipeline.archives.schemas import agree, joined, leaves
 from stentor.pipeline.archives.writing import DATA, FileWriter
+from stentor.pipeline.columns.types import as_json, from_json
 
 #: The size that files should have.
 TARGET_BYTES: Final = 128 * 2**20
@@ -53,6 +47,8 @@ SMALL_BYTES: Final = 64 * 1024
 
 #: An event type and a day.
 Partition: TypeAlias = tuple[str | None, str | None]
+#: Files that may be joined: an event type, a day, and a number for the types of the columns.
+Like: TypeAlias = tuple[str | None, str | None, int]
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -91,7 +87,7 @@ class Compaction(msgspec.Struct, frozen=True):
 def plan(state: State, root: str, target: int, *, at_least: int = 2) -> list[Group]:
     """What to join: all small files, if there are so many of them in a partition."""
     found = []
-    for files in _by_partition(state).values():
+    for files in _alike(state).values():
         small = [file for file in files if file.bytes < target * 3 // 4]
         if len(small) >= at_least:
             found += [_group(state, root, files) for files in _packed(small, target)]
@@ -103,7 +99,7 @@ def tiered_plan(
 ) -> list[Group]:
     """What to join in these partitions without being asked: many files of similar size."""
     found = []
-    for files in _by_partition(state, partitions).values():
+    for files in _alike(state, partitions).values():
         tiers: dict[int, list[File]] = defaultdict(list)
         for file in files:
             if file.bytes < target * 3 // 4:
@@ -114,15 +110,30 @@ def tiered_plan(
     return found
 
 
-def _by_partition(
-    state: State, partitions: Container[Partition] | None = None
-) -> dict[Partition, list[File]]:
-    found: dict[Partition, list[File]] = defaultdict(list)
+def _alike(state: State, partitions: Container[Partition] | None = None) -> dict[Like, list[File]]:
+    """Files of one partition whose columns are of the same types."""
+    found: dict[Like, list[File]] = defaultdict(list)
+    types = _types(state)
     for file in state.files.values():
         if partitions is None or file.partition in partitions:
-            found[file.partition].append(file)
+            found[*file.partition, types[file.schema]].append(file)
     for files in found.values():
         files.sort(key=lambda file: (file.low, file.path))
+    return found
+
+
+def _types(state: State) -> list[int]:
+    """A number for each schema; those of one number agree in the types of all columns."""
+    together: list[pa.Schema] = []
+    found = []
+    for fields in state.schemas:
+        schema = from_json(fields)
+        number = next((i for i, one in enumerate(together) if agree(one, schema)), len(together))
+        if number == len(together):
+            together.append(schema)
+        else:
+            together[number] = joined(together[number], schema)
+        found.append(number)
     return found
 
 
@@ -158,14 +169,14 @@ def join_files(group: Group) -> Joined:
     """Write one file in place of several."""
     place = Place(group.root)
     schemas = [from_json(fields) for fields in group.schemas]
-    schema = StructType()
+    schema = pa.schema([])
     for one in schemas:
         schema = joined(schema, one)
     first = group.files[0]
     late = any(file.late or file.floors for file in group.files)
     writer = FileWriter(place, schema, first.type, first.day, late=late)
     with writer.open():
-        for portion in in_order(place, group.files, arrow_schema(schema)):
+        for portion in in_order(place, group.files, schema):
             writer.write(portion.events, portion.turn)
     outside = sum(file.outside for file in group.files)
     early = min((file.early for file in group.files if file.early is not None), default=None)
@@ -194,7 +205,7 @@ def _verify(place: Place, file: File, rows: int) -> None:
 
 
 def _bounds(
-    files: Sequence[File], schemas: Sequence[StructType], schema: StructType
+    files: Sequence[File], schemas: Sequence[pa.Schema], schema: pa.Schema
 ) -> dict[str, Bounds]:
     """The bounds of the rows of all files."""
     names = [{name for name, _ in leaves(one)} for one in schemas]

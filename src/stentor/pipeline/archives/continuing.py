@@ -20,12 +20,14 @@ with the same files and the same positions, whatever was archived or compacted m
 it is in the first phase, it needs the files of its version; these stay for the grace time of
 compactions.
 
-What the brokers send they have filtered. What comes from the archive is filtered by Spark. A column
-tells the two apart, and nobody sees it.
+What the brokers send they have filtered. What comes from the archive is filtered by Spark; except
+for files in which a column has another type than in the archive as a whole, which are filtered
+before they get that type. A column tells the two apart, and nobody sees it.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -43,22 +45,27 @@ from pyspark.sql.types import BooleanType, StructType
 
 from stentor.errors import ArchiveError, HistoryGone, InvalidConfiguration
 from stentor.filters import Filter
+from stentor.model.event_types import event_types
+from stentor.pipeline.archives.facts import RowFilter
 from stentor.pipeline.archives.frontier import before, check_complete, left_to_brokers
 from stentor.pipeline.archives.log import Log
 from stentor.pipeline.archives.manifests import File, State
 from stentor.pipeline.archives.merging import in_order
 from stentor.pipeline.archives.places import Place
-from stentor.pipeline.archives.schemas import arrow_schema, from_json
+from stentor.pipeline.archives.schemas import as_in, fitted
+from stentor.pipeline.archives.spark_schemas import spark_schema
 from stentor.pipeline.archives.statistics import Pruner
 from stentor.pipeline.archives.stores import store_of
+from stentor.pipeline.columns.layout import arrow_schema
+from stentor.pipeline.columns.types import from_json
 from stentor.pipeline.registering import register_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NAME: Final = "stentor_history"
-#: Tells the events of the brokers from those of the archive.
-LIVE: Final = "_live"
+#: Tells the events that match for certain from those that Spark has to ask the filter about.
+DECIDED: Final = "_decided"
 #: Rows of a micro-batch if nobody says how many, and of one task.
 ROWS_PER_BATCH: Final = 1_000_000
 ROWS_PER_TASK: Final = 250_000
@@ -66,7 +73,8 @@ ROWS_PER_TASK: Final = 250_000
 _PATH: Final = "historyPath"
 _VERSION: Final = "historyVersion"
 _DECIDED: Final = frozenset({"startingoffsets", "startingtimestamp", "eventtype", "filter"})
-_OWN: Final = frozenset({_PATH.lower(), _VERSION.lower(), "path"})
+_LINEAGE: Final = "historyLineage"
+_OWN: Final = frozenset({_PATH.lower(), _VERSION.lower(), _LINEAGE.lower(), "path"})
 
 
 def continued(
@@ -89,16 +97,26 @@ def continued(
             "them"
         )
     register_source(spark, HistorySource)
-    schema = with_reserved(state.schema).add(LIVE, BooleanType())
+    schema = with_reserved(spark_schema(state.schema)).add(DECIDED, BooleanType())
     all_options = {
         **options,
         "filter": str(filter),
         _PATH: place.root,
         _VERSION: str(state.version),
+        _LINEAGE: json.dumps(_lineage(state)),
     }
     events = spark.readStream.format(NAME).schema(schema).options(**all_options).load()
-    matches = to_column(filter, events.drop(LIVE).schema)
-    return events.where(F.col(LIVE) | matches).drop(LIVE)
+    matches = to_column(filter, events.drop(DECIDED).schema)
+    return events.where(F.col(DECIDED) | matches).drop(DECIDED)
+
+
+def _lineage(state: State) -> dict[str, list[str]]:
+    """What this program knows of event types, as far as tasks may have to know it."""
+    schema = state.schema
+    if all(as_in(schema, from_json(fields)) == schema for fields in state.schemas):
+        return {}
+    kinds = {file.type for file in state.files.values() if file.type is not None}
+    return {kind: sorted(event_types.ancestors(kind)) for kind in kinds}
 
 
 @dataclass(frozen=True)
@@ -150,9 +168,10 @@ class HistoryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._version = int(lower[_VERSION.lower()])
         self._options = {name: v for name, v in options.items() if name.lower() not in _OWN}
         self._filter = lower.get("filter", "")
+        self._lineage: dict[str, list[str]] = json.loads(lower.get(_LINEAGE.lower(), "{}"))
         rows = lower.get("maxrowsperbatch")
         self._rows = ROWS_PER_BATCH if rows is None else int(rows)
-        self._schema = StructType([f for f in schema.fields if f.name != LIVE])
+        self._schema = StructType([f for f in schema.fields if f.name != DECIDED])
         self._known: _Known | None = None
         self._reader: Any = None
         self._available_now = False
@@ -257,29 +276,36 @@ class HistoryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._read_live(partition)
 
     def _read_archive(self, part: ArchivePart) -> Iterator[pa.RecordBatch]:
-        for portion in in_order(self._place, part.files, arrow_schema(self._schema)):
+        schema = arrow_schema(self._schema)
+        wanted = RowFilter(Filter(self._filter), self._ancestors)
+        for portion in in_order(self._place, part.files, schema):
             events = portion.events
             keep = before(events, part.positions)
             if keep is not None:
                 events = events.filter(keep)
+            same = events.schema == schema
+            if not same:
+                # The filter is asked about the values themselves, before they get other types.
+                events = events.filter(pa.array(wanted.matches(events)))
             for batch in events.to_batches():
                 if batch.num_rows:
-                    yield _marked(batch, live=False)
+                    yield _marked(batch if same else fitted(batch, schema), decided=not same)
+
+    def _ancestors(self, kind: str) -> frozenset[str]:
+        return frozenset(self._lineage.get(kind, (kind,)))
 
     def _read_live(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from stentor.pipeline.source import StentorSource
 
         reader = StentorSource(self._options).streamReader(self._schema)
         for batch in reader.read(partition):
-            yield _marked(batch, live=True)
+            yield _marked(batch, decided=True)
 
 
 def journal_reader(
     options: Mapping[str, str], schema: StructType, positions: Mapping[str, int]
 ) -> Any:
     """The reader of the source "stentor", to begin at these positions."""
-    import json
-
     from stentor.pipeline.source import StentorSource
     from stentor.pipeline.source.journals import Journals
     from stentor.pipeline.source.offsets import broker_of
@@ -312,5 +338,5 @@ def _tasks(files: Sequence[File]) -> Iterator[list[File]]:
         yield some
 
 
-def _marked(batch: pa.RecordBatch, *, live: bool) -> pa.RecordBatch:
-    return batch.append_column(LIVE, pa.repeat(live, batch.num_rows))
+def _marked(batch: pa.RecordBatch, *, decided: bool) -> pa.RecordBatch:
+    return batch.append_column(DECIDED, pa.repeat(decided, batch.num_rows))

@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyspark.sql.types import StructType
 
 from stentor.errors import InvalidValue
 from stentor.filters import Filter
 from stentor.model.event_types import event_types
 from stentor.model.identity import NotificationId
-from stentor.model.values import normal
+from stentor.model.values import INT_MAX, INT_MIN, normal
 from stentor.pipeline.archives.schemas import leaves
 
 Mask = NDArray[np.bool_]
 
 
 class RowFilter:
-    """A filter on tables of one schema.
+    """A filter on tables, whatever their columns are.
 
-    >>> from pyspark.sql.types import LongType
-    >>> cheap = RowFilter(Filter("x < 2"), StructType().add("x", LongType()))
-    >>> cheap.matches(pa.table({"x": [1, 2, None]})).tolist()
+    >>> RowFilter(Filter("x < 2")).matches(pa.table({"x": [1, 2, None]})).tolist()
     [True, False, False]
     """
 
-    def __init__(self, filter: Filter, schema: StructType) -> None:
+    def __init__(
+        self, filter: Filter, ancestors: Callable[[str], frozenset[str]] = event_types.ancestors
+    ) -> None:
+        """`ancestors` says of an event type what else its events are."""
         self._filter = filter
-        self._schema = schema
-        self._known = {name for name, _ in leaves(schema)}
+        self._ancestors = ancestors
 
     def matches(self, table: pa.Table) -> Mask:
         """By row, whether it matches."""
@@ -57,14 +58,24 @@ class RowFilter:
             kinds = self._values(table, "_type")
             if kinds is None:
                 return None
-            return [None if kind is None else event_types.ancestors(kind) for kind in kinds]
+            return [None if kind is None else self._ancestors(kind) for kind in kinds]
         if name == "_producer":
             ids = self._values(table, "_id")
             return None if ids is None else [_producer(written) for written in ids]
-        if name not in self._known:
-            return None
-        values = column_of(table, self._schema, name).to_pylist()
-        return [None if v is None or v != v else normal(v) for v in values]
+        column = column_of(table, name)
+        return None if column is None else [_value(v) for v in column.to_pylist()]
+
+
+def _value(value: Any) -> Any:
+    """What filters see of a value: what is published of it, if something is."""
+    if value is None or value != value:
+        return None
+    if isinstance(value, list):
+        return normal([v for v in map(_value, value) if v is not None])
+    if isinstance(value, Decimal):
+        whole = cast(int, value.as_tuple().exponent) >= 0 and INT_MIN <= value <= INT_MAX
+        return int(value) if whole else float(value)
+    return normal(value)
 
 
 def _producer(written: str | None) -> str | None:
@@ -74,32 +85,33 @@ def _producer(written: str | None) -> str | None:
         return None
 
 
-def column_of(table: pa.Table, schema: StructType, name: str) -> pa.ChunkedArray | pa.Array:
+def column_of(table: pa.Table, name: str) -> pa.ChunkedArray | pa.Array | None:
     """The column of a dotted name; dots may also be part of the names of columns and fields."""
-    for field in schema.fields:
-        if field.name == name and not isinstance(field.dataType, StructType):
+    for field in table.schema:
+        if field.name == name and not pa.types.is_struct(field.type):
             return table.column(name)
-        if isinstance(field.dataType, StructType) and name.startswith(f"{field.name}."):
-            inner = name[len(field.name) + 1 :]
-            if any(inner == leaf for leaf, _ in leaves(field.dataType)):
-                column = table.column(field.name)
-                if isinstance(column, pa.ChunkedArray):
-                    column = column.combine_chunks()
-                fields = field.dataType.fieldNames()
-                arrays = [pc.struct_field(column, i) for i in range(len(fields))]
-                return column_of(pa.table(arrays, names=fields), field.dataType, inner)
-    raise KeyError(name)
+        if pa.types.is_struct(field.type) and name.startswith(f"{field.name}."):
+            column = table.column(field.name)
+            if isinstance(column, pa.ChunkedArray):
+                column = column.combine_chunks()
+            arrays = [pc.struct_field(column, i) for i in range(field.type.num_fields)]
+            inside = pa.table(arrays, schema=pa.schema(list(field.type)))
+            found = column_of(inside, name[len(field.name) + 1 :])
+            if found is not None:
+                return found
+    return None
 
 
-def publishable(table: pa.Table, schema: StructType) -> Mask:
+def publishable(table: pa.Table) -> Mask:
     """By row, whether there is anything in it to publish."""
     found = np.zeros(table.num_rows, bool)
-    for name, _ in leaves(schema):
+    for name, _ in leaves(table.schema):
         if name.startswith("_") and name not in ("_type", "_subject", "_channel"):
             continue
         if found.all():
             break
-        column = column_of(table, schema, name)
+        column = column_of(table, name)
+        assert column is not None
         valid = pc.is_valid(column)
         if pa.types.is_floating(column.type):
             valid = pc.and_(valid, pc.invert(pc.fill_null(pc.is_nan(column), True)))

@@ -14,9 +14,9 @@ from stentor.pipeline.archives.log import Log
 from stentor.pipeline.archives.moments import Moment, during, micros, moment
 from stentor.pipeline.archives.places import place_of
 from stentor.pipeline.archives.reading import load
-from stentor.pipeline.archives.schemas import from_json
 from stentor.pipeline.archives.statistics import Pruner
 from stentor.pipeline.archives.stores import store_of
+from stentor.pipeline.columns.types import from_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,7 +40,8 @@ def history(
 
     The filter means what it means for a subscriber. `since` and `until` bound `_time`, the latter
     exclusively: a datetime or ISO text with its zone, or a duration for so long ago. Files that
-    cannot hold such events are not read.
+    cannot hold such events are not read. A number that the type of its column cannot hold, since
+    the column had another type when it was archived, is null, and `_corrupt` says what it was.
 
         history(spark, "/data/events", "symbol = 'IBM'", brokers="b1:7411,b2:7411", live=True)
 
@@ -73,10 +74,13 @@ def history(
 
     pruner = Pruner(bounded, [from_json(fields) for fields in state.schemas])
     files = [file for file in state.files.values() if pruner.may_match(file)]
-    events = load(spark, place, state, files)
-    if "_time" in events.columns:  # said in this way, Parquet understands it
-        if first is not None:
-            events = events.where(F.col("_time") >= F.timestamp_micros(F.lit(micros(first))))
-        if behind is not None:
-            events = events.where(F.col("_time") < F.timestamp_micros(F.lit(micros(behind))))
-    return events if bounded.is_always else events.where(to_column(bounded, events.schema))
+
+    def matching(events: DataFrame) -> DataFrame:
+        if "_time" in events.columns:  # said in this way, Parquet understands it
+            if first is not None:
+                events = events.where(F.col("_time") >= F.timestamp_micros(F.lit(micros(first))))
+            if behind is not None:
+                events = events.where(F.col("_time") < F.timestamp_micros(F.lit(micros(behind))))
+        return events if bounded.is_always else events.where(to_column(bounded, events.schema))
+
+    return load(spark, place, state, files, where=matching)

@@ -16,10 +16,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
-from pyspark.sql.types import StructType
+import pyarrow as pa
 
 from stentor.errors import ArchiveError
-from stentor.pipeline.archives.schemas import as_json, from_json, joined
+from stentor.pipeline.archives.schemas import joined
+from stentor.pipeline.columns.types import as_json, from_json
 
 #: Raised when a change of these structures cannot be read by older versions.
 FORMAT: Final = 1
@@ -123,9 +124,9 @@ class State(msgspec.Struct):
     version: int = 0
     format: int = FORMAT
     files: dict[str, File] = {}
-    #: All events have columns of this schema ...
+    #: Under this schema all events are a table ...
     fields: list[dict[str, Any]] = []
-    #: ... and those of a file are of one of these.
+    #: ... and each file has one of these.
     schemas: list[list[dict[str, Any]]] = []
     #: By query: its last micro-batch.
     batches: dict[str, int] = {}
@@ -135,7 +136,7 @@ class State(msgspec.Struct):
     removed: dict[str, float] = {}
 
     @property
-    def schema(self) -> StructType:
+    def schema(self) -> pa.Schema:
         return from_json(self.fields)
 
     @property

@@ -11,6 +11,9 @@ So many as may be open at once stay open; each of the others is opened whenever 
 due, read from where it was, and closed again. That is slower, as rows of its row group that were
 read are passed over once more, but it takes neither memory nor handles. Row groups and files that
 lie outside of the wanted times are not read at all.
+
+Files may differ in the types of their numbers, which nobody changes here. So a portion has events
+of one kind of file only: where the order goes from one kind to another, a new portion begins.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -39,7 +43,7 @@ from stentor.pipeline.archives.ordering import (
     times_of,
 )
 from stentor.pipeline.archives.places import Place
-from stentor.pipeline.archives.schemas import aligned
+from stentor.pipeline.archives.schemas import aligned, as_in
 
 #: Rows in memory, of all open files together; and of one at least, and at most.
 ROWS: Final = 262_144
@@ -50,7 +54,7 @@ OPEN_FILES: Final = 512
 
 
 class Portion(NamedTuple):
-    """The next events in order, and when their turns are."""
+    """The next events in order, with the types that their file has, and when their turns are."""
 
     events: pa.Table
     turn: Ints
@@ -90,7 +94,7 @@ def in_order(
     schema: pa.Schema,
     between: Between = ALWAYS,
 ) -> Iterator[Portion]:
-    """The events of files, as columns of this schema, in the order of the archive."""
+    """The events of files, in the order of the archive: the columns of this schema."""
     journals = numbered({journal for file in files for journal in file.offsets})
     waiting = sorted(_parts(files, between), key=lambda part: (-part.file.begins, part.file.path))
     slots = _Slots()
@@ -108,7 +112,7 @@ def in_order(
             taken = [rows for head in heads if (rows := head.take(frontier)) is not None]
             size = _rows_of_each(len(heads))
             heads = [head for head in heads if head.refill(size)]
-            yield _sorted(taken, schema)
+            yield from _sorted(taken, schema)
     finally:
         for head in heads:
             head.close()
@@ -135,13 +139,39 @@ def _rows_of_each(files: int) -> int:
     return max(LEAST_ROWS, min(MOST_ROWS, ROWS // files))
 
 
-def _sorted(taken: Sequence[tuple[pa.RecordBatch, Ranks]], schema: pa.Schema) -> Portion:
-    table = pa.Table.from_batches([aligned(batch, schema) for batch, _ in taken], schema)
-    if len(taken) == 1:
-        return Portion(table, taken[0][1].turn)
-    ranks = Ranks.joined([ranks for _, ranks in taken])
-    order = ranks.order()
-    return Portion(table.take(pa.array(order)), ranks.turn[order])
+def _sorted(taken: Sequence[tuple[pa.RecordBatch, Ranks]], schema: pa.Schema) -> Iterator[Portion]:
+    kinds: list[pa.Schema] = []
+    parts: list[list[tuple[pa.RecordBatch, Ranks]]] = []
+    for batch, ranks in taken:
+        kind = as_in(schema, batch.schema)
+        if kind not in kinds:
+            kinds.append(kind)
+            parts.append([])
+        number = kinds.index(kind)
+        parts[number].append((aligned(batch, kind), ranks))
+    tables, sorted_ranks = [], []
+    for part, kind in zip(parts, kinds, strict=True):
+        table, ranks = pa.Table.from_batches([batch for batch, _ in part], kind), part[0][1]
+        if len(part) > 1:
+            ranks = Ranks.joined([ranks for _, ranks in part])
+            order = ranks.order()
+            table, ranks = table.take(pa.array(order)), ranks.take(order)
+        tables.append(table)
+        sorted_ranks.append(ranks)
+    if len(tables) == 1:
+        yield Portion(tables[0], sorted_ranks[0].turn)
+        return
+    # What is in order stays in order among the others, so each kind is given out in runs.
+    order = Ranks.joined(sorted_ranks).order()
+    ends = np.cumsum([len(table) for table in tables])
+    number_of = np.searchsorted(ends, order, "right")
+    edges = [0, *(np.flatnonzero(np.diff(number_of)) + 1).tolist(), len(order)]
+    at = [0] * len(tables)
+    for start, end in pairwise(edges):
+        number = int(number_of[start])
+        first, at[number] = at[number], at[number] + end - start
+        rows = slice(first, at[number])
+        yield Portion(tables[number][rows], sorted_ranks[number].turn[rows])
 
 
 class _Slots:

@@ -26,7 +26,7 @@ from stentor.pipeline.archives.manifests import State
 from stentor.pipeline.archives.merging import Between
 from stentor.pipeline.archives.moments import Moment, during, moment
 from stentor.pipeline.archives.places import Place, place_of
-from stentor.pipeline.archives.replays import Events
+from stentor.pipeline.archives.replays import Encoders, Events
 from stentor.pipeline.archives.stores import store_of
 from stentor.pipeline.columns import RowEncoder
 
@@ -73,7 +73,7 @@ class ArchivedEvents:
 
     def portions(self) -> Iterator[list[Notification]]:
         """The notifications in order."""
-        encoder = RowEncoder(self._events.schema)
+        encoders = Encoders()
         for portion in self._events.behind():
             events = portion.events
             keep = before(events, self._ends)
@@ -81,7 +81,7 @@ class ArchivedEvents:
                 events = events.filter(keep)
             for batch in events.combine_chunks().to_batches(max_chunksize=PORTION):
                 if batch.num_rows:
-                    yield _notifications(encoder, batch)
+                    yield _notifications(encoders.of(batch.schema), batch)
 
 
 def _notifications(encoder: RowEncoder, batch: Any) -> list[Notification]:

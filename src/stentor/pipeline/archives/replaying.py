@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from pyspark.sql.types import StructType
 
 from stentor.client.connecting import Tls
 from stentor.client.direct import Direct
@@ -36,9 +35,9 @@ from stentor.pipeline.archives.moments import Moment, from_micros, moment
 from stentor.pipeline.archives.ordering import NEVER
 from stentor.pipeline.archives.pacing import Pacer
 from stentor.pipeline.archives.places import Place, place_of
-from stentor.pipeline.archives.replays import Events, Note, Notes, new_note
+from stentor.pipeline.archives.replays import Encoders, Events, Note, Notes, new_note
 from stentor.pipeline.archives.stores import LocalStore, store_of
-from stentor.pipeline.columns import RowEncoder, numbered
+from stentor.pipeline.columns import numbered
 from stentor.transport import Address
 
 if TYPE_CHECKING:
@@ -201,9 +200,8 @@ class _Replay:
         self._progress = progress
         self._span = _times(events)
         # Without its time, an event gets that of now.
-        fields = [f for f in events.schema.fields if note.keep_time or f.name != "_time"]
-        self._columns = [field.name for field in fields]
-        self._encoder = RowEncoder(StructType(fields))
+        self._columns = [n for n in events.schema.names if note.keep_time or n != "_time"]
+        self._encoders = Encoders()
         self._ids = IdSource(broker.producer, note.epoch, note.reached.published)
         self._before = note.reached.published
         self._incomplete = 0
@@ -231,7 +229,7 @@ class _Replay:
         now = datetime.now(UTC)
         table = portion.events.combine_chunks()
         for batch in table.select(self._columns).to_batches():
-            drafts = self._encoder.drafts(batch)
+            drafts = self._encoders.of(batch.schema).drafts(batch)
             self._broker.publish(numbered(drafts, self._ids, now))
         self._note.advance(portion.turn)
         if "_corrupt" in table.schema.names:

@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
 from stentor.errors import ArchiveError, InvalidConfiguration
 from stentor.filters import Filter
@@ -25,9 +26,10 @@ from stentor.pipeline.archives.merging import Between, Portion, in_order
 from stentor.pipeline.archives.moments import during, from_micros
 from stentor.pipeline.archives.ordering import NEVER, Ints
 from stentor.pipeline.archives.places import Place
-from stentor.pipeline.archives.schemas import arrow_schema, from_json
 from stentor.pipeline.archives.statistics import Pruner
 from stentor.pipeline.archives.stores import Store
+from stentor.pipeline.columns import RowEncoder
+from stentor.pipeline.columns.types import from_json
 
 REPLAYS: Final = "_stentor/replays"
 
@@ -136,6 +138,22 @@ class Notes:
         self._store.delete([self._name])
 
 
+class Encoders:
+    """What makes notifications of events; files of several schemas may be read in turns."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[pa.Schema, RowEncoder]] = []
+
+    def of(self, schema: pa.Schema) -> RowEncoder:
+        """The one for events of this schema."""
+        for known, encoder in self._known:
+            if known == schema:
+                return encoder
+        encoder = RowEncoder(schema)
+        self._known.append((schema, encoder))
+        return encoder
+
+
 class Events:
     """Events of an archive that a filter matches, between two times, in order."""
 
@@ -177,15 +195,15 @@ class Events:
 
     def behind(self, reached: Reached = START) -> Iterator[Portion]:
         """Those behind a place."""
-        wanted = RowFilter(self._filter, self.schema)
+        wanted = RowFilter(self._filter)
         files = [file for file in self.files if not _all_before(file, reached.turn)]
         skip = reached.of_turn
-        for portion in in_order(self._place, files, arrow_schema(self.schema), self._between):
+        for portion in in_order(self._place, files, self.schema, self._between):
             start = 0
             if reached.turn is not None:
                 start = int(np.searchsorted(portion.turn, reached.turn, "left"))
             events, turn = portion.events.slice(start), portion.turn[start:]
-            keep = publishable(events, self.schema)
+            keep = publishable(events)
             keep &= wanted.matches(events)
             rows = np.flatnonzero(keep)
             if skip:

@@ -1,10 +1,17 @@
 """The schema of an archive: how it grows, and what contradicts it.
 
-An attribute has one type in the whole archive, but events change over the years. What can be joined
-without losing anything is joined: a new attribute is a new column, null where it was unknown; a new
-field of a struct likewise; integers beside doubles are doubles. A column that was a number and is
+A data file has the types that its events had when they came, for good: nothing that happens later
+changes what is in it. Above the files there is one schema for the whole archive, under which it is
+read as a table. Events change over the years, and that schema grows with them: a new attribute is a
+new column, null where it was unknown; a new field of a struct likewise; decimals are as wide as the
+widest; other numbers that are of several types are doubles. A column that was a number and is
 a string now is no growth but a contradiction, and is refused when the events come, while whoever
 sends them can still do something about it.
+
+No double is equal to some large integers, nor to some decimals. A value that the type of its column
+in the table cannot hold is treated as the source "stentor" treats it: the column is null there, and
+`_corrupt` says what it was (`fitted`). Filters are asked before that, about the value itself, and
+what is published again is what the file holds.
 
 Integers and floats of all sizes are archived as long and double, so that only real differences
 count. Times, booleans, strings, binary data and decimals stay what they are.
@@ -12,172 +19,133 @@ count. Times, booleans, strings, binary data and decimals stay what they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator
+from decimal import Decimal
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    NullType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+import pyarrow.compute as pc
 
-from stentor.errors import ArchiveError, UnsupportedColumn
+from stentor.errors import ArchiveError
+from stentor.pipeline.columns.misfits import as_json as misfits_as_json
+from stentor.pipeline.columns.types import is_list, list_of, sql_name
 
 #: When the turn of an event comes in a replay, where that is not its time; see `ordering`. It is a
 #: column of some data files, and of no schema.
 TURN: Final = "_turn"
+#: Says which values did not fit their columns.
+CORRUPT: Final = pa.field("_corrupt", pa.string())
+#: Up to here every integer is a double.
+EXACT: Final = 2**53
 
-_WIDER: Final[dict[type[DataType], DataType]] = {
-    ByteType: LongType(),
-    ShortType: LongType(),
-    IntegerType: LongType(),
-    FloatType: DoubleType(),
-}
-_KEPT: Final = (
-    BinaryType,
-    BooleanType,
-    DecimalType,
-    DoubleType,
-    LongType,
-    StringType,
-    TimestampType,
-)
-_NUMBERS: Final = (LongType, DoubleType, DecimalType)
-_INSTEAD: Final[dict[type[DataType], str]] = {
-    DateType: "a time is an instant; cast it to timestamp, or to string",
-    TimestampNTZType: "a time is an instant; cast it to timestamp",
-    MapType: "make a struct of the keys that are wanted, as attributes have names",
-}
-#: What the columns of that name are, whoever wrote them.
-_RESERVED: Final[dict[str, DataType]] = {
-    "_id": StringType(),
-    "_type": StringType(),
-    "_time": TimestampType(),
-    "_broker": StringType(),
-    "_stream": StringType(),
-    "_offset": LongType(),
-}
+_MAX_DIGITS: Final = 38
+_LONG_DIGITS: Final = 19
 
 
-def archived(schema: StructType) -> StructType:
-    """The schema in which the archive keeps events of this schema; `UnsupportedColumn`.
+def joined(old: pa.Schema, new: pa.Schema) -> pa.Schema:
+    """One schema for the events of both; `ArchiveError` if they contradict each other.
 
-    >>> archived(StructType().add("n", IntegerType()).add("x", NullType())).simpleString()
-    'struct<n:bigint>'
-    """
-    names = [name.lower() for name in schema.fieldNames()]
-    twice = {name for name in names if names.count(name) > 1}
-    if twice:
-        raise UnsupportedColumn(
-            f"there are several columns named {min(twice)!r}, and Spark does not tell apart names "
-            "that differ in case only; rename one"
-        )
-    if TURN in names:
-        raise UnsupportedColumn(f"the archive uses a column {TURN!r} itself; rename yours")
-    fields = [
-        StructField(f.name, _kept(f.name, f.dataType))
-        for f in schema.fields
-        if not isinstance(f.dataType, NullType)
-    ]
-    for field in fields:
-        wanted = _RESERVED.get(field.name)
-        if wanted is not None and field.dataType != wanted:
-            raise UnsupportedColumn(
-                f"column {field.name} is a {wanted.simpleString()}, not a "
-                f"{field.dataType.simpleString()}; cast or rename it"
-            )
-    if not fields:
-        raise UnsupportedColumn("there is no column to archive")
-    return StructType(fields)
-
-
-def _kept(name: str, kind: DataType) -> DataType:
-    if type(kind) in _WIDER:
-        return _WIDER[type(kind)]
-    if isinstance(kind, StringType):
-        return StringType()  # without its collation or length
-    if isinstance(kind, _KEPT):
-        return kind
-    if isinstance(kind, ArrayType):
-        return ArrayType(_kept(name, kind.elementType))
-    if isinstance(kind, StructType):
-        inner = [StructField(f.name, _kept(f"{name}.{f.name}", f.dataType)) for f in kind.fields]
-        if inner:
-            return StructType(inner)
-    instead = _INSTEAD.get(type(kind), "leave it out, or cast it")
-    raise UnsupportedColumn(
-        f"column {name!r} is a {kind.simpleString()}, which no attribute value is: {instead}"
-    )
-
-
-def joined(old: StructType, new: StructType) -> StructType:
-    """One schema for the files of both; `ArchiveError` if they contradict each other.
-
-    >>> old = StructType().add("x", LongType())
-    >>> joined(old, StructType().add("x", DoubleType()).add("y", StringType())).simpleString()
+    >>> old = pa.schema({"x": pa.int64()})
+    >>> sql_name(pa.struct(joined(old, pa.schema({"x": pa.float64(), "y": pa.string()}))))
     'struct<x:double,y:string>'
     """
-    return _joined_structs("", old, new)
+    return pa.schema(_joined_fields("", old, new))
 
 
-def _joined_structs(within: str, old: StructType, new: StructType) -> StructType:
-    theirs = {f.name.lower(): f for f in new.fields}
+def _joined_fields(within: str, old: Any, new: Any) -> list[pa.Field]:
+    theirs = {f.name.lower(): f for f in new}
     fields = []
-    for field in old.fields:
+    for field in old:
         other = theirs.pop(field.name.lower(), None)
-        kind = field.dataType
+        kind = field.type
         if other is not None:
             if other.name != field.name:
                 raise ArchiveError(
                     f"the archive has a column {within}{field.name}, and the events have "
                     f"{within}{other.name}; Spark does not tell these apart, so rename one"
                 )
-            kind = _joined_types(within + field.name, kind, other.dataType)
-        fields.append(StructField(field.name, kind))
-    return StructType([*fields, *theirs.values()])
+            kind = _joined_types(within + field.name, kind, other.type)
+        fields.append(pa.field(field.name, kind))
+    return [*fields, *(pa.field(f.name, f.type) for f in theirs.values())]
 
 
-def _joined_types(name: str, old: DataType, new: DataType) -> DataType:
+def _joined_types(name: str, old: pa.DataType, new: pa.DataType) -> pa.DataType:
     if old == new:
         return old
-    if isinstance(old, _NUMBERS) and isinstance(new, _NUMBERS):
-        return DoubleType()
-    if isinstance(old, ArrayType) and isinstance(new, ArrayType):
-        return ArrayType(_joined_types(name, old.elementType, new.elementType))
-    if isinstance(old, StructType) and isinstance(new, StructType):
-        return _joined_structs(f"{name}.", old, new)
+    if _is_number(old) and _is_number(new):
+        return _joined_numbers(old, new)
+    if is_list(old) and is_list(new):
+        return list_of(_joined_types(name, old.value_type, new.value_type))
+    if pa.types.is_struct(old) and pa.types.is_struct(new):
+        return pa.struct(_joined_fields(f"{name}.", old, new))
     raise ArchiveError(
-        f"column {name!r} is a {old.simpleString()} in the archive and a {new.simpleString()} in "
-        f"the events; cast it (.withColumn({name!r}, col({name!r}).cast({old.simpleString()!r}))), "
+        f"column {name!r} is a {sql_name(old)} in the archive and a {sql_name(new)} in "
+        f"the events; cast it (.withColumn({name!r}, col({name!r}).cast({sql_name(old)!r}))), "
         "give it another name, or archive these events elsewhere"
     )
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """The same for Arrow; times are in UTC."""
-    return to_arrow_schema(schema, timezone="UTC")
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    )
+
+
+def _joined_numbers(old: pa.DataType, new: pa.DataType) -> pa.DataType:
+    """A type that holds all numbers of both, or else most of them."""
+    digits = [_digits(kind) for kind in (old, new)]
+    if None not in digits:
+        before, behind = (max(each) for each in zip(*filter(None, digits), strict=True))
+        if before + behind <= _MAX_DIGITS:
+            return pa.decimal128(before + behind, behind)
+    return pa.float64()
+
+
+def _digits(kind: pa.DataType) -> tuple[int, int] | None:
+    """Before and behind the point."""
+    if pa.types.is_decimal(kind):
+        return kind.precision - kind.scale, kind.scale
+    return (_LONG_DIGITS, 0) if pa.types.is_integer(kind) else None
+
+
+def agree(a: pa.Schema, b: pa.Schema) -> bool:
+    """Whether what both have is of the same type, so that a file can hold the events of both."""
+    return _agree(pa.struct(a), pa.struct(b))
+
+
+def _agree(a: pa.DataType, b: pa.DataType) -> bool:
+    if pa.types.is_struct(a) and pa.types.is_struct(b):
+        theirs = {field.name: field.type for field in b}
+        return all(_agree(f.type, theirs[f.name]) for f in a if f.name in theirs)
+    if is_list(a) and is_list(b):
+        return _agree(a.value_type, b.value_type)
+    return bool(a == b)
+
+
+def as_in(schema: pa.Schema, file: pa.Schema) -> pa.Schema:
+    """The schema, but with the types of numbers that a file has for its columns."""
+    return pa.schema(_fields_as_in(schema, file))
+
+
+def _fields_as_in(wanted: Any, file: Any) -> list[pa.Field]:
+    theirs = {field.name: field.type for field in file}
+    return [pa.field(f.name, _type_as_in(f.type, theirs.get(f.name))) for f in wanted]
+
+
+def _type_as_in(wanted: pa.DataType, found: pa.DataType | None) -> pa.DataType:
+    if found is None:
+        return wanted
+    if pa.types.is_struct(wanted) and pa.types.is_struct(found):
+        return pa.struct(_fields_as_in(wanted, found))
+    if is_list(wanted) and is_list(found):
+        return list_of(_type_as_in(wanted.value_type, found.value_type))
+    return found if _is_number(wanted) and _is_number(found) else wanted
 
 
 def aligned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with exactly these columns: null where it has none, numbers as wide as they are."""
+    """The batch with exactly these columns: null where it has none, and nothing changed."""
     if batch.schema.equals(schema):
         return batch
     arrays = []
@@ -186,27 +154,98 @@ def aligned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         if index < 0:
             arrays.append(pa.nulls(batch.num_rows, field.type))
         else:
-            # A long that no double is equal to becomes the nearest: that is what `joined` said.
             array = batch.column(index)
-            arrays.append(array if array.type == field.type else array.cast(field.type, safe=False))
+            arrays.append(array if array.type == field.type else array.cast(field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def leaves(schema: StructType, within: str = "") -> Iterator[tuple[str, DataType]]:
+# -- values that do not fit
+
+
+def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch under the archive's schema: null where a value does not fit, told in `_corrupt`.
+
+    >>> old = pa.record_batch({"x": pa.array([1, 2**53 + 1])})
+    >>> fitted(old, pa.schema([("x", pa.float64()), CORRUPT])).to_pylist()
+    [{'x': 1.0, '_corrupt': None}, {'x': None, '_corrupt': '{"x": 9007199254740993}'}]
+    """
+    misfits: dict[int, dict[str, Any]] = {}
+
+    def misfit(row: int, name: str, value: Any) -> None:
+        misfits.setdefault(row, {})[name] = value
+
+    batch = aligned(batch, as_in(schema, batch.schema))
+    arrays = [_fit(batch.column(f.name), f.type, f.name, misfit) for f in schema]
+    if misfits:
+        place = schema.get_field_index(CORRUPT.name)
+        told = arrays[place].to_pylist()
+        for row, found in misfits.items():
+            told[row] = misfits_as_json({**_told(told[row]), **found})
+        arrays[place] = pa.array(told, pa.string())
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _told(corrupt: str | None) -> dict[str, Any]:
+    """What `_corrupt` says already."""
+    try:
+        found = json.loads(corrupt or "{}")
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {CORRUPT.name: corrupt}
+
+
+def _fit(
+    array: pa.Array, wanted: pa.DataType, name: str, misfit: Callable[[int, str, Any], None]
+) -> pa.Array:
+    if array.type == wanted:
+        return array
+    if pa.types.is_struct(wanted):
+        children = [
+            _fit(pc.struct_field(array, i), field.type, f"{name}.{field.name}", misfit)
+            for i, field in enumerate(wanted)
+        ]
+        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=array.is_null())
+    if is_list(wanted):
+        lost = _lost(array.flatten(), wanted.value_type)
+        rows = pc.list_parent_indices(array).to_numpy()[lost].tolist()
+        array = _without(array, rows, name, misfit)
+        return array.cast(wanted, safe=False)
+    array = _without(array, np.flatnonzero(_lost(array, wanted)).tolist(), name, misfit)
+    return array.cast(wanted, safe=False)
+
+
+def _without(
+    array: pa.Array, rows: list[int], name: str, misfit: Callable[[int, str, Any], None]
+) -> pa.Array:
+    """The array, null in these rows."""
+    if not rows:
+        return array
+    for row in dict.fromkeys(rows):
+        misfit(row, name, array[row].as_py())
+    keep = np.ones(len(array), bool)
+    keep[rows] = False
+    return pc.if_else(pa.array(keep), array, pa.scalar(None, array.type))
+
+
+def _lost(numbers: pa.Array, wanted: pa.DataType) -> Any:
+    """By row, whether no number of the wanted type is the same."""
+    if not pa.types.is_floating(wanted):
+        return np.zeros(len(numbers), bool)
+    if pa.types.is_decimal(numbers.type):
+        values = numbers.to_pylist()
+        return np.array([v is not None and Decimal(repr(float(v))) != v for v in values], bool)
+    found = np.zeros(len(numbers), bool)
+    large = pc.or_(pc.greater(numbers, EXACT), pc.less(numbers, -EXACT)).fill_null(False)
+    for row in np.flatnonzero(large.to_numpy(zero_copy_only=False)).tolist():
+        value = numbers[row].as_py()
+        found[row] = int(float(value)) != value
+    return found
+
+
+def leaves(schema: Any, within: str = "") -> Iterator[tuple[str, pa.DataType]]:
     """All columns that are no structs, by their dotted names."""
-    for field in schema.fields:
-        if isinstance(field.dataType, StructType):
-            yield from leaves(field.dataType, f"{within}{field.name}.")
+    for field in schema:
+        if pa.types.is_struct(field.type):
+            yield from leaves(field.type, f"{within}{field.name}.")
         else:
-            yield within + field.name, field.dataType
-
-
-def as_json(schema: StructType) -> list[dict[str, Any]]:
-    """The schema as a manifest holds it: the fields in Spark's own notation."""
-    fields: list[dict[str, Any]] = schema.jsonValue()["fields"]
-    return fields
-
-
-def from_json(fields: Sequence[dict[str, Any]]) -> StructType:
-    """The schema that a manifest holds."""
-    return StructType.fromJson({"type": "struct", "fields": list(fields)})
+            yield within + field.name, field.type

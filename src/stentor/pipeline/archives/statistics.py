@@ -15,15 +15,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import (
-    BooleanType,
-    DataType,
-    DoubleType,
-    LongType,
-    StringType,
-    StructType,
-    TimestampType,
-)
 
 from stentor.filters import Filter
 from stentor.filters.conjunct import Conjunct
@@ -34,43 +25,53 @@ from stentor.model.event_types import event_types
 from stentor.pipeline.archives.facts import column_of
 from stentor.pipeline.archives.manifests import Bounds, File
 from stentor.pipeline.archives.moments import from_micros
-from stentor.pipeline.archives.schemas import leaves
+from stentor.pipeline.archives.schemas import EXACT, leaves
+from stentor.pipeline.columns.types import is_list
 
 #: Columns that are measured, the first ones; and how much of a text is kept.
 MAX_COLUMNS: Final = 256
 MAX_TEXT: Final = 48
-#: Up to here every integer is a double.
-EXACT: Final = 2**53
 
-_KINDS: Final[dict[type[DataType], str]] = {
-    BooleanType: "bool",
-    DoubleType: "number",
-    LongType: "number",
-    StringType: "string",
-    TimestampType: "time",
-}
 _NOT_SEEN: Final = frozenset({"_id", "_broker", "_stream", "_offset", "_corrupt"})
 
 
-def measured(table: pa.Table, schema: StructType) -> dict[str, Bounds]:
+def measured(table: pa.Table) -> dict[str, Bounds]:
     """The bounds of all columns that filters can see."""
+    schema = table.schema
     found: dict[str, Bounds] = {}
     for name, kind in leaves(schema):
         if name in _NOT_SEEN:
             continue
         if len(found) == MAX_COLUMNS:
             break
-        found[name] = _bounds(column_of(table, schema, name), kind)
+        column = column_of(table, name)
+        assert column is not None
+        found[name] = _bounds(column, kind)
     return found
 
 
-def _bounds(column: pa.ChunkedArray, kind: DataType) -> Bounds:
-    if isinstance(kind, DoubleType):
+def _value_type(kind: pa.DataType) -> str | None:
+    """The type of values, as filters call it, if there are bounds for it."""
+    if pa.types.is_boolean(kind):
+        return "bool"
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return "number"
+    if pa.types.is_string(kind):
+        return "string"
+    return "time" if pa.types.is_timestamp(kind) else None
+
+
+def _bounds(column: pa.ChunkedArray, kind: pa.DataType) -> Bounds:
+    if is_list(kind) and pa.types.is_integer(kind.value_type):
+        # No filter is asked about these, but whether the elements fit another type.
+        inner = _bounds(pc.list_flatten(column), kind.value_type)
+        return Bounds(inner.low, inner.high, column.null_count)
+    if pa.types.is_floating(kind):
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, pa.float64()), column)
     absent: int = column.null_count
-    if type(kind) not in _KINDS or absent == len(column):
+    if _value_type(kind) is None or absent == len(column):
         return Bounds(None, None, absent)
-    if isinstance(kind, TimestampType):
+    if pa.types.is_timestamp(kind):
         column = column.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
     ends = pc.min_max(column)
     low, high = ends["min"].as_py(), ends["max"].as_py()
@@ -99,14 +100,14 @@ def _above(text: str) -> str | None:
 class Pruner:
     """Says which files a filter has to look at.
 
-    >>> schema = StructType().add("price", DoubleType())
+    >>> schema = pa.schema({"price": pa.float64()})
     >>> old = File("a", "quote", None, 2, 9, 0, columns={"price": Bounds(1.0, 5.0, 0)})
     >>> Pruner(Filter("price > 7"), [schema]).may_match(old)
     False
     """
 
     def __init__(
-        self, filter: Filter, schemas: Sequence[StructType], *, lineage: bool = True
+        self, filter: Filter, schemas: Sequence[pa.Schema], *, lineage: bool = True
     ) -> None:
         """With the schemas that files have, by their numbers.
 
@@ -114,9 +115,7 @@ class Pruner:
         """
         self._filter = filter
         self._lineage = lineage
-        self._kinds = [
-            {name: _KINDS.get(type(kind)) for name, kind in leaves(schema)} for schema in schemas
-        ]
+        self._kinds = [dict(leaves(schema)) for schema in schemas]
 
     def may_match(self, file: File) -> bool:
         """Whether some event of the file may match."""
@@ -154,28 +153,50 @@ class Pruner:
             return None
         if bounds.absent >= file.rows:
             return Constraint(absent=True)
-        kind = kinds[name]
+        kind = _value_type(kinds[name])
         if kind is None:
             return None
-        found = _range(kind, bounds)
+        found = _range(kind, kinds[name], bounds)
         return None if found is None else Constraint(((kind, found),), absent=bounds.absent > 0)
 
 
-def _range(kind: str, bounds: Bounds) -> Ranges | None:
+def _range(kind: str, column: pa.DataType, bounds: Bounds) -> Ranges | None:
     values: Domain = REAL if kind == "number" else domain(kind)
-    low, high = _value(kind, bounds.low), _value(kind, bounds.high)
+    low, high = _value(column, bounds.low), _value(column, bounds.high)
     if low is None:
         return None if high is None else Ranges.below(values, high)
     return Ranges.above(values, low) if high is None else Ranges.between(values, low, high)
 
 
-def _value(kind: str, bound: Any) -> Any:
+def _value(kind: pa.DataType, bound: Any) -> Any:
     """A bound as filters compare it; None if it cannot be relied on."""
-    if kind == "time" and bound is not None:
+    if pa.types.is_timestamp(kind) and bound is not None:
         try:
             return from_micros(bound)
         except OverflowError:  # beyond the years that the model has
             return None
-    if type(bound) is int and abs(bound) > EXACT:
-        return None  # where the column is a double elsewhere, it is rounded when it is read
+    if pa.types.is_floating(kind) and type(bound) is int and abs(bound) > EXACT:
+        return None  # older compactions made doubles of integers, and kept the bounds
     return bound
+
+
+def may_lose(file: File, own: pa.Schema, schema: pa.Schema) -> bool:
+    """Whether some value of a file may not fit the archive's schema; its own schema is given."""
+    wanted = dict(leaves(schema))
+    return any(
+        _may_lose(kind, wanted[name], file.columns.get(name))
+        for name, kind in leaves(own)
+        if name in wanted
+    )
+
+
+def _may_lose(kind: pa.DataType, wanted: pa.DataType, bounds: Bounds | None) -> bool:
+    if is_list(kind) and is_list(wanted):
+        kind, wanted = kind.value_type, wanted.value_type
+    if kind == wanted or not pa.types.is_floating(wanted):
+        return False
+    if pa.types.is_integer(kind) and bounds is not None:
+        low, high = bounds.low, bounds.high
+        if isinstance(low, int) and isinstance(high, int):
+            return low < -EXACT or high > EXACT
+    return True

@@ -22,7 +22,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql.types import StructType
 
 from stentor.pipeline.archives.manifests import Bounds, File
 from stentor.pipeline.archives.ordering import (
@@ -36,8 +35,9 @@ from stentor.pipeline.archives.ordering import (
     times_of,
 )
 from stentor.pipeline.archives.places import Place
-from stentor.pipeline.archives.schemas import TURN, aligned, arrow_schema, from_json
+from stentor.pipeline.archives.schemas import TURN, aligned
 from stentor.pipeline.archives.statistics import measured
+from stentor.pipeline.columns.types import from_json
 
 #: Rows and bytes of a piece; several times as much is in memory while it is written.
 PIECE_ROWS: Final = 1_000_000
@@ -82,8 +82,8 @@ REPORT: Final = "report binary"
 def write_partition(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write all events of a partition, and report on each piece; for `mapInArrow`."""
     place, schema = Place(task.root), from_json(task.fields)
-    for table in _pieces(batches, arrow_schema(schema)):
-        found = msgspec.json.encode(write_piece(place, schema, table, task.believed))
+    for table in _pieces(batches, schema):
+        found = msgspec.json.encode(write_piece(place, table, task.believed))
         yield pa.record_batch({"report": pa.array([found], pa.binary())})
 
 
@@ -108,9 +108,7 @@ def _pieces(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa
         yield pa.Table.from_batches(waiting, schema)
 
 
-def write_piece(
-    place: Place, schema: StructType, table: pa.Table, believed: int = FOREVER
-) -> Piece:
+def write_piece(place: Place, table: pa.Table, believed: int = FOREVER) -> Piece:
     """Write a table, a file for each type and day."""
     ranks, journals, spans = ranked(table, believed)
     kinds, days = _partitions(table)
@@ -125,13 +123,13 @@ def write_piece(
         part, part_ranks = table.slice(start, end - start), ranks.take(rows)
         kind, day = kinds.names[kind_codes[start]], day_name(int(days[start]))
         turn, time = part_ranks.turn, times_of(part)
-        writer = FileWriter(place, schema, kind, day, late=bool((turn != time).any()))
+        writer = FileWriter(place, table.schema, kind, day, late=bool((turn != time).any()))
         with writer.open():
             writer.write(part, turn)
         early = int(turn.min()) if (turn < time).any() else None
         outside = int(np.count_nonzero(part_ranks.journal == NOWHERE))
         offsets = offsets_of(part_ranks, journals)
-        files.append(writer.file(measured(part, schema), offsets, outside, early))
+        files.append(writer.file(measured(part), offsets, outside, early))
     return Piece(files, spans)
 
 
@@ -196,11 +194,11 @@ class FileWriter:
     """One data file while it is written, table by table, in the order of the archive."""
 
     def __init__(
-        self, place: Place, schema: StructType, kind: str | None, day: str | None, *, late: bool
+        self, place: Place, schema: pa.Schema, kind: str | None, day: str | None, *, late: bool
     ) -> None:
         """`late` says that some turns may differ from the times."""
         self._place = place
-        self._arrow = arrow_schema(schema)
+        self._arrow = schema
         self._kind, self._day, self._late = kind, day, late
         if late:
             self._arrow = self._arrow.append(pa.field(TURN, _TIME))

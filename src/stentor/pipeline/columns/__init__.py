@@ -3,15 +3,38 @@
 `BatchMaker` makes record batches of encoded notifications, `RowEncoder` and `numbered` encoded
 notifications of rows. `infer` finds a schema for a sample of events, and `with_reserved` adds the
 columns that every event table has: `_id`, `_type`, `_time` and so on.
+
+Nothing here imports Spark before it is used; `RowEncoder` and `numbered` never need it.
 """
 
-from stentor.pipeline.columns.batches import MODES, BatchMaker
-from stentor.pipeline.columns.converting import row_of
-from stentor.pipeline.columns.headers import all_attributes
-from stentor.pipeline.columns.inference import infer
-from stentor.pipeline.columns.layout import Layout
-from stentor.pipeline.columns.reserved import RESERVED, with_reserved
-from stentor.pipeline.columns.rows import Draft, RowEncoder, numbered
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from stentor.pipeline.lazily import lazily
+
+if TYPE_CHECKING:
+    from stentor.pipeline.columns.batches import MODES, BatchMaker
+    from stentor.pipeline.columns.converting import row_of
+    from stentor.pipeline.columns.headers import all_attributes
+    from stentor.pipeline.columns.inference import infer
+    from stentor.pipeline.columns.layout import Layout
+    from stentor.pipeline.columns.reserved import RESERVED, with_reserved
+    from stentor.pipeline.columns.rows import Draft, RowEncoder, numbered
+
+_HOME: Final = {
+    "MODES": "batches",
+    "RESERVED": "reserved",
+    "BatchMaker": "batches",
+    "Draft": "rows",
+    "Layout": "layout",
+    "RowEncoder": "rows",
+    "all_attributes": "headers",
+    "infer": "inference",
+    "numbered": "rows",
+    "row_of": "converting",
+    "with_reserved": "reserved",
+}
 
 __all__ = [
     "MODES",
@@ -26,3 +49,5 @@ __all__ = [
     "row_of",
     "with_reserved",
 ]
+
+__getattr__ = lazily(__name__, _HOME)

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from stentor.errors import InvalidValue, UnknownStrategy
-from stentor.pipeline.columns.fitting import as_json
 from stentor.pipeline.columns.headers import (
     Header,
     HeaderReader,
@@ -21,6 +20,7 @@ from stentor.pipeline.columns.headers import (
     time_column,
 )
 from stentor.pipeline.columns.layout import Branch, Layout, Leaf
+from stentor.pipeline.columns.misfits import as_json
 from stentor.pipeline.columns.raw import plain
 
 #: What happens with an event that has an attribute which does not fit its column: it is kept, with

@@ -13,33 +13,12 @@ from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    NullType,
-    ShortType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
 
 from stentor.errors import InvalidNotification, StentorError, UnsupportedColumn
 from stentor.model.names import shown
 from stentor.model.notification import MAX_PAYLOAD_BYTES, MAX_VALUE_BYTES, check_size
 from stentor.model.values import INT_MAX, INT_MIN
-
-_UTC: Final = pa.timestamp("us", "UTC")
+from stentor.pipeline.columns.types import TIME, is_list, sql_name
 
 #: How a column becomes values; called with the column, and what raises an error about a row of it.
 Values = Callable[[pa.Array, Callable[[int, str], NoReturn]], list[Any]]
@@ -74,29 +53,28 @@ def objection(name: str) -> Callable[[int, str], NoReturn]:
     return object_to
 
 
-def sources_of(name: str, kind: DataType, path: tuple[int, ...]) -> Iterator[Source]:
-    if isinstance(kind, StructType):
-        for index, field in enumerate(kind.fields):
-            yield from sources_of(f"{name}.{field.name}", field.dataType, (*path, index))
-    elif not isinstance(kind, NullType):
+def sources_of(name: str, kind: pa.DataType, path: tuple[int, ...]) -> Iterator[Source]:
+    if pa.types.is_struct(kind):
+        for index, field in enumerate(kind):
+            yield from sources_of(f"{name}.{field.name}", field.type, (*path, index))
+    elif not pa.types.is_null(kind):
         yield Source(name, path, values_of(name, kind))
 
 
-def values_of(name: str, kind: DataType) -> Values:
-    if isinstance(kind, ArrayType):
-        if isinstance(kind.elementType, (ArrayType, StructType)):
+def values_of(name: str, kind: pa.DataType) -> Values:
+    if is_list(kind):
+        if is_list(kind.value_type) or pa.types.is_struct(kind.value_type):
             raise UnsupportedColumn(
-                f"column {name!r} is an {kind.simpleString()}; a collection has plain elements"
+                f"column {name!r} is an {sql_name(kind)}; a collection has plain elements"
             )
-        element = values_of(name, kind.elementType)
+        element = values_of(name, kind.value_type)
         return lambda array, wrong: _collections(array, element, wrong)
-    found = _SIMPLE.get(type(kind))
-    if found is None:
-        instead = _INSTEAD.get(type(kind), "cast it to a number, string, binary or timestamp")
-        raise UnsupportedColumn(
-            f"column {name!r} is a {kind.simpleString()}, which no attribute value is: {instead}"
-        )
-    return found
+    for is_such, values in _SIMPLE:
+        if is_such(kind):
+            return values
+    raise UnsupportedColumn(
+        f"column {name!r} is a {sql_name(kind)}, which no attribute value is: {instead_of(kind)}"
+    )
 
 
 def _plain(array: pa.Array, wrong: Callable[[int, str], NoReturn]) -> list[Any]:
@@ -125,7 +103,7 @@ def _check_longest(array: pa.Array, limit: int, wrong: Callable[[int, str], NoRe
 
 
 def _times(array: pa.Array, wrong: Callable[[int, str], NoReturn]) -> list[Any]:
-    instants = array.cast(_UTC)
+    instants = array.cast(TIME)
     try:
         return instants.to_pylist()  # type: ignore[no-any-return]
     except (ValueError, OverflowError):
@@ -171,21 +149,37 @@ def _collections(
     return found
 
 
-_SIMPLE: Final[dict[type[DataType], Values]] = {
-    BooleanType: _plain,
-    ByteType: _plain,
-    ShortType: _plain,
-    IntegerType: _plain,
-    LongType: _plain,
-    FloatType: _floats,
-    DoubleType: _floats,
-    StringType: _sized,
-    BinaryType: _sized,
-    TimestampType: _times,
-    DecimalType: _decimals,
-}
-_INSTEAD: Final[dict[type[DataType], str]] = {
-    DateType: "a time is an instant; cast it to timestamp, or to string",
-    TimestampNTZType: "a time is an instant; cast it to timestamp",
-    MapType: "make a struct of the keys that are wanted, as attributes have names",
-}
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+    )
+
+
+def _is_instant(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) and kind.tz)
+
+
+_SIMPLE: Final[tuple[tuple[Callable[[pa.DataType], bool], Values], ...]] = (
+    (pa.types.is_boolean, _plain),
+    (pa.types.is_integer, _plain),
+    (pa.types.is_floating, _floats),
+    (_is_text, _sized),
+    (_is_instant, _times),
+    (pa.types.is_decimal, _decimals),
+)
+_INSTEAD: Final[tuple[tuple[Callable[[pa.DataType], bool], str], ...]] = (
+    (pa.types.is_date, "a time is an instant; cast it to timestamp, or to string"),
+    (pa.types.is_timestamp, "a time is an instant; cast it to timestamp"),
+    (pa.types.is_map, "make a struct of the keys that are wanted, as attributes have names"),
+)
+
+
+def instead_of(kind: pa.DataType) -> str:
+    """What to do with a column of a type that no attribute value has."""
+    for is_such, text in _INSTEAD:
+        if is_such(kind):
+            return text
+    return "leave it out, or cast it to a number, string, binary or timestamp"

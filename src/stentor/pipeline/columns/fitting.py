@@ -22,11 +22,10 @@ Arrow objects, every value is looked at by itself.
 
 from __future__ import annotations
 
-import json
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal, localcontext
 from itertools import chain
 from typing import Any, Final
@@ -53,7 +52,7 @@ from pyspark.sql.types import (
 )
 
 from stentor.errors import UnsupportedColumn
-from stentor.pipeline.columns.raw import Foreign, plain
+from stentor.pipeline.columns.raw import plain
 
 #: Called with the row and the value of each misfit.
 Misfits = Callable[[int, Any], object]
@@ -237,31 +236,3 @@ def _element_of(name: str, kind: DataType) -> Fit:
     raise UnsupportedColumn(
         f"column {name!r} is an array of {kind.simpleString()}; a collection has plain elements"
     )
-
-
-# -- misfits as JSON
-
-
-def as_json(misfits: dict[str, Any]) -> str:
-    """What `_corrupt` says of a row.
-
-    >>> as_json({"price": "high", "at": datetime(2026, 1, 1, tzinfo=UTC), "size": b"xl"})
-    '{"price": "high", "at": "2026-01-01T00:00:00Z", "size": "0x786c"}'
-    """
-    return json.dumps({name: _shown(value) for name, value in misfits.items()}, ensure_ascii=False)
-
-
-def _shown(value: Any) -> Any:
-    if type(value) is float and value in (float("inf"), float("-inf")):
-        return str(value)
-    if isinstance(value, bytes):
-        return "0x" + value.hex()
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    if isinstance(value, Foreign):
-        return f"{value.type} 0x{value.dump.hex()}"
-    if isinstance(value, list):
-        return [_shown(element) for element in value]
-    if isinstance(value, frozenset):
-        return sorted(map(_shown, value), key=repr)
-    return value

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.errors import PySparkTypeError
+from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 from pyspark.sql.types import DataType, StructType
 
 from stentor.errors import UnsupportedColumn
@@ -101,6 +102,22 @@ class Layout:
     def has(self, name: str) -> bool:
         """Whether there is a column of this name."""
         return name in self.schema.fieldNames()
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The same for Arrow, times in UTC; `UnsupportedColumn` for what Arrow has not."""
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except PySparkTypeError:
+        for field in schema.fields:
+            try:
+                to_arrow_type(field.dataType, timezone="UTC")
+            except PySparkTypeError:
+                raise UnsupportedColumn(
+                    f"column {field.name!r} is a {field.dataType.simpleString()}, which no "
+                    "attribute value is: leave it out, or cast it"
+                ) from None
+        raise
 
 
 def _column(name: str, kind: DataType, nullable: bool) -> Column:

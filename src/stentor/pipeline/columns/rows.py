@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import NullType, StructType
 
 from stentor.errors import InvalidNotification, StentorError, UnsupportedColumn
 from stentor.model.codec import encode_batch
@@ -34,12 +33,15 @@ from stentor.pipeline.columns.converting import (
     sources_of,
     values_of,
 )
-from stentor.pipeline.columns.reserved import RESERVED
+from stentor.pipeline.columns.types import sql_name
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 #: Parts of a notification that columns set, and the columns that are left out.
 _TEXTS: Final = ("_type", "_subject", "_channel", "_content_type")
-_PARTS: Final = (*_TEXTS, "_payload", "_time")
-_LEFT_OUT: Final = frozenset(RESERVED) - frozenset(_PARTS)
+_PARTS: Final = dict.fromkeys(_TEXTS, "string") | {"_payload": "binary", "_time": "timestamp"}
+_LEFT_OUT: Final = frozenset({"_id", "_broker", "_stream", "_offset", "_corrupt"})
 
 
 class Draft(NamedTuple):
@@ -57,7 +59,7 @@ class Draft(NamedTuple):
 class RowEncoder:
     """Encodes the rows of one schema.
 
-    >>> encoder = RowEncoder(StructType().add("x", "long").add("_type", "string"))
+    >>> encoder = RowEncoder(pa.schema({"x": pa.int64(), "_type": pa.string()}))
     >>> rows = pa.record_batch({"x": [1, None], "_type": ["quote", "quote"]})
     >>> from stentor.model import decode
     >>> from datetime import UTC
@@ -66,21 +68,24 @@ class RowEncoder:
     (1, 'ann:7:1', 'quote')
     """
 
-    def __init__(self, schema: StructType) -> None:
-        """`UnsupportedColumn` if rows of this schema cannot be published."""
+    def __init__(self, schema: pa.Schema | StructType) -> None:
+        """`UnsupportedColumn` if rows of this schema, Arrow's or Spark's, cannot be published."""
+        if not isinstance(schema, pa.Schema):
+            from stentor.pipeline.columns.layout import arrow_schema
+
+            schema = arrow_schema(schema)
         self._parts: dict[str, tuple[int, Values]] = {}
         self._sources: list[Source] = []
-        for index, field in enumerate(schema.fields):
-            name, kind = field.name, field.dataType
-            if name in _LEFT_OUT or isinstance(kind, NullType):
+        for index, field in enumerate(schema):
+            name, kind = field.name, field.type
+            if name in _LEFT_OUT or pa.types.is_null(kind):
                 continue
             if name in _PARTS:
                 if name in self._parts:
                     raise UnsupportedColumn(f"there are several columns named {name!r}")
-                if kind != RESERVED[name]:
+                if sql_name(kind) != _PARTS[name]:
                     raise UnsupportedColumn(
-                        f"column {name} must be a {RESERVED[name].simpleString()}, "
-                        f"not a {kind.simpleString()}; cast it"
+                        f"column {name} must be a {_PARTS[name]}, not a {sql_name(kind)}; cast it"
                     )
                 values = payload_values if name == "_payload" else values_of(name, kind)
                 self._parts[name] = index, values

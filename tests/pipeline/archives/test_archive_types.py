@@ -1,0 +1,309 @@
+"""Columns that change their types: the past stays what it was, to the last digit.
+
+Batches come with columns whose types change from one to the next, and with values at the ends of
+what these types hold; compactions come in between. The oracle knows only what was published.
+"""
+
+import json
+import random
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from archive_events import DAWN, append, log_at
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from stentor.filters import Filter
+from stentor.pipeline.archives import archive, compact, history
+from stentor.pipeline.archives.continuing import DECIDED, ArchivePart, HistoryReader
+from stentor.pipeline.archives.log import Log
+from stentor.pipeline.archives.merging import Between
+from stentor.pipeline.archives.pasts import ArchivedEvents
+from stentor.pipeline.archives.replays import Encoders, Events
+from stentor.pipeline.columns import with_reserved
+
+EDGE = 2**53
+WHOLE = [0, 1, -1, 7, EDGE - 1, EDGE, EDGE + 1, -EDGE - 1, 2**60 + 1, 2**63 - 1, -(2**63), None]
+FRACTIONS = [
+    0.0, -0.0, 1.0, 0.1, 2.5, float(EDGE), float(EDGE + 2), 2.0**63, -(2.0**63), 5e-324, 1.8e308,
+    float("inf"), float("-inf"), float("nan"), None,
+]  # fmt: skip
+CENTS = [Decimal("0.10"), Decimal("2.50"), Decimal("7.00"), Decimal("-1.25"), None]
+DIGITS = [Decimal(7), Decimal(EDGE + 1), Decimal(2**63 - 1), Decimal(-1), None]
+
+#: Types that a number may have, and values of each.
+NUMBERS: list[tuple[DataType, list[Any]]] = [
+    (LongType(), WHOLE),
+    (DoubleType(), FRACTIONS),
+    (DecimalType(9, 2), CENTS),
+    (DecimalType(19, 0), DIGITS),
+]
+CONSTANTS = [
+    "0", "1", "7", "0.1", "2.5", str(EDGE), str(EDGE + 1), str(EDGE + 2), f"{float(EDGE + 2)!r}",
+    str(-EDGE - 1), str(2**60), str(2**60 + 1), str(2**63 - 1), str(-(2**63)), "9.3e18", "1e300",
+]  # fmt: skip
+FILTERS = [
+    "",
+    *(f"x {op} {constant}" for op in ("=", "!=", "<", ">=") for constant in CONSTANTS),
+    *(f"deep.y {op} {constant}" for op in ("=", ">") for constant in CONSTANTS),
+    *(f"list has {constant}" for constant in CONSTANTS),
+    *(f"x between {EDGE} and {c}" for c in CONSTANTS),
+    *(f"{name} is {kind}" for name in ("x", "deep.y") for kind in ("int", "float", "missing")),
+    "exists x and not deep.y = 1",
+    "some list > 9007199254740992",
+]
+PLAIN = {
+    "_id": StringType(),
+    "_time": TimestampType(),
+    "_broker": StringType(),
+    "_offset": LongType(),
+}
+
+
+def published(value: Any) -> Any:
+    """What is published of the value of a column; None if nothing is."""
+    if isinstance(value, list):
+        return tuple(v for v in map(published, value) if v is not None)
+    if isinstance(value, Decimal):
+        return int(value) if value.as_tuple().exponent == 0 else float(value)
+    return None if value is None or value != value else value
+
+
+def shown(attributes: Any) -> list[tuple[str, str]]:
+    """With types and signs, which `==` does not tell."""
+    return sorted((name, repr(value)) for name, value in attributes.items())
+
+
+class Past:
+    """Batches of random types and values, and what was published with them."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.attributes: dict[int, dict[str, Any]] = {}
+        self.times: dict[int, int] = {}
+        self.raw: dict[int, dict[str, Any]] = {}
+
+    def batch(self, numbers: list[tuple[DataType, list[Any]]]) -> tuple[StructType, list[Any]]:
+        chance = self.chance
+        schema = StructType()
+        pools = {}
+        for name in ("x", "deep", "list"):
+            if chance.random() < 0.8:
+                kind, pools[name] = chance.choice(numbers)
+                if name == "deep":
+                    kind = StructType().add("y", kind)
+                schema.add(name, ArrayType(kind) if name == "list" else kind)
+        for name, kind in PLAIN.items():
+            schema.add(name, kind)
+        return schema, [self.event(pools) for _ in range(chance.randrange(1, 5))]
+
+    def event(self, pools: dict[str, list[Any]]) -> dict[str, Any]:
+        chance, number = self.chance, len(self.raw) + 1
+        row: dict[str, Any] = {}
+        for name, pool in pools.items():
+            if name == "list":
+                row[name] = chance.choice([None, chance.choices(pool, k=chance.randrange(3))])
+            else:
+                value = chance.choice(pool)
+                row[name] = chance.choice([None, {"y": value}]) if name == "deep" else value
+        flat = {k: v for k, v in row.items() if k != "deep"}
+        flat["deep.y"] = (row.get("deep") or {}).get("y")
+        found = {k: published(v) for k, v in flat.items()}
+        self.attributes[number] = {k: v for k, v in found.items() if v is not None}
+        self.raw[number] = flat
+        self.times[number] = DAWN + chance.randrange(100)
+        more = {"_id": f"p:1:{number}", "_broker": "b1", "_offset": number}
+        return row | more | {"_time": self.times[number]}
+
+    def matching(self, filter: Filter, between: Between) -> set[int]:
+        return {
+            number
+            for number, attributes in self.attributes.items()
+            if filter.matches(attributes) and between.meets(self.times[number], self.times[number])
+        }
+
+
+def some_times(chance: random.Random) -> Between:
+    since, until = sorted(chance.sample(range(-5, 105), 2))
+    return Between(
+        chance.choice([None, DAWN + since]),
+        chance.choice([None, DAWN + until]),
+    )
+
+
+def written(directory: Path, chance: random.Random, numbers: Any = NUMBERS) -> tuple[Log, Past]:
+    log, past = log_at(directory), Past(chance)
+    for _ in range(chance.randrange(1, 7)):
+        schema, events = past.batch(numbers)
+        append(log, events, schema=schema)
+        if chance.random() < 0.4:
+            compact(None, directory)
+    return log, past
+
+
+def number_of(id: str) -> int:
+    return int(id.rpartition(":")[2])
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32))
+def test_what_is_read_without_spark_is_what_was_published(
+    tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
+    """`replay` and `past`: for every filter and every time, the same values of the same types."""
+    chance = random.Random(seed)
+    log, past = written(tmp_path_factory.mktemp("archive"), chance)
+    state, place = log.state(), log.store.place
+    for text in chance.sample(FILTERS, 8):
+        between, filter, encoders = some_times(chance), Filter(text), Encoders()
+        wanted = past.matching(filter, between)
+        found = {}
+        for portion in Events(place, state, filter, between).behind():
+            for batch in portion.events.to_batches():
+                drafts = encoders.of(batch.schema).drafts(batch)
+                for id, draft in zip(batch.column("_id").to_pylist(), drafts, strict=True):
+                    found[number_of(id)] = shown(draft.attributes)
+        # An event without attributes, type, subject and channel cannot be published.
+        expected = {n: shown(past.attributes[n]) for n in wanted if past.attributes[n]}
+        assert found == expected, text
+        assert_live(log, past, filter)
+
+
+def assert_live(log: Log, past: Past, filter: Filter) -> None:
+    """What a live history gives out of the archive; what is undecided, Spark decides."""
+    from pyspark.sql.types import StructField
+
+    from stentor.pipeline.archives.spark_schemas import spark_schema
+
+    state, place = log.state(), log.store.place
+    schema = with_reserved(spark_schema(state.schema))
+    options = {"historyPath": place.root, "historyVersion": str(state.version)}
+    reader = HistoryReader(
+        StructType([*schema.fields, StructField(DECIDED, StringType())]),
+        options | {"filter": str(filter)},
+    )
+    part = ArchivePart(tuple(state.files.values()), {})
+    decided, asked = set(), set()
+    for batch in reader.read(part):
+        for row in batch.to_pylist():
+            number = number_of(row["_id"])
+            if row[DECIDED]:
+                decided.add(number)
+            else:
+                asked.add(number)
+            assert_fits(row | {"deep.y": (row.get("deep") or {}).get("y")}, past.raw[number])
+    matching = past.matching(filter, Between())
+    assert decided <= matching <= decided | asked
+    assert not decided & asked
+
+
+def assert_fits(row: dict[str, Any], was: dict[str, Any]) -> None:
+    """Each value is what was published, or null and in `_corrupt`."""
+    told = json.loads(row.get("_corrupt") or "{}")
+    for name, value in was.items():
+        if name not in row or value is None:
+            assert name not in told
+        elif name in told:
+            assert row[name] is None
+            assert value != float(value) if not isinstance(value, list) else value
+        elif isinstance(value, list):
+            assert [same(a, b) for a, b in zip(row[name], value, strict=True)] == [True] * len(
+                value
+            )
+        else:
+            assert same(row[name], value), (name, row, was)
+    assert not told.keys() - was.keys()
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal as numbers, where a decimal is what its shortest form says."""
+    if isinstance(a, float) and isinstance(b, Decimal):
+        return Decimal(repr(a)) == b
+    return bool(a == b or (a != a and b != b))
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_history_is_what_was_published(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    log, past = written(tmp_path, chance)
+    while len(log.state().schemas) < 4:
+        schema, events = past.batch(NUMBERS)
+        append(log, events, schema=schema)
+    for text in ["", f"x = {EDGE + 1}", "x is int", *chance.sample(FILTERS, 3)]:
+        between, filter = some_times(chance), Filter(text)
+        first, last = (None if t is None else _time(t) for t in between)
+        rows = history(spark, tmp_path, filter, since=first, until=last).collect()
+        assert {number_of(row["_id"]) for row in rows} == past.matching(filter, between), text
+        for row in rows:
+            plain = row.asDict(recursive=True)
+            plain["deep.y"] = (plain.get("deep") or {}).get("y")
+            assert_fits(plain, past.raw[number_of(row["_id"])])
+
+
+def _time(micros: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+
+
+def test_a_column_that_becomes_double_leaves_large_integers_alone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Through `archive` itself: what was found before the change is found after it."""
+    large = EDGE + 1
+    archive(spark.createDataFrame([(large + 2 * n,) for n in range(1_000)], "x long"), tmp_path)
+    archive(spark.createDataFrame([(0.5,), (float(EDGE),)], "x double"), tmp_path)
+    for _ in range(2):
+        assert history(spark, tmp_path, f"x = {large}").count() == 1
+        assert history(spark, tmp_path, f"x = {EDGE}").count() == 1
+        assert history(spark, tmp_path, f"x >= {large}").count() == 1_000
+        (row,) = history(spark, tmp_path, f"x = {large}").collect()
+        assert row.x is None
+        assert json.loads(row["_corrupt"]) == {"x": large}
+        assert history(spark, tmp_path).where("x is null").count() == 1_000
+        compact(spark, tmp_path)
+
+
+def test_files_of_several_types_become_one_of_each(tmp_path: Path) -> None:
+    """However they alternate; a file that lacks the column goes with any of them."""
+    log = log_at(tmp_path)
+    for number in range(1, 10):
+        kind = [LongType(), DoubleType(), None][number % 3]
+        schema = StructType() if kind is None else StructType().add("x", kind)
+        for name, other in PLAIN.items():
+            schema.add(name, other)
+        more = {"_id": f"p:1:{number}", "_broker": "b1", "_offset": number, "_time": DAWN}
+        append(log, [{"x": 1, **more}], schema=schema)
+    assert compact(None, tmp_path).files_after == 2
+    assert len(log.state().files) == 2
+    assert log.state().rows == 9
+
+
+def test_the_past_of_a_subscription_has_the_types_of_its_events(tmp_path: Path) -> None:
+    log = log_at(tmp_path)
+    columns = {**PLAIN, "_stream": StringType()}
+    values: list[tuple[DataType, Any]] = [(LongType(), EDGE + 1), (DoubleType(), 5.0)]
+    for number, (kind, value) in enumerate([*values, *values], 1):
+        schema = StructType().add("x", kind)
+        for name, other in columns.items():
+            schema.add(name, other)
+        where = {"_broker": "b1", "_stream": "b1#1", "_offset": number, "_time": DAWN + number}
+        append(log, [{"x": value, "_id": f"p:1:{number}", **where}], schema=schema)
+    compact(None, tmp_path)
+    recalled = ArchivedEvents(log.store.place, log.state(), Filter("exists x"), None)
+    found = [n["x"] for portion in recalled.portions() for n in portion]
+    assert list(map(repr, found)) == ["9007199254740993", "5.0"] * 2
+    assert pa.types.is_floating(log.state().schema.field("x").type)
