@@ -89,6 +89,8 @@ class Broker:
         self._listeners: list[Listener] = []
         self._dialers: dict[str, asyncio.Task[None]] = {}
         self.dialing: dict[str, str] = {}
+        #: Those among them that wait in reserve, because their brokers are reached another way.
+        self.reserve: set[str] = set()
         self._background: set[asyncio.Task[Any]] = set()
         self._held_back: set[Connection] = set()
         self._turn: asyncio.Handle | None = None
@@ -561,6 +563,7 @@ class Broker:
             if task is not None:
                 task.cancel()
                 self.dialing.pop(address, None)
+                self.reserve.discard(address)
                 found = True
         for link in list(self.links.values()):
             if which in (link.origin.broker, link.origin.stream) or parsed == link.origin.address:
@@ -597,6 +600,10 @@ class Broker:
                 told = ""
             reason = str(error) if error else "the connection was closed"
             self.dialing[address] = reason
+            if isinstance(error, LinkRefused):
+                self.reserve.add(address)
+            else:
+                self.reserve.discard(address)
             if reason != told:
                 _log.info("no link to %s: %s", address, reason)
                 told = reason
@@ -607,7 +614,9 @@ class Broker:
         """Raise why this broker cannot be linked, if it cannot."""
         stream = origin.stream
         if stream == self.stream:
-            raise LinkRefused("this broker cannot be its own neighbor; give another address")
+            raise InvalidConfiguration(
+                "this broker cannot be its own neighbor; give another address"
+            )
         problem = text_problem(stream)
         if problem is not None:
             raise ProtocolError(f"the stream of the broker {problem}")

@@ -22,6 +22,7 @@ from stentor.broker.draining import acknowledged
 from stentor.broker.outbox import LINK_WINDOW, Outbox
 from stentor.errors import (
     JournalUnavailable,
+    LinkRefused,
     NoReply,
     Overloaded,
     ProtocolError,
@@ -409,5 +410,7 @@ class Dialing:
 
 
 def _as_error(failure: m.Failure) -> StentorError:
-    error = StentorError(f"{failure.code}: {failure.message}")
-    return error if failure.code != Overloaded.code else Overloaded(failure.message)
+    for kind in (LinkRefused, Overloaded):
+        if failure.code == kind.code:
+            return kind(failure.message)
+    return StentorError(f"{failure.code}: {failure.message}")

@@ -90,7 +90,12 @@ def _links(broker: Broker) -> list[dict[str, Any]]:
     ]
     up = {str(link["peer"]) for link in found} | {str(link["address"]) for link in found}
     found += [
-        {"broker": None, "address": address, "state": "down", "reason": reason}
+        {
+            "broker": None,
+            "address": address,
+            "state": "reserve" if address in broker.reserve else "down",
+            "reason": reason,
+        }
         for address, reason in broker.dialing.items()
         if address not in up
     ]

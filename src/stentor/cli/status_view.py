@@ -114,6 +114,8 @@ def _state(link: dict[str, Any]) -> Text:
     if link.get("state") == "up":
         return Text("up", style=_GOOD)
     reason = link.get("reason")
+    if link.get("state") == "reserve":
+        return Text(plain(f"in reserve: {reason}" if reason else "in reserve"))
     return Text(plain(f"down: {reason}" if reason else "down"), style=_BAD)
 
 

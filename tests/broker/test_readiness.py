@@ -1,0 +1,66 @@
+"""Whether a broker says that it is ready: links that are up, down, and in reserve."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from stentor.broker import Broker, Settings
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def brokers(*names: str) -> AsyncIterator[list[Broker]]:
+    made = [Broker(Settings(listen=("127.0.0.1:0",), name=name)) for name in names]
+    for each in made:
+        await each.start()
+    try:
+        yield made
+    finally:
+        for each in made:
+            await each.stop()
+
+
+def states(broker: Broker) -> list[str]:
+    return sorted(link["state"] for link in broker.status()["links"])
+
+
+def test_a_link_in_reserve_is_fine() -> None:
+    """It closes a cycle, so it waits, for ever if nothing breaks; else it takes over."""
+
+    async def main() -> None:
+        async with brokers("a", "b", "c") as (a, b, c):
+            b.add_link(a.address)
+            await until(lambda: a.ready()[0] and len(a.links) == 1)
+            c.add_link(b.address)
+            await until(lambda: c.service.directory.reaches(a.stream))
+            assert c.ready() == (True, {"draining": False, "journal": True, "links_down": []})
+            c.add_link(a.address)
+            await until(lambda: states(c) == ["reserve", "up"])
+            (spare,) = [link for link in c.status()["links"] if link["state"] == "reserve"]
+            assert "waits in reserve" in spare["reason"]
+            assert c.ready() == (True, {"draining": False, "journal": True, "links_down": []})
+            # The way that exists is lost: the spare link is made, and the other one is down.
+            await b.stop()
+            await until(lambda: a.stream in c.links)
+            await until(lambda: c.ready()[1]["links_down"] == [b.address])
+            assert states(c) == ["down", "up"]
+
+    asyncio.run(main())
+
+
+def test_a_broker_that_is_to_be_its_own_neighbor_is_not_ready() -> None:
+    async def main() -> None:
+        async with brokers("a") as (a,):
+            a.add_link(a.address.replace("127.0.0.1", "localhost"))
+            await until(lambda: "own neighbor" in a.status()["links"][0].get("reason", ""))
+            assert states(a) == ["down"]
+            assert not a.ready()[0]
+
+    asyncio.run(main())
