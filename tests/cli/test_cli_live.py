@@ -354,7 +354,8 @@ class TestSubscriptions:
     def test_patience(self, b1: RunningBroker) -> None:
         waiting = ("subscribe", b1.address, "isa nothing", "--timeout", "100ms")
         assert run(*waiting).code == 0
-        assert run(*waiting, "--count", 1).code == 1
+        late = run(*waiting, "--count", 1)
+        assert (late.code, late.err) == (1, "stentor: 0 of 1 came, then nothing for 0.1 s\n")
 
     def test_a_closed_pipe_ends_it_at_once(self, b1: RunningBroker) -> None:
         reading, writing = os.pipe()
@@ -464,6 +465,27 @@ class TestOperation:
         done = run("offers", b1.address, "price > 100")
         assert (done.code, done.out) == (0, "")
 
+    def test_what_is_refused_is_not_counted_as_published(self, tmp_path: Path) -> None:
+        """Of many events some, all, or those that nobody waits for."""
+        config = tmp_path / "broker.toml"
+        config.write_text("[[grants]]\nname = 'some'\ntoken = 'some-token'\npublish = ['n >= 3']\n")
+        broker = RunningBroker(tmp_path / "b", "--config", config)
+        mine: dict[str, Any] = {"env": {"STENTOR_TOKEN": "some-token"}}
+        lines = "".join(f'{{"n": {n}}}\n' for n in range(5))
+        for ack, word in (("--ack", "published"), ("--no-ack", "sent")):
+            some = run("publish", broker.address, ack, input=lines, **mine)
+            assert some.code == 1
+            assert f"stentor: 2 {word}, 3 refused\n" in some.err
+            assert "may not publish" in some.err
+            none = run("publish", broker.address, ack, '{"n": 1}', **mine)
+            assert none.code == 1
+            assert f"stentor: 0 {word}, 1 refused\n" in none.err
+            every = run("publish", broker.address, ack, '{"n": 3}', '{"n": 4}', **mine)
+            assert (every.code, every.err) == (0, f"stentor: 2 {word}\n")
+        found = run("subscribe", broker.address, "--since", "earliest", "--timeout", "1s", **mine)
+        assert [json.loads(line)["n"] for line in found.out.splitlines()] == [3, 4] * 4
+        assert broker.end() == 0
+
     @pytest.mark.slow
     def test_grants_decide_who_may_do_what(self, tmp_path: Path) -> None:
         config = tmp_path / "broker.toml"
@@ -478,7 +500,7 @@ class TestOperation:
         assert refused.err.startswith("stentor: STN-604: ")
         publish = run("publish", broker.address, '{"x": 1}', env={"STENTOR_TOKEN": "read-token"})
         assert publish.code == 1
-        assert "stentor: STN-604: " in publish.err
+        assert publish.err.startswith("stentor: 0 published, 1 refused\nstentor: STN-604: ")
         assert run("status", broker.address, "--token", f"@{tmp_path}/token").code == 0
         assert broker.end() == 0
         log = broker.err.rest()

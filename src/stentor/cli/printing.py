@@ -93,6 +93,11 @@ class Printer:
             try:
                 notification = await subscription.get(self._patience)
             except NoReply:
+                if self._count:
+                    complain(
+                        f"stentor: {printed:,} of {self._count:,} came, then nothing for "
+                        f"{self._patience:g} s"
+                    )
                 return not self._count
             line = to_json(notification, meta=self._meta)
             await worker.do(write_all, sys.stdout.fileno(), line + b"\n")

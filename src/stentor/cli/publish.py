@@ -35,8 +35,8 @@ def publish(
         typer.Option(
             "--ack/--no-ack",
             metavar="",
-            help="Whether to wait until all of them are in the broker's journal, on disk, and to "
-            "fail if they are not.",
+            help="Whether to wait until all of them are in the broker's journal, on disk if it has "
+            "a directory for it, and to fail if they are not.",
         ),
     ] = True,
     volatile: Annotated[
@@ -90,7 +90,8 @@ def publish(
 ) -> None:
     """Publish JSON objects, given as arguments or as lines of stdin.
 
-    It ends when all of them are safe, and says how many there were. Nested objects become
+    It ends when all of them are safe, and says how many are published. If the broker refuses some,
+    it says how many and why, reads no further, and the exit code is 1. Nested objects become
     attributes with dotted names; null leaves an attribute out.
 
     Values that JSON lacks are written as `stentor subscribe` prints them:
@@ -131,7 +132,7 @@ def publish(
         skip_bad=skip_bad,
     )
 
-    async def main() -> None:
-        await publishing.run(how, name, events or [])
+    async def main() -> int:
+        return await publishing.run(how, name, events or [])
 
-    run(main)
+    raise typer.Exit(run(main))

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from stentor.cli.exits import complain
+from stentor.cli.exits import FAILURE, OK, complain
 from stentor.cli.json_forms import from_json
 from stentor.cli.options import Connecting
 from stentor.cli.streams import CHUNK, Worker
@@ -52,22 +52,32 @@ class Publishing:
     key: Key | None
     rate: float | None
     skip_bad: bool
-    published: int = 0
+    #: Handed to the client so far, and of these not answered when it was over.
+    handed: int = 0
+    unanswered: int = 0
     skipped: int = 0
     #: What to tell about progress: notifications and bytes of input so far.
     advance: Callable[[int, int], None] = field(default=lambda count, size: None)
 
-    async def run(self, how: Connecting, name: str | None, events: list[str]) -> None:
+    async def run(self, how: Connecting, name: str | None, events: list[str]) -> int:
+        """Publish everything; the exit code."""
         bus = connect(*how.addresses, name=name, token=how.token, tls=how.tls, timeout=how.timeout)
-        async with bus:
-            try:
-                if events:
-                    await self._all(bus, _arguments(events), "argument")
-                else:
-                    with self._progress():
-                        await self._all(bus, _stdin_lines(), "line")
-            finally:
-                self._sum_up()
+        await bus.open()
+        try:
+            async with bus:
+                try:
+                    if events:
+                        await self._all(bus, _arguments(events), "argument")
+                    else:
+                        with self._progress():
+                            await self._all(bus, _stdin_lines(), "line")
+                finally:
+                    if self.ack:
+                        self.unanswered = bus.unacknowledged
+        finally:
+            # Whoever does not wait for answers has them when the bus is closed.
+            self._sum_up(bus.rejected)
+        return FAILURE if bus.rejected else OK
 
     async def _all(
         self, bus: Bus, batches: AsyncIterator[list[tuple[int, bytes]]], what: str
@@ -125,12 +135,19 @@ class Publishing:
     async def _put(self, bus: Bus, notifications: list[Notification]) -> None:
         if notifications:
             await bus.publish_many(notifications, volatile=self.volatile, retain=self.key)
-            self.published += len(notifications)
+            self.handed += len(notifications)
 
-    def _sum_up(self) -> None:
-        lines = "line" if self.skipped == 1 else "lines"
-        skipped = f", {self.skipped:,} {lines} skipped" if self.skipped else ""
-        complain(f"stentor: {self.published:,} published{skipped}")
+    def _sum_up(self, refused: int) -> None:
+        """Say what became of what was given."""
+        published = self.handed - refused - self.unanswered
+        told = [f"{published:,} published" if self.ack else f"{published:,} sent"]
+        if refused:
+            told.append(f"{refused:,} refused")
+        if self.unanswered:
+            told.append(f"{self.unanswered:,} without an answer")
+        if self.skipped:
+            told.append(f"{self.skipped:,} {'line' if self.skipped == 1 else 'lines'} skipped")
+        complain(f"stentor: {', '.join(told)}")
 
     @contextmanager
     def _progress(self) -> Iterator[None]:
