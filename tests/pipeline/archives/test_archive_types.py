@@ -28,14 +28,19 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from stentor.errors import ArchiveError
 from stentor.filters import Filter
 from stentor.pipeline.archives import archive, compact, history
 from stentor.pipeline.archives.continuing import DECIDED, ArchivePart, HistoryReader
 from stentor.pipeline.archives.log import Log
+from stentor.pipeline.archives.manifests import File
 from stentor.pipeline.archives.merging import Between
 from stentor.pipeline.archives.pasts import ArchivedEvents
 from stentor.pipeline.archives.replays import Encoders, Events
+from stentor.pipeline.archives.schemas import CORRUPT, agree, fitted, joined
+from stentor.pipeline.archives.statistics import may_lose, measured
 from stentor.pipeline.columns import with_reserved
+from stentor.pipeline.columns.types import TIME, list_of
 
 EDGE = 2**53
 WHOLE = [0, 1, -1, 7, EDGE - 1, EDGE, EDGE + 1, -EDGE - 1, 2**60 + 1, 2**63 - 1, -(2**63), None]
@@ -307,3 +312,50 @@ def test_the_past_of_a_subscription_has_the_types_of_its_events(tmp_path: Path) 
     found = [n["x"] for portion in recalled.portions() for n in portion]
     assert list(map(repr, found)) == ["9007199254740993", "5.0"] * 2
     assert pa.types.is_floating(log.state().schema.field("x").type)
+
+
+def test_records_in_lists_keep_their_numbers_too() -> None:
+    """Nobody publishes such a column, but it can be archived."""
+    one = pa.struct([("n", pa.int64()), ("d", pa.decimal128(9, 2))])
+    other = pa.struct([("n", pa.float64()), ("d", pa.float64()), ("s", pa.string())])
+    schema = pa.schema([("l", list_of(other)), CORRUPT])
+    rows = [[{"n": 1, "d": Decimal("0.10")}], [{"n": EDGE + 1, "d": None}], None, []]
+    old = pa.record_batch([pa.array(rows, list_of(one))], names=["l"])
+    assert joined(old.schema, schema) == schema
+    found = fitted(old, schema).to_pylist()
+    assert found[0] == {"l": [{"n": 1.0, "d": 0.1, "s": None}], "_corrupt": None}
+    assert found[1]["l"] is None
+    assert json.loads(found[1]["_corrupt"]) == {"l": [{"n": EDGE + 1, "d": None, "s": None}]}
+    assert [row["l"] for row in found[2:]] == [None, []]
+    file = File("f", None, None, 4, 1, 0, columns=measured(pa.Table.from_batches([old])))
+    assert may_lose(file, old.schema, schema)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "both"),
+    [
+        (pa.int64(), pa.float64(), pa.float64()),
+        (pa.decimal128(9, 2), pa.decimal128(6, 4), pa.decimal128(11, 4)),
+        (pa.decimal128(9, 2), pa.int64(), pa.decimal128(21, 2)),
+        (pa.decimal128(9, 2), pa.float64(), pa.float64()),
+        (pa.decimal128(38, 10), pa.int64(), pa.decimal128(38, 10)),
+        (pa.decimal128(38, 30), pa.int64(), pa.float64()),
+        (pa.decimal128(38, 0), pa.decimal128(38, 38), pa.float64()),
+    ],
+)
+def test_numbers_of_two_types_in_one_table(
+    old: pa.DataType, new: pa.DataType, both: pa.DataType
+) -> None:
+    for pair in ((old, new), (new, old)):
+        first, second = (pa.schema({"x": kind}) for kind in pair)
+        assert joined(first, second) == pa.schema({"x": both})
+        assert not agree(first, second)
+
+
+@pytest.mark.parametrize(
+    "other", [pa.string(), pa.bool_(), pa.binary(), TIME, pa.list_(pa.int64())]
+)
+def test_what_is_no_number_is_never_united_with_one(other: pa.DataType) -> None:
+    for kind in (pa.int64(), pa.float64(), pa.decimal128(9, 2)):
+        with pytest.raises(ArchiveError, match="cast it"):
+            joined(pa.schema({"x": kind}), pa.schema({"x": other}))

@@ -229,6 +229,9 @@ def _without(
 
 def _lost(numbers: pa.Array, wanted: pa.DataType) -> Any:
     """By row, whether no number of the wanted type is the same."""
+    if not _is_number(wanted):  # records in lists
+        values = zip(numbers.to_pylist(), numbers.cast(wanted, safe=False).to_pylist(), strict=True)
+        return np.array([not _same(was, now) for was, now in values], bool)
     if not pa.types.is_floating(wanted):
         return np.zeros(len(numbers), bool)
     if pa.types.is_decimal(numbers.type):
@@ -240,6 +243,17 @@ def _lost(numbers: pa.Array, wanted: pa.DataType) -> Any:
         value = numbers[row].as_py()
         found[row] = int(float(value)) != value
     return found
+
+
+def _same(was: Any, now: Any) -> bool:
+    """Whether a value is the same in another type; a decimal is what its shortest form says."""
+    if isinstance(was, dict) and isinstance(now, dict):
+        return all(_same(value, now[name]) for name, value in was.items())
+    if isinstance(was, list) and isinstance(now, list):
+        return all(_same(*both) for both in zip(was, now, strict=True))
+    if isinstance(was, Decimal) and isinstance(now, float):
+        return Decimal(repr(now)) == was
+    return bool(was == now or was != was)
 
 
 def leaves(schema: Any, within: str = "") -> Iterator[tuple[str, pa.DataType]]:

@@ -193,7 +193,7 @@ def may_lose(file: File, own: pa.Schema, schema: pa.Schema) -> bool:
 def _may_lose(kind: pa.DataType, wanted: pa.DataType, bounds: Bounds | None) -> bool:
     if is_list(kind) and is_list(wanted):
         kind, wanted = kind.value_type, wanted.value_type
-    if kind == wanted or not pa.types.is_floating(wanted):
+    if kind == wanted or pa.types.is_decimal(wanted):
         return False
     if pa.types.is_integer(kind) and bounds is not None:
         low, high = bounds.low, bounds.high
