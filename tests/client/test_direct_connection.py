@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from overlay_processes import LIMITS, Overlay
@@ -20,6 +21,7 @@ from stentor.errors import (
 )
 from stentor.model import Notification, NotificationId, decode, encode
 from stentor.model.notification import MAX_PAYLOAD_BYTES
+from stentor.protocol.messages import Read
 
 LONG = replace(LIMITS, timeout=30.0)
 
@@ -59,6 +61,40 @@ def test_a_journal_is_read_as_it_was_written(overlay: Overlay) -> None:
         # A reading that is broken off does not disturb the next one.
         assert next(iter(direct.read(state.stream, 1, state.head))).offsets[0] == 1
         assert numbers(direct, state.stream, 7, 7) == [6]
+
+
+def test_times_are_told_without_the_events(
+    overlay: Overlay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = overlay.broker("b1", limits=LONG)
+    broker.start()
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    values = [noon, 7, 7.5, True, "noon", None]
+
+    def event(n: int) -> Notification:
+        value = values[n % len(values)]
+        named = {} if value is None else {"at": value}
+        return Notification({"n": n} | named, id=NotificationId("desk", 0, n), time=noon)
+
+    def times(filter: str = "", name: str = "_time") -> dict[int, float | None]:
+        found = {}
+        for stretch in direct.read(state.stream, 1, state.head, filter, times=name):
+            assert stretch.items == []
+            found.update(zip(stretch.offsets, stretch.times, strict=True))
+        return found
+
+    with Direct(broker.address, name="desk") as direct:
+        direct.publish([encode(event(n)) for n in range(2_400)])
+        (state,) = direct.streams()
+        at = noon.timestamp()
+        by_attribute = [at, 7.0, 7.5, None, None, None] * 400
+        wanted = dict(enumerate(by_attribute, 1))
+        for _ in range(2):
+            assert times() == dict.fromkeys(range(1, 2_401), at)
+            assert times("n >= 2398") == {2_399: at, 2_400: at}
+            assert times(name="at") == wanted
+            # A broker of an earlier release does not know what times are, and sends everything.
+            monkeypatch.setattr("stentor.client.direct.Read", lambda *fields: Read(*fields[:5]))
 
 
 def test_what_the_broker_has_already_is_published_once(overlay: Overlay) -> None:

@@ -45,6 +45,7 @@ from stentor.errors import (
     Unreachable,
 )
 from stentor.filters import Filter
+from stentor.model.moments import moments
 from stentor.protocol import FrameReader, frame
 from stentor.protocol.messages import (
     VERSIONS,
@@ -193,11 +194,13 @@ class Direct:
         filter: str | Filter = "",
         *,
         skip_lost: bool = False,
+        times: str = "",
     ) -> Iterator[Stretch]:
         """The journal from one offset to another, stretch by stretch, filtered by the broker.
 
         What is beyond the end of the journal does not come. What retention has taken away is a
-        `HistoryGone`, or is passed over if `skip_lost` says so.
+        `HistoryGone`, or is passed over if `skip_lost` says so. With `times`, stretches have no
+        items, but their times by this name (see `stentor.model.moments`).
         """
         at = first
         number = 0
@@ -207,7 +210,7 @@ class Direct:
             self._connected()
             if not number:
                 number = next(self._numbers)
-                self._send(Read(number, stream, at, last, str(filter)))
+                self._send(Read(number, stream, at, last, str(filter), times))
             return self._answer(number, Stretch)
 
         def ask_again() -> None:
@@ -226,6 +229,8 @@ class Direct:
                     )
                 at = max(found.through + 1, at)
                 done = found.through >= min(last, found.head)
+                if times and found.items:  # a broker of an earlier release has sent all of them
+                    found.items, found.times = [], moments(found.items, times)
                 yield found
         finally:
             if not done:

@@ -3,8 +3,9 @@
 A *serving* broker reads one stretch of its journal at a time, so that no request holds up live
 traffic: at most `STRETCH` entries are looked at or `STRETCH_BYTES` returned, and the answer says
 how far it goes. A *fetching* broker has at most `FETCHES` requests on their way; feeds that want
-more wait for their turn. A client that reads in bulk gets larger stretches as long as they cost no
-matching, and has at most `READS` requests waiting.
+more wait for their turn. A client that reads in bulk gets larger stretches as long as nothing has
+to be decoded for them, and has at most `READS` requests waiting. It may ask for times alone, to
+find out in which order journals should be read.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from stentor.errors import JournalDamaged
 from stentor.filters import Filter
 from stentor.matching.index import select
 from stentor.model.codec import decode_headers
+from stentor.model.moments import moments
 from stentor.node.log import Log
 from stentor.node.pieces import pieces
 from stentor.protocol.messages import Chunk, Fetch, Read, StreamId, Stretch
@@ -51,9 +53,13 @@ def bulk(log: Log, head: int, read: Read) -> Stretch:
     low = log.low
     first = max(read.first, low, 1)
     filter = parsed(read.filter)
-    count, size = (BULK, BULK_BYTES) if filter.is_always else (STRETCH, STRETCH_BYTES)
+    as_they_are = filter.is_always and not read.times
+    count, size = (BULK, BULK_BYTES) if as_they_are else (STRETCH, STRETCH_BYTES)
     end = min(head, read.last or head, first + count - 1)
     offsets, items, through = _scan(log, first, end, filter, size)
+    if read.times:
+        times = moments(items, read.times)
+        return Stretch(read.number, log.stream, offsets, [], through, head, low, times)
     return Stretch(read.number, log.stream, offsets, items, through, head, low)
 
 

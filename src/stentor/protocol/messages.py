@@ -215,6 +215,8 @@ class Read(_Message, tag=19):
     #: Not beyond this offset; 0 for the end of the journal.
     last: int = 0
     filter: str = ""
+    #: Send no items, but when each was: "_time", or the name of an attribute.
+    times: str = ""
 
 
 # -- broker to client
@@ -313,6 +315,8 @@ class Stretch(_Message, tag=39):
     #: that is gone.
     head: int
     low: int = 1
+    #: Instead of the items, if times were asked for.
+    times: list[float | None] = field(default_factory=list)
 
 
 # -- broker to broker

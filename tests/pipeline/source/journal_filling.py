@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 
 from overlay_processes import BrokerProcess
@@ -34,10 +36,21 @@ def fill(
     producer: str = "desk",
     **parts: Any,
 ) -> int:
-    """Publish events, each under its number; the last offset of the broker's journal."""
-    parts = {"time": TIME} | parts
+    """Publish events, each under its number; the last offset of the broker's journal.
+
+    `time` may be one for all, or say it for each number.
+    """
+    time = parts.pop("time", TIME)
     items = [
-        encode(Notification(event(n), id=NotificationId(producer, 0, n), **parts)) for n in numbers
+        encode(
+            Notification(
+                event(n),
+                id=NotificationId(producer, 0, n),
+                time=time(n) if callable(time) else time,
+                **parts,
+            )
+        )
+        for n in numbers
     ]
     with Direct(broker.address, name=producer) as direct:
         direct.publish(items)
@@ -101,6 +114,33 @@ class Query:
         while (end := self.plan()) is not None:
             sizes.append(self.run(end))
         return sizes
+
+
+class Windows:
+    """Counts events by windows of their times as Spark does, and forgets windows that have ended.
+
+    The watermark follows the newest event of the batches before; strictly, where Spark gives events
+    one batch more.
+    """
+
+    def __init__(self, length: float, delay: float) -> None:
+        self._length = length
+        self._delay = delay
+        self._newest = -inf
+        self.counts: Counter[float] = Counter()
+        self.late = 0
+
+    def add(self, times: Iterable[float]) -> None:
+        """One batch."""
+        watermark = newest = self._newest
+        for time in times:
+            start = time // self._length * self._length
+            if start + self._length <= watermark - self._delay:
+                self.late += 1
+            else:
+                self.counts[start] += 1
+            newest = max(newest, time)
+        self._newest = newest
 
 
 ALL = ReadAllAvailable()

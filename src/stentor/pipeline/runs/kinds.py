@@ -71,6 +71,8 @@ SOURCES: Final = {
                 "ending_timestamp": Option("moment", "what was journaled before, in a batch"),
                 "max_rows_per_batch": Option("count", "events that a micro-batch looks at"),
                 "max_rows_per_partition": Option("count", "events that one task looks at"),
+                "time_column": Option("text", "by which time a stream catches up; _time"),
+                "wait_for_brokers": Option("flag", "whether to wait for brokers that are down"),
                 "fail_on_data_loss": Option("flag", "whether events that are gone are an error"),
                 "mode": Option(
                     "text",

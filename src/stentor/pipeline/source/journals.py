@@ -3,7 +3,8 @@
 A journal is known by its id, wherever it is: when a broker is removed, another one takes its
 journal over. So each listed broker is asked which journals it has. A broker that does not answer is
 not asked again at once, so that it does not slow the others down; its journals are just not in the
-picture meanwhile. What waiting cannot heal, such as a wrong token, is raised.
+picture meanwhile. If all that it had is elsewhere now, it was removed, and nobody misses it. What
+waiting cannot heal, such as a wrong token, is raised.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from stentor.client.direct import Direct
 from stentor.client.faults import TRANSIENT
 from stentor.errors import InvalidConfiguration, StentorError, Unreachable
 from stentor.pipeline.source.options import EARLIEST, Connecting, Offsets
+from stentor.protocol.messages import Stretch
 
 #: Seconds for one attempt to reach a broker.
 TIMEOUT: Final = 5.0
@@ -47,6 +49,8 @@ class Seen(NamedTuple):
     answered: frozenset[str]
     #: Addresses that have not, and why.
     silent: dict[str, StentorError]
+    #: Those of them that have something, or may have.
+    missed: dict[str, StentorError]
 
 
 class _Broker:
@@ -57,6 +61,8 @@ class _Broker:
         self._options = options
         self._timeout = timeout
         self._direct: Direct | None = None
+        #: The journals that it had when it answered last; None if it never has.
+        self.streams: frozenset[str] | None = None
         #: When it answered last.
         self._heard = 0.0
         self._backoff = Backoff(0.1, 5.0)
@@ -71,7 +77,7 @@ class _Broker:
             self._put(question)
         except TRANSIENT as error:
             if self._error is None:
-                _log.warning("%s; the query goes on with what it has", error)
+                _log.warning("%s", error)
             self._error = error
             self._next = monotonic() + self._backoff.next()
             return error
@@ -150,16 +156,19 @@ class Journals:
         silent = {}
         for broker in self._brokers:
 
-            def look(direct: Direct, address: str = broker.address) -> None:
+            def look(direct: Direct, broker: _Broker = broker) -> None:
                 states = direct.streams()
                 answered.add(direct.broker)
+                broker.streams = frozenset(state.stream for state in states)
                 for state in states:
-                    journals.setdefault(state.stream, Journal(*state, address))
+                    journals.setdefault(state.stream, Journal(*state, broker.address))
 
             error = broker.ask(look)
             if error is not None:
                 silent[broker.address] = error
-        return Seen(journals, frozenset(answered), silent)
+        removed = [b.address for b in self._brokers if b.streams and b.streams <= journals.keys()]
+        missed = {address: e for address, e in silent.items() if address not in removed}
+        return Seen(journals, frozenset(answered), silent, missed)
 
     def all_seen(self, *, at_least: int | None = None) -> Seen:
         """What can be seen as soon as all have answered, or so many; `Unreachable` in the end."""
@@ -168,10 +177,10 @@ class Journals:
         backoff = Backoff(0.1, 2.0)
         while True:
             seen = self.seen()
-            if len(self._brokers) - len(seen.silent) >= wanted:
+            if len(self._brokers) - len(seen.missed) >= wanted:
                 return seen
             if monotonic() >= deadline:
-                error = next(iter(seen.silent.values()))
+                error = next(iter(seen.missed.values()))
                 raise Unreachable(
                     f"{error}. Waited {self._options.patience:g} seconds (option patience); start "
                     "the broker, or take it off the list of brokers"
@@ -183,14 +192,29 @@ class Journals:
         if since <= 0.0:
             return journal.low
         found: list[int] = []
-        for broker in self._brokers:
-            if broker.address == journal.address:
-                error = broker.ask(
-                    lambda direct: found.append(direct.offset_at(journal.stream, since))
-                )
-                if error is not None:
-                    raise error
+        self._ask(journal, lambda direct: found.append(direct.offset_at(journal.stream, since)))
         return max(found[0], journal.low)
+
+    def times(
+        self, journal: Journal, first: int, last: int, filter: str, column: str, *, skip_lost: bool
+    ) -> list[Stretch]:
+        """When the events of a journal were, between two offsets, without the events."""
+        found: list[Stretch] = []
+
+        def look(direct: Direct) -> None:
+            found[:] = direct.read(
+                journal.stream, first, last, filter, skip_lost=skip_lost, times=column
+            )
+
+        self._ask(journal, look)
+        return found
+
+    def _ask(self, journal: Journal, question: Callable[[Direct], object]) -> None:
+        """Ask the broker that has a journal; raises what is wrong with it."""
+        (broker,) = (each for each in self._brokers if each.address == journal.address)
+        error = broker.ask(question)
+        if error is not None:
+            raise error
 
     def offset_of(self, journal: Journal, wanted: str | Offsets | float, default: str) -> int:
         """The offset of a journal that an option means; `default` if it does not name it."""

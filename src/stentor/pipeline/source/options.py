@@ -17,6 +17,7 @@ from stentor.client.times import since_seconds
 from stentor.errors import InvalidConfiguration, InvalidValue
 from stentor.filters import Filter
 from stentor.filters.addressing import event_type
+from stentor.model.moments import TIME
 from stentor.pipeline.columns import MODES
 from stentor.transport import Address
 
@@ -47,6 +48,8 @@ _READING: Final = {
     "endingTimestamp": "ISO time: what was journaled before that time",
     "maxRowsPerBatch": "events that a micro-batch looks at, over all brokers",
     "maxRowsPerPartition": "events that one task looks at",
+    "timeColumn": "by which time a stream that catches up is read: _time, or an attribute",
+    "waitForBrokers": "whether a stream waits for brokers that are down, or goes on without them",
     "failOnDataLoss": "whether events that are gone are an error, or are passed over",
     "mode": f"what happens with events that do not fit the schema: {', '.join(MODES)}",
     "sample": "events per broker from which a schema is inferred",
@@ -90,6 +93,8 @@ class Reading:
     fail_on_data_loss: bool = True
     mode: str = MODES[0]
     sample: int = SAMPLE
+    time_column: str = TIME
+    wait_for_brokers: bool = True
 
 
 def connecting(options: Mapping[str, str], known: Mapping[str, str] = WRITE_OPTIONS) -> Connecting:
@@ -140,9 +145,11 @@ def reading(options: Mapping[str, str], *, streaming: bool | None = None) -> Rea
         _moment(given, "ending", LATEST, streaming=streaming),
         _number(given, rows, 0, int, 1) if rows in given else None,
         _number(given, "maxrowsperpartition", ROWS_PER_PARTITION, int, 1),
-        _flag(given, "failondataloss", True),
+        _flag(given, "failOnDataLoss", True),
         mode,
         _number(given, "sample", SAMPLE, int, 1),
+        given.get("timecolumn", TIME),
+        _flag(given, "waitForBrokers", True),
     )
 
 
@@ -176,7 +183,7 @@ def _number(given: Mapping[str, str], name: str, default: Any, kind: type, least
 
 
 def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:
-    written = given.get(name)
+    written = given.get(name.lower())
     if written is None:
         return default
     if written.lower() not in ("true", "false"):

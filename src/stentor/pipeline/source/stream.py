@@ -4,18 +4,22 @@ Spark asks for the latest offset, writes it to its checkpoint, plans a batch bet
 and that, and has tasks read it. The reader keeps no state that matters: after a restart the offsets
 say everything (see `offsets`). What can happen between two batches:
 
-    a broker is down        its journals keep their offsets, and are read when it is back
+    a broker is down        no batch begins until it is back: the watermark of the query would pass
+                            what the broker has. If waitForBrokers is false, the others are read,
+                            and its journals keep their offsets
     a broker is new         its journal begins where the query's start rule says
     a journal has moved     it is found by its id
     a journal is gone       its broker is up and has another one: an error, unless failOnDataLoss is
     retention was faster    false, then what is gone is passed over
+
+A batch that must not take all that there is takes what is earliest: see `timelines`.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -28,14 +32,18 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from stentor.client.faults import TRANSIENT
 from stentor.errors import HistoryGone
 from stentor.pipeline.columns import BatchMaker, Layout
 from stentor.pipeline.source.journals import Journal, Journals, Seen
-from stentor.pipeline.source.offsets import Offset, Range, broker_of, ranges, shares
+from stentor.pipeline.source.offsets import Offset, Range, broker_of, ranges
 from stentor.pipeline.source.options import EARLIEST, LATEST, Reading
 from stentor.pipeline.source.reading import read_range
+from stentor.pipeline.source.timelines import Timelines
+from stentor.protocol.messages import Stretch
 
 _log: Final = logging.getLogger("stentor.pipeline")
+_WAITING: Final = "waiting for"
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -50,7 +58,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._addresses: dict[str, str] = {}
         #: With the trigger "available now": what is not read beyond.
         self._targets: dict[str, int] | None = None
-        #: Losses that were reported.
+        self._timelines = Timelines(self._times)
+        self._found: dict[str, Journal] = {}
+        #: Losses, and brokers that are waited for, that were reported.
         self._warned: set[str] = set()
 
     # -- offsets, in the driver
@@ -73,13 +83,32 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         before = Offset.of(start)
-        seen = self._seen()
-        if self._targets is not None and seen.silent and self._is_short(before):
-            seen = self._opened().all_seen()  # what was available is read, or the run has failed
-        self._check_lost(before, seen)
+        while True:
+            seen = self._seen()
+            if self._must_wait(before, seen):
+                if self._targets is None:
+                    return start
+                seen = (
+                    self._opened().all_seen()
+                )  # what was available is read, or the run has failed
+                self._found = seen.journals
+            self._check_lost(before, seen)
+            try:
+                found = self._next(before, seen, limit)
+            except (*TRANSIENT, HistoryGone) as error:
+                if isinstance(error, HistoryGone) and self._seen().journals == seen.journals:
+                    raise
+                # A broker went away while it was asked, or a journal was moved.
+                if self._targets is None:
+                    return start
+            else:
+                return start if found is None else found.dump()
+
+    def _next(self, before: Offset, seen: Seen, limit: ReadLimit) -> Offset | None:
+        """The end of the next batch; None if there is nothing to read."""
         streams = dict(before.streams)
         positions: dict[str, int] = {}
-        available: dict[str, int] = {}
+        heads: dict[str, int] = {}
         for stream, journal in seen.journals.items():
             head = journal.head
             if self._targets is not None:
@@ -87,19 +116,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             position = before.streams.get(stream)
             if position is None:
                 position = self._beginning(journal, before)
-            positions[stream] = position
             if head >= position:
-                available[stream] = head + 1 - position
+                positions[stream], heads[stream] = position, head
             elif journal.head + 1 < position:  # set back, which was accepted
                 streams[stream] = journal.head + 1
-        taken = shares(available, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+        taken = self._taken(positions, heads, limit)
         taken = {stream: count for stream, count in taken.items() if count}
         if not taken and streams == before.streams:
-            return start
+            return None
         begin = {stream: positions[stream] for stream in taken}
         for stream, count in taken.items():
             streams[stream] = begin[stream] + count
-        return Offset(streams, before.since, begin).dump()
+        return Offset(streams, before.since, begin)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         rows = self._options.rows_per_batch
@@ -110,7 +138,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Offset({stream: j.head + 1 for stream, j in journals.items()}).dump()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        seen = self._opened().all_seen()
+        least = None if self._options.wait_for_brokers else 1
+        seen = self._opened().all_seen(at_least=least)
         self._targets = {stream: journal.head for stream, journal in seen.journals.items()}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -132,7 +161,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(partition, self._options, self._options.filter, maker)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_journals": None}
+        return self.__dict__ | {"_journals": None, "_timelines": None}
 
     # -- what the brokers say
 
@@ -143,13 +172,51 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _seen(self) -> Seen:
         seen = self._opened().seen()
+        self._found = seen.journals
         self._addresses |= {stream: j.address for stream, j in seen.journals.items()}
         return seen
 
-    def _is_short(self, before: Offset) -> bool:
-        """Whether something is left of what was available when the run began."""
-        targets = self._targets or {}
-        return any(before.streams.get(stream, 0) <= head for stream, head in targets.items())
+    def _must_wait(self, before: Offset, seen: Seen) -> bool:
+        """Whether a broker is down that a batch should not be without."""
+        if not seen.missed or not self._options.wait_for_brokers:
+            self._warned -= {text for text in self._warned if text.startswith(_WAITING)}
+            return False
+        if self._targets is not None:
+            # What comes after the run has begun is not of this run; what was there is.
+            return any(
+                stream not in seen.journals and before.streams.get(stream, 0) <= head
+                for stream, head in self._targets.items()
+            )
+        self._warn(
+            f"{_WAITING} {', '.join(seen.missed)}: no batch begins meanwhile, so that nothing is "
+            "late when it is back. If it is gone for good, take it off the list of brokers; to go "
+            "on without it, set waitForBrokers to false"
+        )
+        return True
+
+    def _taken(
+        self, positions: Mapping[str, int], heads: Mapping[str, int], limit: ReadLimit
+    ) -> dict[str, int]:
+        """How many entries of each journal the next batch reads."""
+        available = {stream: head + 1 - positions[stream] for stream, head in heads.items()}
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        if most is None or most >= sum(available.values()):
+            return available
+        if len(available) == 1:
+            return dict.fromkeys(available, most)
+        return self._timelines.earliest(positions, heads, most)
+
+    def _times(self, stream: str, first: int, last: int) -> list[Stretch]:
+        options = self._options
+        skip_lost = not options.fail_on_data_loss
+        return self._opened().times(
+            self._found[stream],
+            first,
+            last,
+            options.filter,
+            options.time_column,
+            skip_lost=skip_lost,
+        )
 
     def _beginning(self, journal: Journal, before: Offset) -> int:
         """Where a journal begins that was not there when the query began."""
@@ -191,6 +258,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     "anew, use another checkpointLocation; to keep more, raise the retention of "
                     "the broker"
                 )
-            if text not in self._warned:
-                self._warned.add(text)
-                _log.warning("%s; going on without", text)
+            self._warn(f"{text}; going on without")
+
+    def _warn(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            _log.warning("%s", text)
