@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 from stentor.pipeline.registering import register_source
+from stentor.pipeline.sink import teach_writer
 from stentor.pipeline.source import StentorSource, teach_readers
 
 #: What `session` sets unless told otherwise.
@@ -47,6 +48,7 @@ def register(spark: SparkSession) -> SparkSession:
     spark.conf.set("spark.sql.execution.arrow.pythonUDF.columnarInput.enabled", "false")
     register_source(spark, StentorSource)
     teach_readers()
+    teach_writer()
     return spark
 
 

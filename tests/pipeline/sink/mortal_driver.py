@@ -1,14 +1,15 @@
-"""A driver that is killed: it follows a broker and writes to another broker and to Parquet.
+"""A driver that is killed: it follows a broker and writes to another broker, twice, and to Parquet.
 
     python mortal_driver.py '{"source": ADDRESS, "sink": ADDRESS, "home": PATH, "finish": false}'
 
-Prints `running` when both queries have begun. To finish means to read what there is, and to say
+Prints `running` when the queries have begun. To finish means to read what there is, and to say
 what the Parquet table holds then.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -55,6 +56,23 @@ def main(source: str, sink: str, home: str, finish: bool) -> None:
             .start()
         )
 
+    def written() -> StreamingQuery:
+        """By hand, and in other partitions each time."""
+
+        def write(batch: DataFrame, number: int) -> None:
+            rows = batch.select(F.col("n").alias("m")).repartition(random.randint(1, 4))
+            rows.write.format("stentor").mode("append").options(
+                brokers=sink, txnAppId="written", txnVersion=number
+            ).save()
+
+        return (
+            events()
+            .writeStream.foreachBatch(write)
+            .option("checkpointLocation", f"{home}/written")
+            .trigger(**trigger)
+            .start()
+        )
+
     def stored() -> StreamingQuery:
         return (
             events()
@@ -64,7 +82,7 @@ def main(source: str, sink: str, home: str, finish: bool) -> None:
             .start(f"{home}/table")
         )
 
-    queries = [(start, start()) for start in (published, stored)]
+    queries = [(start, start()) for start in (published, written, stored)]
     print("running", flush=True)
     for start, query in queries:
         ended(start, query)

@@ -75,12 +75,13 @@ def begun(offsets: Path, goal: int, log: Path) -> None:
     asyncio.run(until(lambda: batches(offsets) >= goal, said, 600.0))
 
 
-def numbers(broker: BrokerProcess) -> Counter[int]:
+def numbers(broker: BrokerProcess, name: str = "n") -> Counter[int]:
     with Direct(broker.address) as direct:
         (state,) = direct.streams()
         found: Counter[int] = Counter()
         for stretch in direct.read(state.stream, 1, state.head):
-            found.update(decode(item)["n"] for item in stretch.items)
+            events = map(decode, stretch.items)
+            found.update(event[name] for event in events if name in event)
     return found
 
 
@@ -106,17 +107,18 @@ def test_a_query_whose_driver_is_killed_again_and_again_ends_exact(
         try:
             assert driver.line() == "running", log.read_text()[-5000:]
             if draw.random() < 0.75:  # else while it still finds its way back
-                offsets = home / draw.choice(["published", "stored"]) / "offsets"
+                offsets = home / draw.choice(["published", "written", "stored"]) / "offsets"
                 begun(offsets, batches(offsets) + draw.randint(1, 3), log)
             moment.wait(draw.uniform(0.0, 2.0))
             assert not driver.ended(), log.read_text()[-5000:]
         finally:
             driver.kill()
-    before = numbers(sink)
+    before = numbers(sink) + numbers(sink, "m")
     last = Driver(log, **arguments, finish=True)
     assert last.line() == "running"
     stored = last.line()
     assert last.wait() == 0, log.read_text()[-5000:]
     assert json.loads(stored) == [total, total, 0, total - 1]
     assert numbers(sink) == Counter(range(total))
+    assert numbers(sink, "m") == Counter(range(total))
     assert sum(before.values()) > 0  # the killed ones have done something

@@ -39,11 +39,15 @@ T = TypeVar("T")
 
 def other_rows(task: Task, count: int) -> PipelineError:
     """What to say of rows that an earlier attempt had and this one has not."""
+    hint = (
+        "; if only some columns differ, name those that tell rows apart as txnKey. Or the same "
+        "txnAppId and txnVersion were used for two tables: give each its own"
+    )
     return PipelineError(
         f"{count} rows that an earlier attempt of batch {task.epoch}, partition {task.partition} "
         "has published did not come again: the query gives other rows each time it runs. Make it "
         "deterministic, for example without rand(), and change neither its filter nor its read "
-        "limits while a batch is unfinished"
+        f"limits while a batch is unfinished{hint if task.compared else ''}"
     )
 
 
@@ -56,7 +60,7 @@ class LargePartition:
         # Without patience of its own: each loss of the connection has to be dealt with here.
         self._direct = opened(address, options, name=task.producer, patience=0.0)
         self._now = datetime.now(UTC)
-        self._known = _Known()
+        self._known = _Known(task.key)
         self._next = 0
         #: Publishing it has everything before on disk, and is otherwise without effect.
         self._first_row: list[bytes] = []
@@ -86,7 +90,7 @@ class LargePartition:
         if (epoch, newest) >= (self._task.epoch, 0):
             self._heads = {}
         direct.publish(self._first_row)
-        self._known = _Known()
+        self._known = _Known(self._task.key)
         for item in self._of_this_epoch():
             self._known.add(item)
         known = self._known
@@ -100,13 +104,17 @@ class LargePartition:
 
     def publish(self, drafts: list[Draft]) -> None:
         """Publish those of the rows that are not there."""
-        new = self._known.without(drafts)
+        new = self.unknown(drafts)
         if not new:
             return
         ids = IdSource(self._direct.producer, self._task.epoch, self._next)
         items = numbered(new, ids, self._now)
         self._patiently(lambda: self._direct.publish(items), again=lambda: self._check(items))
         self._next += len(items)
+
+    def unknown(self, drafts: list[Draft]) -> list[Draft]:
+        """Those of the rows that are not there; the others have come again."""
+        return self._known.without(drafts)
 
     def _check(self, items: list[bytes]) -> None:
         """Raise if something else has been published under the numbers of these."""
@@ -126,21 +134,31 @@ class LargePartition:
         """What is there of this producer in this epoch, behind the heads."""
         producer = self._direct.producer.replace("'", "''")
         wanted = f"_producer = '{producer}'"
+        epoch, newest = self._direct.welcome.published or (-1, -1)
+        left = newest + 1 if epoch == self._task.epoch and not self._heads else None
         for state in self._direct.streams():
-            first = max(state.low, self._heads.get(state.stream, 0) + 1)
-            try:
-                for stretch in self._direct.read(
-                    state.stream, first, state.head, wanted, skip_lost=True
-                ):
-                    for found in decode_many(stretch.items):
-                        if found.id is not None and found.id.epoch == self._task.epoch:
-                            yield found
-            except NotPermitted as error:
-                raise PipelineError(
-                    f"partition {self._task.partition} is larger than a transaction, so what was "
-                    f"published of it has to be read back: {error}. Or use smaller partitions "
-                    "(repartition)"
-                ) from error
+            lowest = max(state.low, self._heads.get(state.stream, 0) + 1)
+            # Backwards: they are among the newest, and it is known how many they are.
+            for first, last in _backwards(lowest, state.head):
+                if left is not None and left <= 0:
+                    return
+                for found in self._read(state.stream, first, last, wanted):
+                    if found.id is not None and found.id.epoch == self._task.epoch:
+                        left = None if left is None else left - 1
+                        yield found
+
+    def _read(self, stream: str, first: int, last: int, filter: str) -> Iterator[Notification]:
+        try:
+            for stretch in self._direct.read(stream, first, last, filter, skip_lost=True):
+                yield from decode_many(stretch.items)
+        except NotPermitted as error:
+            task = self._task
+            hint = "" if task.compared else ". Or use smaller partitions (repartition)"
+            why = "of an earlier attempt" if task.compared else "larger than a transaction"
+            raise PipelineError(
+                f"partition {task.partition} is {why}, so what was published of it has to be read "
+                f"back: {error}{hint}"
+            ) from error
 
     def _patiently(self, work: Callable[[], T], again: Callable[[], object] | None = None) -> T:
         """Do it; whenever the connection was lost, first `again`, then do it again."""
@@ -159,13 +177,27 @@ class LargePartition:
                 sleep(backoff.next())
 
 
+def _backwards(first: int, last: int) -> Iterator[tuple[int, int]]:
+    """A range in pieces, the last one first; each is longer than the one before.
+
+    >>> list(_backwards(1, 300_000))
+    [(234465, 300000), (103393, 234464), (1, 103392)]
+    """
+    size = 65_536
+    while last >= first:
+        begin = max(first, last - size + 1)
+        yield begin, last
+        last, size = begin - 1, size * 2
+
+
 class _Known:
     """What a broker has already: how often each contents, with and without its time."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: tuple[str, ...] = ()) -> None:
         self.newest = -1
         #: How many have not come again yet.
         self.left = 0
+        self._key = key
         self._timed: Counter[bytes] = Counter()
         self._untimed: Counter[bytes] = Counter()
 
@@ -173,8 +205,10 @@ class _Known:
         assert notification.id is not None
         self.newest = max(self.newest, notification.id.sequence)
         self.left += 1
-        self._timed[encode(notification.replace(id=None))] += 1
-        self._untimed[encode(notification.replace(id=None, time=None))] += 1
+        n = notification
+        draft = Draft(dict(n), n.type, n.subject, n.channel, n.payload, n.content_type, n.time)
+        self._timed[self._contents(draft, draft.time)] += 1
+        self._untimed[self._contents(draft, None)] += 1
 
     def without(self, drafts: list[Draft]) -> list[Draft]:
         """Those that are not known; each known one is left out as often as it is known."""
@@ -183,15 +217,38 @@ class _Known:
     def _is_known(self, draft: Draft) -> bool:
         if not self.left:
             return False
-        make = Notification.from_checked
-        untimed = encode(make(*draft[:6], None, None))
+        untimed = self._contents(draft, None)
         if not self._untimed[untimed]:
             return False
-        if draft.time is not None:  # else it was published under the time of that attempt
-            timed = encode(make(*draft[:6], None, draft.time))
+        # Without a time of its own, it was published under the time of that attempt.
+        if draft.time is not None and (not self._key or "_time" in self._key):
+            timed = self._contents(draft, draft.time)
             if not self._timed[timed]:
                 return False
             self._timed[timed] -= 1
         self._untimed[untimed] -= 1
         self.left -= 1
         return True
+
+    def _contents(self, draft: Draft, time: datetime | None) -> bytes:
+        """What tells a row from others."""
+        key = self._key
+        if not key:
+            return encode(Notification.from_checked(*draft[:6], None, time))
+        attributes = {
+            name: value
+            for name, value in draft.attributes.items()
+            if name in key or any(name.startswith(f"{each}.") for each in key)
+        }
+        return encode(
+            Notification.from_checked(
+                attributes,
+                draft.type if "_type" in key else None,
+                draft.subject if "_subject" in key else None,
+                draft.channel if "_channel" in key else None,
+                b"",
+                None,
+                None,
+                time,
+            )
+        )

@@ -10,6 +10,7 @@ Rows have the same numbers only if they come in the same order, and behind a shu
 So nothing must remain of an attempt that was broken off: a partition that fits into one transaction
 is published as one. All of it is there, or nothing. Larger ones are the matter of `large`, and so
 are those of which another number of rows is there than came now: the query has changed meanwhile.
+What `transactions` puts into partitions by its contents is compared with what is there in any case.
 
 Two attempts at the same time: the second connects under the name of the first, and the broker shuts
 the first one out.
@@ -83,6 +84,31 @@ def publish_rows(
     return rows.count
 
 
+def verify_rows(
+    batches: Iterable[pa.RecordBatch], schema: StructType, task: Task, options: Connecting
+) -> int:
+    """Raise if an earlier attempt has published rows that do not come again; how many come."""
+    rows = _Rows(batches, schema, task)
+    address = broker_for(task.producer, options.brokers)
+    if published(task, options)[0] != task.epoch:
+        return sum(len(chunk) for chunk in rows)
+    with LargePartition(address, options, task) as earlier:
+        for chunk in rows:
+            if rows.count == len(chunk):
+                earlier.begin(chunk[0])
+            earlier.unknown(chunk)
+        earlier.end()
+    return rows.count
+
+
+def published(task: Task, options: Connecting) -> tuple[int, int]:
+    """The newest epoch that a producer has published in, -1 for none, and how many rows."""
+    address = broker_for(task.producer, options.brokers)
+    with opened(address, options, name=task.producer, patience=options.patience) as direct:
+        epoch, newest = direct.welcome.published or (-1, -1)
+    return epoch, newest + 1
+
+
 def _published_as_one(
     chunks: Iterator[list[Draft]], rows: _Rows, task: Task, options: Connecting, address: str
 ) -> list[Draft]:
@@ -102,7 +128,8 @@ def _published_as_one(
             size += sum(map(len, encoded)) + _ITEM_OVERHEAD * len(encoded)
             if len(items) > most_rows or size > most_bytes:
                 return held
-        if there is not None and there[0] == task.epoch and there[1] != len(items) - 1:
+        begun = there is not None and there[0] == task.epoch
+        if there is not None and begun and (task.compared or there[1] != len(items) - 1):
             if not held:
                 raise other_rows(task, there[1] + 1)
             return held

@@ -14,9 +14,14 @@ class Task(NamedTuple):
 
     #: The id of the query, or of the write.
     query: str
-    #: The number of the micro-batch; 0 for a batch write.
+    #: The number of the micro-batch, or the version of a transaction; else 0.
     epoch: int
     partition: int
+    #: Whether another attempt may have had its rows in another order, and other partitions; then
+    #: what is there of an earlier one is compared with what comes.
+    compared: bool = False
+    #: The columns that tell rows apart; none for all.
+    key: tuple[str, ...] = ()
 
     @property
     def producer(self) -> str:

@@ -18,9 +18,10 @@ from pyspark.sql.types import StructType
 
 from stentor.errors import PipelineError
 from stentor.pipeline.columns import RowEncoder
-from stentor.pipeline.sink.publishing import publish_rows
+from stentor.pipeline.sink.publishing import publish_rows, verify_rows
 from stentor.pipeline.sink.tasks import Task
-from stentor.pipeline.source.options import connecting
+from stentor.pipeline.sink.transactions import by_slot, slot_task, without_slot
+from stentor.pipeline.source.options import VERIFY, connecting, transaction
 
 #: Where Spark tells a task which query and which micro-batch it works for.
 _QUERY_ID: Final = "sql.streaming.queryId"
@@ -36,21 +37,36 @@ class Published(WriterCommitMessage):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Publishes a DataFrame. Spark's retries of a task publish once; a new write is new events."""
+    """Publishes a DataFrame. Spark's retries of a task publish once; a new write is new events.
+
+    Unless it is a transaction: then a new write under the same name and version is the same events.
+    """
 
     def __init__(self, schema: StructType, options: Mapping[str, str], overwrite: bool) -> None:
         if overwrite:
             raise PipelineError(
                 'what was published cannot be overwritten; use .mode("append"), which adds to it'
             )
+        self._transaction = transaction(options)
+        self._verify = VERIFY in {name.lower() for name in options}
+        if self._transaction is not None:
+            schema = without_slot(schema)
         RowEncoder(schema)  # what cannot be published is refused before anything starts
         self._schema = schema
         self._options = connecting(options)
         self._write = uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Published:
-        task = Task(self._write, 0, _context().partitionId())
-        return Published(task.partition, publish_rows(iterator, self._schema, task, self._options))
+        context = _context()
+        if self._transaction is None:
+            task = Task(self._write, 0, context.partitionId())
+            rows = publish_rows(iterator, self._schema, task, self._options)
+            return Published(task.partition, rows)
+        act = verify_rows if self._verify else publish_rows
+        rows = 0
+        for slot, batches in by_slot(iterator):
+            rows += act(batches, self._schema, slot_task(self._transaction, slot), self._options)
+        return Published(context.partitionId(), rows)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -59,6 +75,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, schema: StructType, options: Mapping[str, str], overwrite: bool) -> None:
         if overwrite:
             raise PipelineError('what was published cannot be replaced; use outputMode("append")')
+        if transaction(options) is not None:
+            raise PipelineError(
+                "a streaming query is itself what a transaction is for; leave out txnAppId, "
+                "txnVersion and txnKey"
+            )
         RowEncoder(schema)
         self._schema = schema
         self._options = connecting(options)

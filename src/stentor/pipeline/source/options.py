@@ -56,11 +56,19 @@ _READING: Final = {
 }
 #: Set by the reader in the driver; see `stentor.pipeline.source.reserved`.
 DECLARED: Final = "declaredattributes"
+#: Set by the writer in the driver; see `stentor.pipeline.sink.transactions`.
+VERIFY: Final = "txnverify"
 #: Of Spark itself.
-_SPARK: Final = frozenset({"path", "checkpointlocation", "queryname", DECLARED})
+_SPARK: Final = frozenset({"path", "checkpointlocation", "queryname", DECLARED, VERIFY})
+
+_WRITING: Final = {
+    "txnAppId": "with txnVersion: a batch that is written again under the same two is there once",
+    "txnVersion": "a number that rises from batch to batch, such as the batch id of foreachBatch",
+    "txnKey": "columns that tell the rows of a batch apart, separated by commas; all by default",
+}
 
 READ_OPTIONS: Final = _CONNECTING | _READING
-WRITE_OPTIONS: Final = _CONNECTING
+WRITE_OPTIONS: Final = _CONNECTING | _WRITING
 
 #: Offsets by broker name or journal id.
 Offsets = Mapping[str, "int | str"]
@@ -74,6 +82,16 @@ class Connecting:
     token: str | None = None
     tls: Mapping[str, str] | None = None
     patience: float = PATIENCE
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """Which batch of rows it is that is written, however often. Picklable."""
+
+    app: str
+    version: int
+    #: The columns that tell rows apart; none for all.
+    key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -118,6 +136,26 @@ def connecting(options: Mapping[str, str], known: Mapping[str, str] = WRITE_OPTI
     return Connecting(
         brokers, given.get("token"), tls or None, _number(given, "patience", PATIENCE, float, 0.0)
     )
+
+
+def transaction(options: Mapping[str, str]) -> Transaction | None:
+    """The identity of a write, if one is given; `InvalidConfiguration`.
+
+    >>> transaction({"txnAppId": "bars", "txnVersion": "7", "txnKey": "symbol, minute"})
+    Transaction(app='bars', version=7, key=('symbol', 'minute'))
+    """
+    given = _known(options, WRITE_OPTIONS)
+    named = [name for name in _WRITING if name.lower() in given]
+    if not named:
+        return None
+    app, version = given.get("txnappid", "").strip(), given.get("txnversion")
+    if not app or version is None:
+        raise InvalidConfiguration(
+            f"{named[0]} is given: a transaction needs both txnAppId, a name, and txnVersion, a "
+            "number that rises, such as the batch id of foreachBatch"
+        )
+    key = tuple(part.strip() for part in given.get("txnkey", "").split(",") if part.strip())
+    return Transaction(app, _number(given, "txnversion", 0, int, 0), key)
 
 
 def reading(options: Mapping[str, str], *, streaming: bool | None = None) -> Reading:
@@ -177,7 +215,8 @@ def _number(given: Mapping[str, str], name: str, default: Any, kind: type, least
     except ValueError:
         found = None
     if found is None or not found >= least:
-        shown = next(known for known in READ_OPTIONS if known.lower() == name)
+        known = READ_OPTIONS | WRITE_OPTIONS
+        shown = next(option for option in known if option.lower() == name)
         raise InvalidConfiguration(f"{shown}={written}: give a number of at least {least}")
     return found
 
