@@ -23,15 +23,14 @@ to one segment of the index and are worked out when it is compiled; before that 
     missing    1 if it is not
     typed      1 if it is there with one particular type (for tests that no box can express)
     token      elements of a collection, by equality
-    gram       pieces of a few letters, for `contains`
+    part       texts that a string contains, for `contains`; see `substrings`
 
-Tokens and grams are different: a notification has several of them on one axis. They only lead to
-candidates and never bound a box.
+Tokens and parts are different: a notification has several of them on one axis. They only lead to
+boxes and never bound one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from math import inf, nextafter
 from typing import Any, Final, NamedTuple
@@ -39,7 +38,7 @@ from typing import Any, Final, NamedTuple
 from stentor.filters.ranges import Piece
 
 MEASURED: Final = frozenset(("number", "time", "bool"))
-MULTIPLE: Final = frozenset(("token", "gram"))
+MULTIPLE: Final = frozenset(("token", "part"))
 #: Ways to see a string that differ from its own order.
 OF_STRINGS: Final = frozenset(("head", "tail", "reverse"))
 #: Ranked axes whose constants have an order that cannot fail, or need none.
@@ -50,8 +49,6 @@ FLAGS: Final = frozenset(("present", "missing", "typed"))
 #: are none further from it than the second.
 NEAR: Final = 2**53
 FAR: Final = 2**63
-#: Letters in a gram.
-GRAM: Final = 4
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -142,14 +139,3 @@ def all_seen_on(axis: Axis, texts: list[str | None]) -> list[str | None]:
     if axis.kind == "tail":
         return [None if t is None or len(t) < n else t[-n:] for t in texts]
     return [None if t is None or len(t) < n else t[:n] for t in texts]
-
-
-def grams(text: str, sizes: Iterable[int]) -> set[str]:
-    """All pieces of these sizes: what `contains` filters may be found by."""
-    return {text[i : i + size] for size in sizes for i in range(len(text) - size + 1)}
-
-
-def grams_of_pattern(text: str) -> set[str]:
-    """The longest pieces of a pattern; each one is a piece of every text that contains it."""
-    size = min(GRAM, len(text))
-    return {text[i : i + size] for i in range(len(text) - size + 1)}

@@ -31,7 +31,6 @@ from stentor.matching.index.axes import (
     OF_STRINGS,
     Axis,
     all_seen_on,
-    grams,
     measure,
     numeric,
 )
@@ -323,22 +322,6 @@ class ArrowColumn:
         if self._values is None:
             self._values = [_python_value(v) for v in self._array.to_pylist()]
         return self._values
-
-
-def gram_tokens(
-    codes: Codes, strings: list[Any], known: Mapping[Any, Any], sizes: Iterable[int]
-) -> tuple[Codes, list[Any]]:
-    """The grams of a string column that some filter asks for: (row, gram) in parallel."""
-    wanted = [[g for g in grams(s, sizes) if g in known] if s is not None else [] for s in strings]
-    wanted.append([])
-    rows: list[int] = []
-    tokens: list[Any] = []
-    for row, code in enumerate(codes.tolist()):
-        found = wanted[code]
-        if found:
-            rows.extend([row] * len(found))
-            tokens.extend(found)
-    return np.array(rows, np.int64), tokens
 
 
 # -- Arrow types

@@ -432,3 +432,98 @@ def gather(table, codes, out, column):
     """out[i, column] = table[codes[i]]: values of a dictionary-encoded column."""
     for i in range(codes.shape[0]):
         out[i, column] = table[codes[i]]
+
+
+# -- texts within strings; the theory is in `substrings`
+
+
+@njit(cache=True, inline="always")
+def _next_state(state, letter, keys, targets, mask):
+    """Where a letter leads from a state, -1 if nowhere; and where that stands, or would stand."""
+    wanted = (np.int64(state) << 21) | np.int64(letter)
+    place = np.int64(_mixed(np.uint64(0), wanted) & np.uint64(mask))
+    while keys[place] >= 0:
+        if keys[place] == wanted:
+            return np.int64(targets[place]), place
+        place = (place + 1) & mask
+    return np.int64(-1), place
+
+
+@njit(cache=True, nogil=True)
+def build_automaton(letters, ends, keys, targets, states):
+    """Fill the table of transitions and the states, rows `fail`, `ends` and `link`; count these."""
+    mask = keys.shape[0] - 1
+    fail, whole, link = states[0], states[1], states[2]
+    whole[:] = -1
+    parent = np.zeros(states.shape[1], np.int32)
+    letter_of = np.zeros(states.shape[1], np.uint32)
+    depth = np.zeros(states.shape[1], np.int32)
+    count = 1
+    at = 0
+    for text in range(ends.shape[0]):
+        state = np.int64(0)
+        while at < ends[text]:
+            following, place = _next_state(state, letters[at], keys, targets, mask)
+            if following < 0:
+                following = np.int64(count)
+                keys[place] = (state << 21) | np.int64(letters[at])
+                targets[place] = count
+                parent[count] = state
+                letter_of[count] = letters[at]
+                depth[count] = depth[state] + 1
+                count += 1
+            state = following
+            at += 1
+        whole[state] = text
+    # Shorter states first: those of others that fail at a letter lead there.
+    for state in np.argsort(depth[:count], kind="mergesort")[1:]:
+        before = np.int64(parent[state])
+        while before:
+            before = np.int64(fail[before])
+            following, _ = _next_state(before, letter_of[state], keys, targets, mask)
+            if following >= 0:
+                fail[state] = following
+                break
+        link[state] = fail[state] if whole[fail[state]] >= 0 else link[fail[state]]
+    return count
+
+
+@njit(cache=True, inline="always")
+def _find_texts(letters, ends, start, automaton, seen, used, counts, found, total):
+    keys, targets, states = automaton
+    mask = keys.shape[0] - 1
+    fail, whole, link = states[0], states[1], states[2]
+    for string in range(start, ends.shape[0]):
+        before = total
+        state = np.int64(0)
+        for at in range(ends[string - 1] if string else 0, ends[string]):
+            following, _ = _next_state(state, letters[at], keys, targets, mask)
+            while following < 0 and state:
+                state = np.int64(fail[state])
+                following, _ = _next_state(state, letters[at], keys, targets, mask)
+            state = max(following, np.int64(0))
+            end = state if whole[state] >= 0 else np.int64(link[state])
+            while end:
+                text = whole[end]
+                if seen[text] != used + string + 1:
+                    if total == found.shape[0]:
+                        return string, before
+                    seen[text] = used + string + 1
+                    found[total] = text
+                    total += 1
+                end = np.int64(link[end])
+        counts[string] = total - before
+    return ends.shape[0], total
+
+
+@njit(cache=True)
+def find_texts(letters, ends, start, automaton, seen, used, counts, found, total):
+    """Find texts in strings from `start` on; returns where it stopped for want of room, and how
+    many are found. A text found in a string is marked in `seen` with `used` + its number + 1."""
+    return _find_texts(letters, ends, start, automaton, seen, used, counts, found, total)
+
+
+@njit(cache=True, nogil=True)
+def find_texts_freely(letters, ends, start, automaton, seen, used, counts, found, total):
+    """The same while other threads run: for many strings."""
+    return _find_texts(letters, ends, start, automaton, seen, used, counts, found, total)

@@ -60,7 +60,7 @@ class Layout:
         self.slots: Int32s = np.empty(0, np.int32)
         self.checks: list[tuple[Check, ...]] = []
         self.checked_from = 0
-        self.token_buckets: dict[Axis, dict[float, int]] = {}
+        self.token_buckets: dict[Axis, Int64s] = {}
         self.laid: list[Laid] = []
         self._slots: list[Int32s] = []
         self._groups: list[Int64s] = []
@@ -239,10 +239,9 @@ class Layout:
             bucket_group.append(groups)
             bucket_ptr.append(np.append(first[1:], len(groups)) + group_count)
             if signature[0].kind in MULTIPLE:
-                numbers = range(bucket_count, bucket_count + len(first))
-                self.token_buckets[signature[0]] = dict(
-                    zip(distinct[:, 0].tolist(), numbers, strict=True)
-                )
+                buckets = np.full(len(self.table.constants[signature[0]]), -1, np.int64)
+                buckets[distinct[:, 0].astype(np.int64) >> 1] = np.arange(len(first)) + bucket_count
+                self.token_buckets[signature[0]] = buckets
             else:
                 size = 1 << (2 * len(first)).bit_length()
                 table = np.full(size, -1, np.int32)

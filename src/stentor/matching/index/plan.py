@@ -31,7 +31,6 @@ from stentor.matching.index.axes import (
     MEASURED,
     Axis,
     Bound,
-    grams_of_pattern,
     measured_ends,
     numeric_piece,
 )
@@ -43,6 +42,8 @@ BOX_LIMIT: Final = 256
 HOLE_LIMIT: Final = 2
 #: Prefixes and suffixes are looked up by so many letters at most.
 HEAD_LIMIT: Final = 8
+#: Texts within strings, likewise.
+PART_LIMIT: Final = 64
 
 Check = tuple[str, Constraint] | Residual
 
@@ -57,7 +58,7 @@ class Box:
     """Bounds that must all hold, and checks for what they do not say."""
 
     bounds: list[Bound] = field(default_factory=list)
-    #: Found through this token (an element, a gram) instead of through a bound.
+    #: Found through this token (an element, a text within) instead of through a bound.
     token: tuple[Axis, object] | None = None
     checks: list[Check] = field(default_factory=list)
 
@@ -71,6 +72,13 @@ class Option:
     tokens: tuple[tuple[Axis, object], ...] = ()
     #: Another option of the same attribute may contain the same notification.
     shared: bool = False
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is better found by its texts within a string than by any equality."""
+        if not self.tokens or self.tokens[0][0].kind != "part":
+            return False
+        return self.exact or not any(bound.point for bound in self.bounds)
 
 
 #: Picks the token under which the fewest boxes stand so far.
@@ -93,9 +101,11 @@ def boxes_of(conjunct: Conjunct, choose: Chooser) -> tuple[list[Box], bool]:
         for option in chosen:
             box.bounds.extend(option.bounds)
             tokens.extend(option.tokens)
-        # An equality on another attribute leads to fewer candidates than a token would.
-        if tokens and not any(bound.point for bound in box.bounds):
-            box.token = choose(tokens)
+        # An equality leads to fewer candidates than an element would; but a text within a string
+        # that does not lead to the box has to be checked, which takes longer.
+        parts = [t for option in chosen if option.leads for t in option.tokens]
+        if parts or (tokens and not any(bound.point for bound in box.bounds)):
+            box.token = choose(parts or tokens)
         for name, option in zip(options, chosen, strict=True):
             if not option.exact or (option.tokens and box.token not in option.tokens):
                 box.checks.append((name, conjunct.constraints[name]))
@@ -265,6 +275,9 @@ def _tested_option(name: str, type_name: str, part: Tested) -> Option:
                 exact = False
         elif part.domain is STRING and _is_suffix(piece):
             bounds.extend(_suffix_bounds(name, piece.test.text))
+        elif part.domain is STRING and _is_contained(piece):
+            exact = exact and not tokens and len(piece.test.text) <= PART_LIMIT
+            tokens.extend(_part_tokens(name, piece))
         else:
             exact = False
             around = piece.bounds
@@ -274,8 +287,8 @@ def _tested_option(name: str, type_name: str, part: Tested) -> Option:
                     bounds.extend(_piece_option(name, type_name, hull).bounds)
             if part.domain is STRING and _is_pattern(piece) and piece.test.literal_suffix:
                 bounds.extend(_suffix_bounds(name, piece.test.literal_suffix))
-            tokens.extend(_gram_tokens(name, piece))
-    if not bounds:
+            tokens.extend(_part_tokens(name, piece))
+    if not bounds and not tokens:
         bounds.append(Bound(Axis(name, "typed", type_name), 1.0, 1.0))
     return Option(tuple(bounds), exact, tuple(tokens))
 
@@ -298,15 +311,18 @@ def _is_suffix(piece: Tested) -> bool:
     return _is_pattern(piece) and piece.test.kind == "suffix"
 
 
-def _gram_tokens(name: str, piece: Tested) -> list[tuple[Axis, object]]:
-    """Grams of a text that every accepted string contains."""
+def _is_contained(piece: Tested) -> bool:
+    return _is_pattern(piece) and piece.test.kind == "contains"
+
+
+def _part_tokens(name: str, piece: Tested) -> list[tuple[Axis, object]]:
+    """The longest text that every accepted string contains, or the beginning of it."""
     if piece.domain is not STRING or not _is_pattern(piece):
         return []
     required = [text for text in piece.test.required if text]
     if not required:
         return []
-    longest = max(required, key=len)
-    return [(Axis(name, "gram"), gram) for gram in sorted(grams_of_pattern(longest))]
+    return [(Axis(name, "part"), max(required, key=len)[:PART_LIMIT])]
 
 
 # -- collections

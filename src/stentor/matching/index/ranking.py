@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from stentor.filters.constraint import comparable
 from stentor.matching.index.axes import MEASURED, OF_STRINGS, Axis, measure, numeric, seen_on
+from stentor.matching.index.substrings import Substrings
 
 
 class Ranking:
     """The constants of one ranked axis: from value to coordinate."""
 
-    __slots__ = ("_cache", "constants", "ordered", "places", "sizes")
+    __slots__ = ("_cache", "constants", "ordered", "places", "substrings")
 
     #: This many values that are not constants are remembered with their coordinates.
     CACHE = 65_536
@@ -26,8 +27,8 @@ class Ranking:
     def __init__(self, axis: Axis, constants: Sequence[Any], ordered: bool) -> None:
         self.constants = constants
         self.ordered = ordered
-        #: How many letters the grams have, on an axis of grams.
-        self.sizes = sorted({len(c) for c in constants}) if axis.kind == "gram" else []
+        #: On an axis of parts, what finds them.
+        self.substrings = Substrings(constants) if axis.kind == "part" else None
         self.places: dict[Any, float] = {}
         self._cache: dict[Any, float] = {}
         for i in range(0, len(constants), 16_384):  # in portions: other threads get their turn

@@ -16,10 +16,9 @@ from stentor.matching.index.axes import (
     OF_STRINGS,
     Axis,
     all_seen_on,
-    grams,
 )
 from stentor.matching.index.checks import Checker
-from stentor.matching.index.columns import SMALL, Source, gram_tokens
+from stentor.matching.index.columns import SMALL, Source
 from stentor.matching.index.kernels import LEVELS
 from stentor.matching.index.ranking import Ranking
 from stentor.matching.index.segment import Segment
@@ -52,11 +51,7 @@ def search_batch(segment: Segment, source: Source, alive: Alive, numbers: Int64s
     points = np.empty((source.count, max(1, len(segment.axes))))
     for axis, column in segment.axes.items():
         _fill(points, column, axis, segment.rankings.get(axis), source)
-    led: list[tuple[int, int]] = []
-    for axis, buckets in segment.token_buckets.items():
-        rows, places = _token_places(axis, segment.rankings[axis], source)
-        led += [(r, buckets[p]) for r, p in zip(rows.tolist(), places, strict=True) if p in buckets]
-    return _run(segment, points, led, labels, alive, source)
+    return _run(segment, points, *_led_by_tokens(segment, source), labels, alive, source)
 
 
 def search_one(segment: Segment, facts: Mapping[str, Any], alive: Alive) -> list[int]:
@@ -79,11 +74,8 @@ def search_one(segment: Segment, facts: Mapping[str, Any], alive: Alive) -> list
     for axis, buckets in segment.token_buckets.items():
         value = facts.get(axis.name)
         if value is not None:
-            places = segment.rankings[axis].places
-            for token in _tokens(axis, value, segment.rankings[axis]):
-                bucket = buckets.get(places.get(token, -1.0))
-                if bucket is not None:
-                    led.append(bucket)
+            places = _tokens(value, segment.rankings[axis])
+            led += [bucket for bucket in buckets[places].tolist() if bucket >= 0] if places else ()
     return _run_one(segment, np.array([x]), led, alive, facts)
 
 
@@ -133,29 +125,60 @@ def _fill(
         )
 
 
-def _token_places(axis: Axis, ranking: Ranking, source: Source) -> tuple[Int64s, list[float]]:
+def _led_by_tokens(segment: Segment, source: Source) -> tuple[Int64s, Int64s]:
+    """The buckets that the tokens of each row lead to: where those of a row begin, and all."""
+    total = source.count
+    found = [
+        _led_on(axis, buckets, segment.rankings[axis], source)
+        for axis, buckets in segment.token_buckets.items()
+    ]
+    found = [pair for pair in found if len(pair[0])]
+    if not found:
+        return _ZEROS if total < len(_ZEROS) else np.zeros(total + 1, np.int64), _NO_ROWS
+    rows, buckets = found[0]
+    if len(found) > 1:
+        rows = np.concatenate([pair[0] for pair in found])
+        buckets = np.concatenate([pair[1] for pair in found])
+        order = np.argsort(rows, kind="stable")
+        rows, buckets = rows[order], buckets[order]
+    return np.searchsorted(rows, np.arange(total + 1)), buckets
+
+
+def _led_on(axis: Axis, buckets: Int64s, ranking: Ranking, source: Source) -> tuple[Int64s, Int64s]:
+    """Rows and buckets in parallel, by row."""
     column = source.column(axis.name)
     if column is None:
-        return _NO_ROWS, []
+        return _NO_ROWS, _NO_ROWS
     rows: Int64s
-    tokens: list[Any]
-    if axis.kind == "gram":
+    if ranking.substrings is not None:
         coded = column.coded("string")
         if coded is None:
-            return _NO_ROWS, []
-        rows, tokens = gram_tokens(*coded, ranking.places, ranking.sizes)
+            return _NO_ROWS, _NO_ROWS
+        codes, texts = coded
+        sizes, places = ranking.substrings.within_each([*texts, None])  # null is the last code
+        counts = sizes[codes]
+        first = np.repeat((np.cumsum(sizes) - sizes)[codes], counts)
+        within = np.arange(len(first)) - np.repeat(np.cumsum(counts) - counts, counts)
+        rows, places = np.repeat(np.arange(len(codes)), counts), places[first + within]
     else:
         rows, tokens = column.tokens()
-    places = ranking.places
-    return rows, [places.get(token, -1.0) for token in tokens]
+        found = [ranking.places.get(token, -1.0) for token in tokens]
+        places = np.array(found, np.float64).astype(np.int64) >> 1
+        known = places >= 0
+        rows, places = rows[known], places[known]
+    led = buckets[places]
+    known = led >= 0
+    return rows[known], led[known]
 
 
-def _tokens(axis: Axis, value: Any, ranking: Ranking) -> Any:
-    if axis.kind == "gram":
-        return grams(value, ranking.sizes) if type(value) is str else ()
+def _tokens(value: Any, ranking: Ranking) -> list[int]:
+    """The constants of an axis of tokens that a value has."""
+    if ranking.substrings is not None:
+        return ranking.substrings.within(value) if type(value) is str else []
     if value_type_of(value) != COLLECTION:
-        return ()
-    return {(value_type_of(element), element) for element in value}
+        return []
+    places = [ranking.places.get((value_type_of(element), element)) for element in value]
+    return list({int(place) >> 1 for place in places if place is not None})
 
 
 def grouped(rows: Int64s, slots: Labels, slot_count: int) -> tuple[Int32s, list[list[int]]]:
@@ -180,23 +203,14 @@ def grouped(rows: Int64s, slots: Labels, slot_count: int) -> tuple[Int32s, list[
 def _run(
     segment: Segment,
     points: NDArray[np.float64],
-    led: list[tuple[int, int]],
+    token_ptr: Int64s,
+    token_bucket: Int64s,
     labels: Labels,
     alive: Alive,
     source: Source,
 ) -> Pairs:
-    """Run the kernel to the end, growing its buffers as needed, and collect the pairs.
-
-    `led` are the (row, bucket) pairs that tokens led to.
-    """
+    """Run the kernel to the end, growing its buffers as needed, and collect the pairs."""
     total = len(points)
-    if led:
-        pairs = np.array(sorted(led), np.int64)
-        token_ptr = np.searchsorted(pairs[:, 0], np.arange(total + 1))
-        token_bucket = np.ascontiguousarray(pairs[:, 1])
-    else:
-        token_ptr = _ZEROS if total < len(_ZEROS) else np.zeros(total + 1, np.int64)
-        token_bucket = _NO_ROWS
     scan = kernels.scan_freely if total > SMALL else kernels.scan_at_once
     scratch = _scratch(segment, total)
     found: list[Pairs] = []

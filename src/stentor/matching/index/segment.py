@@ -34,7 +34,7 @@ class Segment:
         ready = {id(check): compiled(check) for checks in self.checks for check in checks}
         #: The checks of each box again, ready for use.
         self.tests = [tuple([ready[id(check)] for check in checks]) for checks in self.checks]
-        #: For each token axis its bucket by coordinate.
+        #: For each axis of tokens the bucket of each constant, -1 where there is none.
         self.token_buckets = layout.token_buckets
         #: All attributes that are looked at.
         self.names = frozenset(
@@ -112,4 +112,5 @@ class Segment:
         """Memory of the arrays, and an estimate for the constants."""
         arrays = (*self.access, *self.arrays, self.slots, self.distinct_slots)
         constants = sum(160 * len(r.constants) for r in self.rankings.values())
+        constants += sum(r.substrings.nbytes for r in self.rankings.values() if r.substrings)
         return sum(a.nbytes for a in arrays) + self._ragged.nbytes + constants
