@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from journal_filling import TIME, Query, Windows, fill, stream_of
+from journal_filling import ALL, TIME, Query, Windows, fill, stream_of
 from overlay_processes import LIMITS, BrokerProcess, Overlay, until
 from pyspark.sql.types import StructType
 
 from stentor.pipeline.columns import with_reserved
+from stentor.pipeline.source.journals import Journals
 from stentor.pipeline.source.stream import StreamReader
 
 if TYPE_CHECKING:
@@ -155,6 +156,32 @@ def test_only_what_the_filter_matches_has_a_say(overlay: Overlay) -> None:
     counting.run()
     assert counting.windows.late == 0
     assert len(counting.query.rows) == 550
+
+
+def test_heads_that_were_told_long_ago_are_asked_for_again(
+    overlay: Overlay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker was slow to answer; meanwhile the first one has got events of the same time."""
+    brokers = brokers_of(overlay, 2)
+    for broker in brokers:
+        fill(broker, range(10))
+    reader = stream_of(*brokers)
+    start = reader.initialOffset()
+    clock = iter([0.0, 5.0])
+    monkeypatch.setattr("stentor.pipeline.source.stream.time.monotonic", lambda: next(clock, 5.0))
+    look, looks = Journals.seen, []
+
+    def seen(self: Journals) -> Any:
+        found = look(self)
+        if not looks:
+            fill(brokers[0], range(10, 20))
+        looks.append(found)
+        return found
+
+    monkeypatch.setattr(Journals, "seen", seen)
+    end = reader.latestOffset(start, ALL)
+    assert sorted(end["streams"].values()) == [11, 21]
+    assert len(looks) == 2
 
 
 def trades(overlay: Overlay, *counts: int) -> list[BrokerProcess]:

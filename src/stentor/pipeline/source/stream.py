@@ -44,6 +44,8 @@ from stentor.protocol.messages import Stretch
 
 _log: Final = logging.getLogger("stentor.pipeline")
 _WAITING: Final = "waiting for"
+#: Seconds within which all brokers should have said how far their journals go.
+_SLOW: Final = 0.25
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -171,7 +173,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._journals
 
     def _seen(self) -> Seen:
+        began = time.monotonic()
         seen = self._opened().seen()
+        if time.monotonic() - began > _SLOW:
+            # What the first ones said is old by now, and a batch is to show all at one time. Who
+            # does not answer is not asked again so soon.
+            seen = self._opened().seen()
         self._found = seen.journals
         self._addresses |= {stream: j.address for stream, j in seen.journals.items()}
         return seen
