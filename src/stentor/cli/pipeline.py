@@ -245,6 +245,12 @@ def _told(
 
     if console.is_terminal:  # else all of it has been told in lines
         console.print(table(outcome.figures.values()))
+    for figures in outcome.figures.values():
+        if figures.late:
+            warn(
+                f"{figures.name}: {figures.late:,} events came too late and are in no result; a "
+                "longer watermark waits longer for them"
+            )
     if outcome.problem is not None:
         complain(f"stentor: STN-701: {outcome.problem} (Spark's log: {log})")
         return FAILURE

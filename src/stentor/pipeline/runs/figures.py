@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from stentor.pipeline.runs.lateness import Lateness
+
 
 @dataclass
 class Figures:
@@ -30,7 +32,7 @@ class Figures:
     lag: int | None = None
     state_rows: int = 0
     #: Events with attributes that did not fit, and events that came too late for their order or
-    #: window.
+    #: window and are in no result.
     corrupt: int = 0
     late: int = 0
     watermark: str | None = None
@@ -39,6 +41,7 @@ class Figures:
     latest: str = ""
     #: What steps have observed under other names, summed up.
     observed: dict[str, int] = field(default_factory=dict)
+    lateness: Lateness = field(default_factory=Lateness, repr=False)
 
     def add(self, progress: Mapping[str, Any]) -> None:
         """Take in what Spark says about one more micro-batch; the same again does no harm."""
@@ -56,7 +59,7 @@ class Figures:
         self.lag = lag(progress)
         operators = progress.get("stateOperators") or []
         self.state_rows = sum(int(each.get("numRowsTotal") or 0) for each in operators)
-        self.late += sum(int(each.get("numRowsDroppedByWatermark") or 0) for each in operators)
+        self.late += self.lateness.add(progress)
         self.watermark = (progress.get("eventTime") or {}).get("watermark", self.watermark)
         for metrics in (progress.get("observedMetrics") or {}).values():
             self._observe(metrics)

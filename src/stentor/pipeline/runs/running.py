@@ -32,6 +32,7 @@ from stentor.errors import PipelineError, StentorError
 from stentor.pipeline.runs.causes import cause
 from stentor.pipeline.runs.definition import Pipeline, Sink
 from stentor.pipeline.runs.figures import Figures
+from stentor.pipeline.runs.lateness import Lateness, checkpointed_watermark
 from stentor.pipeline.runs.sinks import batch, query_name, start
 from stentor.pipeline.runs.tables import Tables, explained
 
@@ -175,6 +176,9 @@ class Runner:
         return None
 
     def _start(self, each: _Query, table: DataFrame, name: str) -> None:
+        if each.sink.checkpoint is not None:
+            found = partial(checkpointed_watermark, self.spark, each.sink.checkpoint)
+            each.figures.lateness = Lateness(found)
         each.query = start(table, each.sink, name, once=self.once)
 
     def _wait(self) -> str | None:

@@ -13,18 +13,22 @@ belongs to no state.
 A state has the columns of the key and the rule and `_time`: the time of the latest event, or, with
 windows, the last instant of the window. The latter still has the watermark, so that a state can be
 collapsed further, minutes into hours.
+
+Of a stream it is observed how many events belong to which window, so that those that come too late
+can be counted (see `stentor.pipeline.runs.lateness`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Final
 
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame
 
 from stentor.errors import PipelineError
-from stentor.pipeline.steps.durations import Duration
+from stentor.pipeline.steps.durations import Duration, microseconds
 from stentor.pipeline.steps.events import (
     FLOATS,
     attribute,
@@ -37,11 +41,16 @@ from stentor.pipeline.steps.events import (
     without_nan,
 )
 from stentor.pipeline.steps.events import watermark as with_watermark
+from stentor.pipeline.steps.naming import WINDOWS
 from stentor.pipeline.steps.rules import WINDOW_COLUMNS, Aggregate, Window, read_rule, read_window
 
 _PLAIN: Final = {"min": F.min, "max": F.max, "sum": F.try_sum, "mean": F.try_avg, "count": F.count}
 _ADDING: Final = frozenset({"sum", "mean"})
 _WINDOW: Final = "__window"
+#: Windows of one micro-batch that are told apart; with more, neighbors are counted together.
+_MOST_WINDOWS: Final = 10_000
+#: Names of observations have to differ within a query.
+_numbers: Final = count(1)
 
 
 def collapse(
@@ -76,6 +85,9 @@ def collapse(
     kept = events
     for name in key:
         kept = kept.where(present(schema, name).isNotNull())
+    if cut is not None and events.isStreaming and not cut.session:
+        ends = F.histogram_numeric(_first_end(cut), F.lit(_MOST_WINDOWS))
+        kept = kept.observe(f"{WINDOWS}{next(_numbers)}", ends.alias("ends"))
     groups = [*keys] if cut is None else [*keys, _cut(cut).alias(_WINDOW)]
     # With no group at all, Spark would make a state of no events.
     state = kept.groupBy(*(groups or [F.lit(0).alias(_WINDOW)])).agg(
@@ -99,6 +111,14 @@ def _cut(window: Window) -> Column:
     if window.session:
         return F.session_window(column("_time"), window.length)
     return F.window(column("_time"), window.length, window.every)
+
+
+def _first_end(window: Window) -> Column:
+    """The end of the first window that an event belongs to, in microseconds since 1970."""
+    length = microseconds(window.length)
+    step = microseconds(window.every or window.length)
+    before = F.unix_micros(column("_time")) - F.lit(length)
+    return before - F.pmod(before, F.lit(step)) + F.lit(step + length)
 
 
 def _aggregate(events: DataFrame, aggregate: Aggregate) -> Column:

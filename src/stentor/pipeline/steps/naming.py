@@ -14,6 +14,9 @@ from stentor.model.names import name_problem, shown
 #: Reserved columns that a step may set. The others say where an event comes from.
 SETTABLE: Final = ("_type", "_time", "_subject", "_channel", "_payload", "_content_type")
 
+#: How names begin under which is observed how many events belong to which window.
+WINDOWS: Final = "windows"
+
 
 def is_reserved(name: str) -> bool:
     """Whether the column is no attribute."""
