@@ -22,7 +22,7 @@ from stentor.client.direct import Direct
 from stentor.errors import InvalidNotification, PipelineError, Unreachable, UnsupportedColumn
 from stentor.model import Notification, NotificationId, decode, encode
 from stentor.pipeline.sink import publishing
-from stentor.pipeline.sink.publishing import broker_for, publish_rows
+from stentor.pipeline.sink.publishing import broker_for, publish_rows, verify_rows
 from stentor.pipeline.sink.tasks import Task
 from stentor.pipeline.source.options import Connecting
 
@@ -98,14 +98,15 @@ def test_a_partition_that_is_published_again_is_there_once(overlay: Overlay) -> 
     assert len(journal(broker)) == 2000
 
 
+@pytest.mark.parametrize("compared", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_large_partition_that_is_broken_off_is_completed_in_any_order(
-    overlay: Overlay, small_transactions: None, seed: int
+    overlay: Overlay, small_transactions: None, seed: int, compared: bool
 ) -> None:
     broker, options = started(overlay)
     draw = random.Random(seed)
     wanted = rows(400)
-    task = Task("query", seed, 0)
+    task = Task("query", seed, 0, compared)
     for _ in range(3):
         attempt = draw.sample(wanted, len(wanted))[: draw.randrange(30, 350)]
         with pytest.raises(Fault):
@@ -116,6 +117,29 @@ def test_a_large_partition_that_is_broken_off_is_completed_in_any_order(
         attempt = draw.sample(wanted, len(wanted))
         assert publish_rows(batches(attempt), SCHEMA, task, options) == 400
         assert in_any_order(journal(broker)) == in_any_order(wanted)
+
+
+def test_rows_are_compared_by_their_key_if_there_is_one(overlay: Overlay) -> None:
+    broker, options = started(overlay)
+    task = Task("query", 0, 0, True, ("n",))
+    first = [{"n": n, "twin": 0} for n in range(10)]
+    publish_rows(batches(first), SCHEMA, task, options)
+    other = [{"n": n, "twin": 7} for n in range(12)]
+    assert verify_rows(batches(other), SCHEMA, task, options) == 12
+    publish_rows(batches(other[::-1]), SCHEMA, task, options)
+    assert in_any_order(journal(broker)) == in_any_order(first + other[10:])
+    for fewer in (other[:9], [{"n": 99, "twin": 0}]):
+        with pytest.raises(PipelineError, match=r"did not come again.*txnKey"):
+            verify_rows(batches(fewer), SCHEMA, task, options)
+    assert len(journal(broker)) == 12
+    # Without a key, equal rows in the same number are needed.
+    whole = task._replace(epoch=1, key=())
+    twice = [{"n": 1, "twin": 1}] * 2
+    publish_rows(batches(twice), SCHEMA, whole, options)
+    with pytest.raises(PipelineError, match="did not come again"):
+        verify_rows(batches(twice[:1]), SCHEMA, whole, options)
+    publish_rows(batches(twice * 2), SCHEMA, whole, options)
+    assert len(journal(broker)) == 16
 
 
 def test_rows_are_told_apart_by_their_own_time(overlay: Overlay, small_transactions: None) -> None:
