@@ -4,7 +4,7 @@ The rows are stock quotes, eight attributes and the standard columns of an event
 the journal of a broker, which runs in a process of its own on the same cores, and in Parquet, as
 many files as a journal is read in ranges. Both go to Spark's sink that does nothing:
 
-    journal   `spark.read.format("stentor")`: the broker's journal, its socket, decoding, Arrow, JVM
+    journal   `events`: the broker's journal, its socket, decoding, Arrow, JVM
     filtered  the same with a filter that a tenth of the rows pass, evaluated by the broker
     parquet   Parquet through a `mapInArrow` that hands its batches back: the rows' way to Python
               and back to the JVM
@@ -81,7 +81,7 @@ def _fill(address: str, rows: int) -> float:
 
 def _measure(profile: Profile, address: str, folder: str, rows: int, cores: int) -> dict[str, Any]:
     os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:cores]))  # children inherit it
-    from stentor.pipeline.sessions import session
+    from stentor.pipeline import events, session
 
     config: dict[str, Any] = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": cores}
     spark = session("bench", f"local[{cores}]", **config)
@@ -91,8 +91,10 @@ def _measure(profile: Profile, address: str, folder: str, rows: int, cores: int)
         return batches
 
     def journal(filter: str = "") -> DataFrame:
-        reader = spark.read.format("stentor").option("brokers", address).schema(SCHEMA)
-        return reader.options(filter=filter, maxRowsPerPartition=-(-rows // PARTS)).load()
+        size = -(-rows // PARTS)
+        return events(
+            spark, brokers=address, filter=filter, columns=SCHEMA, maxRowsPerPartition=size
+        ).table()
 
     try:
         files = f"{folder}/parquet{cores}"

@@ -1,6 +1,7 @@
 """The data pipeline: the same events, the same filters and the same meaning, on Spark.
 
     register(spark)                      makes `format("stentor")` known: source and sink
+    events(spark, brokers=..., ...)      the journals of brokers, as a table or a stream
     match(events, subscriptions)         who gets which event
     archive(events, path)                events as Parquet, exactly once
     history(spark, path, filter, ...)    what was published, between two times
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
     from stentor.pipeline.filters import to_column
     from stentor.pipeline.matching import match
     from stentor.pipeline.sessions import register, session
+    from stentor.pipeline.source import events
 
 _HOME: Final = {
     "archive": "archives",
     "audit": "auditing",
     "compact": "archives",
+    "events": "source",
     "history": "archives",
     "match": "matching",
     "past": "archives",
@@ -41,6 +44,7 @@ __all__ = [
     "archive",
     "audit",
     "compact",
+    "events",
     "history",
     "match",
     "past",

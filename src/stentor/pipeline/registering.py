@@ -5,15 +5,21 @@ Python processes, a Java map. Whenever a query on the source starts, Spark adds 
 map; and while it does, another query may be writing the same map into its tasks, which then cannot
 be read (`java.io.OptionalDataException`). An entry that is there already is only replaced, and that
 disturbs nobody. So the entries are there from the beginning; what they say does not matter.
+
+And Spark refuses a name that the *active* session knows already, whichever session it is asked to
+register it with (`DataSourceRegistration.checkDataSourceExists`). So a session is the active one
+for as long as that takes.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
-from pyspark.sql.utils import is_remote
 
 #: What Spark adds.
 _ADDED: Final = (
@@ -23,16 +29,47 @@ _ADDED: Final = (
     "SPARK_PYTHON_RUNTIME",
 )
 
+#: The names of the sources that were made known to each session.
+_registered: Final[WeakKeyDictionary[SparkSession, set[str]]] = WeakKeyDictionary()
+
 
 def register_source(spark: SparkSession, source: type[DataSource]) -> None:
-    """Make a data source known to a session; to do so again does no harm."""
-    if is_remote():
-        spark.dataSource.register(source)
+    """Make a data source known to a session; to do so again changes nothing."""
+    if is_registered(spark, source.name()):
         return
-    context = spark.sparkContext
-    before = context.environment
-    context.environment = dict.fromkeys(_ADDED, "") | before
-    try:
+    if is_connect(spark):
         spark.dataSource.register(source)
+    else:
+        context = spark.sparkContext
+        before = context.environment
+        context.environment = dict.fromkeys(_ADDED, "") | before
+        try:
+            with _active(spark):
+                spark.dataSource.register(source)
+        finally:
+            context.environment = before
+    _registered.setdefault(spark, set()).add(source.name())
+
+
+@contextmanager
+def _active(spark: SparkSession) -> Iterator[None]:
+    sessions: Any = spark._jvm.SparkSession  # type: ignore[union-attr]
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        yield
     finally:
-        context.environment = before
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
+
+
+def is_registered(spark: SparkSession, name: str) -> bool:
+    """Whether a source was made known to a session by this program."""
+    return name in _registered.get(spark, ())
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether a session is the client of a Spark Connect server: it has no Spark of its own."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")

@@ -7,11 +7,10 @@ import sys
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
-from pyspark.sql.utils import is_remote
 
-from stentor.pipeline.registering import register_source
+from stentor.pipeline.registering import is_connect, register_source
 from stentor.pipeline.sink import teach_writer
-from stentor.pipeline.source import StentorSource, teach_readers
+from stentor.pipeline.source import StentorSource
 
 #: What `session` sets unless told otherwise.
 _DEFAULTS: Final = {
@@ -22,6 +21,8 @@ _DEFAULTS: Final = {
     # Few, large Arrow batches: each costs a turn between the JVM and Python.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # `match` takes few columns of many; Spark hands those over faster by rows.
+    "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
     # What subscriptions that change, and streams that are put in order, are kept in.
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -35,26 +36,24 @@ def register(spark: SparkSession) -> SparkSession:
         register(spark)
         spark.read.format("stentor").option("brokers", "127.0.0.1:7411").load().show()
 
-    Three settings of the session change. Spark lets a source see predicates only if that is
-    switched on. Adaptive execution of streams is switched off: it may put the rows of a micro-batch
-    into other partitions when the batch is run again after a crash, and the sink tells what it has
-    published by partition. The third only makes `match` faster. And where nobody has said which
-    Python is to be used on this machine, it is the one of this program, which has the package.
+    One setting of the session changes, without which the sink could publish rows twice: adaptive
+    execution of streams (`spark.sql.adaptive.streaming.stateless.enabled`) is switched off. It may
+    put the rows of a micro-batch into other partitions when the batch is run again after a crash,
+    and the sink tells what it has published by partition. `save` of Spark's writer puts rows into
+    an order first where the format is "stentor" and there is a `txnAppId`. And where nobody has
+    said which Python is to be used on this machine, it is the one of this program, which has the
+    package.
     """
     _use_this_python(spark)
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.conf.set("spark.sql.adaptive.streaming.stateless.enabled", "false")
-    # `match` takes few columns of many; Spark hands those over faster by rows.
-    spark.conf.set("spark.sql.execution.arrow.pythonUDF.columnarInput.enabled", "false")
     register_source(spark, StentorSource)
-    teach_readers()
     teach_writer()
     return spark
 
 
 def _use_this_python(spark: SparkSession) -> None:
     """Spark would take whatever `python3` comes first on the path."""
-    if is_remote() or "PYSPARK_PYTHON" in os.environ:
+    if is_connect(spark) or "PYSPARK_PYTHON" in os.environ:
         return
     context = spark.sparkContext
     conf = context.getConf()

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from stentor.client.direct import Direct
 from stentor.errors import HistoryGone
 from stentor.model import Notification, NotificationId, encode
-from stentor.pipeline import register
+from stentor.pipeline import events, register
 from stentor.pipeline.archives import archive, compact, history
 from stentor.pipeline.archives.continuing import ArchivePart, HistoryReader
 from stentor.pipeline.archives.log import Log
@@ -59,14 +59,8 @@ def addresses(*brokers: BrokerProcess) -> str:
 def archived(
     spark: SparkSession, path: Path, brokers: str, columns: str, name: str, filter: str
 ) -> None:
-    events = (
-        spark.readStream.format("stentor")
-        .option("brokers", brokers)
-        .option("filter", filter)
-        .schema(columns)
-        .load()
-    )
-    query = archive(events, path, query_name=name, trigger=NOW)
+    found = events(spark, brokers=brokers, filter=filter, columns=columns, stream=True)
+    query = archive(found.table(), path, query_name=name, trigger=NOW)
     try:
         query.awaitTermination()
     finally:

@@ -58,7 +58,11 @@ def test_an_event_type_is_part_of_the_filter() -> None:
         ({"brokers": " , "}, InvalidConfiguration, "which brokers"),
         ({"brokers": "no address"}, InvalidAddress, "no address"),
         ({"broker": "b:1"}, InvalidConfiguration, "'broker'; did you mean brokers"),
-        ({"maxRows": "1"}, InvalidConfiguration, "There are brokers, endingOffsets"),
+        (
+            {"maxRows": "1"},
+            InvalidConfiguration,
+            "There are brokers, endingOffsets",
+        ),
         ({"maxRowsPerBatch": "0"}, InvalidConfiguration, "maxRowsPerBatch=0: give .* at least 1"),
         ({"sample": "many"}, InvalidConfiguration, "sample=many"),
         ({"patience": "nan"}, InvalidConfiguration, "patience=nan"),

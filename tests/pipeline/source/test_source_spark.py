@@ -14,8 +14,6 @@ from overlay_processes import LIMITS, BrokerProcess, Overlay
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from stentor.errors import FilterSyntaxError, InvalidConfiguration, UnsupportedColumn
-from stentor.model.event_types import event_types
 from stentor.pipeline import register, session
 from stentor.pipeline.source import counted
 
@@ -59,13 +57,18 @@ def read(spark: SparkSession, brokers: list[BrokerProcess], **options: Any) -> A
     return reader.options(**options)
 
 
+def quotes(spark: SparkSession, brokers: list[BrokerProcess], **options: Any) -> DataFrame:
+    found: DataFrame = read(spark, brokers, columns=COLUMNS, **options).load()
+    return found
+
+
 @pytest.fixture(autouse=True)
 def registered(spark: SparkSession) -> None:
     register(spark)
 
 
 def test_a_table_of_events(spark: SparkSession, brokers: list[BrokerProcess]) -> None:
-    events: DataFrame = read(spark, brokers, maxRowsPerPartition=64).schema(COLUMNS).load()
+    events = quotes(spark, brokers, maxRowsPerPartition=64)
     assert events.columns == ["symbol", "price", "volume", *STANDARD]
     assert events.rdd.getNumPartitions() == 4 + 4
     rows = events.where("_type like 'quote%'").collect()
@@ -87,20 +90,19 @@ def test_a_table_of_events(spark: SparkSession, brokers: list[BrokerProcess]) ->
 def test_predicates_and_filters_leave_the_same_rows(
     spark: SparkSession, brokers: list[BrokerProcess]
 ) -> None:
-    everything = read(spark, brokers).schema(COLUMNS).load().collect()
+    everything = quotes(spark, brokers).collect()
     wanted = {r._id for r in everything if r.symbol == "IBM" and r.price and 100 < r.price <= 120}
     assert wanted
-    by_predicate = read(spark, brokers).schema(COLUMNS).load()
-    by_predicate = by_predicate.where("symbol = 'IBM' and price > 100 and price <= 120")
-    by_filter = read(spark, brokers, filter="symbol = 'IBM' and price > 100 and price <= 120")
+    by_predicate = quotes(spark, brokers).where("symbol = 'IBM' and price > 100 and price <= 120")
+    by_filter = quotes(spark, brokers, filter="symbol = 'IBM' and price > 100 and price <= 120")
     assert {r._id for r in by_predicate.collect()} == wanted
-    assert {r._id for r in by_filter.schema(COLUMNS).load().collect()} == wanted
-    corrupt = read(spark, brokers).schema(COLUMNS).load().where("_corrupt is not null")
+    assert {r._id for r in by_filter.collect()} == wanted
+    corrupt = quotes(spark, brokers).where("_corrupt is not null")
     assert {r._offset for r in corrupt.collect()} == {8, 108}
-    dropped = read(spark, brokers, mode="dropMalformed").schema(COLUMNS).load()
+    dropped = quotes(spark, brokers, mode="dropMalformed")
     assert dropped.count() == 400 - 3
     with pytest.raises(PySparkException, match=r"offset 8 of broker 'b[12]' does not fit"):
-        read(spark, brokers, mode="failfast").schema(COLUMNS).load().collect()
+        quotes(spark, brokers, mode="failfast").collect()
 
 
 def test_a_schema_is_inferred(spark: SparkSession, brokers: list[BrokerProcess]) -> None:
@@ -117,10 +119,10 @@ def test_a_schema_is_inferred(spark: SparkSession, brokers: list[BrokerProcess])
     trades = read(spark, brokers, eventType="trade").load()
     assert trades.columns == ["id", "paid", *STANDARD]
     assert trades.count() == 100
-    # What the program declares of a type, the process that infers is told.
-    event_types.declare("trade", attributes={"paid": "number", "venue": "string"})
+    # What is known of a type can be said; `events` says what the program has declared.
+    known = json.dumps({"paid": "number", "venue": "string"})
     trades = spark.read.load(
-        format="stentor", brokers=brokers[0].address, eventType="trade", sample=10
+        format="stentor", brokers=brokers[0].address, eventType="trade", sample=10, attributes=known
     )
     assert dict(trades.dtypes)["venue"] == "string"
     with pytest.raises(PySparkException, match="no events to infer a schema from"):
@@ -136,36 +138,38 @@ def test_where_a_batch_begins_and_ends(spark: SparkSession, brokers: list[Broker
     assert none.collect() == []
 
 
-def test_readers_of_other_formats_are_left_alone(
-    spark: SparkSession, brokers: list[BrokerProcess], tmp_path: Path
-) -> None:
-    register(spark)  # twice does no harm
-    file = tmp_path / "rows.json"
-    file.write_text(json.dumps({"a": 1, "_id": "x"}) + "\n")
-    assert spark.read.schema("a long").json(str(file)).columns == ["a"]
-    assert spark.read.schema("a long").format("json").load(str(file)).columns == ["a"]
-    stream = spark.readStream.format("json").schema("a long, _id string").load(str(tmp_path))
-    assert stream.columns == ["a", "_id"]
-    # In whatever order it is said, and what is named is not added twice.
+def test_a_schema_is_taken_as_it_is(spark: SparkSession, brokers: list[BrokerProcess]) -> None:
+    """The source is one like any other: these columns and no more."""
     address = brokers[0].address
-    first = spark.read.schema("a long, _offset long").format("stentor").load(address)
-    assert first.columns == ["a", "_offset", "_id", "_type", "_time", "_broker", "_corrupt"]
-    second = spark.readStream.schema("a long").option("brokers", address).format("STENTOR").load()
-    assert second.columns == ["a", *STANDARD]
+    for reader in (spark.read, spark.readStream):
+        named = reader.format("stentor").schema("volume long, _offset long, _payload binary")
+        assert named.load(address).columns == ["volume", "_offset", "_payload"]
+        more = reader.format("STENTOR").option(
+            "columns", "`a``, b` long, s struct<x: long, y: int>"
+        )
+        if reader is spark.read:
+            assert more.load(address).columns == ["a`, b", "s", *STANDARD]
+    row = spark.read.format("stentor").schema("_offset long, volume long").load(address).head()
+    assert row is not None
+    assert row.asDict() == {"_offset": 1, "volume": 0}
+    some = spark.read.option("columns", "_offset long, volume long").format("stentor").load(address)
+    assert some.columns == ["_offset", "volume", *(c for c in STANDARD if c != "_offset")]
 
 
 def test_mistakes_are_told(spark: SparkSession, brokers: list[BrokerProcess]) -> None:
-    """By this program, not from within Spark, where that is possible."""
-    with pytest.raises(InvalidConfiguration, match="did you mean maxRowsPerPartition"):
-        read(spark, brokers, maxRowsPerPartitions=1).schema(COLUMNS).load()
-    with pytest.raises(UnsupportedColumn, match="use timestamp, and to_date on it"):
-        read(spark, brokers).schema("day date").load()
-    with pytest.raises(InvalidConfiguration, match="which brokers"):
+    """What Spark says has our words in it; `events` says them itself."""
+    with pytest.raises(PySparkException, match="did you mean maxRowsPerPartition"):
+        read(spark, brokers, maxRowsPerPartitions=1).load()
+    with pytest.raises(PySparkException, match="use timestamp, and to_date on it"):
+        read(spark, brokers).schema("day date").load().count()
+    with pytest.raises(PySparkException, match="which brokers"):
         spark.read.format("stentor").load()
-    with pytest.raises(FilterSyntaxError, match="price >> 3"):
+    with pytest.raises(PySparkException, match="price >> 3"):
         read(spark, brokers, filter="price >> 3").load()
-    with pytest.raises(InvalidConfiguration, match="latest"):
-        read(spark, brokers, startingOffsets="latest").schema(COLUMNS).load()
+    with pytest.raises(PySparkException, match="latest"):
+        read(spark, brokers, startingOffsets="latest").schema(COLUMNS).load().count()
+    with pytest.raises(PySparkException, match="attributes=3: write JSON"):
+        read(spark, brokers, attributes="3").load()
 
 
 def environment(spark: SparkSession) -> set[str]:
@@ -186,7 +190,7 @@ def test_a_stream_goes_on_from_its_checkpoint(
             .option("brokers", broker.address)
             .option("filter", "n >= 10")
             .option("maxRowsPerBatch", 400)
-            .schema("n short")
+            .schema("n short, _id string, _corrupt string")
             .load()
         )
         query = (
@@ -230,4 +234,14 @@ def test_workers_run_the_python_that_has_the_package(
 def test_a_session_knows_the_format(spark: SparkSession) -> None:
     found = session(master="local[2]")  # the one that runs
     assert found.sparkContext is spark.sparkContext
-    assert found.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
+    assert found.conf.get("spark.sql.python.filterPushdown.enabled") == "false"
+
+
+def test_registering_changes_what_it_says_and_no_more(spark: SparkSession) -> None:
+    fresh = spark.newSession()
+    before = fresh.conf.getAll
+    register(fresh)
+    register(fresh)  # again does no harm
+    after = fresh.conf.getAll
+    changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+    assert changed == {"spark.sql.adaptive.streaming.stateless.enabled"}

@@ -20,13 +20,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from stentor.pipeline.source import Events
+
 CHECKPOINTS: Final = "_stentor/checkpoints"
 #: The name of a query that is given none.
 DEFAULT_NAME: Final = "archive"
 
 
 def archive(
-    events: DataFrame,
+    events: DataFrame | Events,
     path: str | os.PathLike[str],
     *,
     query_name: str | None = None,
@@ -62,6 +64,9 @@ def archive(
     Archive events before they are ordered or aggregated: a query that holds events back cannot say
     which events of the journals are in the archive, so no live `history` and no `past` can follow.
     """
+    from stentor.pipeline.source import table_of
+
+    events = table_of(events)
     spark = events.sparkSession
     place = place_of(path, spark)
     schema = archived(events.schema)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stentor.pipeline.columns.headers import all_attributes
     from stentor.pipeline.columns.inference import infer
     from stentor.pipeline.columns.layout import Layout
-    from stentor.pipeline.columns.reserved import RESERVED, with_reserved
+    from stentor.pipeline.columns.reserved import RESERVED, completed, with_reserved
     from stentor.pipeline.columns.rows import Draft, RowEncoder, numbered
 
 _HOME: Final = {
@@ -30,6 +30,7 @@ _HOME: Final = {
     "Layout": "layout",
     "RowEncoder": "rows",
     "all_attributes": "headers",
+    "completed": "reserved",
     "infer": "inference",
     "numbered": "rows",
     "row_of": "converting",
@@ -44,6 +45,7 @@ __all__ = [
     "Layout",
     "RowEncoder",
     "all_attributes",
+    "completed",
     "infer",
     "numbered",
     "row_of",

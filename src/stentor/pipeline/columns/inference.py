@@ -113,7 +113,7 @@ def infer(
     if not types:
         raise PipelineError(
             "there are no events to infer a schema from; give one, as in "
-            '.schema("symbol string, price double")'
+            'columns="symbol string, price double"'
         )
     _check_case(types)
     return _tree(types)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Final
 
 from pyspark.sql.types import (
@@ -52,6 +54,47 @@ def with_reserved(schema: StructType) -> StructType:
     assert isinstance(relaxed, StructType)
     added = [StructField(name, kind) for name, kind in STANDARD.items() if name not in named]
     return StructType([*relaxed.fields, *added])
+
+
+def completed(columns: str) -> str:
+    """The same for columns that are written as DDL, where nobody is there who parses it.
+
+    >>> completed("price long, `_id` string")
+    'price long, `_id` string, _type string, _time timestamp, _broker string, _offset bigint, \
+_corrupt string'
+    """
+    named = {_name(part) for part in _parts(columns)}
+    added = [
+        f"{name} {kind.simpleString()}" for name, kind in STANDARD.items() if name not in named
+    ]
+    return ", ".join([columns] * bool(named) + added)
+
+
+#: A comma that separates columns, or something in which a comma would not.
+_TOKEN: Final = re.compile(
+    r"""`(?:[^`]|``)*` | '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | [<(] | [>)] | ,""", re.X | re.S
+)
+_NAME: Final = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([^\s:]+))")
+
+
+def _parts(columns: str) -> Iterator[str]:
+    """What stands between the commas that separate columns."""
+    depth = begin = 0
+    for found in _TOKEN.finditer(columns):
+        token = found[0]
+        depth += (token in "<(") - (token in ">)")
+        if token == "," and not depth:
+            yield columns[begin : found.start()]
+            begin = found.end()
+    if columns[begin:].strip():
+        yield columns[begin:]
+
+
+def _name(part: str) -> str:
+    found = _NAME.match(part)
+    if found is None:
+        return ""
+    return found[2] if found[1] is None else found[1].replace("``", "`")
 
 
 def _nullable(kind: DataType) -> DataType:

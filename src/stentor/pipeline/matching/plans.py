@@ -34,6 +34,7 @@ from stentor.pipeline.matching.subscriptions import (
     from_table,
     subscription_columns,
 )
+from stentor.pipeline.source import Events, table_of
 
 if TYPE_CHECKING:
     from stentor.filters import Filter
@@ -44,8 +45,10 @@ INDEX_LIMIT: Final = 2_000_000
 
 
 def match(
-    events: DataFrame,
-    subscriptions: DataFrame | Mapping[Any, str | Filter] | Iterable[tuple[Any, str | Filter]],
+    events: DataFrame | Events,
+    subscriptions: (
+        DataFrame | Events | Mapping[Any, str | Filter] | Iterable[tuple[Any, str | Filter]]
+    ),
     *,
     id: str = "subscription_id",
     filter: str = "filter",
@@ -76,7 +79,10 @@ def match(
         raise PipelineDefinitionError(f"there is no plan {plan!r}; choose from {', '.join(PLANS)}")
     if shards is not None and (type(shards) is not int or shards < 1):
         raise PipelineDefinitionError(f"shards={shards!r}: filters are spread over 1 part or more")
+    events = table_of(events)
     _check_output(events, id)
+    if isinstance(subscriptions, Events):
+        subscriptions = subscriptions.table()
     if isinstance(subscriptions, DataFrame):
         if subscriptions.isStreaming:
             if plan != "auto":

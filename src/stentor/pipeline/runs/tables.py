@@ -9,13 +9,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import pyspark.sql.functions as F
 from pyspark.errors import PySparkException
 
 from stentor.errors import PipelineError, StentorError
 from stentor.pipeline.runs.causes import cause
 from stentor.pipeline.runs.definition import Pipeline, Source, Step
 from stentor.pipeline.runs.reading import is_remote
+from stentor.pipeline.source import counted, events
+from stentor.pipeline.source.options import FORMAT
 from stentor.pipeline.steps.durations import microseconds
 
 if TYPE_CHECKING:
@@ -68,20 +69,31 @@ class Tables:
     def _source(self, source: Source) -> DataFrame:
         if source.kind == "archive":
             return self._history(source.options)
+        table = self._events(source) if source.kind == FORMAT else self._files(source)
+        if source.stream and "_corrupt" in table.columns:
+            return counted(table, f"source.{source.name}")  # in every query that reads it
+        return table
+
+    def _events(self, source: Source) -> DataFrame:
+        options = spark_options(source.options)
+        return events(
+            self._spark,
+            brokers=options.pop("brokers"),
+            filter=options.pop("filter", ""),
+            columns=source.options.get("schema"),
+            stream=source.stream,
+            **options,
+        ).table()
+
+    def _files(self, source: Source) -> DataFrame:
         reader: Any = self._spark.readStream if source.stream else self._spark.read
         reader = reader.format(source.kind).options(**spark_options(source.options))
         if source.kind == "csv":
             reader = reader.option("header", source.options.get("header", True))
         if "schema" in source.options:
             reader = reader.schema(source.options["schema"])
-        path = source.options.get(source.kind)
-        events: DataFrame = reader.load() if path is None else reader.load(path)
-        if source.stream and "_corrupt" in events.columns:
-            # Counted in every query that reads the source. In a batch this would keep Spark from
-            # handing predicates to the source.
-            counts = F.count(F.lit(1)).alias("rows"), F.count("_corrupt").alias("corrupt")
-            return events.observe(f"source.{source.name}", *counts)
-        return events
+        table: DataFrame = reader.load(source.options[source.kind])
+        return table
 
     def _history(self, options: Mapping[str, Any]) -> DataFrame:
         from stentor.pipeline import history

@@ -2,6 +2,6 @@
 
 from stentor.pipeline.source.counting import counted
 from stentor.pipeline.source.datasource import StentorSource
-from stentor.pipeline.source.reserved import teach_readers
+from stentor.pipeline.source.event_table import Events, events, table_of
 
-__all__ = ["StentorSource", "counted", "teach_readers"]
+__all__ = ["Events", "StentorSource", "counted", "events", "table_of"]

@@ -1,18 +1,30 @@
-"""`spark.read`: what the journals hold, once."""
+"""`spark.read`: what the journals hold, once.
+
+Spark's predicates do not reach the brokers. Spark 4.3 could hand them over, but keeps what a reader
+has made of them in a place that all queries on the same DataFrame share, and with it the rows of
+one query become those of another. In Spark's classes, under `execution.datasources.v2.python`:
+
+    PythonScanBuilder.pushFilters     has Python plan the filtered read, and then calls
+    PythonDataSourceV2.setReadInfo    on the provider, which belongs to the relation, not the scan;
+    PythonBatch.infoInPython          of every later scan takes `getOrCreateReadInfo` of that
+
+So `df.where("a = 1").count()` would leave `df.count()` counting the same rows; of two scans in one
+plan, a union or a self join, both would read what was planned last. There is no hook by which a
+reader could notice. What brokers are to leave out is said by the option `filter`, which is part of
+the relation, and by `Events.where`, which makes a new one (see `event_table`).
+
+For the same reason a plan is made once for each relation, when it is first executed, and kept: a
+DataFrame is a picture of the journals at that moment, however often it is used.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.datasource import Filter as Predicate
 from pyspark.sql.types import StructType
 
-from stentor.errors import StentorError
-from stentor.filters import Filter
-from stentor.filters.language.parser import MAX_LENGTH
 from stentor.pipeline.columns import BatchMaker, Layout
 from stentor.pipeline.source.journals import Journals
 from stentor.pipeline.source.offsets import Offset, Range, ranges
@@ -27,25 +39,6 @@ class BatchReader(DataSourceReader):
         Layout(schema)  # what cannot be read is refused before anything starts
         self._schema = schema
         self._options = options
-        self._filter = options.filter
-
-    def pushFilters(self, filters: list[Predicate]) -> Iterable[Predicate]:  # noqa: N802
-        """Have the brokers leave out what Spark would.
-
-        Spark evaluates all of them again: a broker's answer is at most too generous.
-        """
-        from stentor.pipeline.filters import from_predicates
-
-        found = Filter(self._filter)
-        for predicate in filters:
-            try:
-                narrower = found & from_predicates([predicate], self._schema)[0]
-            except StentorError:
-                continue  # too much for one filter; without it, brokers send more
-            if len(str(narrower)) <= MAX_LENGTH:
-                found = narrower
-        self._filter = str(found)
-        return filters
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
@@ -64,7 +57,4 @@ class BatchReader(DataSourceReader):
         if not isinstance(partition, Range):  # Spark's own, if there is nothing to read
             return iter(())
         maker = BatchMaker(self._schema, self._options.mode)
-        return read_range(partition, self._options, self._filter, maker)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__
+        return read_range(partition, self._options, self._options.filter, maker)

@@ -16,7 +16,7 @@ def counted(events: DataFrame, name: str = "stentor") -> DataFrame:
         query = counted(events).writeStream...start()
         query.lastProgress["observedMetrics"]["stentor"]    # {"rows": 1000, "corrupt": 3}
 
-    Spark does not look through this for predicates to push down, so filter before.
+    The events need the column `_corrupt`.
     """
     return events.observe(
         name, F.count(F.lit(1)).alias("rows"), F.count("_corrupt").alias("corrupt")

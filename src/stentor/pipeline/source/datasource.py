@@ -11,21 +11,26 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from stentor.pipeline.source.options import reading
+from stentor.pipeline.columns import completed
+from stentor.pipeline.source.options import FORMAT, reading
 
 
 class StentorSource(DataSource):
-    """What Spark is given; `stentor.pipeline.register` does that."""
+    """What Spark is given; `stentor.pipeline.register` does that.
+
+    A schema that the user gives with `.schema(...)` is taken as it is: exactly these columns.
+    """
 
     @classmethod
     def name(cls) -> str:
-        return "stentor"
+        return FORMAT
 
-    def schema(self) -> StructType:
-        """Inferred from a sample, and from what is declared of the event type."""
+    def schema(self) -> StructType | str:
+        """The option `columns` and the standard columns; or else inferred from a sample."""
         from stentor.pipeline.source.sampling import inferred
 
-        return inferred(reading(self.options))
+        options = reading(self.options)
+        return inferred(options) if options.columns is None else completed(options.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from stentor.pipeline.source.batch import BatchReader

@@ -21,6 +21,9 @@ from stentor.model.moments import TIME
 from stentor.pipeline.columns import MODES
 from stentor.transport import Address
 
+#: The name of the source and of the sink.
+FORMAT: Final = "stentor"
+
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 
@@ -41,7 +44,7 @@ _CONNECTING: Final = {
 }
 _READING: Final = {
     "filter": "a subscription: only what it matches is read; the brokers filter",
-    "eventType": "only events of this type and its subtypes; declared attributes give the schema",
+    "eventType": "only events of this type and its subtypes",
     "startingOffsets": "earliest, latest (streams), or JSON: offsets by broker or journal",
     "endingOffsets": "latest, or JSON: the first offset that is not read, by broker or journal",
     "startingTimestamp": "ISO time: what was journaled at that time or later",
@@ -54,12 +57,15 @@ _READING: Final = {
     "mode": f"what happens with events that do not fit the schema: {', '.join(MODES)}",
     "sample": "events per broker from which a schema is inferred",
 }
-#: Set by the reader in the driver; see `stentor.pipeline.source.reserved`.
-DECLARED: Final = "declaredattributes"
+#: Which columns the table has, where that is not said by `.schema(...)`.
+COLUMN_OPTIONS: Final = {
+    "columns": "attributes and their types, as in 'symbol string, price double'",
+    "attributes": "JSON: types by which a schema is inferred, as declared of an event type",
+}
 #: Set by the writer in the driver; see `stentor.pipeline.sink.transactions`.
 VERIFY: Final = "txnverify"
 #: Of Spark itself.
-_SPARK: Final = frozenset({"path", "checkpointlocation", "queryname", DECLARED, VERIFY})
+_SPARK: Final = frozenset({"path", "checkpointlocation", "queryname", VERIFY})
 
 _WRITING: Final = {
     "txnAppId": "with txnVersion: a batch that is written again under the same two is there once",
@@ -102,8 +108,10 @@ class Reading:
     #: The filter as text, "" for everything.
     filter: str = ""
     event_type: str | None = None
-    #: The attributes that are declared for the event type.
-    declared: Mapping[str, str] | None = None
+    #: The attributes that are columns, as DDL; None if that is inferred, or the schema says it.
+    columns: str | None = None
+    #: The types of attributes that are known without looking at events.
+    attributes: Mapping[str, str] | None = None
     starting: str | Offsets | float = EARLIEST
     ending: str | Offsets | float = LATEST
     rows_per_batch: int | None = None
@@ -163,13 +171,13 @@ def reading(options: Mapping[str, str], *, streaming: bool | None = None) -> Rea
 
     `streaming` is None if it is not known yet what they are for.
     """
-    found = connecting(options, READ_OPTIONS)
-    given = _known(options, READ_OPTIONS)
+    known = READ_OPTIONS | COLUMN_OPTIONS
+    found = connecting(options, known)
+    given = _known(options, known)
     filter = Filter(given.get("filter", ""))
     kind = given.get("eventtype")
     if kind is not None:
         filter = filter & event_type(kind)
-    declared = json.loads(given[DECLARED]) if DECLARED in given else None
     rows = "maxrowsperbatch"
     mode = given.get("mode", MODES[0]).upper()
     if mode not in MODES:
@@ -178,7 +186,8 @@ def reading(options: Mapping[str, str], *, streaming: bool | None = None) -> Rea
         found,
         str(filter),
         kind,
-        declared,
+        given.get("columns"),
+        _attributes(given),
         _moment(given, "starting", EARLIEST, streaming=streaming),
         _moment(given, "ending", LATEST, streaming=streaming),
         _number(given, rows, 0, int, 1) if rows in given else None,
@@ -199,11 +208,28 @@ def _known(options: Mapping[str, str], known: Mapping[str, str]) -> dict[str, st
         if lower not in names and lower not in _SPARK:
             near = get_close_matches(lower, names, n=1)
             hint = f"did you mean {names[near[0]]}? " if near else ""
+            listed = sorted(known, key=lambda each: (each in COLUMN_OPTIONS, each))
             raise InvalidConfiguration(
-                f"there is no option {name!r}; {hint}There are {', '.join(sorted(known))}"
+                f"there is no option {name!r}; {hint}There are {', '.join(listed)}"
             )
         given[lower] = value
     return given
+
+
+def _attributes(given: Mapping[str, str]) -> Mapping[str, str] | None:
+    written = given.get("attributes")
+    if written is None:
+        return None
+    try:
+        found = json.loads(written)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(kind, str) for kind in found.values()):
+        raise InvalidConfiguration(
+            f"attributes={written}: write JSON with a type for each, such as "
+            '{"price": "number", "symbol": "string"}'
+        )
+    return found
 
 
 def _number(given: Mapping[str, str], name: str, default: Any, kind: type, least: float) -> Any:

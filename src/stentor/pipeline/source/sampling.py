@@ -25,7 +25,7 @@ def inferred(options: Reading) -> StructType:
         journal = seen.journals[stream]
         with opened(journal.address, options.connecting) as direct:
             events += all_attributes(_sample(direct, journal, options))
-    return with_reserved(infer(events, options.declared))
+    return with_reserved(infer(events, options.attributes))
 
 
 def _sample(direct: Direct, journal: Journal, options: Reading) -> list[bytes]:

@@ -1,0 +1,184 @@
+"""`events`: the journals of brokers as a table that is up to date whenever it is used.
+
+A DataFrame of a Python source is a picture: Spark plans its reading once, when it is first
+executed, and keeps the plan for every later use (see `batch`). And what Spark is told by `where`
+never reaches the brokers. `Events` is what a DataFrame is made of, and makes a new one each time:
+so it sees what is in the journals by then, and what it is told by `where` the brokers leave out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, overload
+
+from pyspark.sql import Column
+from pyspark.sql.types import StructType
+from pyspark.sql.utils import to_str
+
+from stentor.errors import InvalidConfiguration
+from stentor.filters import Filter
+from stentor.model.event_types import event_types
+from stentor.pipeline.columns import Layout, with_reserved
+from stentor.pipeline.registering import is_connect, is_registered
+from stentor.pipeline.source.options import FORMAT, Reading, reading
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Options that are arguments, or follow from them.
+_ARGUMENTS: Final = ("brokers", "filter", "columns", "attributes", "path")
+
+
+@dataclass(frozen=True, eq=False)
+class Events:
+    """Events in the journals of brokers; `events` makes them.
+
+        quotes = events(spark, brokers="127.0.0.1:7411", columns="symbol string, price double")
+        quotes.count()                                  # what is there now
+        dear = quotes.where("price > 100")              # the brokers filter
+        dear.groupBy("symbol").avg("price").show()
+
+    Everything that a DataFrame can do, this can: it makes a new DataFrame, `table()`, and lets that
+    do it. So each use sees what the journals hold by then. A DataFrame that was made stays as it
+    was when it was first executed; take `table()` to look at the same events several times, and for
+    columns by `table["price"]`.
+    """
+
+    spark: SparkSession
+    #: All columns of the table.
+    schema: StructType
+    #: Of `format("stentor")`, as Spark takes them.
+    options: Mapping[str, str] = field(repr=False)
+    #: Whether it is read as it comes.
+    stream: bool = False
+
+    def table(self) -> DataFrame:
+        """A new DataFrame of these events."""
+        reader: Any = self.spark.readStream if self.stream else self.spark.read
+        found: DataFrame = reader.format(FORMAT).schema(self.schema).options(**self.options).load()
+        return found
+
+    @overload
+    def where(self, condition: str | Filter) -> Events: ...
+    @overload
+    def where(self, condition: Column) -> DataFrame: ...
+    def where(self, condition: str | Filter | Column) -> Events | DataFrame:
+        """Those of the events that a filter matches, in Stentor's language; the brokers filter.
+
+        The columns stay as they are. A condition of Spark's, a `Column`, makes a DataFrame that
+        Spark filters; conditions in SQL are for `table()`.
+        """
+        if isinstance(condition, Column):
+            return self.table().where(condition)
+        narrower = Filter(self.options["filter"]) & _filter(condition)
+        options = {**self.options, "filter": str(narrower)}
+        reading(options, streaming=self.stream)
+        return replace(self, options=options)
+
+    filter = where
+
+    def __getattr__(self, name: str) -> Any:
+        if name in Events.__dataclass_fields__ or name.startswith("__"):
+            raise AttributeError(name)  # of a copy that is being made
+        table = self.table()
+        if name in self.schema.names and not hasattr(type(table), name):
+            raise AttributeError(
+                f"each use of events is a new DataFrame, and this column would be of another one; "
+                f"write col({name!r}), or say table() first"
+            )
+        return getattr(table, name)
+
+
+def events(
+    spark: SparkSession,
+    *,
+    brokers: str | Iterable[str],
+    filter: str | Filter = "",
+    columns: str | StructType | None = None,
+    stream: bool = False,
+    **options: Any,
+) -> Events:
+    """The events in the journals of brokers, as a table, or as a stream that goes on.
+
+        quotes = events(
+            spark, brokers="127.0.0.1:7411", filter="price > 100",
+            columns="symbol string, price double",
+        )
+        quotes.where("symbol = 'IBM'").show()
+
+    brokers    addresses, separated by commas or as a list
+    filter     which events: the brokers filter. `where` narrows it down later
+    columns    attributes and their types; `_id`, `_type`, `_time`, `_broker`, `_offset` and
+               `_corrupt` are added. Without them, what the events and the declarations of the
+               option `eventType` say
+    stream     whether to go on with what comes, as `spark.readStream` does
+    options    of `format("stentor")`: startingOffsets, eventType, mode, maxRowsPerBatch, token ...
+
+    Mistakes in all of these are told at once. The session is registered if it is not yet. See
+    `Events` for what can be done with them.
+    """
+    if not is_registered(spark, FORMAT):
+        from stentor.pipeline.sessions import register
+
+        register(spark)
+    given = _options(options)
+    addresses = brokers if isinstance(brokers, str) else ",".join(brokers)
+    given |= {"brokers": addresses, "filter": str(_filter(filter))}
+    found = reading(given, streaming=stream)
+    if columns is None:
+        declared = None if found.event_type is None else event_types.attributes(found.event_type)
+        schema = _inferred(spark, found, given, declared or {})
+    else:
+        schema = with_reserved(_columns(columns))
+    Layout(schema)  # what no event can have is refused
+    return Events(spark, schema, given, stream)
+
+
+def table_of(events: DataFrame | Events) -> DataFrame:
+    """The DataFrame that is meant, where either may be given."""
+    return events.table() if isinstance(events, Events) else events
+
+
+def _columns(given: str | StructType) -> StructType:
+    if isinstance(given, StructType):
+        return given
+    found = StructType.fromDDL(given) if given.strip() else StructType()
+    assert isinstance(found, StructType)
+    return found
+
+
+def _inferred(
+    spark: SparkSession, found: Reading, options: Mapping[str, str], declared: Mapping[str, str]
+) -> StructType:
+    if not is_connect(spark):
+        from stentor.pipeline.source.sampling import inferred
+
+        return inferred(replace(found, attributes=declared))
+    # Only the server may reach the brokers.
+    reader = spark.read.format(FORMAT).options(**options)
+    return reader.option("attributes", json.dumps(declared)).load().schema
+
+
+def _filter(given: str | Filter) -> Filter:
+    if isinstance(given, Filter):
+        return given
+    if not isinstance(given, str):
+        raise InvalidConfiguration(f"a filter is text or a Filter, not {given!r}")
+    return Filter(given)
+
+
+def _options(options: Mapping[str, Any]) -> dict[str, str]:
+    found = {}
+    for name, value in options.items():
+        if name.lower() in _ARGUMENTS:
+            raise InvalidConfiguration(f"{name!r} is no option; use the argument {name.lower()}")
+        if isinstance(value, datetime):
+            value = value.isoformat()
+        elif isinstance(value, dict):
+            value = json.dumps(value)
+        if value is not None:
+            found[name] = str(to_str(value))
+    return found
