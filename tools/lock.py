@@ -15,10 +15,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
-EXTRAS = ("dev", "spark")
+EXTRAS = ("dev", "spark", "connect")
 
 HEADER = """\
-# Exact versions of everything Stentor uses, extras dev and spark included, for Python 3.11 to 3.13.
+# Exact versions of everything Stentor uses, its extras included, for Python 3.11 to 3.13.
 # Made from pyproject.toml by ./dev lock. To change a version, edit that file and run it again.
 """
 

@@ -4,8 +4,9 @@
 
 `plans` says how a plan is chosen; each plan has a file: `native`, `indexed`, `sharded`, and
 `changing` for subscriptions that come as a stream. `inputs` finds the columns that filters look
-at. What runs in Spark's Python workers is in `working`, `packed` and `seeing`, and for changing
-subscriptions in `parcels`, `keeping` and `holding`; a worker loads just what it needs of these.
+at, and `shipping` brings compiled filters to the workers. What runs in Spark's Python workers is
+in `working`, `packed` and `seeing`, and for changing subscriptions in `parcels`, `keeping` and
+`holding`; a worker loads just what it needs of these.
 """
 
 from typing import TYPE_CHECKING, Any

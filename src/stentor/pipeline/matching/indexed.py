@@ -1,8 +1,9 @@
 """The plan for up to millions of filters: the production index inside an Arrow function.
 
-The index is compiled once, on the driver, and broadcast. The function takes only the columns that
-filters look at and returns a list of ids for each row; the list is exploded in the JVM, where all
-other columns of the events have stayed. `explain()` shows the function as `stentor_match_index`.
+The index is compiled once, on the driver, and broadcast (see `shipping`). The function takes only
+the columns that filters look at and returns a list of ids for each row; the list is exploded in the
+JVM, where all other columns of the events have stayed. `explain()` shows the function as
+`stentor_match_index`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pyspark.sql import functions as F
 from stentor.pipeline.matching.functions import id_lists
 from stentor.pipeline.matching.inputs import flat, inputs
 from stentor.pipeline.matching.packed import Packed
+from stentor.pipeline.matching.shipping import lifetime, shipped
 from stentor.pipeline.matching.subscriptions import Subscriptions
 from stentor.pipeline.matching.vocabulary import Vocabulary
 from stentor.pipeline.matching.working import Part, matched
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 #: be running by it, and Spark cleans up when nothing refers to it any more.
 REMEMBERED: Final = 4
 
-_made: OrderedDict[tuple[str | None, str], tuple[Part, frozenset[str]]] = OrderedDict()
+_made: OrderedDict[tuple[str, str], tuple[Part, frozenset[str]]] = OrderedDict()
 #: Queries call from threads of their own.
 _making: Final = Lock()
 
@@ -53,10 +55,10 @@ def match_indexed(events: DataFrame, subscriptions: Subscriptions, id: str) -> D
 def _part(spark: SparkSession, subscriptions: Subscriptions) -> tuple[Part, frozenset[str]]:
     """The filters as the workers will find them, and the attributes that they look at."""
     vocabulary = Vocabulary.of_this_process()
-    application = spark.sparkContext.applicationId
-    key = application, _digest(subscriptions, vocabulary)
+    session = lifetime(spark)
+    key = session, _digest(subscriptions, vocabulary)
     with _making:
-        for known in [known for known in _made if known[0] != application]:
+        for known in [known for known in _made if known[0] != session]:
             del _made[known]  # of a session that has ended
         if key in _made:
             _made.move_to_end(key)
@@ -65,7 +67,7 @@ def _part(spark: SparkSession, subscriptions: Subscriptions) -> tuple[Part, froz
     filters = subscriptions.parsed()
     packed = Packed.of(subscriptions.ids, filters, vocabulary)
     names = frozenset().union(*{filter_.names for filter_ in filters})
-    found = Part(key[1], spark.sparkContext.broadcast(packed)), names
+    found = Part(key[1], shipped(spark, packed)), names
     with _making:
         found = _made.setdefault(key, found)  # the first that was made, if there are two by now
         _made.move_to_end(key)

@@ -26,6 +26,7 @@ from stentor.pipeline.matching.functions import id_lists
 from stentor.pipeline.matching.inputs import flat, inputs
 from stentor.pipeline.matching.kernels import claim_kernel_cache
 from stentor.pipeline.matching.packed import Packed
+from stentor.pipeline.matching.shipping import parallelism, shipped
 from stentor.pipeline.matching.subscriptions import (
     MOST_SHOWN,
     Mistake,
@@ -67,8 +68,7 @@ def match_sharded(
     """Match by parts of the subscriptions, a table of `id` and `filter`."""
     spark = events.sparkSession
     if shards is None:
-        parallel = spark.sparkContext.defaultParallelism
-        shards = max(parallel, -(-subscriptions.count() // SHARD_SIZE))
+        shards = max(parallelism(spark), -(-subscriptions.count() // SHARD_SIZE))
     parts, looked_at = _parts(spark, subscriptions, shards)
     chosen = inputs(events.schema, looked_at)
     names, columns = flat(chosen)
@@ -105,7 +105,9 @@ def _parts(
     try:
         told: list[_Told] = [pickle.loads(row.bytes) for row in packed.where("piece = 0").collect()]
         refuse([m for one in told for m in one.mistakes], sum(one.wrong for one in told))
-        parts = [_broadcast(spark, pieces) for pieces in _by_shard(packed.toLocalIterator())]
+        parts = [
+            _broadcast(spark, pieces, shards) for pieces in _by_shard(packed.toLocalIterator())
+        ]
     finally:
         packed.unpersist()
     return parts, frozenset[str]().union(*(one.names for one in told))
@@ -117,10 +119,10 @@ def _by_shard(rows: Iterable[Any]) -> Iterator[list[bytes]]:
         yield [bytes(row.bytes) for row in sorted(group, key=lambda row: row.piece)]
 
 
-def _broadcast(spark: SparkSession, pieces: list[bytes]) -> Part:
+def _broadcast(spark: SparkSession, pieces: list[bytes], shards: int) -> Part:
     told: _Told = pickle.loads(pieces[0])
     packed: Any = Wrapped(b"".join(pieces[1:]))
-    return Part(told.digest, spark.sparkContext.broadcast(packed))
+    return Part(told.digest, shipped(spark, packed, shards))
 
 
 class Wrapped:

@@ -24,7 +24,7 @@ from stentor.pipeline.matching.remembering import Memory
 from stentor.pipeline.matching.seeing import events_batch
 
 if TYPE_CHECKING:
-    from pyspark import Broadcast
+    from stentor.pipeline.matching.shipping import Shipped
 
 #: Rows that are searched at a time, at least, as long as there are more.
 ENOUGH_ROWS: Final = 32_768
@@ -33,10 +33,10 @@ _known: Final[Memory[Packed]] = Memory()
 
 
 class Part(NamedTuple):
-    """Where a worker finds packed filters: the digest of what they are, and a broadcast."""
+    """Where a worker finds packed filters: the digest of what they are, and how it gets them."""
 
     digest: str
-    broadcast: Broadcast[Packed]
+    shipped: Shipped
 
 
 def packed(part: Part) -> Packed:
@@ -44,7 +44,7 @@ def packed(part: Part) -> Packed:
     found = _known.get(part.digest)
     if found is None:
         claim_kernel_cache()  # unpacking compiles
-        found = _known.put(part.digest, part.broadcast.value)
+        found = _known.put(part.digest, part.shipped.value)
     return found
 
 
