@@ -382,7 +382,8 @@ def test_keys_of_brokers_are_the_options_of_the_source() -> None:
         return set(spark_options(dict.fromkeys(names, "1 s")))  # type: ignore[call-overload]
 
     assert spelled(SOURCES["stentor"].options) == set(READ_OPTIONS)
-    assert spelled(SINKS["stentor"].options) - {"type"} == set(WRITE_OPTIONS)
+    by_hand = {"txnAppId", "txnVersion", "txnKey"}  # for batches that nobody else numbers
+    assert spelled(SINKS["stentor"].options) - {"type"} == set(WRITE_OPTIONS) - by_hand
 
 
 def test_graphs(tmp_path: Path) -> None:

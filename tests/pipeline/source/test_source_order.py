@@ -196,20 +196,21 @@ def trades(overlay: Overlay, *counts: int) -> list[BrokerProcess]:
 
 @pytest.mark.slow
 def test_spark_counts_every_trade(spark: SparkSession, overlay: Overlay, tmp_path: Path) -> None:
-    from stentor.pipeline import register
+    from stentor.pipeline import events
     from stentor.pipeline.steps import collapse
 
-    register(spark)
     counts = 30_000, 3_000
     brokers = trades(overlay, *counts)
-    events = (
-        spark.readStream.format("stentor")
-        .option("brokers", ",".join(broker.address for broker in brokers))
-        .option("maxRowsPerBatch", 5_000)
-        .schema("n long, even boolean")
-        .load()
+    stream = events(
+        spark,
+        brokers=[broker.address for broker in brokers],
+        columns="n long, even boolean",
+        stream=True,
+        maxRowsPerBatch=5_000,
     )
-    bars = collapse(events, [], {"trades": "count"}, window="1 minute", watermark="10 seconds")
+    bars = collapse(
+        stream.table(), [], {"trades": "count"}, window="1 minute", watermark="10 seconds"
+    )
     query = (
         bars.writeStream.format("memory")
         .queryName("counted_trades")
