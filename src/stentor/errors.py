@@ -280,6 +280,12 @@ class QueueOverflow(StentorError, RuntimeError):
     code = "STN-619"
 
 
+class RedirectRefused(StentorError, PermissionError):
+    """A broker named another at which this client has no reason to show its token, or itself."""
+
+    code = "STN-620"
+
+
 class PipelineError(StentorError, RuntimeError):
     """A step of the data pipeline that cannot be made or cannot go on."""
 

@@ -191,7 +191,7 @@ class Session:
                 1,
                 broker.name,
                 broker.stream,
-                broker.address,
+                [broker.address],
                 self.world.newest.get((broker.stream, hello.name)),
                 broker.window,
                 broker.max_frame,

@@ -40,7 +40,7 @@ def run_client(what: str, **arguments: object) -> int:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s.%(msecs)03d %(levelname)s %(message)s"
     )
-    role = {"durable": consume, "producer": produce}[what]
+    role = {"durable": consume, "producer": produce, "reader": read}[what]
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(role(**arguments))  # type: ignore[operator]
     return 0
@@ -71,6 +71,17 @@ async def consume(
                     await subscription.confirm()
                     entries.write("C")
                     unconfirmed = 0
+
+
+async def read(
+    *, addresses: list[str], name: str, filter: str, group: str | None, diary: str
+) -> None:
+    """Write down what comes, as a member of a group or alone."""
+    entries = Diary(diary)
+    async with connect(*addresses, name=name) as bus, bus.subscribe(filter, group=group) as wanted:
+        entries.write("S")
+        async for notification in wanted:
+            entries.write("G", notification)
 
 
 async def produce(*, addresses: list[str], name: str, diary: str, seed: int) -> None:

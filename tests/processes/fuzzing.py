@@ -122,7 +122,7 @@ class Fuzzer:
         self._name += 1
         role = self.rng.choice(["client", "client", "broker", "operator"])
         stream = f"evil#{self._name}" if self.rng.random() < 0.7 else self._text()
-        return m.Hello([1], role, f"evil-{self._name}", stream=stream, address=self._text())
+        return m.Hello([1], role, f"evil-{self._name}", stream=stream, addresses=[self._text()])
 
     # -- bytes
 

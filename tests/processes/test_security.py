@@ -13,10 +13,12 @@ import pytest
 from certificates import Authority, Pair
 from overlay_processes import Overlay, free_port, until
 from recorder import Recorder
+from wire_client import WireClient
 
 from stentor.broker.settings import Grant, TlsFiles
 from stentor.client import Bus, connect
-from stentor.errors import AccessDenied, NotPermitted, TlsError
+from stentor.errors import AccessDenied, LinkRefused, NotPermitted, TlsError
+from stentor.protocol import messages as m
 
 
 def files(pair: Pair, authority: Authority) -> TlsFiles:
@@ -130,7 +132,7 @@ GRANTS = (
     Grant("operator", token="op-secret", operate=True),
     Grant("desk", token="desk-secret", publish=("symbol = 'IBM'",), subscribe=("price > 100",)),
     Grant("reader", token="reader-secret", publish=()),
-    Grant("neighbor", token="broker-secret", broker=True, publish=(), subscribe=()),
+    Grant("neighbor", token="broker-secret", broker=True),
 )
 
 
@@ -195,5 +197,115 @@ def test_tokens_say_who_may_do_what(guarded: Overlay) -> None:
                 with pytest.raises(NotPermitted, match="may not operate"):
                     await desk.local.ask(what, arguments)
         assert await b1.sees(["b2"])
+
+    asyncio.run(run())
+
+
+ORDER, QUOTE = "kind = 'order'", "kind = 'quote'"
+
+
+def test_what_a_neighbor_may_send_and_see_is_what_crosses_the_link(overlay: Overlay) -> None:
+    """Whatever is behind it, live or from a journal, in whichever direction, by whatever filter."""
+    grants = (
+        Grant("operator", token="op-secret", operate=True),
+        Grant("partner", token="broker-secret", broker=True, publish=(ORDER,), subscribe=(QUOTE,)),
+    )
+    overlay.operator_options = {"token": "op-secret"}
+    b1 = overlay.broker("b1", grants=grants)
+    b2 = overlay.broker("b2", ["b1"], token="broker-secret")
+    b3 = overlay.broker("b3", ["b2"])
+    for broker in (b1, b2, b3):
+        broker.start()
+
+    async def run() -> None:
+        await overlay.linked()
+        async with (
+            connect(b1.address, token="op-secret") as near,
+            connect(b3.address) as far,
+            far.subscribe("") as live,
+            near.subscribe("") as here,
+        ):
+            for bus in (near, far):
+                await bus.publish_many(
+                    ({"kind": kind, "from": bus.name} for kind in ("quote", "order", "talk")),
+                    ack=True,
+                )
+            async with (
+                far.subscribe("", since="earliest") as past,
+                near.subscribe("", since="earliest") as past_here,
+            ):
+                for wanted, crossed in ((live, "quote"), (past, "quote")):
+                    got = [await wanted.get(30.0) for _ in range(4)]
+                    assert {n["kind"] for n in got if n["from"] == near.name} == {crossed}
+                for wanted, crossed in ((here, "order"), (past_here, "order")):
+                    got = [await wanted.get(30.0) for _ in range(4)]
+                    assert {n["kind"] for n in got if n["from"] == far.name} == {crossed}
+        status = await b1.status()
+        assert [link["grant"] for link in status["links"]] == ["partner"]
+        await until(lambda: "asks for more than its grant 'partner'" in b1.logged(), overlay.tail)
+
+    asyncio.run(run())
+
+
+def test_nobody_takes_the_place_of_a_neighbor_with_another_grant(overlay: Overlay) -> None:
+    grants = (
+        Grant("operator", token="op-secret", operate=True),
+        Grant("two", token="two-secret", broker=True),
+        Grant("evil", token="evil-secret", broker=True),
+    )
+    overlay.operator_options = {"token": "op-secret"}
+    b1 = overlay.broker("b1", grants=grants)
+    b2 = overlay.broker("b2", ["b1"], token="two-secret")
+    b1.start()
+    b2.start()
+
+    async def run() -> None:
+        await overlay.linked()
+        stream = (await b2.status())["stream"]
+        with WireClient(b1.address) as evil:
+            evil.send(m.Hello([1], "broker", "b2", "evil-secret", stream))
+            answer = evil.expect(m.Failure)
+        assert answer.code == LinkRefused.code
+        async with connect(b2.address) as bus:
+            await bus.publish({"x": 1}, ack=True)
+        assert await b1.sees(["b2"])
+
+    asyncio.run(run())
+
+
+def test_a_group_elsewhere_is_joined_with_the_same_protection(
+    overlay: Overlay, authority: Authority
+) -> None:
+    """Brokers that listen at a plain address first, as for commands on their own machine."""
+    for name, neighbors in (("b1", []), ("b2", ["b1"])):
+        overlay.broker(
+            name,
+            neighbors,
+            listen=(f"127.0.0.1:{free_port()}", f"tls://127.0.0.1:{free_port()}"),
+            tls=files(authority.broker(name), authority),
+        ).start()
+
+    async def run() -> None:
+        await overlay.linked()
+        places = [overlay[name].settings.listen[1] for name in ("b1", "b2")]
+        shown = tls(authority.client("ann"), authority)
+        async with (
+            connect(places[0], token="secret", **shown) as one,
+            one.subscribe("true", group="g") as first,
+            connect(places[1], token="secret", **shown) as two,
+            two.subscribe("true", group="g") as second,
+        ):
+            (away,) = two.local._away
+            assert [str(address) for address in away] == [places[0]]
+            await one.publish_many(({"i": i} for i in range(10)), ack=True)
+            got = [await wanted.get(30.0) for wanted in (first, second)]
+            assert len({n["i"] for n in got}) == 2
+            # Sent on by a broker that is removed, it stays protected as well.
+            await overlay["b2"].ask("drain", 60.0)
+            await until(
+                lambda: two.state == "connected" and two.local.link.address.port, overlay.tail
+            )
+            assert str(two.local.link.address) == places[0]
+            await two.publish({"i": 11}, ack=True)
 
     asyncio.run(run())

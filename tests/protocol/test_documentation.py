@@ -117,7 +117,7 @@ ITEM = codec.encode(
 STREAM = "b1#5f3a"
 EXAMPLE: list[tuple[str, AnyMessage]] = [
     ("C", Hello([1], "client", "ann")),
-    ("B", Welcome(1, "b1", STREAM, "127.0.0.1:7411", None, 20_000, 16 * 2**20, 30.0, "ann")),
+    ("B", Welcome(1, "b1", STREAM, ["127.0.0.1:7411"], None, 20_000, 16 * 2**20, 30.0, "ann")),
     ("C", Subscribe(1, "symbol = 'IBM' and price < 100", 1000)),
     ("B", Subscribed(1, time=1_767_225_600.0)),
     ("C", Publish(2, [ITEM])),

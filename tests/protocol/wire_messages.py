@@ -38,6 +38,8 @@ def _of(kind: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
             return st.binary(max_size=20)
         case msgspec.inspect.ListType(item_type=item):
             return st.lists(_of(item), max_size=4)
+        case msgspec.inspect.VarTupleType(item_type=item):
+            return st.lists(_of(item), max_size=4).map(tuple)
         case msgspec.inspect.DictType(key_type=key, value_type=value):
             return st.dictionaries(_of(key), _of(value), max_size=3)
         case msgspec.inspect.TupleType(item_types=items):

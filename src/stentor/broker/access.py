@@ -25,6 +25,7 @@ from stentor.errors import AccessDenied, NotPermitted, ProtocolError
 from stentor.filters import Filter
 from stentor.model.codec import Envelope
 from stentor.model.names import shown, text_problem
+from stentor.node.border import Rights
 from stentor.protocol.messages import Hello
 
 _EVERYTHING: Final = ("",)
@@ -42,6 +43,8 @@ class Permissions:
     advertise: Callable[[Filter], bool] | None = None
     #: Whether they may know that this is offered.
     discover: Callable[[Filter], bool] | None = None
+    #: What may cross the link with them, if they are a broker.
+    rights: Rights | None = None
     operate: bool = True
     broker: bool = True
 
@@ -85,11 +88,8 @@ name
             return Permissions()
         for grant, permissions in self._permissions:
             if _is(grant, hello.token, certificate):
-                if hello.role == "broker" and not grant.broker:
-                    raise NotPermitted(
-                        f"{grant.name!r} may not connect as a broker; set `broker = true` in the "
-                        "grant if it should"
-                    )
+                if hello.role == "broker":
+                    _check_broker(grant)
                 if hello.role == "operator" and not grant.operate:
                     raise NotPermitted(
                         f"{grant.name!r} may not operate this broker; set `operate = true` in the "
@@ -105,6 +105,25 @@ name
                 f"nobody is known by a certificate for {certificate!r}; add it to a grant"
             )
         raise AccessDenied("this broker wants to know who connects; show a token or a certificate")
+
+    def of_neighbor(self, certificate: str | None) -> Permissions:
+        """What a broker may do that this one has dialed, by the certificate it has shown.
+
+        One that shows none, or that no grant names, is what the operator has named as a neighbor.
+        """
+        for grant, permissions in self._permissions:
+            if certificate is not None and grant.certificate == certificate:
+                _check_broker(grant)
+                return permissions
+        return Permissions()
+
+
+def _check_broker(grant: Grant) -> None:
+    if not grant.broker:
+        raise NotPermitted(
+            f"{grant.name!r} may not connect as a broker; set `broker = true` in the grant if it "
+            "should"
+        )
 
 
 def _is(grant: Grant, token: str | None, certificate: str | None) -> bool:
@@ -131,12 +150,23 @@ def _permissions(grant: Grant) -> Permissions:
 
     publishes_all = grant.publish == _EVERYTHING
     subscribes_to_all = grant.subscribe == _EVERYTHING
+    admits, shows = _union(publish), _union(subscribe)
+    rights = Rights(grant.name, admits, shows)
     return Permissions(
         grant.name,
         None if publishes_all else may_publish,
         None if subscribes_to_all else may_subscribe,
         None if publishes_all else may_advertise,
         None if subscribes_to_all or grant.operate else may_discover,
+        None if admits is None and shows is None else rights,
         operate=grant.operate,
         broker=grant.broker,
     )
+
+
+def _union(filters: list[Filter]) -> Filter | None:
+    """What one of them matches; None for everything."""
+    union = Filter("false")
+    for filter in filters:
+        union |= filter
+    return None if union.is_always else union

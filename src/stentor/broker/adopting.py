@@ -8,6 +8,9 @@ journal is this broker's for good. It is served as soon as the link to its old o
 every start. Journals that the old owner had adopted itself come with it, in directories `1`, `2`,
 ... below.
 
+Only the grant by which an offer was made can let go of its stream, and only a neighbor whose grant
+allows everything can hand a journal over.
+
 An offer alone gives no right to serve the journal. Whoever made it may have changed its mind: no
 answer came in time, or it was restarted. Then it still answers for the stream, and says so by
 linking up again under it; the offer is thrown away. If it had let go of the stream but could not
@@ -51,6 +54,7 @@ _FILE: Final = re.compile(r"([1-9][0-9]{0,5}/)?journal\.(?:db|mark)")
 _INCOMING: Final = ".incoming"
 _OFFERED: Final = ".offered"
 _IMPORTED: Final = "imported"
+_OFFERED_BY: Final = "offered-by"
 
 
 class Imported(NamedTuple):
@@ -72,10 +76,12 @@ class Imported(NamedTuple):
 class Adoption:
     """A journal that arrives from a neighbor in pieces."""
 
-    def __init__(self, data: Path | None, stream: m.StreamId) -> None:
+    def __init__(self, data: Path | None, stream: m.StreamId, grant: str | None = None) -> None:
+        """`grant` is that of the neighbor; only who has it can let go of the stream."""
         if data is None:
             raise JournalUnavailable("this broker has no data directory to keep another's journal")
         self._stream = stream
+        self._grant = grant
         self._offer = _directory(data, stream, _OFFERED)
         if _directory(data, stream).exists():
             raise JournalUnavailable(f"this broker has adopted a journal {stream!r} already")
@@ -132,6 +138,7 @@ class Adoption:
     def keep(self) -> None:
         """It is whole: keep it until its owner lets go of the stream, or thinks otherwise."""
         try:
+            (self._incoming / _OFFERED_BY).write_text(self._grant or "", "utf-8")
             shutil.rmtree(self._offer, ignore_errors=True)
             self._incoming.rename(self._offer)
             sync(self._offer.parent)
@@ -159,6 +166,13 @@ def released(broker: Broker, link: Link, stream: m.StreamId) -> None:
     if final.exists():
         link.connection.send(m.HandedOver())
         return
+    if link.permissions.rights is not None or _is_of_another(offer, link.permissions.name):
+        _log.warning(
+            "%s says that %s was let go of, which it has not offered; that is ignored",
+            link.origin.broker,
+            stream,
+        )
+        return
     try:
         offer.rename(final)
         sync(final.parent)
@@ -179,6 +193,15 @@ def released(broker: Broker, link: Link, stream: m.StreamId) -> None:
     old.legacy = final
     if old is not link:
         old.connection.abort()  # of a process that is dead
+
+
+def _is_of_another(offer: Path, grant: str | None) -> bool:
+    """Whether an offer was made by another grant. Of a neighbor that was dialed none is known."""
+    try:
+        by = (offer / _OFFERED_BY).read_text("utf-8")
+    except OSError:
+        return False
+    return bool(by and grant and by != grant)
 
 
 def journals_in(directory: Path) -> list[Path]:

@@ -22,6 +22,8 @@ from dataclasses import MISSING, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from stentor.broker.advertising import MOST
+from stentor.broker.advertising import problem as unusable
 from stentor.broker.config_keys import (
     NONE,
     PREFIX,
@@ -43,7 +45,9 @@ from stentor.notation.units import (
 from stentor.transport.address import Address
 
 #: Variables that are no settings of a broker but mean something to the command line.
-OTHER_VARIABLES: Final = frozenset({"STENTOR_CONFIG", "STENTOR_CONNECT_TIMEOUT", "STENTOR_DEBUG"})
+OTHER_VARIABLES: Final = frozenset(
+    {"STENTOR_CONFIG", "STENTOR_CONNECT_TIMEOUT", "STENTOR_DEBUG", "STENTOR_TRUST"}
+)
 
 _MAX_FILE_BYTES: Final = 8 * 2**20
 #: A name or a token may well be "none"; these are not.
@@ -545,6 +549,12 @@ def _check_together(settings: Settings, layer: Layer, problems: Problems) -> Non
         problems.add(
             origin("listen"), "tls:// needs a certificate; set tls.certificate and tls.key"
         )
+    for text in settings.advertise:
+        wrong = unusable(text, listen)
+        if wrong is not None:
+            problems.add(origin("advertise"), wrong)
+    if len(settings.advertise) > MOST:
+        problems.add(origin("advertise"), f"others are told {MOST} addresses at most; choose")
     for text in settings.neighbors:
         address = Address.parse(text)
         if text in own:
@@ -586,6 +596,7 @@ def with_absolute_paths(settings: Settings) -> Settings:
         data=None if settings.data is None else settings.data.absolute(),
         tls=tls,
         listen=tuple(map(place, settings.listen)),
+        advertise=tuple(map(place, settings.advertise)),
         neighbors=tuple(map(place, settings.neighbors)),
     )
 

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from stentor.broker.access import Access, Permissions
 from stentor.broker.adopting import Imported, adopted, open_adopted, serve_adopted, take_over
+from stentor.broker.advertising import advertised
 from stentor.broker.draining import begin, drain, remind
 from stentor.broker.peers import HELLO_FRAME, Client, Dialing, Guest, Link
 from stentor.broker.settings import Settings
@@ -45,6 +46,7 @@ from stentor.model.names import text_problem
 from stentor.node.actions import Append, CloseClient, CloseLink, Persist, ToClient, ToLink
 from stentor.node.hooks import Hooks
 from stentor.node.service import Service
+from stentor.node.streams import check_addresses
 from stentor.protocol import messages as m
 from stentor.routing.strategy import Strategy
 from stentor.routing.tree import TreeRouter
@@ -109,6 +111,8 @@ class Broker:
         self.unconfirmed: HandedOver | None = None
         #: Notifications that links dropped which are gone.
         self.dropped_by_links = 0
+        #: Where others are told to connect, best first.
+        self.advertised: list[str] = []
         self.journal: Journal
         self.service: Service
 
@@ -189,7 +193,9 @@ class Broker:
         for address in addresses:
             listener = await serve(address, lambda: Guest(self), tls=tls, max_frame=HELLO_FRAME)
             self._listeners.append(listener)
-        self.service.announce_as(self.address)
+        listening = [listener.address for listener in self._listeners]
+        self.advertised = advertised(self.settings.advertise, listening)
+        self.service.announce_as(self.advertised)
 
     async def _start_monitor(self) -> None:
         if self.settings.monitor is not None:
@@ -264,7 +270,7 @@ class Broker:
 
     def say_goodbye(self, reason: str) -> None:
         """Send all clients away, to the neighbors if there are any."""
-        instead = [link.origin.address for link in self.heirs() if link.origin.address]
+        instead = [address for link in self.heirs() for address in link.origin.addresses]
         for client in list(self.clients.values()):
             if not client.is_operator:
                 client.connection.send(m.Goodbye(reason, instead))
@@ -441,7 +447,7 @@ class Broker:
             self.name,
             self.settings.token,
             self.stream,
-            self.address,
+            self.advertised,
         )
 
     def admit(self, guest: Guest, connection: Connection, hello: m.Hello) -> Client | Link:
@@ -459,10 +465,10 @@ class Broker:
             problem = text_problem(hello.name)
             if problem is not None:
                 raise ProtocolError(f"the name of the broker {problem}")
-            origin = m.Origin(hello.stream, hello.name, hello.address)
-            self._check_link(origin, dialed=False)
+            origin = m.Origin(hello.stream, hello.name, tuple(hello.addresses))
+            self._check_link(origin, permissions, dialed=False)
             connection.send(self._welcome(version))
-            return self.link_made(connection, origin, dialed=False)
+            return self.link_made(connection, origin, permissions, dialed=False)
         if hello.role not in ("client", "operator"):
             raise ProtocolError(f"there is no role {hello.role!r}")
         return self._new_client(connection, hello, permissions, version)
@@ -475,7 +481,7 @@ class Broker:
             version,
             self.name,
             self.stream,
-            self.address,
+            self.advertised,
             published,
             limits.window,
             limits.frame,
@@ -566,7 +572,7 @@ class Broker:
                 self.reserve.discard(address)
                 found = True
         for link in list(self.links.values()):
-            if which in (link.origin.broker, link.origin.stream) or parsed == link.origin.address:
+            if which in (link.origin.broker, link.origin.stream) or parsed in link.origin.addresses:
                 link.connection.send(m.Goodbye("the link was removed"))
                 link.connection.close()
                 found = True
@@ -610,7 +616,7 @@ class Broker:
             await asyncio.sleep(delay * random.uniform(0.5, 1.5))
             delay = min(2 * delay, DIAL_MOST)
 
-    def _check_link(self, origin: m.Origin, *, dialed: bool) -> None:
+    def _check_link(self, origin: m.Origin, permissions: Permissions, *, dialed: bool) -> None:
         """Raise why this broker cannot be linked, if it cannot."""
         stream = origin.stream
         if stream == self.stream:
@@ -620,8 +626,14 @@ class Broker:
         problem = text_problem(stream)
         if problem is not None:
             raise ProtocolError(f"the stream of the broker {problem}")
+        check_addresses(origin)
         old = self.links.get(stream)
         if old is not None:
+            if old.permissions.name != permissions.name:
+                raise LinkRefused(
+                    f"there is a link with {origin.broker!r} already, by another grant; only who "
+                    "made it may take its place"
+                )
             # Both may have dialed at once: the connection that the lower stream made stays. If the
             # same side dials again, it has lost the old one.
             if old.dialed != dialed and (self.stream < stream) == old.dialed:
@@ -632,18 +644,25 @@ class Broker:
                 "cycle, it waits in reserve"
             )
 
-    def link_made(self, connection: Connection, origin: m.Origin, *, dialed: bool) -> Link:
+    def link_made(
+        self,
+        connection: Connection,
+        origin: m.Origin,
+        permissions: Permissions,
+        *,
+        dialed: bool,
+    ) -> Link:
         """Both sides have said who they are."""
         if self.draining:
             raise ShuttingDown("this broker is being shut down; link with another")
-        self._check_link(origin, dialed=dialed)
+        self._check_link(origin, permissions, dialed=dialed)
         old = self.links.get(origin.stream)
         if old is not None:
             self.link_gone(old, None)
             old.connection.close()
-        link = Link(self, connection, origin, dialed)
+        link = Link(self, connection, origin, permissions, dialed)
         self.links[origin.stream] = link
-        self.service.link_up(origin.stream)
+        self.service.link_up(origin.stream, permissions.rights)
         remind(self, link)
         self.changed()
         _log.info("linked with %s at %s", origin.broker, connection.peer)

@@ -369,6 +369,7 @@ class _Reader:
         """No two may want the same port, socket or directory."""
         document, problems = self._document, self._problems
         listening: list[tuple[Address, str]] = []
+        advertised: dict[str, str] = {}
         directories: dict[Path, str] = {}
         for name, settings in brokers.items():
             for which in ("listen", "monitor"):
@@ -378,6 +379,11 @@ class _Reader:
                         if _clash(address, other):
                             problems.add(origin, f"{address} is where {owner} listens, too")
                     listening.append((address, name))
+            for text in settings.advertise:
+                owner = advertised.setdefault(text, name)
+                if owner != name and (Address.parse(text).port or Address.parse(text).path):
+                    origin = document.origin((*self._places[name], "advertise"))
+                    problems.add(origin, f"{text} is where others are told to find {owner}, too")
             if settings.data is not None:
                 owner = directories.setdefault(settings.data.resolve(), name)
                 if owner != name:

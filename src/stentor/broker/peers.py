@@ -24,6 +24,7 @@ from stentor.errors import (
     JournalUnavailable,
     LinkRefused,
     NoReply,
+    NotPermitted,
     Overloaded,
     ProtocolError,
     ShuttingDown,
@@ -201,10 +202,18 @@ class Client:
 class Link:
     """A link to a neighbor, made by either side."""
 
-    def __init__(self, broker: Broker, connection: Connection, origin: m.Origin, dialed: bool):
+    def __init__(
+        self,
+        broker: Broker,
+        connection: Connection,
+        origin: m.Origin,
+        permissions: Permissions,
+        dialed: bool,
+    ) -> None:
         self.broker = broker
         self.connection = connection
         self.origin = origin
+        self.permissions = permissions
         #: Whether this broker has made the connection.
         self.dialed = dialed
         self.outbox = Outbox(limit=broker.settings.limits.link_queue, restart=self._restart)
@@ -282,9 +291,15 @@ class Link:
             return
         if self._refused:
             return
+        if self.permissions.rights is not None:
+            text = "its grant limits what it may publish or see, so its journal is not taken over"
+            self._refuse(NotPermitted(text))
+            return
         try:
             if self._adoption is None:
-                self._adoption = Adoption(self.broker.settings.data, self.stream)
+                self._adoption = Adoption(
+                    self.broker.settings.data, self.stream, self.permissions.name
+                )
             if self._adoption.take(piece):
                 self.broker.adopt_soon(self._verify(self._adoption))
         except JournalUnavailable as error:
@@ -385,9 +400,10 @@ class Dialing:
                 return
             if not isinstance(first, m.Welcome):
                 raise ProtocolError(f"Hello is answered by Welcome, not {type(first).__name__}")
-            origin = m.Origin(first.stream, first.broker, first.address or self.address)
+            origin = m.Origin(first.stream, first.broker, tuple(first.addresses) or (self.address,))
             try:
-                self.link = self.broker.link_made(connection, origin, dialed=True)
+                permissions = self.broker.access.of_neighbor(connection.peer_certificate)
+                self.link = self.broker.link_made(connection, origin, permissions, dialed=True)
             except StentorError as error:
                 self._reason = error
                 connection.send(m.Goodbye(str(error)))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stentor.broker.host import Broker
+    from stentor.broker.peers import Link
 
 #: A metric: name, type, help, and its samples as labels and value.
 Metric = tuple[str, str, str, list[tuple[dict[str, str], float]]]
@@ -21,6 +22,7 @@ def status(broker: Broker) -> dict[str, Any]:
         "name": broker.name,
         "stream": broker.stream,
         "addresses": broker.addresses,
+        "advertised": broker.advertised,
         "monitor": broker.monitor_address,
         "started": broker.started_at,
         "uptime": time.time() - broker.started_at,
@@ -29,7 +31,12 @@ def status(broker: Broker) -> dict[str, Any]:
         "routing": broker.settings.routing,
         "links": _links(broker),
         "brokers": [
-            {"broker": o.broker, "stream": o.stream, "address": o.address, "via": _via(broker, o)}
+            {
+                "broker": o.broker,
+                "stream": o.stream,
+                "addresses": list(o.addresses),
+                "via": _via(broker, o),
+            }
             for o in sorted(service.directory.others, key=lambda o: o.broker)
         ],
         "clients": _clients(broker),
@@ -75,7 +82,8 @@ def _links(broker: Broker) -> list[dict[str, Any]]:
         {
             "broker": link.origin.broker,
             "stream": link.stream,
-            "address": link.origin.address,
+            "address": _address(link),
+            "grant": link.permissions.name,
             "peer": link.connection.peer,
             "state": "up",
             "dialed": link.dialed,
@@ -88,7 +96,8 @@ def _links(broker: Broker) -> list[dict[str, Any]]:
         }
         for link in broker.links.values()
     ]
-    up = {str(link["peer"]) for link in found} | {str(link["address"]) for link in found}
+    up = {str(link["address"]) for link in found}
+    up |= {address for link in broker.links.values() for address in link.origin.addresses}
     found += [
         {
             "broker": None,
@@ -100,6 +109,13 @@ def _links(broker: Broker) -> list[dict[str, Any]]:
         if address not in up
     ]
     return found
+
+
+def _address(link: Link) -> str:
+    """Where the neighbor was reached, or else where it says that it can be."""
+    if link.dialed:
+        return str(link.connection.address)
+    return next(iter(link.origin.addresses), "")
 
 
 def _clients(broker: Broker) -> list[dict[str, Any]]:
@@ -147,6 +163,7 @@ _COUNTERS = {
     "received": "Notifications from neighbors.",
     "forwarded": "Notifications to neighbors.",
     "off_path": "Notifications that came another way than their stream, and were ignored.",
+    "kept_out": "Notifications from neighbors whose grants do not allow them to publish these.",
     "delivered": "Notifications to clients.",
     "served": "Stretches of the journal that were read for subscribers who catch up.",
     "probes": "Probes that were sent.",

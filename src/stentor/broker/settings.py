@@ -191,6 +191,14 @@ class Settings:
             "addresses",
         ),
     ] = (f"127.0.0.1:{DEFAULT_PORT}",)
+    advertise: Annotated[
+        tuple[str, ...],
+        About(
+            "Where others are told to connect, best first, if that is not where it listens. Port 0 "
+            "is the port at which it listens.",
+            "addresses",
+        ),
+    ] = ()
     name: Annotated[
         str | None,
         About(

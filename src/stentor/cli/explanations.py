@@ -254,6 +254,16 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
         "Use the policy `spill`: what does not fit into memory is read from the journal again.",
         "Allow more to wait: `limit=`.",
     ),
+    errors.RedirectRefused: (
+        "A broker named another one to go to, because it is shut down or a group lives there, and "
+        "this client has no reason to show itself there: the address is protected less than those "
+        "that it was given, or the host is nobody it knows. It stays with the brokers that it was "
+        "given; only a subscription of a group that lives elsewhere fails.",
+        "List the broker, or name its host: `trust=`, `--trust`.",
+        "Connect by `tls://` with the authority that signs your brokers (`ca`, `--tls-ca`): those "
+        "for which it has signed are trusted.",
+        "Have the broker tell others an address that they can use: its setting `advertise`.",
+    ),
     errors.PipelineError: (
         "A step of the data pipeline that cannot be made, or cannot go on: Spark or Java is "
         "missing, or a query has failed; the message has the cause.",

@@ -57,6 +57,16 @@ TlsKeyOption: TypeAlias = Annotated[
         help="PEM file of its private key.",
     ),
 ]
+TrustOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--trust",
+        metavar="HOSTS",
+        envvar="STENTOR_TRUST",
+        help="Other brokers to which you may be sent on, besides those on the same hosts and those "
+        "that --tls-ca has signed for: hosts such as b2.example or *.example, separated by commas.",
+    ),
+]
 ConnectTimeoutOption: TypeAlias = Annotated[
     str,
     typer.Option(
@@ -84,6 +94,7 @@ class Connecting:
     token: str | None
     tls: dict[str, Any] | None
     timeout: float
+    trust: tuple[str, ...] = ()
 
 
 def connecting(
@@ -93,6 +104,7 @@ def connecting(
     certificate: Path | None,
     key: Path | None,
     timeout: str,
+    trust: str | None = None,
 ) -> Connecting:
     """The shared options, checked."""
     from stentor.broker.config import read_secret
@@ -107,5 +119,9 @@ def connecting(
     except InvalidConfiguration as error:
         raise InvalidConfiguration(f"--connect-timeout: {error}") from None
     return Connecting(
-        addresses, None if token is None else read_secret(token), given or None, seconds
+        addresses,
+        None if token is None else read_secret(token),
+        given or None,
+        seconds,
+        () if trust is None else tuple(part.strip() for part in trust.split(",")),
     )

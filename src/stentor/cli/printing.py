@@ -32,7 +32,14 @@ async def print_all(
     forget: bool,
 ) -> int:
     """Connect, subscribe, print; the exit code."""
-    bus = connect(*how.addresses, name=name, token=how.token, tls=how.tls, timeout=how.timeout)
+    bus = connect(
+        *how.addresses,
+        name=name,
+        token=how.token,
+        tls=how.tls,
+        timeout=how.timeout,
+        trust=how.trust,
+    )
     if verbose:
         bus.on_state(lambda state: complain(f"stentor: {state}"))
     # What could not be printed must not count as dealt with, so that a durable subscription brings

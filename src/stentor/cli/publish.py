@@ -15,6 +15,7 @@ from stentor.cli.options import (
     TlsCertificateOption,
     TlsKeyOption,
     TokenOption,
+    TrustOption,
     connecting,
 )
 
@@ -86,6 +87,7 @@ def publish(
     tls_ca: TlsCaOption = None,
     tls_certificate: TlsCertificateOption = None,
     tls_key: TlsKeyOption = None,
+    trust: TrustOption = None,
     connect_timeout: ConnectTimeoutOption = "10s",
 ) -> None:
     """Publish JSON objects, given as arguments or as lines of stdin.
@@ -112,7 +114,7 @@ def publish(
     from stentor.cli.running import run
     from stentor.errors import InvalidConfiguration
 
-    how = connecting(address, token, tls_ca, tls_certificate, tls_key, connect_timeout)
+    how = connecting(address, token, tls_ca, tls_certificate, tls_key, connect_timeout, trust)
     if not events and sys.stdin.isatty():
         raise InvalidConfiguration(
             "nothing to publish; give JSON objects as arguments, or pipe lines into this command"

@@ -61,7 +61,14 @@ class Publishing:
 
     async def run(self, how: Connecting, name: str | None, events: list[str]) -> int:
         """Publish everything; the exit code."""
-        bus = connect(*how.addresses, name=name, token=how.token, tls=how.tls, timeout=how.timeout)
+        bus = connect(
+            *how.addresses,
+            name=name,
+            token=how.token,
+            tls=how.tls,
+            timeout=how.timeout,
+            trust=how.trust,
+        )
         await bus.open()
         try:
             async with bus:

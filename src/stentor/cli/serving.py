@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import ipaddress
 import logging
 import os
 import signal
@@ -95,17 +94,8 @@ def open_doors(settings: Settings) -> list[str]:
         f"everybody who can reach {text} may publish, subscribe and operate this broker; "
         "add grants, or listen on 127.0.0.1"
         for text in settings.listen
-        if (address := Address.parse(text)).kind in exposed and not _is_local(address.host)
+        if (address := Address.parse(text)).kind in exposed and not address.is_loopback
     ]
-
-
-def _is_local(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def banner(broker: Broker) -> str:
@@ -114,6 +104,8 @@ def banner(broker: Broker) -> str:
     journal = broker.journal.status()
     kept = journal["head"] - journal["low"] + 1
     rows = [("listening", ", ".join(broker.addresses))]
+    if set(broker.advertised) != set(broker.addresses):
+        rows.append(("announced", ", ".join(broker.advertised)))
     if settings.data is None:
         rows.append(("data", "in memory: lost with the broker; --data DIRECTORY keeps it"))
     else:

@@ -126,7 +126,7 @@ def _bytes(size: Any) -> str:
 def brokers_table(brokers: Sequence[dict[str, Any]], limit: int | None) -> Group | None:
     if not brokers:
         return None
-    rows = ((b["broker"], b["address"], b["via"], b["stream"]) for b in brokers)
+    rows = ((b["broker"], ", ".join(b["addresses"]), b["via"], b["stream"]) for b in brokers)
     columns = ["broker", "address", "through", "stream"]
     return _table("Brokers that can be reached", columns, rows, limit=limit)
 
@@ -276,6 +276,9 @@ def heading(status: dict[str, Any]) -> Text:
     started = datetime.fromtimestamp(status["started"], UTC)
     text = Text(plain(status["name"]), style="bold")
     text.append(f"  {', '.join(map(plain, status['addresses']))}", style="not bold")
+    told = status["advertised"]
+    if set(told) != set(status["addresses"]):
+        text.append(f", told to others: {', '.join(map(plain, told))}", style="not bold")
     if status.get("draining"):
         text.append("  draining", style=_BAD)
     uptime = format_duration(float(int(status["uptime"])))

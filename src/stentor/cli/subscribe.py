@@ -15,6 +15,7 @@ from stentor.cli.options import (
     TlsCertificateOption,
     TlsKeyOption,
     TokenOption,
+    TrustOption,
     connecting,
 )
 
@@ -119,6 +120,7 @@ def subscribe(
     tls_ca: TlsCaOption = None,
     tls_certificate: TlsCertificateOption = None,
     tls_key: TlsKeyOption = None,
+    trust: TrustOption = None,
     connect_timeout: ConnectTimeoutOption = "10s",
 ) -> None:
     """Print what a filter matches, one JSON object per line.
@@ -143,7 +145,7 @@ def subscribe(
     from stentor.cli.running import run
     from stentor.filters import Filter
 
-    how = connecting(address, token, tls_ca, tls_certificate, tls_key, connect_timeout)
+    how = connecting(address, token, tls_ca, tls_certificate, tls_key, connect_timeout, trust)
     wanted = Filter(filter)
     options = {
         "durable": durable,

@@ -12,6 +12,7 @@ from stentor.client.backoff import FIRST, LONGEST, Backoff
 from stentor.client.bus import Bus
 from stentor.client.local_broker import LocalBroker
 from stentor.client.outbox import LIMIT, LIMIT_BYTES, Outbox
+from stentor.client.trust import Trust
 from stentor.errors import InvalidAddress, InvalidConfiguration
 from stentor.transport import DEFAULT_PORT, Address, client_context
 
@@ -34,6 +35,7 @@ def connect(
     buffer: int = LIMIT,
     buffer_bytes: int = LIMIT_BYTES,
     delays: tuple[float, float] = (FIRST, LONGEST),
+    trust: Iterable[str] = (),
 ) -> Bus:
     """A bus, to be opened by `async with` (or `await`).
 
@@ -51,6 +53,9 @@ def connect(
     buffer         publications that may wait to be acknowledged until `publish` has to wait, and
                    their bytes (`buffer_bytes`)
     delays         seconds between attempts to connect again: the first time, and at most
+    trust          hosts ("b2.example", "*.example"), or addresses, to which a broker may send this
+                   client on, besides the hosts of the brokers and those that the authority in `tls`
+                   has signed for
     """
     if buffer < 1 or buffer_bytes < 1:
         raise InvalidConfiguration(f"a buffer of {buffer} publications takes none; give at least 1")
@@ -58,11 +63,18 @@ def connect(
         raise InvalidConfiguration(
             f"delays={delays} are no delays; give (first, longest), both > 0"
         )
+    addresses = list(_addresses(brokers)) or [Address("tcp", "127.0.0.1", DEFAULT_PORT)]
     local = LocalBroker(
-        list(_addresses(brokers)) or [Address("tcp", "127.0.0.1", DEFAULT_PORT)],
+        addresses,
         name=f"c-{secrets.token_hex(8)}" if name is None else name,
         token=token,
         tls=tls_context(tls),
+        trust=Trust(
+            addresses,
+            token=token is not None,
+            own_authority=_has_own_authority(tls),
+            trust=trust,
+        ),
         outbox=Outbox(buffer, buffer_bytes),
         backoff=lambda: Backoff(*delays),
     )
@@ -82,6 +94,18 @@ def _addresses(brokers: Iterable[Any]) -> Iterable[Address]:
                 f"{broker!r} is no broker; give an address such as '127.0.0.1:7411', or an object "
                 "with an `address`"
             )
+
+
+def _has_own_authority(tls: Tls | None) -> bool:
+    """Whether names are verified against an authority that the application gave.
+
+    Of an `ssl.SSLContext` nobody can tell which authorities it holds.
+    """
+    return (
+        isinstance(tls, Mapping)
+        and tls.get("ca") is not None
+        and tls.get("verify_name", True) is not False
+    )
 
 
 def tls_context(tls: Tls | None) -> ssl.SSLContext | None:

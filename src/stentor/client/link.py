@@ -9,7 +9,8 @@ Errors have three fates. While the first connection is being made, those that no
 wrong token, an untrusted certificate) are raised as soon as every broker has one, the others when
 time is up. Later nothing is raised: outages are ridden out, the reasons are logged, and the last
 one is in `error`. Only a client that takes our name ends the link for good. A broker that says
-`Goodbye` may name others; those are tried first.
+`Goodbye` may name others; those that are trusted (`trust`) are tried first. That happens at once,
+but not again and again: brokers that send a client around in a circle are waited for like others.
 
 A connection on which nothing was heard for as long as the broker said is given up: the other side
 may be gone without a word. Pings, at a third of that time, make sure that something can be heard.
@@ -21,11 +22,20 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable, Sequence
+from itertools import chain, zip_longest
 from typing import Final, Literal, Protocol, TypeAlias
 
 from stentor.client.backoff import Backoff
 from stentor.client.faults import PERMANENT, error_of
-from stentor.errors import NameTaken, ProtocolError, ShuttingDown, StentorError, Unreachable
+from stentor.client.trust import Trust
+from stentor.errors import (
+    NameTaken,
+    ProtocolError,
+    RedirectRefused,
+    ShuttingDown,
+    StentorError,
+    Unreachable,
+)
 from stentor.protocol.messages import (
     AnyMessage,
     Failure,
@@ -45,6 +55,8 @@ ATTEMPT: Final = 5.0
 STABLE: Final = 5.0
 #: Brokers that are remembered because others named them.
 MAX_NAMED: Final = 16
+#: How often in a row a client turns to others at once, without a good connection in between.
+MAX_HURRIES: Final = 3
 #: Seconds to wait for the other side to close.
 CLOSING: Final = 6.0
 
@@ -103,7 +115,7 @@ class _Wire:
                         f"the broker at {connection.address} says goodbye"
                         + (f": {message.reason}" if message.reason else "")
                     )
-                    self._link._named(message.instead)
+                    self._link._named(message.instead, connection.address)
                     self._refused(self.reason)
                     connection.close()
                 case Welcome() if not self.welcome.done():
@@ -162,6 +174,7 @@ class Link:
         user: LinkUser,
         *,
         tls: ssl.SSLContext | None = None,
+        trust: Trust | None = None,
         lasting: bool = True,
         backoff: Backoff | None = None,
     ) -> None:
@@ -171,6 +184,7 @@ class Link:
         self._hello = hello
         self._user = user
         self._tls = tls
+        self._trust = trust or Trust(self._addresses, token=hello.token is not None)
         self._lasting = lasting
         self._backoff = backoff or Backoff()
         self._loop = asyncio.get_running_loop()
@@ -184,6 +198,7 @@ class Link:
         #: When the broker was heard last before the connection was lost, by the loop's clock.
         self.lost_at = 0.0
         self._hurry = False
+        self._hurries = 0
         self.state: State = "connecting"
         self.on_state: Callable[[State], None] = lambda state: None
         self.welcome: Welcome | None = None
@@ -292,18 +307,16 @@ class Link:
         self._next_beat(welcome)
         self._set_state("connected")
 
-    def _named(self, addresses: list[str]) -> None:
+    def _named(self, texts: list[str], via: Address) -> None:
         """A broker that leaves names others."""
-        self._hurry = True
-        for text in reversed(addresses):
-            try:
-                address = Address.parse(text)
-            except StentorError:
-                continue
-            if address in self._others:
-                self._others.remove(address)
-            self._others.insert(0, address)
-        del self._others[MAX_NAMED:]
+        if self._loop.time() - self._since >= STABLE:
+            self._hurries = 0
+        self._hurries += 1
+        self._hurry = self._hurries <= MAX_HURRIES
+        found, refused = self._trust.followed(texts, via)
+        if refused:
+            _log.warning("%s: %s", RedirectRefused.code, refused)
+        self._others = list(dict.fromkeys([*found, *self._others]))[:MAX_NAMED]
 
     # -- keeping
 
@@ -329,10 +342,15 @@ class Link:
                     return
 
     def _rotation(self) -> list[Address]:
-        """The brokers in the order in which they are tried."""
+        """The brokers in the order in which they are tried.
+
+        Those that others named come first, but in turns with the own ones: however many are named
+        that do not answer, an own one has its turn soon.
+        """
         own = self._addresses
         start = own.index(self.address) if self.address in own else 0
-        return list(dict.fromkeys([*self._others, *own[start:], *own[:start]]))
+        turns = zip_longest(self._others, [*own[start:], *own[:start]])
+        return [each for each in dict.fromkeys(chain.from_iterable(turns)) if each is not None]
 
     def _closed(self, wire: _Wire, reason: StentorError) -> None:
         self._wires.discard(wire)

@@ -33,12 +33,14 @@ from stentor.client.encoding import EventEncoder
 from stentor.client.faults import error_of
 from stentor.client.link import Link, State
 from stentor.client.outbox import Outbox, Waiter
+from stentor.client.trust import Trust
 from stentor.client.waiting import TimeLimit, settles
 from stentor.errors import (
     AccessDenied,
     GroupElsewhere,
     NameTaken,
     NoReply,
+    RedirectRefused,
     ShuttingDown,
     StentorError,
     Unreachable,
@@ -89,6 +91,7 @@ class LocalBroker:
         token: str | None,
         tls: ssl.SSLContext | None,
         outbox: Outbox,
+        trust: Trust | None = None,
         backoff: Callable[[], Backoff] = Backoff,
     ) -> None:
         problem = text_problem(name)
@@ -109,13 +112,14 @@ class LocalBroker:
         self._addresses = addresses
         self._token = token
         self._tls = tls
+        self._trust = trust or Trust(addresses, token=token is not None)
         self._backoff = backoff
         self._encoder: EventEncoder | None = None
         self._sequence = 0
         self._numbers = itertools.count(1)
         self._link: Link | None = None
-        #: Links to brokers at which groups live.
-        self._away: dict[Address, Link] = {}
+        #: Links to brokers at which groups live, by the addresses that were named.
+        self._away: dict[tuple[Address, ...], Link] = {}
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._lapsing: set[int] = set()
         #: Questions that are put again over a new connection.
@@ -147,7 +151,14 @@ class LocalBroker:
     async def open(self, timeout: float) -> None:
         """Connect for the first time."""
         hello = Hello(list(VERSIONS), "client", self.name, self._token)
-        link = Link(self._addresses, hello, self, tls=self._tls, backoff=self._backoff())
+        link = Link(
+            self._addresses,
+            hello,
+            self,
+            tls=self._tls,
+            trust=self._trust,
+            backoff=self._backoff(),
+        )
         link.on_state = self._state_changed
         self._link = link
         try:
@@ -217,7 +228,7 @@ class LocalBroker:
             for number in list(self._lapsing):
                 self._answered(number, None, None)
         else:
-            self._away.pop(link.address, None)
+            self._away = {places: each for places, each in self._away.items() if each is not link}
             self.start(link.close())
         for subscription in list(self.subscriptions.values()):
             if subscription.link is link:
@@ -289,7 +300,7 @@ class LocalBroker:
         if subscription is None or subscription.link is not link:
             return
         if message.instead and not subscription.closing:
-            self._move(subscription, message)
+            self._move(subscription, message, link.address)
         else:
             error = None if message.code is None else error_of(message.code, message.message)
             subscription.ended(error)
@@ -496,32 +507,31 @@ class LocalBroker:
 
     # -- groups that live elsewhere
 
-    def _move(self, subscription: Subscription[Any], message: Ended) -> None:
+    def _move(self, subscription: Subscription[Any], message: Ended, via: Address) -> None:
         subscription.moves += 1
-        try:
-            if subscription.moves > MAX_MOVES:
-                raise GroupElsewhere(
-                    f"{message.message}; it was sent on {MAX_MOVES} times, brokers disagree"
-                )
-            address = Address.parse(message.instead or "")
-        except StentorError as error:
-            subscription.ended(error)
-            return
-        self.start(self._move_to(subscription, address))
+        places, refused = self._trust.followed(message.instead, via)
+        if subscription.moves > MAX_MOVES:
+            text = f"{message.message}; it was sent on {MAX_MOVES} times, brokers disagree"
+            subscription.ended(GroupElsewhere(text))
+        elif not places:
+            text = f"{message.message}, which this client does not do: {refused}"
+            subscription.ended(RedirectRefused(text))
+        else:
+            self.start(self._move_to(subscription, tuple(places)))
 
-    async def _move_to(self, subscription: Subscription[Any], address: Address) -> None:
-        link = self._away.get(address)
+    async def _move_to(self, subscription: Subscription[Any], places: tuple[Address, ...]) -> None:
+        link = self._away.get(places)
         if link is None:
             name = f"{self.name}~{secrets.token_hex(4)}"
             hello = Hello(list(VERSIONS), "client", name, self._token)
-            link = Link([address], hello, self, tls=self._tls, lasting=False)
-            self._away[address] = link
+            link = Link(places, hello, self, tls=self._tls, trust=self._trust, lasting=False)
+            self._away[places] = link
             subscription.link = link
             try:
                 await link.open(5.0)
             except StentorError as error:
                 _log.info("the broker of a group cannot be reached: %s", error)
-                self._away.pop(address, None)
+                self._away.pop(places, None)
                 for each in list(self.subscriptions.values()):
                     if each.link is link:
                         self._go_home(each)

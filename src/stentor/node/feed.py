@@ -184,8 +184,10 @@ class Feed:
         self.overflowed = False
         #: Last values come before everything else: until they have, nothing is taken.
         self.held = False
-        #: Positions that the subscriber has brought, until it is known that streams reach there.
+        #: Positions that somebody has said, the subscriber or who led to the stream before it began
+        #: afresh, until it is known that streams reach there; and those that did not.
         self._claimed: Positions = dict(positions or {})
+        self.taken_back: Positions = {}
         for stream, position in (positions or {}).items():
             self._streams[stream] = _Reading(CATCHING, position, known=True, probe=probe)
 
@@ -419,6 +421,8 @@ class Feed:
         reading.probe = probe
         if reading.mode == JOINING and not reading.known:
             return  # where it begins is not known yet, so nothing behind that is lost
+        if reading.known:
+            self._claimed[stream] = reading.position
         self._clear(reading)
         reading.mode = CATCHING
         reading.cover = None
@@ -433,7 +437,7 @@ class Feed:
         begins = self.since is None and probe >= self._probe
         for stream, head in heads.items():
             reading = self._reading(stream)
-            if probe >= self._probe:
+            if probe >= reading.probe:
                 self._check_claim(stream, reading, head)
             if reading.mode == JOINING:
                 if begins:
@@ -451,12 +455,13 @@ class Feed:
         return begins
 
     def _check_claim(self, stream: StreamId, reading: _Reading, head: int) -> None:
-        """The stream has come to this head, after the subscriber said how far it has read it.
+        """The stream has come to this head, after somebody said how far it has been read.
 
-        Who says that it has read more than there is would miss what is to come.
+        Who has read more than there is would miss what is to come. A stream never goes back; so
+        that was no truth.
         """
         if self._claimed.pop(stream, 0) > head:
-            reading.position = head
+            reading.position = self.taken_back[stream] = head
 
     def waits_for(self, probe: int) -> bool:
         """Whether a stream waits for a later probe than this one."""

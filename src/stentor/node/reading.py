@@ -10,8 +10,9 @@ find out in which order journals should be read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from secrets import randbits
 from typing import Final, NamedTuple
 
 from stentor.errors import JournalDamaged
@@ -127,17 +128,21 @@ class Pending(NamedTuple):
 class Fetches:
     """Requests that have not been answered.
 
-    >>> fetches = Fetches()
+    >>> fetches = Fetches(draw=lambda: 1)
     >>> fetches.add(Pending("ann/1", "b1#0", 7, False))
     1
     >>> fetches.answered(1), fetches.answered(1)
     (Pending(feed='ann/1', stream='b1#0', first=7, retained=False), None)
     """
 
-    def __init__(self, number: int = 0) -> None:
-        """Requests are numbered from behind `number` on; after a restart, none may come again."""
+    def __init__(self, draw: Callable[[], int] = lambda: randbits(62)) -> None:
+        """Numbers are drawn, so that nobody guesses one.
+
+        Who is not on the way to a stream cannot answer in its place, nor have it answer a request
+        that was not ours; and after a restart no number comes again.
+        """
         self._pending: dict[int, Pending] = {}
-        self._last = number
+        self._draw = draw
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -147,9 +152,9 @@ class Fetches:
         return len(self._pending) >= FETCHES
 
     def add(self, pending: Pending) -> int:
-        self._last += 1
-        self._pending[self._last] = pending
-        return self._last
+        number = self._draw()
+        self._pending[number] = pending
+        return number
 
     def answered(self, number: int, *, more: bool = False) -> Pending | None:
         """The request that an answer belongs to; with `more`, another answer will come."""

@@ -25,10 +25,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
+from stentor.errors import ProtocolError
 from stentor.protocol.messages import Echo, Origin, Positions, Probe, StreamId, Streams
 
 Sends = list[tuple[str, object]]
+
+#: Addresses that one broker may have, and the characters of each.
+MAX_ADDRESSES: Final = 16
+MAX_ADDRESS: Final = 512
 
 
 class Directory:
@@ -36,7 +42,7 @@ class Directory:
 
     >>> directory = Directory(Origin("b1#0", "b1"))
     >>> directory.link_up("b2")
-    Streams(up=[Origin(stream='b1#0', broker='b1', address='')], down=[])
+    Streams(up=[Origin(stream='b1#0', broker='b1', addresses=())], down=[])
     >>> fresh, sends, cycle = directory.heard("b2", Streams([Origin("b2#0", "b2")], []))
     >>> [origin.broker for origin in fresh], directory.towards("b2#0")
     (['b2'], 'b2')
@@ -63,7 +69,7 @@ class Directory:
 
     def adopt(self, stream: StreamId) -> tuple[Origin, Sends]:
         """Answer for the stream of a broker that is gone from now on."""
-        origin = Origin(stream, self.own.broker, self.own.address)
+        origin = Origin(stream, self.own.broker, self.own.addresses)
         self._adopted[stream] = origin
         return origin, [(n, Streams([origin], [])) for n in sorted(self._neighbors)]
 
@@ -103,6 +109,7 @@ class Directory:
         fresh: list[Origin] = []
         cycle = False
         for origin in message.up:
+            check_addresses(origin)
             if origin.stream == self.own.stream or origin.stream in self._adopted:
                 cycle = True
                 continue
@@ -145,6 +152,14 @@ class Directory:
 
     def _tell(self, neighbor: str, message: Streams) -> Sends:
         return [(other, message) for other in sorted(self._neighbors - {neighbor})]
+
+
+def check_addresses(origin: Origin) -> None:
+    """Raise if a broker claims more addresses than anybody needs."""
+    if len(origin.addresses) > MAX_ADDRESSES or any(len(a) > MAX_ADDRESS for a in origin.addresses):
+        raise ProtocolError(
+            f"{origin.broker[:100]!r} has {len(origin.addresses)} addresses, too many or too long"
+        )
 
 
 @dataclass(slots=True)

@@ -60,6 +60,7 @@ class Subscription:
         group: str | None = None,
         choice: str = "round_robin",
         lease: float | None = None,
+        owner: str | None = None,
     ) -> None:
         if choice not in CHOICES[:2] and not (choice.startswith("key:") and len(choice) > 4):
             raise UnknownStrategy(
@@ -69,6 +70,8 @@ class Subscription:
         self.durable = durable
         self.group = group
         self.choice = choice
+        #: The grant whose clients may join the group; None without grants.
+        self.owner = owner
         #: Seconds that a lease lasts, and when it ends.
         self.lease = lease
         self.ends = float("inf")

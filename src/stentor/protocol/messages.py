@@ -48,9 +48,9 @@ class Hello(_Message, tag=1):
     #: Of the client or broker.
     name: str
     token: str | None = None
-    #: Brokers: the own stream, and the address where others may connect.
+    #: Brokers: the own stream, and the addresses where others may connect, best first.
     stream: StreamId = ""
-    address: str = ""
+    addresses: list[str] = field(default_factory=list)
 
 
 class Welcome(_Message, tag=2):
@@ -59,7 +59,8 @@ class Welcome(_Message, tag=2):
     version: int
     broker: str
     stream: StreamId
-    address: str = ""
+    #: Where others may connect to it, best first.
+    addresses: list[str] = field(default_factory=list)
     #: The newest epoch and sequence number that this client has published here.
     published: tuple[int, int] | None = None
     #: Notifications that the client may have on their way unanswered.
@@ -282,8 +283,8 @@ class Ended(_Message, tag=36):
     number: int
     code: str | None = None
     message: str = ""
-    #: For a group that lives elsewhere: the address of its broker.
-    instead: str | None = None
+    #: For a group that lives elsewhere: the addresses of its broker, best first.
+    instead: list[str] = field(default_factory=list)
 
 
 class Demand(_Message, tag=37):
@@ -353,7 +354,8 @@ class Origin(Struct, array_like=True, frozen=True, gc=False):
 
     stream: StreamId
     broker: str
-    address: str = ""
+    #: Where others may connect to it, best first.
+    addresses: tuple[str, ...] = ()
 
 
 class Streams(_Message, tag=53):

@@ -63,11 +63,30 @@ class Address:
         """The same host at another port."""
         return replace(self, port=port)
 
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether it means every interface, which only who listens can mean."""
+        return self.kind in ("tcp", "tls") and (not self.host or _is(self.host, "is_unspecified"))
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether it means the machine itself to whoever uses it."""
+        return self.kind in ("tcp", "tls") and (
+            self.host.lower() == "localhost" or _is(self.host, "is_loopback")
+        )
+
     def __str__(self) -> str:
         if self.kind in ("unix", "inproc"):
             return f"{self.kind}:{self.path}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'tls://' if self.kind == 'tls' else ''}{host}:{self.port}"
+
+
+def _is(host: str, what: str) -> bool:
+    try:
+        return bool(getattr(ipaddress.ip_address(host), what))
+    except ValueError:  # a name
+        return False
 
 
 def _unix(text: str) -> Address:

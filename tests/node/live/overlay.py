@@ -29,6 +29,7 @@ from stentor.errors import GroupElsewhere, JournalUnavailable, LeaseExpired
 from stentor.filters import Filter
 from stentor.model import Notification, NotificationId, decode, encode
 from stentor.node.actions import Append, CloseClient, CloseLink, Persist, ToClient, ToLink
+from stentor.node.border import Rights
 from stentor.node.log import LastValue
 from stentor.node.service import Service
 from stentor.protocol import messages as m
@@ -138,7 +139,7 @@ class Host:
         self.service = Service(
             self.name,
             self.log,
-            address=self.name,
+            addresses=[self.name],
             queue=self.queue,
             now=self.sim.clock,
             clock=self.sim.clock,
@@ -465,8 +466,8 @@ class Client:
                     sub.began = dict(sub.positions)
             case m.Ended(_, code, _, instead) if sub is not None:
                 if code == GroupElsewhere.code:
-                    assert instead is not None
-                    self._follow(sub, instead)
+                    (place,) = instead
+                    self._follow(sub, place)
                 elif code is not None:
                     del self.subs[sub.number]
                     sub.ended = code
@@ -501,8 +502,11 @@ class Overlay:
         queue: int = 1_000,
         link_limit: int = 10_000,
         seed: int = 0,
+        rights: dict[tuple[str, str], Rights] | None = None,
     ) -> None:
+        """`rights` are what the second broker of a link may at the first."""
         self.rng = random.Random(seed)
+        self.rights = rights or {}
         self.clock = 1_000.0
         self.step = 0
         self.link_limit = link_limit
@@ -537,7 +541,7 @@ class Overlay:
         for x, y in ((a, b), (b, a)):
             self.queues[x, y] = Queue(self.hosts[x], y, self.link_limit)
         for x, y in ((a, b), (b, a)):
-            self.hosts[x].service.link_up(y)
+            self.hosts[x].service.link_up(y, self.rights.get((x, y)))
             self.hosts[x].flush()
 
     def disconnect(self, a: str, b: str) -> None:

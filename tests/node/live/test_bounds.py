@@ -8,7 +8,7 @@ from overlay import MemoryLog, Overlay
 
 from stentor.errors import NotPermitted, Overloaded
 from stentor.filters import Filter
-from stentor.model import Notification, NotificationId, encode
+from stentor.model import Notification, NotificationId, decode, encode
 from stentor.node.actions import Append, Persist, ToClient
 from stentor.node.durable import Durable
 from stentor.node.feed import Feed, Run
@@ -83,6 +83,39 @@ def codes(answers: list[Any]) -> list[str]:
 
 
 # -- durable subscriptions belong to somebody
+
+
+def test_a_group_is_for_the_grant_that_began_it() -> None:
+    """Each member takes a part of the work, so a stranger among them takes it from the others."""
+    alone = Alone()
+    for id, (name, owner) in enumerate((("ann", "desk"), ("eve", "mallory"), ("bob", "desk")), 1):
+        alone.join(id, name, owner=owner)
+    join = m.Subscribe(1, "x > 1", 10, group="g")
+    assert told(alone.say(1, join), m.Subscribed)
+    assert codes(alone.say(2, join)) == [NotPermitted.code]
+    assert told(alone.say(3, join), m.Subscribed)
+    # When nobody is in it, the name is free.
+    alone.say(1, m.Unsubscribe(1))
+    assert codes(alone.say(2, join)) == [NotPermitted.code]
+    alone.say(3, m.Unsubscribe(1))
+    assert told(alone.say(2, join), m.Subscribed)
+    assert codes(alone.say(1, m.Subscribe(2, "x > 1", 10, group="g"))) == [NotPermitted.code]
+
+
+def test_a_last_value_is_for_the_grant_that_published_it() -> None:
+    alone = Alone()
+    for id, (name, owner) in enumerate((("feed", "market"), ("eve", "junk"), ("ann", "desk")), 1):
+        alone.join(id, name, owner=owner)
+    alone.publish(1, "feed", 1, retain={0: "IBM"})
+    alone.publish(1, "feed", 2, retain={0: "IBM"})
+    alone.publish(2, "eve", 7, retain={0: "IBM"})
+
+    def last(text: str) -> list[int]:
+        heard = alone.say(3, m.Subscribe(1, text, 10, retained=True), m.Unsubscribe(1))
+        return [decode(i)["x"] for d in told(heard, m.Deliver) if d.retained for i in d.items]
+
+    assert last("x < 5") == [2]
+    assert sorted(last("")) == [2, 7]
 
 
 def test_a_durable_subscription_is_for_the_grant_that_made_it() -> None:
@@ -369,6 +402,55 @@ def test_who_comes_and_goes_while_a_probe_is_under_way_leaves_nothing() -> None:
     assert len(alone.service._settling) == 1
     alone.service.leave(1)
     assert not alone.service._settling
+
+
+@pytest.mark.parametrize("durable", [None, "d"])
+@pytest.mark.parametrize("last", ["b", "evil"])
+def test_only_who_leads_to_a_stream_says_how_far_it_is(durable: str | None, last: str) -> None:
+    """A neighbor that answers for the stream of another does not make anybody miss what comes."""
+    alone = stuck()
+    alone.service.link_up("evil")
+    alone.service.receive("evil", m.Streams([m.Origin("evil#", "evil")], []))
+    alone.join(1)
+    alone.say(1, m.Subscribe(1, "x > 0", 10, durable=durable))
+    probe = alone.service._probes.number
+    echoes = {
+        "b": m.Echo("a#", probe, {"b#": 3}),
+        "evil": m.Echo("a#", probe, {"evil#": 0, "b#": 10**9, "a#": 10**9}),
+    }
+    for neighbor in sorted(echoes, key=lambda name: name == last):
+        alone.service.receive(neighbor, echoes[neighbor])
+    alone.flush()
+    assert told(alone.heard[1], m.Subscribed)
+    alone.service.receive("evil", m.Mark("b#", 10**9))
+    alone.service.receive("b", m.Forward("b#", [4], [note("bob", 4)]))
+    alone.publish(1, "ann", 5)
+    assert [d.offsets for d in told(alone.heard[1], m.Deliver)] == [[4], [1]]
+
+
+def test_a_position_that_a_stream_never_had_is_taken_back() -> None:
+    """Who leads to a stream can say anything of it; not for longer than it does."""
+    alone = stuck()
+    alone.join(1)
+    alone.say(1, m.Subscribe(1, "x > 0", 10, durable="d"))
+    probe = alone.service._probes.number
+    alone.service.receive("b", m.Echo("a#", probe, {"b#": 10**9}))
+    alone.flush()
+    assert alone.service.durables["d"].positions["b#"] == 10**9
+    alone.service.link_down("b")
+    alone.service.link_up("c")
+    alone.service.receive("c", m.Streams([m.Origin("b#", "b"), m.Origin("c#", "c")], []))
+    alone.flush()
+    probe = alone.service._probes.number
+    alone.service.receive("c", m.Echo("a#", probe, {"b#": 3, "c#": 0}))
+    alone.flush()
+    assert alone.service.durables["d"].positions["b#"] == 3
+    stored = alone.stored["d"]
+    assert stored is not None
+    assert Durable.from_data("d", stored).positions["b#"] == 3
+    alone.service.receive("c", m.Forward("b#", [4], [note("bob", 4)]))
+    alone.flush()
+    assert [d.offsets for d in told(alone.heard[1], m.Deliver)] == [[4]]
 
 
 def test_a_broker_has_one_wave() -> None:

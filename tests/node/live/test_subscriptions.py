@@ -1,5 +1,7 @@
 """Who consumes a feed, what is confirmed, what is kept, and what producers are told."""
 
+from itertools import pairwise
+
 import pytest
 
 from stentor.errors import JournalDamaged, UnknownStrategy
@@ -180,15 +182,23 @@ def test_a_damaged_one_is_reported(data: bytes) -> None:
 
 
 def test_requests_are_forgotten_with_who_asked() -> None:
-    fetches = Fetches(40)
+    fetches = Fetches()
     first = fetches.add(Pending("durable desk", S, 7, False))
     fetches.add(Pending("ann/1", S, 7, False))
-    assert first == 41
     fetches.forget("durable desk")
     assert fetches.answered(first) is None
     assert len(fetches) == 1
     assert [p.feed for p in fetches.cancel(S)] == ["ann/1"]
     assert len(fetches) == 0
+
+
+def test_numbers_of_requests_cannot_be_guessed() -> None:
+    fetches = Fetches()
+    numbers = [fetches.add(Pending("ann/1", S, 7, False)) for _ in range(100)]
+    steps = {b - a for a, b in pairwise(numbers)}
+    assert len(set(numbers)) == 100
+    assert len(steps) == 99
+    assert max(numbers) > 2**50
 
 
 # -- demand

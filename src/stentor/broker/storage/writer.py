@@ -41,6 +41,7 @@ from stentor.broker.storage.database import (
     transaction,
 )
 from stentor.broker.storage.directory import Mark
+from stentor.broker.storage.kept_values import KeptValues
 
 #: Producers whose newest publication is remembered, and last values that are kept.
 MAX_PRODUCERS: Final = 100_000
@@ -85,10 +86,9 @@ class Writer:
         #: Longest silent first.
         self.producers: dict[str, Seen] = {}
         #: Bytes of each last value; longest unchanged first.
-        self.values: dict[str, int] = {}
+        self.values = KeptValues()
         #: Last values that were dropped because there were too many.
         self.dropped_values = 0
-        self._value_bytes = 0
         self._max_value_bytes = MEMORY_BYTES if path is None else MAX_LAST_VALUE_BYTES
         self._db = db
         self._mark = mark
@@ -110,8 +110,7 @@ class Writer:
         rows = self._db.execute("SELECT name, epoch, sequence, seen FROM producer ORDER BY seen")
         self.producers = {name: Seen(*mark) for name, *mark in rows}
         rows = self._db.execute("SELECT key, length(data) FROM last_value ORDER BY time, place")
-        self.values = dict(rows)
-        self._value_bytes = sum(self.values.values())
+        self.values = KeptValues(rows)
         (newest,) = self._db.execute("SELECT max(first) FROM block").fetchone()
         self._newest = newest or 0
         self._look_at_oldest()
@@ -174,10 +173,10 @@ class Writer:
             self.producers.pop(name, None)
             self.producers[name] = Seen(*mark, now)
         for key, value in values.items():
-            self._value_bytes -= self.values.pop(key, 0)
-            if value is not None:
-                self.values[key] = len(value[1])
-                self._value_bytes += len(value[1])
+            if value is None:
+                self.values.drop(key)
+            else:
+                self.values.put(key, len(value[1]))
         return firsts
 
     def _finished(self, size: int) -> None:
@@ -209,7 +208,7 @@ class Writer:
     def _forget(self) -> bool:
         """Forget producers and last values beyond the limits."""
         producers = self._surplus_producers()
-        values = self._surplus_values()
+        values = self.values.surplus(MAX_LAST_VALUES, self._max_value_bytes, _STEP_ROWS)
         if not producers and not values:
             return False
         state = replace(self.state, commits=self.state.commits + 1)
@@ -222,7 +221,7 @@ class Writer:
         for name in producers:
             del self.producers[name]
         for key in values:
-            self._value_bytes -= self.values.pop(key)
+            self.values.drop(key)
         self.dropped_values += len(values)
         return True
 
@@ -236,17 +235,6 @@ class Writer:
             if len(found) >= surplus and seen.time >= before:
                 break
             found.append(name)
-        return found
-
-    def _surplus_values(self) -> list[str]:
-        surplus = len(self.values) - MAX_LAST_VALUES
-        surplus_bytes = self._value_bytes - self._max_value_bytes
-        found: list[str] = []
-        for key, size in islice(self.values.items(), _STEP_ROWS):
-            if len(found) >= surplus and surplus_bytes <= 0:
-                break
-            found.append(key)
-            surplus_bytes -= size
         return found
 
     def _vacuum(self) -> bool:

@@ -13,10 +13,12 @@ from stentor.node.actions import (
     ToClient,
     ToLink,
 )
+from stentor.node.border import Border
 from stentor.node.demand import Demands
 from stentor.node.durable import Durable
 from stentor.node.feed import QUEUE_LIMIT
 from stentor.node.hooks import Hooks
+from stentor.node.last_values import LastValues
 from stentor.node.log import Log
 from stentor.node.reading import Fetches
 from stentor.node.session import Line, Session
@@ -27,16 +29,6 @@ from stentor.routing import tree_router
 from stentor.routing.messages import SubscriptionUpdate
 from stentor.routing.protocol import FilterId, Outputs, Send
 from stentor.routing.tree import TreeRouter
-
-
-class LastValues:
-    """Last values that are being collected for a new subscription."""
-
-    def __init__(self, waiting: set[str], deadline: float) -> None:
-        self.waiting = waiting
-        self.deadline = deadline
-        self.best: dict[str, tuple[float, bytes]] = {}
-
 
 #: About how many bytes of filters go into one frame, and what an entry takes besides its texts.
 FRAME_BYTES: Final = 512 * 1024
@@ -54,7 +46,7 @@ class Base:
         log: Log,
         *,
         router: TreeRouter | None = None,
-        address: str = "",
+        addresses: Iterable[str] = (),
         enforce_advertisements: bool = False,
         max_subscriptions: int = 10_000,
         max_durables: int = 10_000,
@@ -69,7 +61,7 @@ class Base:
         self.log = log
         self.router = router or tree_router(name)
         self.hooks = hooks or Hooks()
-        self.directory = Directory(m.Origin(log.stream, name, address))
+        self.directory = Directory(m.Origin(log.stream, name, tuple(addresses)))
         self.sessions: dict[int, Session] = {}
         self._lines: dict[str, Line] = {}
         self.subscriptions: dict[str, Subscription] = {}
@@ -90,6 +82,7 @@ class Base:
                 "received",
                 "forwarded",
                 "off_path",
+                "kept_out",
                 "delivered",
                 "served",
                 "probes",
@@ -115,7 +108,9 @@ class Base:
         # Numbers must not come again after a restart; no broker sends a million a second.
         first = int(clock * 1_000_000)
         self._probes = Probes(log.stream, first)
+        #: Whether one is to be sent at once, or when time has passed.
         self._probe_wanted = False
+        self._probe_later = False
         #: Feeds that wait for a probe to be answered, and clients that wait with them.
         self._probing: dict[str, None] = {}
         self._settling: dict[Consumer, tuple[int, Session, bool]] = {}
@@ -124,7 +119,7 @@ class Base:
         #: Feeds that may want to read journals, and those that have to wait for others to do so.
         self._hungry: dict[str, None] = {}
         self._starved: dict[str, None] = {}
-        self._fetches = Fetches(first)
+        self._fetches = Fetches()
         self._serving: deque[m.Fetch] = deque()
         #: Clients that have asked to read and can take what they read.
         self._turns: dict[int, None] = {}
@@ -153,6 +148,8 @@ class Base:
         self._groups_ended = False
         self._next_groups = now
         self._last_filter = 0
+        #: Neighbors whose grants do not allow everything.
+        self._borders: dict[str, Border] = {}
         #: Neighbors that are in reserve, and since when.
         self._reserve: dict[str, float] = {}
         self._next_mark = now
@@ -198,16 +195,22 @@ class Base:
     def _route_filters(self, outputs: Outputs) -> None:
         for output in outputs:
             if isinstance(output, Send):
-                assert isinstance(output.message, SubscriptionUpdate)
-                for added, removed in _written(output.message):
-                    self._out.append(ToLink(str(output.to), m.Subscriptions(added, removed)))
+                update, to = output.message, str(output.to)
+                assert isinstance(update, SubscriptionUpdate)
+                if to in self._borders:
+                    update = self._borders[to].asks.update(update)
+                for added, removed in _written(update):
+                    self._out.append(ToLink(to, m.Subscriptions(added, removed)))
 
     def _send_offers(self, outputs: Outputs) -> None:
         for output in outputs:
             if isinstance(output, Send):
-                assert isinstance(output.message, SubscriptionUpdate)
-                for added, removed in _written(output.message):
-                    self._out.append(ToLink(str(output.to), m.Advertisements(added, removed)))
+                update, to = output.message, str(output.to)
+                assert isinstance(update, SubscriptionUpdate)
+                if to in self._borders:
+                    update = self._borders[to].offers.update(update)
+                for added, removed in _written(update):
+                    self._out.append(ToLink(to, m.Advertisements(added, removed)))
 
     def _fed(self) -> None:
         """Requests have ended: others may send theirs."""

@@ -19,9 +19,11 @@ from stentor.errors import (
     GroupElsewhere,
     InvalidConfiguration,
     NameTaken,
+    NotPermitted,
     Overloaded,
 )
 from stentor.filters import Filter
+from stentor.node.actions import ToLink
 from stentor.node.service.base import groups_at
 from stentor.node.service.subscriptions import Subscriptions
 from stentor.node.session import Session
@@ -75,6 +77,7 @@ class Groups(Subscriptions):
                 durable=durable,
                 group=name,
                 choice=message.choice,
+                owner=session.owner,
             )
             if durable is not None:
                 durable.filter = filter
@@ -82,13 +85,16 @@ class Groups(Subscriptions):
                 self.durables[durable.name] = durable
             self._enter(subscription)
             self._groups_begun.add(name)
+        elif subscription.owner != session.owner:
+            raise NotPermitted(
+                f"the group {name!r} belongs to another grant than that of {session.name!r}; "
+                "choose another name"
+            )
         elif subscription.feed.filter != filter:
             raise InvalidConfiguration(
                 f"the group {name!r} subscribes to {str(subscription.feed.filter)!r}; its members "
                 "must all use the same filter"
             )
-        elif subscription.durable is not None:
-            self._check_owner(session, subscription.durable)
         return subscription
 
     def _tell_groups(self) -> None:
@@ -108,7 +114,12 @@ class Groups(Subscriptions):
 
     def _flood_groups(self, names: Iterable[str], *, more: bool = False) -> None:
         for piece in groups_at(self.stream, names, more=more):
-            self._flood(piece)
+            self._tell_others(piece)
+
+    def _tell_others(self, message: m.Groups, but: str | None = None) -> None:
+        for neighbor in self.neighbors:
+            if neighbor != but and not self._keeps_groups(neighbor):
+                self._out.append(ToLink(neighbor, message))
 
     def _home(self, group: str) -> m.Origin | None:
         """The broker at which a group lives, if it is another one."""
@@ -117,18 +128,19 @@ class Groups(Subscriptions):
         return next((o for o in origins if o is not None), None)
 
     def _send_home(self, session: Session, number: int, group: str, home: m.Origin) -> None:
-        text = f"the group {group!r} lives at broker {home.broker!r}; connect to {home.address}"
-        ended = m.Ended(number, GroupElsewhere.code, text, instead=home.address)
+        places = " or ".join(home.addresses)
+        text = f"the group {group!r} lives at broker {home.broker!r}; connect to {places}"
+        ended = m.Ended(number, GroupElsewhere.code, text, instead=list(home.addresses))
         self._to_client(session, ended)
 
     def _groups_heard(self, neighbor: str, message: m.Groups) -> None:
-        if self.directory.towards(message.stream) != neighbor:
+        if self.directory.towards(message.stream) != neighbor or self._keeps_groups(neighbor):
             return
         if not message.more:
             self._groups.pop(message.stream, None)
         if message.names:
             self._groups.setdefault(message.stream, set()).update(message.names)
-        self._flood(message, but=neighbor)
+        self._tell_others(message, but=neighbor)
         if message.stream < self.stream:  # two began the same group: the lower stream keeps it
             home = self.directory.origin(message.stream)
             for name in message.names:

@@ -17,13 +17,14 @@ from stentor.errors import (
     ProtocolError,
     StentorError,
 )
+from stentor.model.codec import decode_headers
 from stentor.node.actions import (
     ToClient,
     ToLink,
 )
 from stentor.node.feed import Feed, Run
+from stentor.node.last_values import LastValues
 from stentor.node.reading import READS, Pending, bulk, last_values, parsed, stretch
-from stentor.node.service.base import LastValues
 from stentor.node.service.notifications import Notifications
 from stentor.node.session import Session
 from stentor.protocol import messages as m
@@ -85,7 +86,17 @@ class Journals(Notifications):
             head=chunk.head,
             low=chunk.low,
         )
+        self._take_back(feed)
         self._ready[feed.id] = None
+
+    def _take_back(self, feed: Feed) -> None:
+        """A durable subscription keeps no position that its stream never had."""
+        if feed.taken_back:
+            durable = self.subscriptions[feed.id].durable
+            if durable is not None:
+                durable.positions |= feed.taken_back
+                self._dirty[durable.name] = None
+            feed.taken_back = {}
 
     def _read(self, fetch: m.Fetch) -> m.Chunk:
         self.counters["served"] += 1
@@ -164,6 +175,9 @@ class Journals(Notifications):
             parsed(message.filter)
         except StentorError as error:
             raise ProtocolError(f"a neighbor asks by a filter that is none: {error}") from error
+        border = self._borders.get(neighbor)
+        if border is not None:
+            message.filter = border.fetchable(message.filter)
         if message.stream in self._logs:
             if len(self._serving) >= MAX_SERVING:
                 raise ProtocolError(f"{MAX_SERVING} requests wait to be answered")
@@ -186,15 +200,19 @@ class Journals(Notifications):
             self._out.append(ToLink(neighbor, chunk))
 
     def _chunk_heard(self, neighbor: str, message: m.Chunk) -> None:
+        if message.offsets and len(message.offsets) != len(message.items):
+            raise ProtocolError(f"{len(message.items)} items with {len(message.offsets)} offsets")
+        if not len(message.keys) == len(message.times) in (0, len(message.items)):
+            raise ProtocolError(f"{len(message.items)} last values with {len(message.keys)} keys")
+        border = self._borders.get(neighbor)
+        if border is not None:
+            envelopes = decode_headers(message.items)
+            self.counters["kept_out"] += border.admit_chunk(message, envelopes)
         if message.origin != self.stream:
             onwards = self.directory.towards(message.origin)
             if onwards is not None and onwards != neighbor:
                 self._out.append(ToLink(onwards, message))
             return
-        if message.offsets and len(message.offsets) != len(message.items):
-            raise ProtocolError(f"{len(message.items)} items with {len(message.offsets)} offsets")
-        if not len(message.keys) == len(message.times) in (0, len(message.items)):
-            raise ProtocolError(f"{len(message.items)} last values with {len(message.keys)} keys")
         more = bool(message.keys) and message.through < message.head
         pending = self._fetches.answered(message.number, more=more)
         self._fed()
@@ -241,8 +259,7 @@ class Journals(Notifications):
             return
         if chunk is not None:
             for key, time, data in zip(chunk.keys, chunk.times, chunk.items, strict=True):
-                if key not in collected.best or time > collected.best[key][0]:
-                    collected.best[key] = time, data
+                collected.put(key, time, data)
             if chunk.through < chunk.head:
                 return
         collected.waiting.discard(stream)
@@ -253,6 +270,5 @@ class Journals(Notifications):
         collected = self._last_values.pop(id)
         subscription = self.subscriptions.get(id)
         if subscription is not None:
-            newest_last = sorted(collected.best.values())
-            subscription.feed.put_last_values([data for _, data in newest_last])
+            subscription.feed.put_last_values(collected.in_order())
             self._ready[id] = None

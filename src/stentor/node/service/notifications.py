@@ -73,10 +73,15 @@ class Notifications(Base):
                     subscription.feed.offer(run)
                     self._ready[destination.id] = None
             else:
+                border = self._borders.get(str(destination.id)) if self._borders else None
+                if border is not None:
+                    indexes = border.shown(envelopes, indexes)
+                    these = [items[i] for i in indexes]
+                    numbers = [offsets[i] for i in indexes]
                 if self.hooks.watches("forward"):
                     numbers, these = self._hooked("forward", numbers, these)
-                    if not these:
-                        continue
+                if not these:
+                    continue
                 self.counters["forwarded"] += len(these)
                 for some, data in pieces(numbers, these):
                     message = m.Forward(stream, some, data, volatile)
@@ -102,7 +107,14 @@ class Notifications(Base):
         if volatile:
             offsets, items = self._unseen(stream, offsets, items)
         if items:
-            envelopes = decode_headers(items)
+            envelopes: Sequence[Envelope] = decode_headers(items)
+            border = self._borders.get(neighbor)
+            admitted = None if border is None else border.admitted(envelopes)
+            if admitted is not None:
+                self.counters["kept_out"] += len(items) - len(admitted)
+                offsets = [offsets[i] for i in admitted]
+                items = [items[i] for i in admitted]
+                envelopes = [envelopes[i] for i in admitted]
             self._route(stream, offsets, items, envelopes, neighbor, volatile=volatile)
 
     def _unseen(

@@ -75,7 +75,10 @@ class Offers(Overlay):
             if answer is VETO:
                 return
             message = answer
-        self._send_offers(self._offers.receive(neighbor, read_filters(message)))
+        update = read_filters(message)
+        if neighbor in self._borders:
+            update = self._borders[neighbor].offered.update(update)
+        self._send_offers(self._offers.receive(neighbor, update))
 
     def _entry(self, destination: Destination, filter: Filter) -> None:
         """An entry of the routing table has come or gone."""

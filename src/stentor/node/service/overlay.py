@@ -22,6 +22,7 @@ from stentor.node.actions import (
     Persist,
     ToLink,
 )
+from stentor.node.border import Border, Rights
 from stentor.node.feed import Feed
 from stentor.node.hooks import VETO
 from stentor.node.log import Log
@@ -41,9 +42,9 @@ RESERVE_PATIENCE: Final = 5.0
 class Overlay(Journals):
     """Links, streams, probes."""
 
-    def announce_as(self, address: str) -> None:
+    def announce_as(self, addresses: Iterable[str]) -> None:
         """Where others can connect; to be said before the first link is made."""
-        self.directory.own = m.Origin(self.stream, self.name, address)
+        self.directory.own = m.Origin(self.stream, self.name, tuple(addresses))
 
     def adopt(self, log: Log) -> None:
         """Answer for the journal of a broker that was removed."""
@@ -52,13 +53,20 @@ class Overlay(Journals):
         self._send(sends)
         self._fresh([origin])
 
-    def link_up(self, neighbor: str) -> None:
-        """A new link, over which nothing has been said yet."""
+    def link_up(self, neighbor: str, rights: Rights | None = None) -> None:
+        """A new link, over which nothing has been said yet; `rights` if not all is allowed."""
+        self._borders.pop(neighbor, None)
+        if rights is not None:
+            self._borders[neighbor] = Border(neighbor, rights)
         self._route_filters(self.router.link_up(neighbor))
         self._send_offers(self._offers.link_up(neighbor))
         self._out.append(ToLink(neighbor, self.directory.link_up(neighbor)))
         for stream, names in [(self.stream, self._groups_here), *self._groups.items()]:
-            if names and self.directory.towards(stream) != neighbor:
+            if (
+                names
+                and not self._keeps_groups(neighbor)
+                and self.directory.towards(stream) != neighbor
+            ):
                 self._out += [ToLink(neighbor, piece) for piece in groups_at(stream, names)]
 
     def link_down(self, neighbor: str) -> None:
@@ -72,6 +80,11 @@ class Overlay(Journals):
         sends, complete = self._probes.link_down(neighbor, self._heads())
         self._send(sends)
         self._probed(complete)
+        self._borders.pop(neighbor, None)
+
+    def _keeps_groups(self, neighbor: str) -> bool:
+        """Whether groups do not cross the link with this neighbor."""
+        return neighbor in self._borders and self._borders[neighbor].keeps_groups
 
     def broken(self, stream: m.StreamId, neighbor: str | None = None) -> m.Streams | None:
         """What to say to a neighbor in place of notifications that were dropped on the way.
@@ -89,7 +102,10 @@ class Overlay(Journals):
             if answer is VETO:
                 return
             message = answer
-        self._route_filters(self.router.receive(neighbor, read_filters(message)))
+        update = read_filters(message)
+        if neighbor in self._borders:
+            update = self._borders[neighbor].asked.update(update)
+        self._route_filters(self.router.receive(neighbor, update))
 
     def _streams_heard(self, neighbor: str, message: m.Streams) -> None:
         fresh, sends, cycle = self.directory.heard(neighbor, message)
@@ -149,13 +165,17 @@ class Overlay(Journals):
             self._probed(self._probes.finish_own(self._heads()))
 
     def _probe_heard(self, neighbor: str, message: m.Probe) -> None:
-        if not self.directory.reaches(message.origin):
-            # Nobody we know waits for it. For whom we do not know, we are left out.
+        if self.directory.towards(message.origin) != neighbor:
+            # Nobody there waits for it whom we know. For whom we do not know, we are left out.
             self._send([(neighbor, m.Echo(message.origin, message.number, {}))])
             return
         self._send(self._probes.passed(neighbor, message, self.neighbors, self._heads()))
 
     def _echo_heard(self, neighbor: str, message: m.Echo) -> None:
+        # Of a stream that comes another way, nobody there can know how far it is.
+        message.heads = {
+            s: head for s, head in message.heads.items() if self.directory.towards(s) == neighbor
+        }
         sends, complete = self._probes.echoed(neighbor, message, self._heads())
         self._send(sends)
         self._probed(complete)
@@ -165,8 +185,8 @@ class Overlay(Journals):
         if complete is None:
             return
         number, heads = complete
-        # In a tree a broker is left out only if its link has failed. In a cycle its answer may be
-        # lost with another link than the one it is reached by: it has to be asked again.
+        # In a tree a broker is left out only if its link has failed. In a cycle its answer may come
+        # another way than its stream, and proves nothing: it has to be asked again, in a while.
         left_out = [o.stream for o in self.directory.others if o.stream not in heads]
         waiting, self._probing = self._probing, {}
         for id in waiting:
@@ -176,12 +196,16 @@ class Overlay(Journals):
             feed = subscription.feed
             for stream in left_out:
                 feed.interrupted(stream, number + 1)
-            if feed.heads(number, heads) and subscription.durable is not None:
+            begins = feed.heads(number, heads)
+            self._take_back(feed)
+            if begins and subscription.durable is not None:
                 # It begins here. Brokers that could not be asked are read from the time of its
                 # making on, when they are there.
                 subscription.durable.confirm(feed.positions)
             if feed.waits_for(number):
-                self._want_probe(feed)
+                self._probing[id] = None
+                self._probe_later |= bool(left_out)
+                self._probe_wanted |= not left_out
             if feed.held and id not in self._last_values:
                 self._ask_last_values(feed, heads)
             self._hungry[id] = None

@@ -25,6 +25,7 @@ from stentor.node.actions import (
     Append,
     CloseClient,
 )
+from stentor.node.last_values import owned
 from stentor.node.service.subscribing import Subscribing
 from stentor.node.session import Session
 from stentor.protocol import messages as m
@@ -154,10 +155,11 @@ class Publishing(Subscribing):
         session.line.newest = newest
         session.published += len(keep)
         self.counters["published"] += len(keep)
+        keys = {i: owned(session.owner, key) for i, key in retain.items()}
         if len(keep) == len(items):
-            return items, envelopes, [(key, i) for i, key in retain.items()]
+            return items, envelopes, [(key, i) for i, key in keys.items()]
         self.counters["repeated"] += len(items) - len(keep)
-        kept_keys = [(retain[i], new) for new, i in enumerate(keep) if i in retain]
+        kept_keys = [(keys[i], new) for new, i in enumerate(keep) if i in keys]
         return [items[i] for i in keep], [envelopes[i] for i in keep], kept_keys
 
     def committed(self, context: Any, first: int, items: list[bytes]) -> None:

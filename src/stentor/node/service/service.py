@@ -157,6 +157,8 @@ class Service(Publishing):
     def tick(self, now: float, clock: float) -> None:
         """Time has passed: `now` only goes forward, `clock` is seconds since 1970."""
         self._now, self._clock = now, clock
+        self._probe_wanted |= self._probe_later
+        self._probe_later = False
         for subscription in [self.subscriptions[id] for id in self._leases]:
             if subscription.ends <= now:
                 self._expire(subscription)
