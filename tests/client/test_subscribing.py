@@ -394,7 +394,7 @@ class TestGroups:
         async with world.broker() as here, world.broker() as there:
 
             def elsewhere(session: Session, message: Any) -> None:
-                session.send(m.Ended(message.number, "STN-615", "elsewhere", there.address))
+                session.send(m.Ended(message.number, "STN-615", "elsewhere", [there.address]))
 
             here.answers[m.Subscribe] = elsewhere
             async with stentor.connect(here, **FAST) as bus:
@@ -417,7 +417,7 @@ class TestGroups:
         async with world.broker() as here, world.broker() as there:
             for broker, other in ((here, there), (there, here)):
                 broker.answers[m.Subscribe] = lambda session, message, other=other: (  # type: ignore[misc]
-                    session.send(m.Ended(message.number, "STN-615", "no", other.address))
+                    session.send(m.Ended(message.number, "STN-615", "no", [other.address]))
                 )
             async with stentor.connect(here, **FAST) as bus:
                 with pytest.raises(GroupElsewhere, match="disagree"):

@@ -115,7 +115,8 @@ def test_deaths_while_a_broker_is_removed_cost_nothing(overlay: Overlay, seed: i
 
         async with clients(recorder, [b1, b2], "volume > 100") as publishers:
             # Where it might be sent, it also finds by itself.
-            publishers[1].bus.local.link._named([b1.address])
+            link = publishers[1].bus.local.link
+            link._named([b1.address], link.address)
             recorder.quiescent()
             async with under_load(publishers):
                 for _ in range(4):
