@@ -1,5 +1,6 @@
 """`stentor pipeline`: checking, listing, and a run as a process of its own."""
 
+import io
 import json
 import os
 import signal
@@ -9,6 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+
+from stentor.cli.pipeline import _told
+from stentor.pipeline.runs import Outcome
 
 PIPELINE = """
 name = "lines"
@@ -30,9 +35,11 @@ config = { "spark.ui.enabled" = false, "spark.sql.shuffle.partitions" = 2 }
 """
 
 
-def stentor(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def stentor(
+    *arguments: str | Path, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "stentor", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=env)
 
 
 def put(directory: Path, number: int) -> None:
@@ -56,10 +63,69 @@ def test_check_says_what_is_wrong_or_what_it_does(tmp_path: Path) -> None:
         "  step once: deduplicate of lines",
         "  sink kept: once to parquet, append",
     ]
+    quick = stentor("pipeline", "check", file, "--quick")
+    assert (quick.returncode, quick.stdout) == (0, good.stdout)
     bad = stentor("pipeline", "check", file, "--set", "sink.kept.trigger=soon")
     assert bad.returncode == 2
     assert "--set sink.kept.trigger: 'soon' is not a length of time" in bad.stderr
     assert "STN-702" in bad.stderr
+
+
+def test_check_finds_what_does_not_exist(tmp_path: Path) -> None:
+    file = tmp_path / "lines.toml"
+    file.write_text(PIPELINE.replace('deduplicate = "1 hour"', 'transform = { m = "nn + 1" }'))
+    bad = stentor("pipeline", "check", file)
+    assert bad.returncode == 2
+    assert bad.stderr.startswith(
+        f"stentor: STN-702: {file}:10: step 'once': there is no column 'nn'; did you mean 'n'?"
+    )
+    assert stentor("pipeline", "check", file, "--quick").returncode == 0
+    assert sorted(tmp_path.iterdir()) == [file]
+    # Where there is no Spark, the rest is still checked.
+    without = {"PYTHONPATH": str(Path(__file__).parents[1] / "processes" / "without_spark")}
+    some = stentor("pipeline", "check", file, env=os.environ | without)
+    assert some.returncode == 0
+    assert (
+        "warning: columns and functions are not checked: this needs the package py" in some.stderr
+    )
+
+
+def test_a_dead_master_is_told_at_once(tmp_path: Path) -> None:
+    """In words that say what to do, and before Spark is started."""
+    file = tmp_path / "lines.toml"
+    file.write_text(PIPELINE)
+    began = time.monotonic()
+    dead = stentor("pipeline", "run", file, "--master", "spark://127.0.0.1:1")
+    assert dead.returncode == 1
+    assert dead.stderr.startswith(
+        "stentor: STN-701: there is no Spark master at spark://127.0.0.1:1 (127.0.0.1:1: "
+    )
+    assert "is it running" in dead.stderr
+    assert not (tmp_path / ".stentor").exists()
+    assert time.monotonic() - began < 60  # Spark itself takes more than a minute
+
+
+@pytest.mark.parametrize(
+    ("number", "once", "code"),
+    [
+        (signal.SIGINT, False, 130),
+        (signal.SIGTERM, False, 0),
+        (signal.SIGINT, True, 130),
+        (signal.SIGTERM, True, 143),
+    ],
+)
+def test_what_the_exit_code_says(number: signal.Signals, once: bool, code: int) -> None:
+    def told(outcome: Outcome, *received: signal.Signals) -> int:
+        console = Console(file=io.StringIO())
+        return _told(outcome, console, list(received), Path("spark.log"), once=once)
+
+    assert told(Outcome({}, stopped=True), number) == code
+    assert told(Outcome({}, stopped=False), number) == 0  # it was done already
+    assert told(Outcome({}, "a table is gone", stopped=True), number) == 1
+    # What the help says is what happens.
+    said = " ".join(stentor("pipeline", "run", "--help").stdout.split())
+    assert "0 it was stopped by SIGTERM, which is how a pipeline ends" in said
+    assert "130 it was stopped by Ctrl-C; with --once 143 by SIGTERM" in said
 
 
 def test_steps_are_listed_with_their_options() -> None:
@@ -72,7 +138,10 @@ def test_steps_are_listed_with_their_options() -> None:
 
 
 @pytest.mark.slow
-def test_a_process_is_stopped_and_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_process_is_stopped_and_goes_on(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
     file, metrics = tmp_path / "lines.toml", tmp_path / "metrics.jsonl"
     file.write_text(PIPELINE)
     put(tmp_path, 0)
@@ -90,12 +159,14 @@ def test_a_process_is_stopped_and_goes_on(tmp_path: Path) -> None:
             assert process.poll() is None, (tmp_path / "stderr").read_text()
             assert time.monotonic() < deadline
             time.sleep(0.2)
-        # As Ctrl-C in a terminal does: everybody in the group gets it.
-        os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(120) == 0
+        if number == signal.SIGINT:  # as Ctrl-C in a terminal: everybody in the group gets it
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
+        assert process.wait(120) == code
         stderr.seek(0)
         said = stderr.read()
-    assert "SIGINT: finishing the batches that are under way" in said
+    assert f"{number.name}: finishing the batches that are under way" in said
     assert "kept: stopped" in said
     assert "Exception" not in said
     assert "WARN" not in said  # that is in Spark's own log

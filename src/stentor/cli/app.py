@@ -60,6 +60,10 @@ def root(
       1    it failed; one line on stderr says why, and what to do
       2    it was used wrongly, or configured so
       130  it was interrupted by Ctrl-C; 143 by SIGTERM
+
+    \b
+    A broker and an overlay run until they are told to stop, by Ctrl-C or SIGTERM: that is 0. So it
+    is for a pipeline with SIGTERM.
     """
     if debug:
         os.environ["STENTOR_DEBUG"] = "1"

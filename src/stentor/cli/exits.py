@@ -4,6 +4,9 @@
 1    it failed; a line on stderr says why, and what to do
 2    it was used wrongly: an unknown option, a value or configuration that makes no sense
 130  it was interrupted by Ctrl-C (SIGINT); 143 by SIGTERM
+
+A broker and an overlay run until they are told to stop, by either signal: that is 0. So it is for
+a pipeline with SIGTERM, as service managers send it.
 """
 
 from __future__ import annotations

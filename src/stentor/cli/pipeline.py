@@ -21,6 +21,7 @@ from stentor.cli.exits import (
 
 if TYPE_CHECKING:
     from stentor.pipeline.runs import Outcome, Pipeline, Runner
+    from stentor.pipeline.runs.loading import Loaded
 
 pipeline = typer.Typer(
     name="pipeline",
@@ -102,7 +103,14 @@ def run(
 
     Each sink is a query with a checkpoint: run again, it goes on where it was, with nothing lost
     or repeated. SIGTERM or Ctrl-C end it in good order, after the batches that are under way; a
-    second one ends it at once. If one query fails, all are stopped, and the exit code is 1.
+    second one ends it at once. If one query fails, all are stopped.
+
+    \b
+    Exit codes:
+      0    it was stopped by SIGTERM, which is how a pipeline ends; with --once, all is done
+      1    something failed, and a line on stderr says what
+      2    the file or an option is wrong
+      130  it was stopped by Ctrl-C; with --once 143 by SIGTERM, before all was done
 
     \b
     Examples:
@@ -135,14 +143,59 @@ def run(
 
 
 @pipeline.command()
-def check(file: _File, set: _Set = None) -> None:
-    """Say what is wrong with a pipeline, or what it does. Spark is not started.
+def check(
+    file: _File,
+    set: _Set = None,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            metavar="",
+            help="Without Spark: columns, functions and types in expressions are not checked.",
+        ),
+    ] = False,
+) -> None:
+    """Say what is wrong with a pipeline, or what it does.
+
+    Nothing is read or written, and no broker and no cluster is asked. Spark is started on this
+    machine for some seconds, to find columns and functions that do not exist; where it is not
+    installed, that is left out, with a warning. A source needs a schema for it. Every mistake is
+    told with its line, and the exit code is then 2.
 
     \b
     Examples:
       stentor pipeline check market.toml
+      stentor pipeline check market.toml --quick
     """
-    sys.stdout.write(_load(file, set).describe() + "\n")
+    from stentor.pipeline.runs.loading import read
+
+    loaded = read(file, set=set or ())
+    for warning in loaded.pipeline.warnings:
+        warn(warning)
+    if not quick:
+        for warning in _unchecked(loaded):
+            warn(warning)
+    sys.stdout.write(loaded.pipeline.describe() + "\n")
+
+
+def _unchecked(loaded: Loaded) -> list[str]:
+    """Let Spark look at a pipeline; what it could not look at."""
+    from rich.console import Console
+
+    from stentor.errors import PipelineError
+    from stentor.pipeline.runs.requirements import check_requirements
+    from stentor.pipeline.runs.view import waiting
+
+    try:
+        check_requirements()
+    except PipelineError as error:
+        return [f"columns and functions are not checked: {error}"]
+    from stentor.pipeline.runs.starting import checking_session
+
+    with waiting(Console(stderr=True), "asking Spark"), checking_session() as spark:
+        from stentor.pipeline.runs.checking import check_tables
+
+        return check_tables(loaded, spark)
 
 
 @pipeline.command()
@@ -254,8 +307,8 @@ def _told(
     if outcome.problem is not None:
         complain(f"stentor: STN-701: {outcome.problem} (Spark's log: {log})")
         return FAILURE
-    # To be stopped is how a pipeline ends, as a broker does; but not one that was to end by itself.
-    if once and outcome.stopped and received:
+    # To be told to stop is how a pipeline ends, as a broker does, unless it was to end by itself.
+    if outcome.stopped and received and (once or received[0] == signal.SIGINT):
         return _code(received[0])
     return OK
 

@@ -4,10 +4,19 @@ import sys
 from typing import Any
 
 
-class _Hidden:
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+class _Hiding:
+    """What another finder finds, but for Spark."""
+
+    def __init__(self, finder: Any) -> None:
+        self._finder = finder
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name.partition(".")[0] in ("pyspark", "py4j"):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+            return None
+        return self._finder.find_spec(name, path, target)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._finder, name)
 
 
-sys.meta_path.insert(0, _Hidden())  # type: ignore[arg-type]
+sys.meta_path[:] = [_Hiding(finder) for finder in sys.meta_path]

@@ -3,15 +3,16 @@
 Nothing here needs Spark. What is checked: that every key is known and holds what it should; that
 filters, rules, windows and addresses are right; that every table that is asked for exists, and
 none depends on itself; that sinks can take what comes. What only Spark can know, such as whether a
-column exists, is told when the pipeline is run, before anything is read.
+column exists, is for `checking`, and told when the pipeline is run, before anything is read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from stentor.notation.toml_lines import KeyPath
 from stentor.pipeline.runs.definition import Pipeline, Source, Step
 from stentor.pipeline.runs.document import Document, read_document
 from stentor.pipeline.runs.graphs import cycles, ordered, unused
@@ -31,15 +32,29 @@ def load(file: str | Path, *, set: Sequence[str] = ()) -> Pipeline:
 
         pipeline = load("market.toml", set=["source.quotes.filter=price > 5"])
     """
+    return read(file, set=set).pipeline
+
+
+class Loaded(NamedTuple):
+    """A pipeline that was read, and where its tables stand in the file."""
+
+    pipeline: Pipeline
+    document: Document
+    places: Mapping[str, KeyPath]
+
+
+def read(file: str | Path, *, set: Sequence[str] = ()) -> Loaded:
+    """As `load`, for who has more to say about what stands where."""
     document = read_document(Path(file), set)
-    pipeline = _pipeline(document)
-    document.check()
-    return pipeline
-
-
-def _pipeline(document: Document) -> Pipeline:
-    data = document.data
     reader = Reader(document)
+    pipeline = _pipeline(reader)
+    document.check()
+    return Loaded(pipeline, document, reader.places)
+
+
+def _pipeline(reader: Reader) -> Pipeline:
+    document = reader.document
+    data = document.data
     for key in data:
         if key not in _KEYS:
             document.unknown((key,), _KEYS)

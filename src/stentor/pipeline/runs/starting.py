@@ -10,13 +10,15 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stentor.errors import PipelineError
 from stentor.pipeline.runs.definition import Pipeline
+from stentor.pipeline.runs.masters import check_master
 from stentor.pipeline.runs.requirements import check_requirements, java_problem
 
 if TYPE_CHECKING:
@@ -31,16 +33,33 @@ def log_file(pipeline: Pipeline) -> Path:
 def start_session(pipeline: Pipeline, *, master: str | None = None, log: Path) -> SparkSession:
     """A session for the pipeline; `PipelineError` that says what is missing."""
     check_requirements()
+    chosen = master or pipeline.master or "local[*]"
+    check_master(chosen)
+    return _started(pipeline.name, chosen, pipeline.config, log)
+
+
+@contextmanager
+def checking_session() -> Iterator[SparkSession]:
+    """A small session on this machine, to ask Spark's analyzer; what it logs is not kept."""
+    with tempfile.TemporaryDirectory(prefix="stentor-check-") as directory:
+        config = {"spark.ui.enabled": "false", "spark.sql.warehouse.dir": directory}
+        spark = _started("check", "local[1]", config, Path(directory) / "spark.log")
+        try:
+            yield spark
+        finally:
+            spark.stop()
+
+
+def _started(name: str, master: str, config: Mapping[str, str], log: Path) -> SparkSession:
     from pyspark.errors import PySparkException
 
     from stentor.pipeline.sessions import session
 
-    chosen = master or pipeline.master or "local[*]"
     # Errors in expressions are told by the run, in one line.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     try:
         with _stderr_to(log):
-            spark = session(pipeline.name, chosen, **pipeline.config)
+            spark = session(name, master, **config)
     except PySparkException as error:
         if error.getCondition() == "JAVA_GATEWAY_EXITED":
             raise PipelineError(f"Spark did not start: {java_problem()}; see {log}") from error
@@ -49,7 +68,7 @@ def start_session(pipeline: Pipeline, *, master: str | None = None, log: Path) -
         first = str(error).strip().splitlines()
         said = next((line for line in first if "Exception: " in line), first[0] if first else "")
         raise PipelineError(
-            f"Spark did not start with the master {chosen!r}: {said}; see {log}"
+            f"Spark did not start with the master {master!r}: {said}; see {log}"
         ) from error
     spark.sparkContext.setLogLevel("WARN")
     return spark

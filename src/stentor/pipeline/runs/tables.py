@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.errors import PySparkException
 
 from stentor.errors import PipelineError, StentorError
+from stentor.filters import Filter
 from stentor.pipeline.runs.causes import cause
 from stentor.pipeline.runs.definition import Pipeline, Source, Step
 from stentor.pipeline.runs.reading import is_remote
@@ -33,7 +34,14 @@ _OWN: Final = ("parquet", "json", "csv", "schema")
 class Tables:
     """Makes tables when they are first asked for."""
 
-    def __init__(self, spark: SparkSession, pipeline: Pipeline) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        open_source: Callable[[Source], DataFrame] | None = None,
+    ) -> None:
+        """Sources are opened, or made by the function that is given."""
+        self._open_source = open_source or self._source
         self._spark = spark
         self._pipeline = pipeline
         self._base = pipeline.file.absolute().parent
@@ -49,7 +57,7 @@ class Tables:
     def _make(self, name: str) -> DataFrame:
         if name in self._pipeline.sources:
             with explained(f"source {name!r}"):
-                return self._source(self._pipeline.sources[name])
+                return self._open_source(self._pipeline.sources[name])
         if name in self._pipeline.steps:
             step = self._pipeline.steps[name]
             made = [self.table(each) for each in step.inputs]
@@ -107,7 +115,22 @@ class Tables:
         )
 
 
+def _check_filters(step: Step, events: DataFrame) -> None:
+    """`PipelineError` if a filter asks for an attribute that no event of the table can have."""
+    from stentor.pipeline.filters.attributes import places
+    from stentor.pipeline.steps.events import no_column
+
+    for key, value in step.options.items():
+        if step.kind.options[key].kind != "filter":
+            continue
+        for name in sorted(Filter(value).names):
+            if not name.startswith("_") and not places(events.schema, name):
+                raise no_column(events.schema, name)
+
+
 def _step(step: Step, made: list[DataFrame], others: Mapping[str, DataFrame]) -> DataFrame:
+    if not step.kind.many:
+        _check_filters(step, made[0])
     function = step.kind.call()
     options = {**step.options, **others}
     if step.kind.many:

@@ -53,20 +53,21 @@ def find(schema: StructType, name: str) -> tuple[Column, DataType]:
         return column(name), schema[name].dataType
     head, *fields = name.split(".")
     if head not in schema.fieldNames():
-        raise _no_column(schema, name)
+        raise no_column(schema, name)
     value, kind = column(head), schema[head].dataType
     for field in fields:
         if not isinstance(kind, StructType) or field not in kind.fieldNames():
-            raise _no_column(schema, name)
+            raise no_column(schema, name)
         value, kind = value.getField(field), kind[field].dataType
     return value, kind
 
 
-def _no_column(schema: StructType, name: str) -> PipelineError:
+def no_column(schema: StructType, name: str) -> PipelineError:
+    """What to say of a column that a table does not have."""
     near = get_close_matches(name, schema.fieldNames(), 1)
     question = f"; did you mean {near[0]!r}?" if near else ";"
     return PipelineError(
-        f"there is no column {name!r}{question} there are {', '.join(schema.fieldNames())}"
+        f"there is no column {name!r}{question} known: {', '.join(schema.fieldNames())}"
     )
 
 
@@ -77,12 +78,14 @@ def attributes(events: DataFrame) -> list[str]:
 
 def require(events: DataFrame, *names: str) -> None:
     """`PipelineError` unless the table has these columns."""
-    missing = [name for name in names if name not in events.columns]
-    if missing:
-        raise PipelineError(
-            f"this is no event table: it has no column {', '.join(missing)}, "
-            f"only {', '.join(events.columns)}"
-        )
+    for name in names:
+        if name in events.columns:
+            continue
+        if is_reserved(name):
+            raise PipelineError(
+                f"this is no event table: it has no column {name}, only {', '.join(events.columns)}"
+            )
+        raise no_column(events.schema, name)
 
 
 # -- order
