@@ -87,7 +87,7 @@ def broker_keys() -> tuple[Key, ...]:
     """Every key of a broker but those of lists of tables.
 
     >>> [key.flag for key in broker_keys()][:4]
-    ['--listen', '--name', '--data', '--neighbor']
+    ['--listen', '--advertise', '--name', '--data']
     """
     return tuple(_keys(Settings, ()))
 
