@@ -611,6 +611,7 @@ def to_toml(
 
     >>> print(to_toml(Settings(name="b1")))  # doctest: +ELLIPSIS
     listen = ["127.0.0.1:7411"]
+    advertise = []
     name = "b1"
     ...
     """
