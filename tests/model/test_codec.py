@@ -403,6 +403,7 @@ REFUSED = {
     "set that is a map": frame(header({"x": Ext(1, pack({"a": 1}))})),
     "set with a tail": frame(header({"x": Ext(1, pack([1]) + b"\x01")})),
     "set with an element twice": frame(header({"x": Ext(1, pack([1, 1.0]))})),
+    "too many elements together": frame(header({"x": [0] * MAX_ELEMENTS, "y": Ext(1, pack([0]))})),
     "too many elements": frame(header({"x": [0] * (MAX_ELEMENTS + 1)})),
     "too many elements in a set": frame(header({"x": Ext(1, pack([0] * (MAX_ELEMENTS + 1)))})),
     "string too long": frame(header({"x": "a" * (MAX_VALUE_BYTES + 1)})),

@@ -290,6 +290,10 @@ def test_length_of_values_is_limited(most, more):
 
 def test_size_of_collections_is_limited():
     assert len(Notification({"x": [0] * MAX_ELEMENTS})["x"]) == MAX_ELEMENTS
+    half = MAX_ELEMENTS // 2
+    Notification({"x": [0] * half, "y": set(range(half))})
+    with pytest.raises(InvalidNotification, match=f"at most {MAX_ELEMENTS}"):
+        Notification({"x": [0] * half, "y": set(range(half)), "z": [1]})
     for value in ([0] * (MAX_ELEMENTS + 1), set(range(MAX_ELEMENTS + 1))):
         with pytest.raises(InvalidNotification, match=f"at most {MAX_ELEMENTS}"):
             Notification({"x": value})

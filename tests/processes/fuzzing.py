@@ -5,12 +5,20 @@ almost right: messages of the true types, with values that mean something to thi
 streams, numbers that are in use, filters that parse) or that hurt (the ends of the range of
 integers, counts of millions), in any order, in every role; then a few bytes of it are changed, cut
 out or repeated.
+
+Run as a program, it attacks a broker with all of that and with what `extremes` makes, and reports
+every step of the broker that took longer than it may:
+
+    python tests/processes/fuzzing.py --seconds 600 --seed 1
 """
 
 from __future__ import annotations
 
+import argparse
 import random
 import struct
+import sys
+import time
 from typing import Any, get_args
 
 import msgspec
@@ -179,3 +187,53 @@ class Fuzzer:
             else:
                 pieces.append(self._bomb())
         return pieces
+
+
+# -- as a program
+
+#: Seconds of processor time for which one step may occupy a broker.
+LONGEST = 0.05
+
+
+def main() -> int:
+    """Attack for a while; the exit status is 1 if a step has taken too long."""
+    from extremes import Attack, Extremes
+    from turns import MeasuredBroker
+
+    parser = argparse.ArgumentParser(description="Attack a broker and measure its steps.")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--longest", type=float, default=LONGEST)
+    parser.add_argument("--only", default="", help="attacks whose name holds this")
+    parser.add_argument("--sort", choices=Extremes.SORTS, help="one sort of extremes only")
+    options = parser.parse_args()
+    deadline = time.monotonic() + options.seconds
+    worst: dict[str, tuple[float, str]] = {}
+    count = 0
+    with MeasuredBroker() as broker:
+        fuzzer = Fuzzer(options.seed, (broker.broker.stream, "b1"))
+        sorts = (options.sort,) if options.sort else Extremes.SORTS
+        for extreme in Extremes(options.seed, (broker.broker.stream,), sorts):
+            if time.monotonic() > deadline:
+                break
+            attacks = [extreme]
+            if not options.only and not options.sort and fuzzer.rng.random() < 0.5:
+                attacks.append(Attack("fuzz", "stranger", fuzzer.connection()))
+            for attack in attacks:
+                if options.only not in attack.what:
+                    continue
+                count += 1
+                taken, where = broker.suffer(attack)
+                if taken > worst.get(attack.what, (0.0, ""))[0]:
+                    worst[attack.what] = taken, where
+                if taken > options.longest:
+                    print(f"{1000 * taken:8.1f} ms  {attack.what}: {where[:150]}", flush=True)
+    slow = {what: found for what, found in worst.items() if found[0] > options.longest}
+    print(f"{count} attacks of {len(worst)} kinds, {len(slow)} too long; the longest steps:")
+    for what, (taken, where) in sorted(worst.items(), key=lambda item: -item[1][0])[:20]:
+        print(f"{1000 * taken:8.1f} ms  {what}: {where[:150]}")
+    return 1 if slow else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -179,3 +179,31 @@ def test_the_bytes_of_the_example_are_understood() -> None:
     notification = codec.decode(delivered.items[0])
     assert dict(notification) == {"symbol": "IBM", "price": 95.5}
     assert notification.payload == b"hi"
+
+
+# -- limits
+
+
+def limits(kind: msgspec.inspect.Type, path: str) -> dict[str, int]:
+    """The limit of every list, map and text that has one; 0 for a list or map that has none."""
+    match kind:
+        case msgspec.inspect.UnionType(types=types):
+            return {k: v for each in types for k, v in limits(each, path).items()}
+        case msgspec.inspect.ListType(item_type=item, max_length=most):
+            return {path: most or 0, **limits(item, f"{path} each")}
+        case msgspec.inspect.DictType(max_length=most):
+            return {path: most or 0}
+        case msgspec.inspect.StrType(max_length=most) if most:
+            return {path: most}
+    return {}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_whatever_can_be_many_has_a_limit_that_is_documented(kind: type[msgspec.Struct]) -> None:
+    numbers = {int(n.replace(",", "")) for n in re.findall(r"\| ([\d,]+)", section("limits"))}
+    found: dict[str, int] = {}
+    for field in msgspec.inspect.type_info(kind).fields:  # type: ignore[attr-defined]
+        found |= limits(field.type, f"{kind.__name__}.{field.name}")
+    unlimited = {path for path, most in found.items() if not most}
+    assert unlimited <= {"Ask.arguments"}  # which is short as a whole
+    assert set(found.values()) - {0} <= numbers

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import random
 import time
 import tracemalloc
+import types
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,11 +21,15 @@ from stentor.protocol import FrameReader, frame
 from stentor.protocol.messages import (
     AnyMessage,
     Done,
+    Forward,
     Goodbye,
+    Groups,
     Mark,
     Ping,
     Publish,
     Published,
+    Streams,
+    Subscriptions,
     encoder,
 )
 
@@ -283,3 +290,72 @@ def test_collecting_a_large_frame_takes_linear_time() -> None:
         return best
 
     assert cost(2**24) < 80 * cost(2**20)
+
+
+# -- limits and slices
+
+
+@pytest.mark.parametrize(
+    ("kind", "before"),
+    [
+        (Publish, b"\x01"),
+        (Forward, b"\xa1s"),
+        (Subscriptions, b""),
+        (Streams, b""),
+        (Groups, b"\xa1s"),
+    ],
+)
+def test_a_count_is_refused_before_anything_is_made(kind: type[Any], before: bytes) -> None:
+    """Eight million items take next to nothing, compared with making them."""
+    count = 8_000_000
+    head = b"\x96" + bytes([kind.__struct_config__.tag]) + before
+    item = b"\x90" if kind is Subscriptions else b"\xa0"
+    hostile = body(head + b"\xdd" + count.to_bytes(4) + item * count)
+    start = time.process_time()
+    msgspec.msgpack.decode(hostile[4:][len(head) :])
+    made = time.process_time() - start
+    start = time.process_time()
+    with pytest.raises(ProtocolError):
+        FrameReader().feed(hostile)
+    assert time.process_time() - start < made / 5
+
+
+def test_fields_that_are_not_known_are_short() -> None:
+    """To pass over them takes time as well."""
+    skipped = b"\xdd" + (2**20).to_bytes(4) + b"\xc0" * 2**20
+    known = b"\x96\x0a\x01\x90\xc2\xc2\x80"
+    assert FrameReader().feed(body(known)) == [Publish(1, [])]
+    assert FrameReader().feed(body(b"\x97" + known[1:] + b"\x93\x01\x02\x03")) == [Publish(1, [])]
+    for begin in (b"\x97" + known[1:], b"\x92\x04", b"\x92\xcc\x04"):
+        with pytest.raises(ProtocolError, match="send less"):
+            FrameReader().feed(body(begin + skipped))
+
+
+@given(st.lists(messages(), max_size=8), st.integers(1, 40), st.integers(1, 3))
+def test_some_at_a_time_are_all_of_them(sent: list[Any], size: int, most: int) -> None:
+    stream = b"".join(map(frame, sent))
+    reader = FrameReader()
+    got: list[Any] = []
+    for at in range(0, len(stream), size):
+        found = reader.feed(stream[at : at + size], most)
+        assert len(found) <= most
+        got += found
+    while reader.pending:
+        got += reader.feed(b"", most)
+    assert got == sent
+
+
+def test_an_error_keeps_nothing_of_what_was_read() -> None:
+    reader = FrameReader()
+    deep = body(b"\x93\x26\x01" + b"\x91" * 100_000)
+    error = None
+    try:
+        reader.feed(deep)
+    except ProtocolError as found:
+        error = found.with_traceback(None)
+    gc.collect()
+    kept = gc.get_referrers(deep)
+    assert error is not None
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    assert not [each for each in kept if isinstance(each, types.FrameType | memoryview)]

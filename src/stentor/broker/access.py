@@ -26,6 +26,7 @@ from stentor.filters import Filter
 from stentor.model.codec import Envelope
 from stentor.model.names import shown, text_problem
 from stentor.node.border import Rights
+from stentor.node.session import nothing
 from stentor.protocol.messages import Hello
 
 _EVERYTHING: Final = ("",)
@@ -154,7 +155,7 @@ def _permissions(grant: Grant) -> Permissions:
     rights = Rights(grant.name, admits, shows)
     return Permissions(
         grant.name,
-        None if publishes_all else may_publish,
+        None if publishes_all else may_publish if publish else nothing,
         None if subscribes_to_all else may_subscribe,
         None if publishes_all else may_advertise,
         None if subscribes_to_all or grant.operate else may_discover,

@@ -16,6 +16,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -25,7 +26,7 @@ from stentor.broker.access import Access, Permissions
 from stentor.broker.adopting import Imported, adopted, open_adopted, serve_adopted, take_over
 from stentor.broker.advertising import advertised
 from stentor.broker.draining import begin, drain, remind
-from stentor.broker.peers import HELLO_FRAME, Client, Dialing, Guest, Link
+from stentor.broker.peers import BUDGET, HELLO_FRAME, Client, Dialing, Guest, Link
 from stentor.broker.settings import Settings
 from stentor.broker.storage import Batch, HandedOver, Journal
 from stentor.errors import (
@@ -45,6 +46,7 @@ from stentor.matching import Index
 from stentor.model.names import text_problem
 from stentor.node.actions import Append, CloseClient, CloseLink, Persist, ToClient, ToLink
 from stentor.node.hooks import Hooks
+from stentor.node.reading import outcome, remember
 from stentor.node.service import Service
 from stentor.node.streams import check_addresses
 from stentor.protocol import messages as m
@@ -54,6 +56,7 @@ from stentor.transport import (
     Address,
     Connection,
     Listener,
+    Room,
     client_context,
     connect,
     serve,
@@ -64,6 +67,10 @@ _log: Final = logging.getLogger("stentor.broker")
 
 #: Seconds between two looks at the clock.
 TICK: Final = 0.1
+#: Questions of one client that may wait to be answered.
+MAX_QUESTIONS: Final = 16
+#: Bytes of frames that are not complete, of all connections together; but four always fit.
+HALF_FRAMES: Final = 256 * 2**20
 #: Seconds before a neighbor is dialed again: the first time, and at most.
 DIAL_FIRST: Final = 0.1
 DIAL_MOST: Final = 5.0
@@ -81,6 +88,9 @@ class Broker:
         self.settings = settings or Settings()
         self.hooks = hooks or Hooks()
         self.guests: set[Guest] = set()
+        #: Those that have not said who they are, the oldest first.
+        self.strangers: dict[Guest, None] = {}
+        self.room = Room(max(HALF_FRAMES, 4 * self.settings.limits.frame))
         self.links: dict[str, Link] = {}
         self.clients: dict[int, Client] = {}
         self.access = Access(self.settings.grants)
@@ -94,6 +104,7 @@ class Broker:
         #: Those among them that wait in reserve, because their brokers are reached another way.
         self.reserve: set[str] = set()
         self._background: set[asyncio.Task[Any]] = set()
+        self._parser = ThreadPoolExecutor(1, "stentor-filters")
         self._held_back: set[Connection] = set()
         self._turn: asyncio.Handle | None = None
         self._ticker: asyncio.TimerHandle | None = None
@@ -171,6 +182,7 @@ class Broker:
             max_subscriptions=self.settings.limits.subscriptions_per_client,
             max_durables=self.settings.limits.durables,
             max_groups=self.settings.limits.groups,
+            window=self.settings.limits.window,
             queue=self.settings.limits.queue,
             hooks=self.hooks,
             now=self._loop.time(),
@@ -256,6 +268,7 @@ class Broker:
         await asyncio.gather(*self._taking_over)
         for journal in [self.journal, *self.adopted_journals]:
             await asyncio.to_thread(journal.close)
+        self._parser.shutdown(wait=False, cancel_futures=True)
         if self._afterwards is not None:
             self._afterwards(self)
         self._stopped.set()
@@ -308,7 +321,10 @@ class Broker:
     async def settle(self) -> None:
         """Until everything that was published is on disk, routed and answered."""
         self._work()
-        await self._until(lambda: not self.journal.pending, self.settings.limits.shutdown)
+        await self._until(
+            lambda: not (self.journal.pending or self.service.is_routing),
+            self.settings.limits.shutdown,
+        )
         self._work()
 
     async def _until(self, done: Callable[[], bool], seconds: float) -> None:
@@ -698,6 +714,22 @@ class Broker:
         _log.info("%s ends the link: %s", link.origin.broker, text)
         link.connection.close()
 
+    # -- filters
+
+    def parse(self, text: str) -> asyncio.Future[Any]:
+        """Done when it is known what filter this is; others are served meanwhile.
+
+        One at a time, so that however many wait for theirs, the loop has its half of a processor.
+        """
+
+        def known(future: asyncio.Future[Filter | StentorError]) -> None:
+            if not future.cancelled():
+                remember(text, future.result())
+
+        parsing = self._loop.run_in_executor(self._parser, outcome, text)
+        parsing.add_done_callback(known)
+        return parsing
+
     # -- questions
 
     def asked(self, client: Client, ask: m.Ask) -> None:
@@ -708,11 +740,14 @@ class Broker:
                     f"{client.name!r} may not operate this broker; set `operate = true` in the "
                     "grant if it should"
                 )
+            if client.questions >= MAX_QUESTIONS:
+                raise Overloaded(f"{MAX_QUESTIONS} questions wait already; wait for their answers")
             answer = self._answer(ask, client.permissions)
         except StentorError as error:
             client.connection.send(m.Failure(error.code, str(error), ask.number))
             return
         if asyncio.iscoroutine(answer):
+            client.questions += 1
             task = self._loop.create_task(self._answer_later(client, ask, answer))
             self._background.add(task)
             task.add_done_callback(self._background.discard)
@@ -728,15 +763,17 @@ class Broker:
             _log.exception("the question %r failed", ask.what)
             text = f"an error of the broker, which its log explains: {error}"
             client.connection.send(m.Failure(StentorError.code, text, ask.number))
+        finally:
+            client.questions -= 1
 
     def _answer(self, ask: m.Ask, permissions: Permissions) -> Any:
         arguments = ask.arguments
         match ask.what:
             case "offers":
                 text = arguments.get("overlapping")
-                offers = self.service.offers(None if text is None else Filter(text))
-                visible = permissions.discover
-                return [str(f) for f in offers if visible is None or visible(f)]
+                if text is not None and (not isinstance(text, str) or len(text) > m.MAX_FILTER):
+                    raise ProtocolError("overlapping= is no filter, or too long a one")
+                return self._offers(None if text is None else Filter(text), permissions)
             case "streams":
                 since = arguments.get("since")
                 if since is not None and not isinstance(since, int | float):
@@ -753,6 +790,21 @@ class Broker:
             case "drain":
                 return self.drain()
         raise ProtocolError(f"there is no question {ask.what!r}")
+
+    async def _offers(self, overlapping: Filter | None, permissions: Permissions) -> list[str]:
+        """What is advertised and may be known; while it is looked through, others have turns."""
+        found = []
+        visible = permissions.discover
+        until = time.monotonic() + BUDGET
+        for filter in self.service.offers():
+            if (overlapping is None or filter.overlaps(overlapping)) and (
+                visible is None or visible(filter)
+            ):
+                found.append(str(filter))
+            if time.monotonic() > until:
+                await asyncio.sleep(0)
+                until = time.monotonic() + BUDGET
+        return found
 
     async def drain(self) -> dict[str, Any]:
         """Leave the overlay for good; a neighbor takes over what this broker answers for."""

@@ -5,16 +5,21 @@ Everyone who connects says `Hello` first, within `HELLO_PATIENCE`; what they are
 neighbors (`Dialing`) and is the guest there.
 
 These classes turn events of a connection into calls of the host, `Broker`, and hold what belongs to
-the connection: the credit of a link, whether a client keeps to its window.
+the connection, such as the credit of a link.
+
+Nobody keeps the broker to itself. What a connection brings is dealt with for a few milliseconds,
+message by message and long messages in steps (`Backlog`); then it is the turn of all others, and
+nothing more is read from this one until its backlog is done.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from stentor.broker.access import Permissions
 from stentor.broker.adopting import RELEASED, Adoption, discard_offer, released
@@ -40,10 +45,79 @@ if TYPE_CHECKING:
 HELLO_PATIENCE: Final = 10.0
 #: Bytes that it may send until then.
 HELLO_FRAME: Final = 64 * 1024
+#: Connections that have not said who they are. The oldest has to go if there are more.
+MAX_STRANGERS: Final = 1_000
+#: Bytes that a question may have, which holds data of any shape.
+ASK_FRAME: Final = 64 * 1024
 #: Messages that go to a link before its connection is looked at again.
 AT_ONCE: Final = 8
-#: Seconds for which the messages of one client are dealt with before others have their turn.
-BUDGET: Final = 0.02
+#: Seconds for which the messages of one connection are dealt with before others have their turn.
+BUDGET: Final = 0.01
+
+#: Characters of a filter that is short enough to be parsed between two other messages.
+SHORT_FILTER: Final = 1_024
+
+Steps: TypeAlias = Iterator[asyncio.Future[Any] | None]
+_DONE: Final = object()
+
+
+class Backlog:
+    """What a connection has brought and was not dealt with yet."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        deal: Callable[[Any], Steps | None],
+        afterwards: Callable[[], object],
+    ) -> None:
+        """`deal` takes a message and returns what is left to do of it, if that is much.
+
+        A step may give something that has to be waited for before the next one.
+        """
+        self._connection = connection
+        self._deal = deal
+        self._afterwards = afterwards
+        self._messages: deque[Any] = deque()
+        #: The message that is being dealt with.
+        self._steps: Steps | None = None
+        self._is_waiting = False
+
+    def add(self, messages: list[Any]) -> None:
+        """Deal with these, behind what there is; raise what is wrong with them."""
+        self._messages.extend(messages)
+        if not self._is_waiting:
+            self._work()
+
+    def _work(self) -> None:
+        connection, messages = self._connection, self._messages
+        deadline = monotonic() + BUDGET
+        try:
+            while not connection.is_closing:
+                if self._steps is not None:
+                    step = next(self._steps, _DONE)
+                    if step is _DONE:
+                        self._steps = None
+                    elif isinstance(step, asyncio.Future):
+                        self._wait()
+                        step.add_done_callback(self._go_on)
+                        break
+                elif messages:
+                    self._steps = self._deal(messages.popleft())
+                else:
+                    break
+                if (self._steps or messages) and monotonic() > deadline:
+                    self._wait()
+                    asyncio.get_running_loop().call_soon(self._go_on)
+                    break
+        finally:
+            self._afterwards()
+
+    def _wait(self) -> None:
+        self._is_waiting = self._connection.busy = True
+
+    def _go_on(self, *_: object) -> None:
+        self._is_waiting = self._connection.busy = False
+        self._connection.attempt(self._work)
 
 
 class Guest:
@@ -57,7 +131,16 @@ class Guest:
 
     def opened(self, connection: Connection) -> None:
         self.connection = connection
+        connection.max_open = ASK_FRAME
+        connection.room = self.broker.room
         self.broker.guests.add(self)
+        strangers = self.broker.strangers
+        strangers[self] = None
+        if len(strangers) > MAX_STRANGERS:
+            oldest = next(iter(strangers))
+            del strangers[oldest]
+            assert oldest.connection is not None
+            oldest.connection.abort(Overloaded("too many connections have not said Hello"))
         self._patience = asyncio.get_running_loop().call_later(HELLO_PATIENCE, self._too_late)
 
     def _too_late(self) -> None:
@@ -72,6 +155,7 @@ class Guest:
             if not isinstance(hello, m.Hello):
                 raise ProtocolError(f"the first message must be Hello, not {type(hello).__name__}")
             self._hush()
+            self.broker.strangers.pop(self, None)
             try:
                 self._role = self.broker.admit(self, connection, hello)
             except ProtocolError:
@@ -93,6 +177,7 @@ class Guest:
     def closed(self, connection: Connection, error: Exception | None) -> None:
         self._hush()
         self.broker.guests.discard(self)
+        self.broker.strangers.pop(self, None)
         if self._role is not None:
             self._role.closed(error)
 
@@ -123,39 +208,13 @@ class Client:
         self.name = name
         self.permissions = permissions
         self.is_operator = is_operator
-        self._backlog: deque[Any] = deque()
-        self._scheduled = False
+        #: Questions that are not answered yet.
+        self.questions = 0
+        self.received = Backlog(connection, self._heard, self._dealt).add
 
-    def received(self, messages: list[Any]) -> None:
-        self._backlog.extend(messages)
-        if not self._scheduled:
-            self._deal()
-
-    def _deal(self) -> None:
-        """Deal with what has come, for a while; the rest waits for the next turn."""
-        backlog = self._backlog
-        deadline = monotonic() + BUDGET
-        try:
-            while backlog and not self.connection.is_closing:
-                self._heard(backlog.popleft())
-                if backlog and monotonic() > deadline:
-                    self._scheduled = True
-                    self.connection.pause_reading()
-                    asyncio.get_running_loop().call_soon(self._go_on)
-                    break
-        finally:
-            self.broker.changed()
-        self._check_window()
-
-    def _go_on(self) -> None:
-        self._scheduled = False
-        self.connection.resume_reading()
-        try:
-            self._deal()
-        except ProtocolError as error:
-            self.dismiss(error.code, str(error))
-
-    def _heard(self, message: Any) -> None:
+    def _heard(self, message: Any) -> Steps | None:
+        if isinstance(message, m.Publish) and not self.is_operator:
+            return self.broker.service.hear(self.id, message)
         if isinstance(message, m.Ping):
             self.connection.send(m.Pong())
         elif isinstance(message, m.Ask):
@@ -167,16 +226,17 @@ class Client:
         elif self.is_operator:
             raise ProtocolError(f"an operator cannot send {type(message).__name__}")
         else:
-            self.broker.service.heard(self.id, message)
+            if len(getattr(message, "filter", "")) > SHORT_FILTER:
+                return self._after_parsing(message)
+            return self.broker.service.hear(self.id, message)
+        return None
 
-    def _check_window(self) -> None:
-        limits = self.broker.settings.limits
-        session = self.broker.service.sessions.get(self.id)
-        if session is not None and session.unanswered > 4 * limits.window:
-            raise ProtocolError(
-                f"{session.unanswered} publications are unanswered; at most {limits.window} are "
-                "allowed at a time"
-            )
+    def _after_parsing(self, message: m.Subscribe | m.Advertise | m.Read) -> Steps:
+        yield self.broker.parse(message.filter)
+        yield from self.broker.service.hear(self.id, message) or ()
+
+    def _dealt(self) -> None:
+        self.broker.changed()
         if self.broker.journal.full:
             self.broker.hold_back(self.connection)
 
@@ -218,6 +278,7 @@ class Link:
         self.dialed = dialed
         self.outbox = Outbox(limit=broker.settings.limits.link_queue, restart=self._restart)
         self._taken = 0
+        self.received = Backlog(connection, self._heard, self._dealt).add
         #: Set while this broker hands over to the neighbor.
         self.handed_over: asyncio.Future[None] | None = None
         self._adoption: Adoption | None = None
@@ -238,43 +299,52 @@ class Link:
     def stream(self) -> str:
         return self.origin.stream
 
-    def received(self, messages: list[Any]) -> None:
-        service = self.broker.service
+    def _heard(self, message: Any) -> Steps | None:
         stream = self.origin.stream
         if self.broker.links.get(stream) is not self:
-            return  # it was replaced
+            return None  # it was replaced
+        if isinstance(message, m.Credit):
+            self.outbox.grant(message.more)
+        elif isinstance(message, m.Ping):
+            self.connection.send(m.Pong())
+        elif isinstance(message, m.Pong):
+            pass
+        elif isinstance(message, m.Handover):
+            self._adopt(message)
+        elif isinstance(message, m.HandedOver):
+            if self.handed_over is None:
+                acknowledged(self.broker, self)
+            self._answered(None)
+        elif isinstance(message, m.Failure) and self.handed_over is not None:
+            self._answered(JournalUnavailable(message.message))
+        elif isinstance(message, m.Failure | m.Goodbye):
+            self.broker.link_ending(self, message)
+        else:
+            if isinstance(message, m.Forward):
+                self._taken += len(message.items)
+                self.received_notifications += len(message.items)
+            if not self._is_heard:
+                self._is_heard = True
+                discard_offer(self.broker.settings.data, stream)
+            return self._stepwise(message)
+        return None
+
+    def _stepwise(self, message: Any) -> Steps:
+        if isinstance(message, m.Fetch) and len(message.filter) > SHORT_FILTER:
+            yield self.broker.parse(message.filter)
+        if isinstance(message, m.Subscriptions | m.Advertisements):
+            for _, text in message.added:
+                if len(text) > SHORT_FILTER:
+                    yield self.broker.parse(text)
         try:
-            for message in messages:
-                if isinstance(message, m.Credit):
-                    self.outbox.grant(message.more)
-                elif isinstance(message, m.Ping):
-                    self.connection.send(m.Pong())
-                elif isinstance(message, m.Pong):
-                    continue
-                elif isinstance(message, m.Handover):
-                    self._adopt(message)
-                elif isinstance(message, m.HandedOver):
-                    if self.handed_over is None:
-                        acknowledged(self.broker, self)
-                    self._answered(None)
-                elif isinstance(message, m.Failure) and self.handed_over is not None:
-                    self._answered(JournalUnavailable(message.message))
-                elif isinstance(message, m.Failure | m.Goodbye):
-                    self.broker.link_ending(self, message)
-                else:
-                    if isinstance(message, m.Forward):
-                        self._taken += len(message.items)
-                        self.received_notifications += len(message.items)
-                    if not self._is_heard:
-                        self._is_heard = True
-                        discard_offer(self.broker.settings.data, stream)
-                    service.receive(stream, message)
+            yield from self.broker.service.hear_neighbor(self.origin.stream, message)
         except ProtocolError:
             raise
         except StentorError as error:
             raise ProtocolError(f"what {self.origin.broker!r} sent is no good: {error}") from error
-        finally:
-            self.broker.changed()
+
+    def _dealt(self) -> None:
+        self.broker.changed()
         self.grant()
         self.flush()
 
@@ -378,6 +448,7 @@ class Dialing:
         self._patience: asyncio.TimerHandle | None = None
 
     def opened(self, connection: Connection) -> None:
+        connection.max_open = ASK_FRAME
         connection.send(self.broker.hello())
         # Whoever took the connection may never say a word: a host that hangs, a way that is cut.
         patience = min(HELLO_PATIENCE, self.broker.settings.limits.timeout)

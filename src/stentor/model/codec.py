@@ -387,6 +387,7 @@ def _read(data: Buffer) -> Envelope:
     attributes = envelope.attributes
     if len(attributes) != declared:
         raise DecodeError("an attribute name occurs twice")
+    room: list[int] | None = None
     for name, value in attributes.items():
         kind = type(value)
         if kind is str or kind is bool or kind is bytes or kind is datetime:
@@ -396,7 +397,9 @@ def _read(data: Buffer) -> Envelope:
                 continue
         elif kind is int and INT_MIN <= value <= INT_MAX:
             continue
-        attributes[name] = _incoming(name, value)  # same key: safe while iterating
+        if room is None:
+            room = [MAX_ELEMENTS]
+        attributes[name] = _incoming(name, value, room)  # same key: safe while iterating
     if header_size > MAX_VALUE_BYTES:  # otherwise nothing in it can be too long
         for value in attributes.values():
             check_size(value)
@@ -455,12 +458,12 @@ def _outgoing(name: str, value: Any) -> Any:
     return Ext(_REGISTERED, _encoder.encode((registered.name, dump)))
 
 
-def _incoming(name: str, value: Any) -> Any:
-    """A value that is not already as it should be."""
+def _incoming(name: str, value: Any, room: list[int]) -> Any:
+    """A value that is not already as it should be; `room` is how many elements may still come."""
     if type(value) is list:
-        return tuple(_elements(name, value))
+        return tuple(_elements(name, value, room))
     if type(value) is Ext and value.code == _SET:
-        elements = list(_elements(name, _elements_decoder.decode(value.data)))
+        elements = list(_elements(name, _elements_decoder.decode(value.data), room))
         found = frozenset(elements)
         if len(found) != len(elements):
             raise DecodeError(f"attribute {shown(name)}: a set holds an element twice")
@@ -468,10 +471,12 @@ def _incoming(name: str, value: Any) -> Any:
     return _element(name, value)
 
 
-def _elements(name: str, values: list[Any]) -> Iterable[Any]:
-    if len(values) > MAX_ELEMENTS:
+def _elements(name: str, values: list[Any], room: list[int]) -> Iterable[Any]:
+    room[0] -= len(values)
+    if room[0] < 0:
         raise DecodeError(
-            f"attribute {shown(name)}: {len(values)} elements; the limit is {MAX_ELEMENTS}"
+            f"attribute {shown(name)}: {len(values)} elements; the limit for all lists and sets "
+            f"of a notification is {MAX_ELEMENTS}"
         )
     return (_element(name, value) for value in values)
 

@@ -102,6 +102,7 @@ class Notification(Mapping[str, Any]):
         else:
             flat: dict[str, Any] = {}
             _flatten(attributes, "", flat)
+            _check_elements(flat)
             check_attribute_names(tuple(flat))
             self._attributes = flat
             self._is_plain = False
@@ -359,6 +360,14 @@ def check_size(value: Any) -> None:
             )
         for element in value:
             check_size(element)
+
+
+def _check_elements(attributes: dict[str, Any]) -> None:
+    count = sum(len(v) for v in attributes.values() if type(v) is tuple or type(v) is frozenset)
+    if count > MAX_ELEMENTS:
+        raise InvalidNotification(
+            f"{count} elements in lists and sets; a notification may have at most {MAX_ELEMENTS}"
+        )
 
 
 def _plain(attributes: Mapping[str, Any]) -> TypeGuard[dict[str, Any]]:

@@ -10,12 +10,12 @@ find out in which order journals should be read.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
 from secrets import randbits
 from typing import Final, NamedTuple
 
-from stentor.errors import JournalDamaged
+from stentor.errors import JournalDamaged, StentorError
 from stentor.filters import Filter
 from stentor.matching.index import select
 from stentor.model.codec import decode_headers
@@ -33,10 +33,43 @@ BULK_BYTES: Final = 1024 * 1024
 READS: Final = 16
 
 
-@lru_cache(maxsize=4_096)
+#: Filters that are remembered, and characters of all their texts.
+REMEMBERED: Final = 4_096
+REMEMBERED_TEXT: Final = 2**20
+
+_remembered: Final[OrderedDict[str, Filter | StentorError]] = OrderedDict()
+_remembered_text = 0
+
+
 def parsed(text: str) -> Filter:
     """The filter; the same texts come again and again."""
-    return Filter(text)
+    found = _remembered.get(text)
+    if found is None:
+        found = outcome(text)
+        remember(text, found)
+    if isinstance(found, StentorError):
+        raise found.with_traceback(None)
+    return found
+
+
+def outcome(text: str) -> Filter | StentorError:
+    """The filter, or what is wrong with the text. May be called in any thread."""
+    try:
+        return Filter(text)
+    except StentorError as error:
+        return error.with_traceback(None)
+
+
+def remember(text: str, found: Filter | StentorError) -> None:
+    """Let `parsed` know what comes of a text, as it may take long to find out."""
+    global _remembered_text
+    if _remembered.pop(text, None) is None:
+        _remembered_text += len(text)
+    _remembered[text] = found
+    while len(_remembered) > REMEMBERED or (
+        _remembered_text > REMEMBERED_TEXT and len(_remembered) > 1
+    ):
+        _remembered_text -= len(_remembered.popitem(last=False)[0])
 
 
 def stretch(log: Log, head: int, fetch: Fetch) -> Chunk:

@@ -18,6 +18,11 @@ SubscribeRule = Callable[[Filter], bool]
 AdvertiseRule = Callable[[Filter], bool]
 
 
+def nothing(_: object) -> bool:
+    """The rule of who may do none of it, which need not be asked about each."""
+    return False
+
+
 @dataclass(eq=False, slots=True)
 class Line:
     """What one producer has on its way to the journal, whatever its connection.
@@ -54,8 +59,8 @@ class Session:
     advertisements: dict[int, Filter] = field(default_factory=dict)
     #: Stretches of journals that it has asked for.
     reads: deque[Read] = field(default_factory=deque)
-    #: Numbers of requests to publish, oldest first, and how many notifications each has; below 0
-    #: when it is done.
+    #: Numbers of requests to publish, oldest first, how many notifications each has, and how many
+    #: parts of it are not done.
     _open: deque[list[int]] = field(default_factory=deque)
     #: Notifications that are not done.
     unanswered: int = 0
@@ -63,17 +68,19 @@ class Session:
     refused: int = 0
 
     def opened(self, number: int, count: int) -> list[int]:
-        """Publications have come; `closed` takes what this returns."""
-        entry = [number, count]
+        """Publications have come; `closed` takes what this returns, once for each part of it."""
+        entry = [number, count, 1]
         self._open.append(entry)
         self.unanswered += count
         return entry
 
     def closed(self, entry: list[int]) -> int | None:
-        """It is done: the number up to which all are, if that has changed."""
+        """A part of it is done: the number up to which all are, if that has changed."""
+        entry[2] -= 1
+        if entry[2]:
+            return None
         self.unanswered -= entry[1]
-        entry[1] = -1
         through = None
-        while self._open and self._open[0][1] < 0:
+        while self._open and not self._open[0][2]:
             through = self._open.popleft()[0]
         return through

@@ -9,22 +9,45 @@ Three words are used throughout. A *stream* is the journal of one broker: what w
 in order, each under an *offset*; the stream's id is unique to that journal for ever. A *position*
 is an offset up to which everything of a stream has been dealt with. A request carries a *number*
 that the sender chooses, and the answer repeats it.
+
+Whatever can be many has a limit, in its type. A list or map that claims more is refused when its
+length is read, before anything of it is made.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 from msgspec.msgpack import Decoder, Encoder
 
 #: Versions of the protocol that this release speaks, best first.
 VERSIONS: Final = (1,)
 
+#: Notifications in one message, brokers or streams, filters, names of groups, addresses.
+MAX_ITEMS: Final = 100_000
+MAX_STREAMS: Final = 10_000
+MAX_FILTERS: Final = 50_000
+MAX_GROUPS: Final = 1_000
+MAX_ADDRESSES: Final = 1_000
+#: Characters of a filter that a client writes, and of a name. Brokers may merge filters of clients
+#: into longer ones.
+MAX_FILTER: Final = 64 * 1024
+MAX_TEXT: Final = 1_024
+
+T = TypeVar("T")
+_Items: TypeAlias = Annotated[list[T], Meta(max_length=MAX_ITEMS)]
+_OfStreams: TypeAlias = Annotated[list[T], Meta(max_length=MAX_STREAMS)]
+_Filters: TypeAlias = Annotated[list[T], Meta(max_length=MAX_FILTERS)]
+_Addresses: TypeAlias = Annotated[list[str], Meta(max_length=MAX_ADDRESSES)]
+_Filter: TypeAlias = Annotated[str, Meta(max_length=MAX_FILTER)]
+_Text: TypeAlias = Annotated[str, Meta(max_length=MAX_TEXT)]
+
 #: A broker's journal, for ever: its name and something random.
 StreamId: TypeAlias = str
 #: How far each stream has been dealt with.
 Positions: TypeAlias = dict[StreamId, int]
+_Positions: TypeAlias = Annotated[Positions, Meta(max_length=MAX_STREAMS)]
 #: A filter between brokers is known by its text, or by the id of one subscription.
 Key: TypeAlias = str | tuple[str, int]
 
@@ -42,7 +65,7 @@ class _Message(Struct, array_like=True, gc=False):
 class Hello(_Message, tag=1):
     """The first message, from the side that connects."""
 
-    versions: list[int]
+    versions: Annotated[list[int], Meta(max_length=MAX_ADDRESSES)]
     #: "client", "broker" or "operator".
     role: str
     #: Of the client or broker.
@@ -50,7 +73,7 @@ class Hello(_Message, tag=1):
     token: str | None = None
     #: Brokers: the own stream, and the addresses where others may connect, best first.
     stream: StreamId = ""
-    addresses: list[str] = field(default_factory=list)
+    addresses: _Addresses = field(default_factory=list)
 
 
 class Welcome(_Message, tag=2):
@@ -60,7 +83,7 @@ class Welcome(_Message, tag=2):
     broker: str
     stream: StreamId
     #: Where others may connect to it, best first.
-    addresses: list[str] = field(default_factory=list)
+    addresses: _Addresses = field(default_factory=list)
     #: The newest epoch and sequence number that this client has published here.
     published: tuple[int, int] | None = None
     #: Notifications that the client may have on their way unanswered.
@@ -94,7 +117,7 @@ class Goodbye(_Message, tag=6):
 
     reason: str = ""
     #: Brokers that the receiver may turn to instead.
-    instead: list[str] = field(default_factory=list)
+    instead: _Addresses = field(default_factory=list)
 
 
 # -- client to broker
@@ -107,32 +130,32 @@ class Publish(_Message, tag=10):
     """
 
     number: int
-    items: list[bytes]
+    items: _Items[bytes]
     #: Not journaled, lost with the connection or the broker: at most once.
     volatile: bool = False
     #: All or none: a transaction.
     atomic: bool = False
     #: Keys under which items (by index) are kept as last values.
-    retain: dict[int, str] = field(default_factory=dict)
+    retain: Annotated[dict[int, str], Meta(max_length=MAX_ITEMS)] = field(default_factory=dict)
 
 
 class Subscribe(_Message, tag=11):
     """Ask for what a filter matches; deliveries carry the number."""
 
     number: int
-    filter: str
+    filter: _Filter
     #: Notifications that may be delivered before more `Credit` comes.
     credit: int
     #: Name under which the position is kept across connections.
-    durable: str | None = None
+    durable: _Text | None = None
     #: History: seconds since 1970 in UTC from which on; 0 for all there is; nil for none.
     since: float | None = None
     #: Continue behind these; used to take up a subscription after a connection was lost.
-    positions: Positions | None = None
+    positions: _Positions | None = None
     #: Share the notifications with the other members of a group.
-    group: str | None = None
+    group: _Text | None = None
     #: How a group chooses: "round_robin", "least_loaded" or "key:ATTRIBUTE".
-    choice: str = "round_robin"
+    choice: _Text = "round_robin"
     #: Seconds for which the subscription holds unless renewed.
     lease: float | None = None
     #: Begin with the last value of every key that the filter matches.
@@ -140,7 +163,7 @@ class Subscribe(_Message, tag=11):
     #: What happens when more than `limit` wait: "spill", "block", "drop_oldest", "drop_newest",
     #: "disconnect". Journaled notifications are never dropped by "spill" and "block": they are read
     #: again. With "block", publishers wait rather than lose volatile ones.
-    overflow: str = "spill"
+    overflow: _Text = "spill"
     limit: int = 0
 
 
@@ -172,7 +195,7 @@ class Confirm(_Message, tag=15):
     """
 
     number: int
-    positions: Positions
+    positions: _Positions
     request: int | None = None
 
 
@@ -183,7 +206,7 @@ class Advertise(_Message, tag=16):
     """
 
     number: int
-    filter: str
+    filter: _Filter
     demand: bool = False
 
 
@@ -200,7 +223,7 @@ class Ask(_Message, tag=18):
     """
 
     number: int
-    what: str
+    what: _Text
     arguments: dict[str, Any] = field(default_factory=dict)
 
 
@@ -211,13 +234,13 @@ class Read(_Message, tag=19):
     """
 
     number: int
-    stream: StreamId
+    stream: _Text
     first: int
     #: Not beyond this offset; 0 for the end of the journal.
     last: int = 0
-    filter: str = ""
+    filter: _Filter = ""
     #: Send no items, but when each was: "_time", or the name of an attribute.
-    times: str = ""
+    times: _Text = ""
 
 
 # -- broker to client
@@ -233,7 +256,7 @@ class Rejected(_Message, tag=31):
     """Of one `Publish`, the items with these indexes were refused; the others were taken."""
 
     number: int
-    items: list[int]
+    items: _Items[int]
     code: str
     message: str
 
@@ -255,8 +278,8 @@ class Deliver(_Message, tag=33):
 
     number: int
     stream: StreamId
-    offsets: list[int]
-    items: list[bytes]
+    offsets: _Items[int]
+    items: _Items[bytes]
     #: Last values that were kept, sent before anything else.
     retained: bool = False
 
@@ -265,7 +288,7 @@ class Progress(_Message, tag=34):
     """Up to these positions nothing else is to come for the subscription."""
 
     number: int
-    positions: Positions
+    positions: _Positions
 
 
 class Gap(_Message, tag=35):
@@ -284,14 +307,14 @@ class Ended(_Message, tag=36):
     code: str | None = None
     message: str = ""
     #: For a group that lives elsewhere: the addresses of its broker, best first.
-    instead: list[str] = field(default_factory=list)
+    instead: _Addresses = field(default_factory=list)
 
 
 class Demand(_Message, tag=37):
     """What is asked for of an advertisement: filters; none means that nobody listens."""
 
     number: int
-    filters: list[str]
+    filters: _Filters[str]
 
 
 class Done(_Message, tag=38):
@@ -309,15 +332,15 @@ class Stretch(_Message, tag=39):
 
     number: int
     stream: StreamId
-    offsets: list[int]
-    items: list[bytes]
+    offsets: _Items[int]
+    items: _Items[bytes]
     through: int
     #: The last offset of the journal, and the first that still exists: what was asked for below
     #: that is gone.
     head: int
     low: int = 1
     #: Instead of the items, if times were asked for.
-    times: list[float | None] = field(default_factory=list)
+    times: _Items[float | None] = field(default_factory=list)
 
 
 # -- broker to broker
@@ -326,15 +349,15 @@ class Stretch(_Message, tag=39):
 class Subscriptions(_Message, tag=50):
     """Filters that the sender no longer asks for and that it now does, in one step."""
 
-    added: list[tuple[Key, str]]
-    removed: list[Key]
+    added: _Filters[tuple[Key, str]]
+    removed: _Filters[Key]
 
 
 class Advertisements(_Message, tag=51):
     """The same for what is offered on the sender's side."""
 
-    added: list[tuple[Key, str]]
-    removed: list[Key]
+    added: _Filters[tuple[Key, str]]
+    removed: _Filters[Key]
 
 
 class Forward(_Message, tag=52):
@@ -344,8 +367,8 @@ class Forward(_Message, tag=52):
     """
 
     stream: StreamId
-    offsets: list[int]
-    items: list[bytes]
+    offsets: _Items[int]
+    items: _Items[bytes]
     volatile: bool = False
 
 
@@ -365,8 +388,8 @@ class Streams(_Message, tag=53):
     needs all of it has to ask its journal.
     """
 
-    up: list[Origin]
-    down: list[StreamId]
+    up: _OfStreams[Origin]
+    down: _OfStreams[StreamId]
 
 
 class Probe(_Message, tag=54):
@@ -381,7 +404,7 @@ class Echo(_Message, tag=55):
 
     origin: StreamId
     number: int
-    heads: Positions
+    heads: _Positions
 
 
 class Fetch(_Message, tag=56):
@@ -404,16 +427,16 @@ class Chunk(_Message, tag=57):
     origin: StreamId
     number: int
     stream: StreamId
-    offsets: list[int]
-    items: list[bytes]
+    offsets: _Items[int]
+    items: _Items[bytes]
     through: int
     #: The last offset of the stream; the stretch ends there if it equals `through`.
     head: int
     #: The first offset that still exists.
     low: int = 1
     #: For last values: when each was published, and its key.
-    times: list[float] = field(default_factory=list)
-    keys: list[str] = field(default_factory=list)
+    times: _Items[float] = field(default_factory=list)
+    keys: _Items[str] = field(default_factory=list)
 
 
 class Mark(_Message, tag=58):
@@ -431,7 +454,7 @@ class Groups(_Message, tag=59):
     """
 
     stream: StreamId
-    names: list[str]
+    names: Annotated[list[_Text], Meta(max_length=MAX_GROUPS)]
     more: bool = False
 
 

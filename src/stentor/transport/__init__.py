@@ -5,7 +5,7 @@ works on any asyncio event loop.
 """
 
 from stentor.transport.address import DEFAULT_PORT, Address
-from stentor.transport.connection import Connection, Handler
+from stentor.transport.connection import Connection, Handler, Room
 from stentor.transport.connector import connect
 from stentor.transport.listener import Listener, serve
 from stentor.transport.tls import client_context, peer_name, server_context
@@ -16,6 +16,7 @@ __all__ = [
     "Connection",
     "Handler",
     "Listener",
+    "Room",
     "client_context",
     "connect",
     "peer_name",

@@ -1,8 +1,9 @@
 """A connection that carries messages, whatever it runs over.
 
-*Reading.* Everything that has arrived is read and decoded at once, and the handler gets it in one
-call. So work is done in batches exactly when there is much of it, and nothing waits for a batch to
-fill.
+*Reading.* What has arrived is decoded at once, and the handler gets it in one call. So work is done
+in batches exactly when there is much of it, and nothing waits for a batch to fill. Very many small
+messages are handed over in several turns of the event loop, so that others have theirs in between;
+nothing more is read from the other side meanwhile.
 
 *Writing.* What is sent during one turn of the event loop goes out together at its end: one system
 call, one TLS record, no delay. What the other side does not take piles up here. `writable` turns
@@ -29,10 +30,10 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable
-from typing import Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from stentor.errors import Overloaded, ProtocolError, StentorError, Unreachable
-from stentor.protocol.frames import MAX_FRAME, MAX_OPEN, FrameReader, frame
+from stentor.protocol.frames import AT_ONCE, MAX_FRAME, MAX_OPEN, FrameReader, frame
 from stentor.protocol.messages import AnyMessage, Failure
 from stentor.transport.address import Address
 from stentor.transport.tls import explained, peer_name
@@ -47,6 +48,34 @@ LOW_WATER: Final = 64 * 1024
 MAX_UNSENT: Final = 64 * 2**20
 #: Seconds that the other side has to take the last of what was sent and to close.
 LINGER: Final = 5.0
+
+
+class Room:
+    """Bytes of frames that are not complete, which all connections of a broker may hold together.
+
+    Who announces much and never sends the rest occupies what it sent. When there is no room, the
+    connection that holds most has to go.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._used = 0
+        self._held: dict[Connection, int] = {}
+
+    def hold(self, connection: Connection, held: int) -> None:
+        """The connection now holds so many bytes of a frame."""
+        self._used += held - self._held.pop(connection, 0)
+        if held:
+            self._held[connection] = held
+        if self._used > self._limit:
+            largest = max(self._held, key=self._held.__getitem__)
+            self._used -= self._held.pop(largest)
+            largest.abort(
+                Overloaded(
+                    f"frames that are not complete take more than {self._limit} bytes, and that "
+                    f"of {largest.peer} takes most of it"
+                )
+            )
 
 
 class Handler(Protocol):
@@ -70,14 +99,18 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "__weakref__",
+        "_busy",
         "_closing",
         "_error",
+        "_flowing",
         "_handler",
+        "_holds",
         "_linger",
         "_loop",
         "_lost",
         "_make_handler",
         "_max_unsent",
+        "_next",
         "_out",
         "_pending",
         "_reader",
@@ -92,6 +125,7 @@ class Connection(asyncio.Protocol):
         "last_heard",
         "peer",
         "peer_certificate",
+        "room",
         "writable",
     )
 
@@ -111,6 +145,8 @@ class Connection(asyncio.Protocol):
         self.peer = str(address)
         #: The common name in its certificate, if it showed one that was verified.
         self.peer_certificate: str | None = None
+        #: What its half frames have to fit into, together with those of others.
+        self.room: Room | None = None
         #: False from the high-water mark on until the handler hears `writable_again`.
         self.writable = True
         self.bytes_in = 0
@@ -122,10 +158,16 @@ class Connection(asyncio.Protocol):
 
         self._loop = loop
         self._make_handler = make_handler
+        self._holds = 0
         self._handler: Handler | None = None
         self._transport: asyncio.Transport | None = None
         self._reader = FrameReader(max_frame, max_open)
+        #: Whether more is to be read, whether the handler is busy, and whether the transport reads.
         self._reading = True
+        self._busy = False
+        self._flowing = True
+        #: The turn in which the rest of what has come is handed over.
+        self._next: asyncio.Handle | None = None
         self._max_unsent = max_unsent
         #: Frames of this turn of the loop, their bytes, and whether `_flush` will be called.
         self._out: list[bytes] = []
@@ -199,17 +241,56 @@ class Connection(asyncio.Protocol):
     def max_frame(self, limit: int) -> None:
         self._reader.max_frame = limit
 
+    @property
+    def max_open(self) -> int:
+        """The same for messages that hold data of any shape. May be changed."""
+        return self._reader.max_open
+
+    @max_open.setter
+    def max_open(self, limit: int) -> None:
+        self._reader.max_open = limit
+
+    @property
+    def busy(self) -> bool:
+        """Whether the handler still has to do with what it was given. It gets no more meanwhile."""
+        return self._busy
+
+    @busy.setter
+    def busy(self, busy: bool) -> None:
+        self._busy = busy
+        self._flow()
+
     def pause_reading(self) -> None:
-        """Read no more, so that the other side has to wait. What was read already still comes."""
-        if self._reading and not self._closing and self._transport is not None:
-            self._reading = False
-            self._transport.pause_reading()
+        """Hand nothing more over and read no more, so that the other side has to wait."""
+        self._reading = False
+        self._flow()
 
     def resume_reading(self) -> None:
         """Read again."""
-        if not self._reading and not self._lost and self._transport is not None:
-            self._reading = True
-            self._transport.resume_reading()
+        self._reading = True
+        self._flow()
+
+    def _flow(self) -> None:
+        """Let the transport read if it should; what has come already goes first."""
+        transport = self._transport
+        if transport is None or self._lost:
+            return
+        pending = self._reader.pending and not self._closing
+        wanted = self._reading and not self._busy
+        if wanted and pending and self._next is None:
+            self._next = self._loop.call_soon(self._go_on)
+        flowing = self._closing or (wanted and not pending)
+        if flowing is not self._flowing:
+            self._flowing = flowing
+            if flowing:
+                transport.resume_reading()
+            else:
+                transport.pause_reading()
+
+    def _go_on(self) -> None:
+        self._next = None
+        if self._reading and not self._busy and not self._closing:
+            self._hand_over(b"")
 
     # -- closing
 
@@ -228,7 +309,7 @@ class Connection(asyncio.Protocol):
             return
         self._flush()
         self._linger = self._loop.call_later(LINGER, transport.abort)
-        self.resume_reading()
+        self._flow()
         end_writing(transport)
 
     def abort(self, error: Exception | None = None) -> None:
@@ -247,7 +328,7 @@ class Connection(asyncio.Protocol):
         """The other side broke the protocol: tell it, and have done with it."""
         logger.info("closing the connection with %s: %s", self.peer, error)
         if self._error is None:
-            self._error = error
+            self._error = error.with_traceback(None)  # which would keep what was read
         self.send(Failure(error.code, str(error)))
         self.close()
 
@@ -257,7 +338,7 @@ class Connection(asyncio.Protocol):
             "a fault here costs the connection with %s", self.peer, exc_info=error, stacklevel=2
         )
         if self._error is None:
-            self._error = error
+            self._error = error.with_traceback(None)
         self.send(Failure(StentorError.code, "a fault on this side; its log says more"))
         self.close()
 
@@ -276,8 +357,12 @@ class Connection(asyncio.Protocol):
             self._fail(error)
             return
         self._handler = handler
+        self.attempt(handler.opened, self)
+
+    def attempt(self, function: Callable[..., object], *args: Any) -> None:
+        """Do something that may break the protocol or fail; either costs the connection."""
         try:
-            handler.opened(self)
+            function(*args)
         except ProtocolError as error:
             self._refuse(error)
         except Exception as error:
@@ -286,25 +371,39 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.last_heard = self._loop.time()
         self.bytes_in += len(data)
-        handler = self._handler
-        if self._closing or handler is None:
+        if self._closing or self._handler is None:
             return
-        reader = self._reader
-        try:
-            messages = reader.feed(data)
-            if messages:
-                self.frames_in += len(messages)
-                handler.received(self, messages)
-            if reader.error is not None and not self._closing:
-                raise reader.error
-        except ProtocolError as error:
-            self._refuse(error)
-        except Exception as error:
-            self._fail(error)
+        if self._flowing:
+            self._hand_over(data)
+        else:  # some transports had it already
+            self._reader.keep(data)
+
+    def _hand_over(self, data: bytes) -> None:
+        """Give the handler what has come, or a part of it if that is very much."""
+        self.attempt(self._received, data)
+        if self.room is not None:
+            held = 0 if self._closing else self._reader.buffered
+            if held or self._holds:
+                self._holds = held
+                self.room.hold(self, held)
+        if not self._flowing or self._reader.pending:
+            self._flow()
+
+    def _received(self, data: bytes) -> None:
+        reader, handler = self._reader, self._handler
+        assert handler is not None
+        messages = reader.feed(data, AT_ONCE)
+        if messages:
+            self.frames_in += len(messages)
+            handler.received(self, messages)
+        if reader.error is not None and not self._closing:
+            raise reader.error
 
     def eof_received(self) -> None:
         """The other side closes. Returning nothing lets the transport do the same."""
         transport = self._transport
+        while self._reader.pending and not self._closing:
+            self._hand_over(b"")
         if self._closing or transport is None:
             return
         if self._reader.buffered:
@@ -320,23 +419,20 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.writable = True
-        if self._closing or self._handler is None:
-            return
-        try:
-            self._handler.writable_again(self)
-        except ProtocolError as error:
-            self._refuse(error)
-        except Exception as error:
-            self._fail(error)
+        if not self._closing and self._handler is not None:
+            self.attempt(self._handler.writable_again, self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = self._closing = True
+        if self.room is not None:
+            self.room.hold(self, 0)
         self._out.clear()
         self._pending = 0
         self._reader = FrameReader(self.max_frame)  # lets go of half a frame
-        if self._linger is not None:
-            self._linger.cancel()
-            self._linger = None
+        for handle in (self._linger, self._next):
+            if handle is not None:
+                handle.cancel()
+        self._linger = self._next = None
         handler, self._handler = self._handler, None
         if handler is None:
             return

@@ -26,6 +26,8 @@ from stentor.transport.secure import HANDSHAKE_TIMEOUT, TlsLayer
 
 logger = logging.getLogger("stentor.transport")
 
+#: Handshakes that are under way at the same time; with more, the oldest is given up.
+MAX_SHAKING: Final = 1_000
 #: Connections that the operating system holds until they are accepted.
 BACKLOG: Final = 1024
 
@@ -52,7 +54,8 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self._servers: list[asyncio.AbstractServer] = []
         #: Connections in the making: during their TLS handshake, or from within the process.
-        self._shaking: set[TlsLayer] = set()
+        #: Handshakes that are under way, the oldest first.
+        self._shaking: dict[TlsLayer, None] = {}
         self._adopting: set[asyncio.Task[None]] = set()
         #: Device and inode of the Unix socket, to remove no other's.
         self._file: tuple[int, int] | None = None
@@ -133,11 +136,15 @@ class Listener:
             self._shaken,
             timeout=self._handshake_timeout,
         )
-        self._shaking.add(layer)
+        self._shaking[layer] = None
+        if len(self._shaking) > MAX_SHAKING:
+            oldest = next(iter(self._shaking))
+            del self._shaking[oldest]
+            oldest.abandon()
         return layer
 
     def _shaken(self, layer: TlsLayer, error: TlsError | None) -> None:
-        self._shaking.discard(layer)
+        self._shaking.pop(layer, None)
         if error is not None:
             logger.warning("refused a connection: %s", error)
 

@@ -51,6 +51,7 @@ class Base:
         max_subscriptions: int = 10_000,
         max_durables: int = 10_000,
         max_groups: int = 1_000,
+        window: int = 20_000,
         queue: int = QUEUE_LIMIT,
         hooks: Hooks | None = None,
         now: float = 0.0,
@@ -63,6 +64,8 @@ class Base:
         self.hooks = hooks or Hooks()
         self.directory = Directory(m.Origin(log.stream, name, tuple(addresses)))
         self.sessions: dict[int, Session] = {}
+        #: Those whose connections are gone, but not everything that they had.
+        self._leaving: dict[int, None] = {}
         self._lines: dict[str, Line] = {}
         self.subscriptions: dict[str, Subscription] = {}
         self.durables: dict[str, Durable] = {}
@@ -96,6 +99,7 @@ class Base:
         self._max_subscriptions = max_subscriptions
         self._max_durables = max_durables
         self._max_groups = max_groups
+        self._window = window
         self._queue = queue
         self._now = now
         self._clock = clock
@@ -125,6 +129,8 @@ class Base:
         self._turns: dict[int, None] = {}
         self._last_values: dict[str, LastValues] = {}
         self._blocked: set[int] = set()
+        #: What is on disk and was not yet routed: for whom, and from which offset on.
+        self._landed: deque[tuple[Session, list[int], list[Envelope], list[bytes], int]] = deque()
         #: Volatile publications that wait to be routed together, and answers to be given.
         self._volatile: tuple[list[bytes], list[Envelope]] = ([], [])
         self._answers: dict[int, int] = {}

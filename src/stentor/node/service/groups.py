@@ -105,7 +105,8 @@ class Groups(Subscriptions):
             if begun:
                 self._groups_told |= begun
                 self._flood_groups(begun, more=True)
-        if self._groups_ended and self._now >= self._next_groups:
+        # What somebody had who is gone is taken down in steps, and told when that is over.
+        if self._groups_ended and not self._leaving and self._now >= self._next_groups:
             self._groups_ended = False
             self._next_groups = self._now + GROUPS_EVERY
             if self._groups_told != self._groups_here:

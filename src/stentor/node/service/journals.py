@@ -41,12 +41,12 @@ class Journals(Notifications):
     @property
     def has_work(self) -> bool:
         """Whether `work` has something to do at once."""
-        return bool(self._serving or self._hungry or self._turns)
+        return bool(self._landed or self._leaving or self._serving or self._hungry or self._turns)
 
     @property
     def wants_turn(self) -> bool:
         """Whether the host should come back at once, to `work` or to `take`."""
-        return bool(self._serving or self._hungry or self._turns or self._ready)
+        return self.has_work or bool(self._ready)
 
     def work(self) -> None:
         """Do one piece of what can wait, a stretch each for a broker, a client and a feed."""

@@ -27,6 +27,15 @@ from stentor.node.service.base import Base
 from stentor.protocol import messages as m
 from stentor.routing.table import Local
 
+#: Notifications that are routed as soon as so many have come. Larger batches gain nothing, and what
+#: was decoded is no longer in the processor's cache when its turn comes.
+ROUTED_AT_ONCE: Final = 1_000
+#: At most so many of those that are on disk; fewer if all together go to more places than this.
+MOST_AT_ONCE: Final = 4_000
+PLACES_AT_ONCE: Final = 100_000
+FEWEST_AT_ONCE: Final = 10
+#: Notifications that are delivered in one step.
+DELIVERED_AT_ONCE: Final = 20_000
 #: Streams of which the newest volatile notification is remembered.
 STREAMS: Final = 100_000
 #: Seconds for which publishers wait for a subscriber ("block") that takes nothing. Then it is
@@ -36,6 +45,9 @@ BLOCK_PATIENCE: Final = 5.0
 
 class Notifications(Base):
     """Passes notifications on."""
+
+    #: How many are routed in one step, by how far the last ones went.
+    _routed_at_once = MOST_AT_ONCE
 
     def _route_volatile(self) -> None:
         """What was published since the last time, by whomever, goes in one batch."""
@@ -60,7 +72,9 @@ class Notifications(Base):
         if self.hooks.watches("route"):
             offsets, items = self._hooked("route", offsets, items)
             envelopes = decode_headers(items)
+        places = 1
         for destination, indexes in self.router.route(envelopes, source).items():
+            places += len(indexes)
             if len(indexes) == len(items):
                 these, numbers = items, offsets
             else:
@@ -86,6 +100,8 @@ class Notifications(Base):
                 for some, data in pieces(numbers, these):
                     message = m.Forward(stream, some, data, volatile)
                     self._out.append(ToLink(str(destination.id), message))
+        fitting = PLACES_AT_ONCE * len(items) // places
+        self._routed_at_once = max(FEWEST_AT_ONCE, min(fitting, MOST_AT_ONCE))
 
     def _hooked(
         self, point: Point, offsets: list[int], items: list[bytes]
@@ -154,11 +170,17 @@ class Notifications(Base):
                 self._stuck[id] = delivered
 
     def _deliver(self) -> None:
-        """Give consumers what they have credit for."""
+        """Give consumers what they have credit for; if that is much, the rest has to wait."""
         if not self._ready:
             return
         ready, self._ready = self._ready, {}
-        for id in ready:
+        most = self.counters["delivered"] + DELIVERED_AT_ONCE
+        waiting = list(reversed(ready))
+        while waiting:
+            if self.counters["delivered"] >= most:
+                self._ready = dict.fromkeys(reversed(waiting)) | self._ready
+                return
+            id = waiting.pop()
             subscription = self.subscriptions.get(id)
             if subscription is None:
                 continue

@@ -14,6 +14,7 @@ from stentor.node.actions import (
     ToClient,
 )
 from stentor.node.hooks import VETO
+from stentor.node.reading import parsed
 from stentor.node.service.overlay import Overlay, read_filters
 from stentor.node.session import Session
 from stentor.protocol import messages as m
@@ -36,7 +37,7 @@ class Offers(Overlay):
                 f"{session.name!r} has {self._max_subscriptions} advertisements, the most that "
                 "this broker allows to one client"
             )
-        filter = Filter(message.filter)
+        filter = parsed(message.filter)
         # What others ask for is told only to those who may answer it.
         permitted = session.may_advertise
         if message.demand and permitted is not None and not permitted(filter):
@@ -64,10 +65,9 @@ class Offers(Overlay):
         id = FilterId(f"{session.name}@{session.id}", number)
         self._send_offers(self._offers.unsubscribe(id))
 
-    def offers(self, overlapping: Filter | None = None) -> list[Filter]:
+    def offers(self) -> list[Filter]:
         """What is advertised anywhere, as far as it is not covered by something else."""
-        found = [row.filter for row in self._offers.plane.subscriptions.table.rows()]
-        return [f for f in found if overlapping is None or f.overlaps(overlapping)]
+        return [row.filter for row in self._offers.plane.subscriptions.table.rows()]
 
     def _advertisements_heard(self, neighbor: str, message: m.Advertisements) -> None:
         if self.hooks.watches("admin_in"):

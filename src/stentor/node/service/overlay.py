@@ -7,7 +7,7 @@ Whenever a stream begins afresh (see `stentor.node.streams`), all feeds catch up
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 from zlib import crc32
 
@@ -107,13 +107,19 @@ class Overlay(Journals):
             update = self._borders[neighbor].asked.update(update)
         self._route_filters(self.router.receive(neighbor, update))
 
-    def _streams_heard(self, neighbor: str, message: m.Streams) -> None:
+    def _streams_heard(self, neighbor: str, message: m.Streams) -> Iterator[None]:
+        if len(self.directory.others) + len(message.up) > m.MAX_STREAMS:
+            raise ProtocolError(
+                f"{neighbor!r} knows too many brokers; at most {m.MAX_STREAMS} form an overlay"
+            )
         fresh, sends, cycle = self.directory.heard(neighbor, message)
         self._send(sends)
         if cycle:
             self._refuse(neighbor)
         self._gone([s for s in message.down if not self.directory.reaches(s)])
-        self._fresh(fresh)
+        for origin in fresh:  # all feeds have to look at each
+            self._fresh([origin])
+            yield
 
     def _refuse(self, neighbor: str) -> None:
         text = f"the link to {neighbor!r} closes a cycle; links must form a tree"

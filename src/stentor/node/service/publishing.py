@@ -4,11 +4,15 @@ A publication is decoded and checked. If it is volatile it is routed at once. Ot
 the journal; when it is on disk, `committed` routes it under its offset and answers the client. So
 what travels is always on disk at its entry, and an offset that was ever seen anywhere never stands
 for anything else.
+
+A frame may hold very many, and whoever sent it shall not hold up the others. Counts and rights are
+looked at before anything is done for each item; the items are then checked in steps, and what is on
+disk is routed in steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from stentor.errors import (
@@ -26,35 +30,112 @@ from stentor.node.actions import (
     CloseClient,
 )
 from stentor.node.last_values import owned
+from stentor.node.service.notifications import ROUTED_AT_ONCE
 from stentor.node.service.subscribing import Subscribing
-from stentor.node.session import Session
+from stentor.node.session import Session, nothing
 from stentor.protocol import messages as m
 
 #: Seconds by which a publisher's clock may be ahead.
 EPOCH_AHEAD: Final = 86_400.0
-#: Notifications that are routed as soon as so many have come. Larger batches gain nothing, and what
-#: was decoded is no longer in the processor's cache when its turn comes.
-ROUTED_AT_ONCE: Final = 1_000
+DONE: Final = object()
+#: Notifications beyond its window, as a multiple, that a client may have on their way.
+BEYOND_WINDOW: Final = 4
+#: Notifications that are checked in one step, and their bytes.
+CHECKED_AT_ONCE: Final = 1_000
+CHECKED_BYTES: Final = 128 * 1024
+#: Bytes of notifications that are routed in one step.
+ROUTED_BYTES: Final = 512 * 1024
 
 
 class Publishing(Subscribing):
     """Takes publications."""
 
-    def _publish(self, session: Session, message: m.Publish) -> None:
+    def _publish(self, session: Session, message: m.Publish) -> Iterator[None] | None:
+        """Take a frame; one that is long in steps, of which all but the first are returned."""
+        count = len(message.items)
+        if session.unanswered + count > BEYOND_WINDOW * self._window:
+            raise ProtocolError(
+                f"{session.unanswered + count} publications are unanswered; at most {self._window} "
+                "are allowed at a time"
+            )
         for index, key in message.retain.items():
-            if not 0 <= index < len(message.items) or text_problem(key) is not None:
+            if not 0 <= index < count or text_problem(key) is not None:
                 raise ProtocolError(f"item {index} cannot be kept under {shown(key)}")
-        entry = session.opened(message.number, len(message.items))
-        items, envelopes, retain = self._checked(session, message)
-        if message.volatile:
+        entry = session.opened(message.number, count)
+        if session.may_publish is nothing:
+            refusal = NotPermitted(
+                f"{session.name!r} may not publish anything; have the grant widened"
+            )
+            self._reject(session, message, list(range(count)), refusal)
+            self._answer(session, entry)
+            return None
+        steps = self._taken(session, message, entry)
+        return None if next(steps, DONE) is DONE else steps
+
+    def _taken(self, session: Session, message: m.Publish, entry: list[int]) -> Iterator[None]:
+        """Check the items and let them in, stretch by stretch; a transaction as a whole."""
+        all_items, all_retain = message.items, message.retain
+        whole: tuple[list[bytes], list[Envelope], dict[int, str]] = ([], [], {})
+        refused: list[int] = []
+        reason: StentorError | None = None
+        start = 0
+        for end in _cuts(all_items):
+            if start:
+                yield
+                if session.id not in self.sessions:
+                    return
+            items = all_items if end - start == len(all_items) else all_items[start:end]
+            items, envelopes, bad, problem = self._checked(session, items)
+            retain = all_retain
+            if all_retain and (bad or len(items) < len(all_items)):
+                good = (i for i in range(start, end) if i - start not in bad)
+                retain = {new: all_retain[i] for new, i in enumerate(good) if i in all_retain}
+            if problem is not None:
+                reason = reason or problem
+                refused += [start + i for i in sorted(bad)]
+            start = end
+            if not message.atomic:
+                self._let_in(session, entry, items, envelopes, retain, volatile=message.volatile)
+            elif reason is None:
+                first = len(whole[0])
+                whole[0].extend(items)
+                whole[1].extend(envelopes)
+                whole[2].update((first + i, key) for i, key in retain.items())
+        if reason is not None:
+            if message.atomic:
+                refused = list(range(len(all_items)))
+            self._reject(session, message, refused, reason)
+        elif message.atomic:
+            self._let_in(session, entry, *whole, volatile=message.volatile)
+        self._answer(session, entry)
+
+    def _reject(
+        self, session: Session, message: m.Publish, refused: list[int], reason: StentorError
+    ) -> None:
+        self.counters["refused"] += len(refused)
+        session.refused += len(refused)
+        self._to_client(session, m.Rejected(message.number, refused, reason.code, str(reason)))
+
+    def _let_in(
+        self,
+        session: Session,
+        entry: list[int],
+        items: list[bytes],
+        envelopes: list[Envelope],
+        retain: dict[int, str],
+        *,
+        volatile: bool,
+    ) -> None:
+        """Publications that are in order: to be routed, or to be journaled first."""
+        if volatile:
             self.counters["volatile"] += len(items)
             self._volatile[0].extend(items)
             self._volatile[1].extend(envelopes)
-            self._answer(session, entry)
             if len(self._volatile[0]) >= ROUTED_AT_ONCE:
                 self._route_volatile()
             return
         line = session.line
+        entry[2] += 1
         if line.failed:
             return  # its connection is about to be closed
         items, envelopes, keys = self._new(session, items, envelopes, retain)
@@ -65,36 +146,39 @@ class Publishing(Subscribing):
         self._out.append(Append(items, session.producer, line.newest, line, keys, context))
 
     def _checked(
-        self, session: Session, message: m.Publish
-    ) -> tuple[list[bytes], list[Envelope], dict[int, str]]:
-        """The notifications that are in order; the client is told about the others."""
-        items = message.items
+        self, session: Session, items: list[bytes]
+    ) -> tuple[list[bytes], list[Envelope], set[int], StentorError | None]:
+        """What is in order; the indexes of the others, and why the first of those is not."""
+        envelopes: list[Envelope | DecodeError]
         try:
-            envelopes = decode_headers(items)
-        except DecodeError:
-            problems = [self._problem(session, data) for data in items]
+            read = decode_headers(items)
+        except DecodeError as error:
+            alone = len(items) == 1
+            envelopes = [error.with_traceback(None)] if alone else [_header(data) for data in items]
         else:
             producer, latest = session.producer, self._latest_epoch
             if not (session.may_publish or self._enforce) and all(
                 e.id is not None and e.id.producer == producer and e.id.epoch <= latest
-                for e in envelopes
+                for e in read
             ):
-                return items, envelopes, message.retain
-            problems = [self._problem(session, data) for data in items]
-        bad = [i for i, problem in enumerate(problems) if problem is not None]
-        if not bad:
-            return items, envelopes, message.retain
-        first = problems[bad[0]]
-        assert first is not None
-        refused = list(range(len(items))) if message.atomic else bad
-        self.counters["refused"] += len(refused)
-        session.refused += len(refused)
-        self._to_client(session, m.Rejected(message.number, refused, first.code, str(first)))
-        without = set(refused)
-        kept = [i for i in range(len(items)) if i not in without]
-        items = [items[i] for i in kept]
-        retain = {new: message.retain[i] for new, i in enumerate(kept) if i in message.retain}
-        return items, decode_headers(items), retain
+                return items, read, set(), None
+            envelopes = [*read]
+        first: StentorError | None = None
+        bad: set[int] = set()
+        kept: list[bytes] = []
+        found: list[Envelope] = []
+        for i, envelope in enumerate(envelopes):
+            if isinstance(envelope, DecodeError):
+                problem: StentorError | None = envelope
+            else:
+                problem = self._problem(session, envelope)
+                if problem is None:
+                    kept.append(items[i])
+                    found.append(envelope)
+                    continue
+            bad.add(i)
+            first = first or problem
+        return kept, found, bad, first
 
     @property
     def _latest_epoch(self) -> int:
@@ -105,12 +189,8 @@ class Publishing(Subscribing):
         """
         return int((self._clock + EPOCH_AHEAD) * 1000)
 
-    def _problem(self, session: Session, data: bytes) -> StentorError | None:
+    def _problem(self, session: Session, envelope: Envelope) -> StentorError | None:
         """Why the client may not publish this; None if it may."""
-        try:
-            envelope = decode_header(data)
-        except DecodeError as error:
-            return error
         id = envelope.id
         if id is None or id.producer != session.producer:
             producer = None if id is None else id.producer
@@ -168,15 +248,45 @@ class Publishing(Subscribing):
 
     def committed_all(self, commits: Iterable[tuple[Any, int, list[bytes]]]) -> None:
         """The same for batches that follow one another in the journal, in one step."""
+        self._landed.extend(
+            (session, entry, envelopes, items, first)
+            for (session, entry, envelopes), first, items in commits
+        )
+        self._route_landed()
+
+    @property
+    def is_routing(self) -> bool:
+        """Whether something that is on disk is still to be routed."""
+        return bool(self._landed)
+
+    def work(self) -> None:
+        """Route what is on disk, as far as that was too much at once; then what can wait."""
+        if self._landed:
+            self._route_landed()
+        super().work()
+
+    def _route_landed(self) -> None:
+        """Route what is on disk and answer for it; if that is much, the rest waits for `work`."""
         offsets: list[int] = []
         items: list[bytes] = []
         envelopes: list[Envelope] = []
         arrived = []
-        for (session, entry, found), first, data in commits:
-            offsets.extend(range(first, first + len(data)))
+        landed, room, space = self._landed, self._routed_at_once, ROUTED_BYTES
+        while landed and room > 0 and space > 0:
+            session, entry, found, data, first = landed[0]
+            count, size = len(data), sum(map(len, data))
+            if count > room or size > space:
+                count, size = _fitting(data, room, space)
+                landed[0] = (session, entry, found[count:], data[count:], first + count)
+                found, data = found[:count], data[:count]
+            else:
+                landed.popleft()
+                arrived.append((session, entry))
+            offsets.extend(range(first, first + count))
             items += data
             envelopes += found
-            arrived.append((session, entry))
+            room -= count
+            space -= size
         if items:
             self._head = offsets[-1]
             self._route(self.stream, offsets, items, envelopes, None)
@@ -215,3 +325,37 @@ class Publishing(Subscribing):
         through = session.closed(entry)
         if through is not None and session.id in self.sessions:
             self._answers[session.id] = through
+
+
+def _header(data: bytes) -> Envelope | DecodeError:
+    try:
+        return decode_header(data)
+    except DecodeError as error:
+        return error.with_traceback(None)
+
+
+def _cuts(items: list[bytes]) -> list[int]:
+    """Where the steps end in which these are checked.
+
+    >>> _cuts([b""] * 3), _cuts([b""] * 2_500), _cuts([bytes(100_000)] * 3)
+    ([3], [1000, 2000, 2500], [1, 2, 3])
+    """
+    if len(items) <= CHECKED_AT_ONCE and sum(map(len, items)) <= CHECKED_BYTES:
+        return [len(items)]
+    ends = []
+    start = 0
+    while start < len(items):
+        start += _fitting(items[start : start + CHECKED_AT_ONCE], CHECKED_AT_ONCE, CHECKED_BYTES)[0]
+        ends.append(start)
+    return ends
+
+
+def _fitting(items: list[bytes], room: int, space: int) -> tuple[int, int]:
+    """How many of these, at least one, are within so many and so many bytes; and their bytes."""
+    count = size = 0
+    for data in items[:room]:
+        if count and size + len(data) > space:
+            break
+        count += 1
+        size += len(data)
+    return count, size

@@ -21,6 +21,8 @@ which that stream comes. Whenever a stream begins afresh (see `streams`), all fe
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 from stentor.errors import (
@@ -33,6 +35,7 @@ from stentor.node.actions import (
     Persist,
     ToClient,
 )
+from stentor.node.parts import parts
 from stentor.node.service.publishing import Publishing
 from stentor.node.session import AdvertiseRule, Line, PublishRule, Session, SubscribeRule
 from stentor.protocol import messages as m
@@ -42,6 +45,10 @@ from stentor.routing.protocol import FilterId
 #: to clients on how far theirs have.
 MARK_EVERY: Final = 1.0
 PROGRESS_EVERY: Final = 5.0
+#: Subscriptions, and advertisements, of somebody who is gone that are taken down in one step; and
+#: leases that end in one.
+TAKEN_DOWN: Final = 100
+EXPIRED_AT_ONCE: Final = 1_000
 
 
 class Service(Publishing):
@@ -98,40 +105,63 @@ class Service(Publishing):
         return session
 
     def leave(self, id: int) -> None:
-        """A client's connection is gone."""
-        session = self.sessions.pop(id, None)
-        if session is None:
+        """A client's connection is gone. What it had many of is taken down in several steps."""
+        session = self.sessions.get(id)
+        if session is None or id in self._leaving:
             return
         self._route_volatile()
         self._answers.pop(id, None)
-        self._blocked.discard(id)
         self._turns.pop(id, None)
+        self._blocked.add(id)
         session.line.sessions -= 1
         self._release(session)
+        self._leaving[id] = None
+        self._take_down(session)
+
+    def work(self) -> None:
+        """Take down some of what those had who are gone, and do what else is to be done."""
+        if self._leaving:
+            self._take_down(self.sessions[next(iter(self._leaving))])
+        super().work()
+
+    def _take_down(self, session: Session) -> None:
         gone: list[FilterId] = []
-        for number in list(session.subscriptions):
+        for number in list(islice(session.subscriptions, TAKEN_DOWN)):
             gone += self._detach(session, number)
         self._route_filters(self.router.withdraw(gone, []))
-        for number in list(session.advertisements):
+        for number in list(islice(session.advertisements, TAKEN_DOWN)):
             self._unadvertise(session, number)
+        if not session.subscriptions and not session.advertisements:
+            del self.sessions[session.id], self._leaving[session.id]
+            self._blocked.discard(session.id)
 
     def heard(self, id: int, message: Any) -> None:
         """A client says something."""
+        for _ in self.hear(id, message) or ():
+            pass
+
+    def hear(self, id: int, message: Any) -> Iterator[None] | None:
+        """The same; what takes long is done in steps, of which all but the first are returned.
+
+        They are to be done before the client is heard again. If it leaves they may be left undone.
+        """
         session = self.sessions.get(id)
         if session is None:
-            return
+            return None
         handler = _FROM_CLIENT.get(type(message))
         if handler is None:
             raise ProtocolError(f"a client cannot send {type(message).__name__}")
         if not isinstance(message, m.Publish):
             self._route_volatile()  # it came before what this may change
         try:
-            handler(self, session, message)
+            steps: Iterator[None] | None = handler(self, session, message)
         except ProtocolError:
             raise
         except StentorError as error:
             number = getattr(message, "number", None)
             self._to_client(session, m.Failure(error.code, str(error), number))
+            return None
+        return steps
 
     def block(self, id: int) -> None:
         """The client does not read what it is sent."""
@@ -149,19 +179,26 @@ class Service(Publishing):
 
     def receive(self, neighbor: str, message: Any) -> None:
         """A neighbor says something."""
+        for _ in self.hear_neighbor(neighbor, message):
+            pass
+
+    def hear_neighbor(self, neighbor: str, message: Any) -> Iterator[None]:
+        """The same, in steps: a long message is dealt with as several short ones."""
         handler = _FROM_NEIGHBOR.get(type(message))
         if handler is None:
             raise ProtocolError(f"a broker cannot send {type(message).__name__}")
-        handler(self, neighbor, message)
+        for part in parts(message):
+            yield from handler(self, neighbor, part) or ()
+            yield
 
     def tick(self, now: float, clock: float) -> None:
         """Time has passed: `now` only goes forward, `clock` is seconds since 1970."""
         self._now, self._clock = now, clock
         self._probe_wanted |= self._probe_later
         self._probe_later = False
-        for subscription in [self.subscriptions[id] for id in self._leases]:
-            if subscription.ends <= now:
-                self._expire(subscription)
+        ended = (s for id in self._leases if (s := self.subscriptions[id]).ends <= now)
+        for subscription in list(islice(ended, EXPIRED_AT_ONCE)):
+            self._expire(subscription)
         self._lose_patience()
         for id, collected in list(self._last_values.items()):
             if collected.deadline <= now:

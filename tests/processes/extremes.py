@@ -1,0 +1,320 @@
+"""Frames that are well formed and hurt: as many, as long and as deep as the protocol can say it.
+
+Each attack is one connection: who it is, and the bytes that it sends after it was let in. They come
+in two sorts. One is made from the type of each message: every field in turn is blown up, to its
+limit, beyond it, and to all that a frame holds. The other is by hand: what costs a broker most for
+the bytes that it takes, such as events with a thousand attributes, thousands of subscriptions to
+everything, and floods of the smallest requests.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple, get_args
+
+import msgspec
+
+from stentor.model import Notification, NotificationId, encode
+from stentor.protocol import messages as m
+from stentor.protocol.frames import frame
+
+KINDS: Final = get_args(m.AnyMessage)
+FRAME: Final = 16 * 2**20
+BODIES: Final = (64 * 1024 - 64, 2**20 - 64, 2**20 + 64, FRAME - 64)
+
+
+class Attack(NamedTuple):
+    """One hostile connection."""
+
+    what: str
+    role: str
+    data: list[bytes]
+    name: str = "evil"
+
+
+def _raw(kind: Any, fields: list[Any], more: bytes = b"", extra: int = 0) -> bytes:
+    """A frame with these fields; further items of the array follow as they are."""
+    tag = kind.__struct_config__.tag
+    packed = b"".join(map(msgspec.msgpack.encode, fields))
+    count = 1 + len(fields) + extra
+    body = b"\xdc" + count.to_bytes(2) + bytes([tag]) + packed + more
+    return len(body).to_bytes(4) + body
+
+
+class Extremes:
+    """Makes attacks from a seed."""
+
+    #: The sorts of attacks, by the name of what makes them.
+    SORTS: Final = ("of_types", "publications", "floods", "filters", "neighbors")
+
+    def __init__(
+        self, seed: int, streams: tuple[str, ...] = ("b1#0",), sorts: tuple[str, ...] = SORTS
+    ) -> None:
+        self.rng = random.Random(seed)
+        self._sorts = sorts
+        self._streams = streams
+        self._names = 0
+
+    # -- from types
+
+    def _modest(self, kind: msgspec.inspect.Type) -> Any:
+        match kind:
+            case msgspec.inspect.IntType() | msgspec.inspect.FloatType():
+                return self.rng.choice([0, 1, 7])
+            case msgspec.inspect.BoolType():
+                return self.rng.random() < 0.5
+            case msgspec.inspect.StrType():
+                return self.rng.choice(["", "x > 1", "g", "offers", *self._streams])
+            case msgspec.inspect.BytesType():
+                return self.rng.choice([b"", self._event(1)])
+            case msgspec.inspect.ListType(item_type=item):
+                return [self._modest(item)]
+            case msgspec.inspect.DictType(key_type=key, value_type=value):
+                return {self._modest(key): self._modest(value)}
+            case msgspec.inspect.TupleType(item_types=items):
+                return [self._modest(item) for item in items]
+            case msgspec.inspect.UnionType(types=types):
+                return self._modest(self.rng.choice(types))
+            case msgspec.inspect.StructType(fields=fields):
+                return [self._modest(field.type) for field in fields]
+        return None
+
+    def _small(self, kind: msgspec.inspect.Type, i: int) -> bytes:
+        """The shortest value of a type; different ones for keys."""
+        match kind:
+            case msgspec.inspect.StrType():
+                return msgspec.msgpack.encode(self.rng.choice([f"x = {i}", str(i)]))
+            case msgspec.inspect.IntType() | msgspec.inspect.FloatType():
+                return msgspec.msgpack.encode(i)
+        return msgspec.msgpack.encode(self._modest(kind))
+
+    def _blown_up(self, kind: msgspec.inspect.Type, room: int) -> Iterator[tuple[str, bytes]]:
+        """Encodings of a value of the type, each as large as some limit or the room allows."""
+        match kind:
+            case msgspec.inspect.UnionType(types=types):
+                for each in types:
+                    yield from self._blown_up(each, room)
+            case msgspec.inspect.StrType(max_length=limit):
+                for size in {min(limit or room, room), room}:
+                    yield f"{size} characters", b"\xdb" + size.to_bytes(4) + b"x" * size
+                yield "many parts", _text(" or ".join(f"x={i}" for i in range(room // 10))[:room])
+            case msgspec.inspect.BytesType():
+                yield f"{room} bytes", b"\xc6" + room.to_bytes(4) + bytes(room)
+            case msgspec.inspect.ListType(item_type=item, max_length=limit):
+                one = self._small(item, 1)
+                for count in {min(limit or room, room // len(one)), room // len(one)}:
+                    items = one * count
+                    yield f"{count} items", b"\xdd" + count.to_bytes(4) + items
+            case msgspec.inspect.DictType(key_type=key, value_type=value, max_length=limit):
+                one = self._small(value, 1)
+                for count in {min(limit or 200_000, room // 12), min(200_000, room // 12)}:
+                    pairs = b"".join(self._small(key, i) + one for i in range(count))
+                    if len(pairs) < FRAME - 1024:
+                        yield f"{count} entries", b"\xdf" + count.to_bytes(4) + pairs
+            case msgspec.inspect.AnyType() | msgspec.inspect.NoneType():
+                for byte in (b"\x80", b"\x90", b"\xc0", b"\x01"):
+                    yield f"{room} of {byte.hex()}", b"\xdd" + room.to_bytes(4) + byte * room
+        yield "nested", b"\x91" * (room - 1) + b"\xc0"
+
+    def of_types(self) -> Iterator[Attack]:
+        """For each message and each of its fields, one that is blown up; and too many fields."""
+        for kind in KINDS:
+            fields = msgspec.inspect.type_info(kind).fields  # type: ignore[attr-defined]
+            roles = _roles(kind)
+            for at in range(len(fields) + 1):
+                room = self.rng.choice(BODIES)
+                before = [self._modest(field.type) for field in fields[:at]]
+                if before and kind in (m.Publish, m.Subscribe, m.Advertise, m.Ask, m.Read):
+                    before[0] = self.rng.randrange(1, 1_000_000)
+                field = fields[at].type if at < len(fields) else msgspec.inspect.AnyType()
+                name = fields[at].name if at < len(fields) else "unknown fields"
+                for how, data in self._blown_up(field, room):
+                    hurting = _raw(kind, before, data, extra=1)
+                    what = f"{kind.__name__}.{name}: {how}"
+                    yield Attack(what, self.rng.choice(roles), [hurting])
+            count = 65_535
+            body = b"\xdc" + count.to_bytes(2) + bytes([kind.__struct_config__.tag])
+            body += b"\x01" * (count - 1)
+            data = len(body).to_bytes(4) + body
+            yield Attack(f"{kind.__name__} with {count} fields", self.rng.choice(roles), [data])
+
+    # -- by hand
+
+    def _event(
+        self, sequence: int, attributes: dict[str, Any] | None = None, **parts: Any
+    ) -> bytes:
+        """An event of the client whose attack is being made."""
+        id = NotificationId(f"evil-{self._names}", 1, sequence)
+        return encode(Notification(attributes or {"x": sequence}, id=id, **parts))
+
+    def _of(self, attributes: Any) -> Callable[[int], bytes]:
+        """Makes events with these attributes, which are encoded once."""
+        packed = b"\x97" + msgspec.msgpack.encode(attributes) + b"\xc0" * 4
+
+        def make(i: int) -> bytes:
+            header = packed + msgspec.msgpack.encode((f"evil-{self._names}", 1, i)) + b"\xc0"
+            return struct.pack(">BII", 1, len(header), 0) + header
+
+        return make
+
+    def _published(self, make: Callable[[int], bytes], most: int = 20_000) -> m.Publish:
+        items: list[bytes] = []
+        room = FRAME - 1024
+        while len(items) < most:
+            item = make(len(items))
+            room -= len(item) + 5
+            if room < 0:
+                break
+            items.append(item)
+        rng = self.rng
+        retain = {i: f"k{i}" for i in range(len(items))} if rng.random() < 0.2 else {}
+        return m.Publish(1, items, rng.random() < 0.3, rng.random() < 0.4, retain)
+
+    def publications(self) -> Iterator[Attack]:
+        rng = self.rng
+        wide = {f"a{i}": 1 for i in range(1024)}
+        deep = {".".join(["b"] * 31) + f".{i}": i for i in range(200)}
+        odd = [f"n{rng.randrange(10**9)}" for _ in range(1024)]
+        makers: dict[str, Callable[[int], bytes]] = {
+            "smallest": self._event,
+            "empty": lambda i: b"",
+            "rubbish": lambda i: b"\x01" + bytes(20),
+            "strange ids": lambda i: encode(
+                Notification({"x": 1}, id=NotificationId(f"p{i}", 2**62, i))
+            ),
+            "wide": self._of(wide),
+            "wide and new": lambda i: self._of({f"{n}{i}": 1 for n in odd})(i),
+            "deep": self._of(deep),
+            "long lists": self._of({f"l{j}": [1] * 65_000 for j in range(30)}),
+            "lists": self._of({"l": list(range(1000))}),
+            "short lists": self._of({f"l{j}": [1] for j in range(1000)}),
+            "mixed lists": self._of({"l": [1, "a", 1.5, True] * 5_000}),
+            "sets": self._of({f"s{j}": _set([*range(60_000)]) for j in range(9)}),
+            "long texts": self._of({"a": "x" * 1_000_000}),
+            "wide texts": self._of({"a": "ü" * 500_000}),
+            "payloads": lambda i: self._event(i, payload=bytes(1_000_000)),
+            "types": lambda i: self._event(i, type=f"t{i}." + ".".join("abcdefgh")),
+            "repeats": lambda i: self._event(1),
+        }
+        for what, make in makers.items():
+            self._names += 1
+            name = f"evil-{self._names}"
+            publish = self._published(make)
+            yield Attack(f"Publish: {what}", "client", [frame(publish)], name)
+        self._names += 1
+        name = f"evil-{self._names}"
+        frames = []
+        for number in range(12):
+            publish = m.Publish(number + 1, [self._event(number * 1000 + i) for i in range(1000)])
+            frames.append(frame(publish))
+        yield Attack("Publish: many frames", "client", frames, name)
+        forward = m.Forward("evil#s", [*range(1, 20_001)], [self._event(i) for i in range(20_000)])
+        up = m.Streams([m.Origin("evil#s", "evil")], [])
+        yield Attack("Forward: many", "broker", [frame(up), frame(forward)])
+
+    def floods(self) -> Iterator[Attack]:
+        """Very many small requests, in one go."""
+        rng = self.rng
+        stream = rng.choice(self._streams)
+        for what, message in {
+            "Ping": m.Ping(),
+            "Credit": m.Credit(1, 1),
+            "Confirm": m.Confirm(1, {stream: 1}, 7),
+            "Renew": m.Renew(1),
+            "Unsubscribe": m.Unsubscribe(9),
+            "Unadvertise": m.Unadvertise(9),
+            "Ask offers": m.Ask(1, "offers", {"overlapping": "x > 1"}),
+            "Ask streams": m.Ask(1, "streams", {"since": 1}),
+            "Ask status": m.Ask(1, "status"),
+            "Read": m.Read(1, stream, 1, 0, "x > 1"),
+            "empty Publish": m.Publish(1, []),
+        }.items():
+            begin = frame(m.Subscribe(1, "x > 0", 10, durable=f"evil-{what}"))
+            data = frame(message)
+            yield Attack(f"flood of {what}", "client", [begin, data * (2**20 // len(data))])
+        for what, make in {
+            "everything": lambda i: m.Subscribe(i, "", 1_000_000),
+            "the past": lambda i: m.Subscribe(i, "", 1_000_000, since=0),
+            "different": lambda i: m.Subscribe(i, f"x > {i} and y < {i}", 10),
+            "groups": lambda i: m.Subscribe(i, "x > 1", 10, group=f"g{i}"),
+            "leases": lambda i: m.Subscribe(i, "x > 1", 10, lease=0.2),
+            "retained": lambda i: m.Subscribe(i, "x > 1", 10, retained=True),
+            "offers": lambda i: m.Advertise(i, f"x > {i}", demand=True),
+        }.items():
+            messages = [make(i) for i in range(1, 3_000)]
+            ending = [frame(m.Goodbye())]
+            yield Attack(f"many: {what}", "client", [*map(frame, messages), *ending])
+
+    def filters(self) -> Iterator[Attack]:
+        room = m.MAX_FILTER
+        texts = {
+            "or": " or ".join(f"x = {i}" for i in range(4_000)),
+            "and": " and ".join(f"a{i} > {i}" for i in range(4_000)),
+            "both": " and ".join(f"(a{i} = 1 or b{i} = 2)" for i in range(12)),
+            "in": f"x in ({', '.join(map(str, range(8_000)))})",
+            "not": "not " * 1_000 + "x = 1",
+            "parentheses": "(" * 10_000 + "x = 1" + ")" * 10_000,
+            "like": " or ".join(f"a like '%{i}%b%c%'" for i in range(500)),
+            "text": f"a = '{'x' * (room - 20)}'",
+        }
+        for what, text in texts.items():
+            for kind in (m.Subscribe(1, text[:room], 10), m.Read(1, self._streams[0], 1, 0, text)):
+                yield Attack(f"{type(kind).__name__}: filter of {what}", "client", [frame(kind)])
+
+    def neighbors(self) -> Iterator[Attack]:
+        many = m.MAX_STREAMS - 5
+        origins = [m.Origin(f"evil#{i}", f"e{i}") for i in range(many)]
+        added = [(f"y > {i}", f"y > {i}") for i in range(5_000)]
+        names = [f"group-{i}" for i in range(m.MAX_GROUPS)]
+        own = m.Streams([m.Origin("evil#s", "evil")], [])
+        yield Attack("many Streams", "broker", [frame(m.Streams(origins, []))])
+        yield Attack("many Subscriptions", "broker", [frame(m.Subscriptions(added, []))])
+        yield Attack("many Advertisements", "broker", [frame(m.Advertisements(added, []))])
+        groups = frame(m.Groups("evil#s", names)) * 20
+        yield Attack("Groups", "broker", [frame(own), groups])
+        for message in (
+            m.Probe("evil#s", 1),
+            m.Echo("evil#s", 1, {"evil#s": 1}),
+            m.Mark("evil#s", 7),
+            m.Fetch(self._streams[0], "evil#s", 1, "x > 1", 1),
+            m.Chunk("evil#s", 1, "x", [], [], 1, 1),
+            m.Streams([m.Origin("evil#s", "evil")], []),
+            m.Subscriptions([("x > 1", "x > 1")], []),
+            m.Groups("evil#s", ["g"]),
+            m.Credit(0, 1),
+        ):
+            data = frame(message)
+            flood = data * (2**19 // len(data))
+            yield Attack(f"flood of {type(message).__name__}", "broker", [frame(own), flood])
+
+    def __iter__(self) -> Iterator[Attack]:
+        """All of them, for ever, in another order each time."""
+        while True:
+            sorts = [getattr(self, sort)() for sort in self._sorts]
+            while sorts:
+                sort = self.rng.choice(sorts)
+                attack = next(sort, None)
+                if attack is None:
+                    sorts.remove(sort)
+                else:
+                    yield attack
+
+
+def _set(elements: list[int]) -> msgspec.msgpack.Ext:
+    packed = sorted(map(msgspec.msgpack.encode, elements))
+    return msgspec.msgpack.Ext(1, msgspec.msgpack.encode([msgspec.Raw(each) for each in packed]))
+
+
+def _text(text: str) -> bytes:
+    return msgspec.msgpack.encode(text)
+
+
+def _roles(kind: Any) -> list[str]:
+    roles = []
+    if kind in get_args(m.FromClient):
+        roles.append("client")
+    if kind in get_args(m.BetweenBrokers):
+        roles.append("broker")
+    return roles or ["client", "broker", "operator", "stranger"]

@@ -1,0 +1,139 @@
+"""How long a broker is occupied at a time: its event loop, with the clock around each step.
+
+The broker runs in a thread of this process, and each callback of its loop is measured in processor
+time of that thread, so that neither other processes nor the attacker count. While one runs, nobody
+else is served: the longest is how long a client can hold the others up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from extremes import Attack
+
+from stentor.broker import Broker, Settings
+from stentor.broker.settings import Grant
+from stentor.cli.serving import _collect_rarely
+from stentor.model import Notification, NotificationId, encode
+from stentor.protocol import messages as m
+from stentor.protocol.frames import FrameReader, frame
+
+#: Seconds until an attack that is not answered is over.
+PATIENCE = 20.0
+
+
+class MeasuredBroker:
+    """A broker in a thread; use it by `with`."""
+
+    def __init__(self, grants: tuple[Grant, ...] = (), token: str | None = None) -> None:
+        self._token = token
+        self._settings = Settings(listen=("127.0.0.1:0",), name="b1", grants=grants)
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), daemon=True)
+        self.loop: asyncio.AbstractEventLoop
+        self.broker: Broker
+        #: Seconds of the longest step since it was asked for last, and what it was.
+        self._longest = (0.0, "")
+
+    async def _main(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._over = asyncio.Event()
+        async with Broker(self._settings) as self.broker:
+            self._ready.set()
+            await self._over.wait()
+
+    def __enter__(self) -> MeasuredBroker:
+        self._run: Callable[[Any], None] = asyncio.Handle._run
+        owner, run, clock = self._thread, self._run, time.thread_time
+
+        def measured(handle: Any) -> None:
+            if threading.current_thread() is not owner:
+                run(handle)
+                return
+            shown = repr(handle._callback)
+            start = clock()
+            run(handle)
+            taken = clock() - start
+            if taken > self._longest[0]:
+                self._longest = (taken, shown)
+
+        asyncio.Handle._run = measured  # type: ignore[method-assign]
+        _collect_rarely()
+        self._thread.start()
+        self._ready.wait(PATIENCE)
+        # What is loaded, compiled and laid out once does not count.
+        items = [encode(Notification({"x": 1}, id=NotificationId("evil", 1, i))) for i in range(9)]
+        usual = [m.Subscribe(1, "x > 0", 9), m.Publish(2, items), m.Advertise(3, "x > 1")]
+        self.suffer(Attack("the usual", "client", [frame(message) for message in usual]))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.loop.call_soon_threadsafe(self._over.set)
+        self._thread.join(PATIENCE)
+        asyncio.Handle._run = self._run  # type: ignore[method-assign]
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, _, port = self.broker.address.rpartition(":")
+        return host, int(port)
+
+    def suffer(self, attack: Attack) -> tuple[float, str]:
+        """Seconds of the longest step that the attack has caused, and which that was."""
+        self._longest = (0.0, "")
+        strike(self.address, attack, self._token)
+        return self._longest
+
+
+def strike(address: tuple[str, int], attack: Attack, token: str | None = None) -> None:
+    """Carry the attack out, and wait until the broker has dealt with it."""
+    with socket.create_connection(address) as sock:
+        sock.settimeout(PATIENCE)
+        reading = threading.Thread(target=_drain, args=(sock,), daemon=True)
+        try:
+            if attack.role != "stranger":
+                hello = m.Hello([1], attack.role, attack.name, token, "evil#s", "127.0.0.1:1")
+                sock.sendall(frame(hello))
+                if not isinstance(_first(sock), m.Welcome):
+                    return
+            reading.start()
+            for data in attack.data:
+                sock.sendall(data)
+            sock.sendall(frame(m.Goodbye()))
+            sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+        if reading.is_alive():
+            reading.join(PATIENCE)
+    # What it has left behind is dealt with when somebody else has been served.
+    with socket.create_connection(address) as sock:
+        sock.settimeout(PATIENCE)
+        sock.sendall(frame(m.Hello([1], "client", "witness", token)))
+        _first(sock)
+
+
+def _first(sock: socket.socket) -> Any:
+    reader = FrameReader()
+    while data := sock.recv(2**20):
+        found = reader.feed(data)
+        if found:
+            return found[0]
+    return None
+
+
+def _drain(sock: socket.socket) -> None:
+    try:
+        while sock.recv(2**20):
+            pass
+    except OSError:
+        pass
