@@ -44,7 +44,7 @@ BEYOND_WINDOW: Final = 4
 CHECKED_AT_ONCE: Final = 1_000
 CHECKED_BYTES: Final = 128 * 1024
 #: Bytes of notifications that are routed in one step.
-ROUTED_BYTES: Final = 512 * 1024
+ROUTED_BYTES: Final = 256 * 1024
 
 
 class Publishing(Subscribing):
