@@ -28,7 +28,7 @@ from stentor.matching.relations import FilterTable
 Event = dict[str, Any]
 
 _INT_MAX, _INT_MIN = 2**63 - 1, -(2**63)
-randoms = st.randoms(use_true_random=False)
+randoms = st.integers(0, 2**32 - 1).map(Random)
 
 
 def _near(number: float) -> list[float]:

@@ -14,7 +14,7 @@ from stentor.matching.index.substrings import Substrings
 
 #: Few letters, so that texts overlap, begin and end like each other: also beyond 16 bits.
 ALPHABETS = ("ab", "abc", "aé😀", "\0a\U0010ffff")
-randoms = st.randoms(use_true_random=False)
+randoms = st.integers(0, 2**32 - 1).map(Random)
 
 
 def some_text(random: Random, alphabet: str, least: int, most: int) -> str:
@@ -87,7 +87,7 @@ def random_filter(random: Random, alphabet: str) -> str:
 
 
 @pytest.mark.spec("02/P1")
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(randoms)
 def test_contains_among_other_conditions_equals_brute_force(random: Random) -> None:
     alphabet = random.choice(ALPHABETS)

@@ -33,7 +33,8 @@ class GroupArrays(NamedTuple):
     group: Int64s
     #: Per group of single intervals: the size of the longest.
     group_size: Floats
-    #: Per shape: dimensions, first of them, first box, where its bounds start, kind, extras or not.
+    #: Per shape: dimensions, first of them, first box, where its bounds start, kind, and what else
+    #: there is to test: nothing, extras, or from 2 on the complement of that number.
     shape: Int64s
     level_base: Int64s
     level_count: Int64s

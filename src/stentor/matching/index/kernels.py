@@ -16,13 +16,15 @@ not with the boxes there are, and a whole run of matches costs a single step.
 
 Shapes with very few boxes would cost more than they save. Their boxes are pooled by a single
 equality or end, and carry what is left of their bounds as *extras*, which are tested one by one.
+Those that only leave values out are found by what they are not; see `complements`.
 
 Results are *runs* of box numbers, (row, first, end), written into a buffer of the caller. A kernel
 that finds the buffer too small reports the row where it stopped; the caller grows the buffer and
 goes on from that row. `expand` turns runs into pairs of row and slot.
 
 The arrays of a segment come as two tuples, in the order of `arrays.AccessArrays` and
-`arrays.GroupArrays`. points has a row for each notification and a column for each axis.
+`arrays.GroupArrays`, and the array of `complements`. points has a row for each notification and a
+column for each axis.
 """
 
 # The code below is compiled by Numba: plain loops over arrays, no objects, and no annotations.
@@ -131,14 +133,76 @@ def _judge(x, k, dims, dim_axis, dim_hole, nodes, at):
     return verdict
 
 
+@njit(cache=True, inline="always")
+def _passes(x, box, extra_ptr, extra_axis, extra_hole, extra_low, extra_high):
+    """Whether x satisfies the extras of a box."""
+    inside = True
+    for e in range(extra_ptr[box], extra_ptr[box + 1]):
+        v = x[extra_axis[e]]
+        if extra_hole[e]:
+            if not (v < extra_low[e] or v > extra_high[e]):
+                inside = False
+                break
+        elif not (v >= extra_low[e] and v <= extra_high[e]):
+            inside = False
+            break
+    return inside
+
+
+#: The place of a single bit from its product with this number, which has any six bits once.
+_BITS_ONCE = 0x03F79D71B4CB0A89
+_PLACE_OF_BIT = np.zeros(64, np.int64)
+_PLACE_OF_BIT[[(_BITS_ONCE << i & (1 << 64) - 1) >> 58 for i in range(64)]] = np.arange(64)
+
+
+@njit(cache=True, inline="always")
+def _bit_number(bit):
+    return _PLACE_OF_BIT[(bit * np.uint64(_BITS_ONCE)) >> np.uint64(58)]
+
+
 @njit(cache=True)
-def _scan(points, start, token_ptr, token_bucket, access_arrays, group_arrays, runs, stack, todo):
+def _left_out(x, number, complements):
+    """A bit for each box of a complement that leaves out what x says; see `complements`."""
+    values = complements.view(np.float64)
+    bits = complements.view(np.uint64)
+    words = complements[6 + 4 * number]
+    found = np.zeros(words, np.uint64)
+    for a in range(complements[7 + 4 * number], complements[8 + 4 * number]):
+        axis = complements[0] + 4 * a
+        v = x[complements[axis]]
+        entry = complements[2] + 2 * complements[axis + 3]
+        if v == v:
+            first = low = complements[1] + complements[axis + 1]
+            high = end = low + complements[axis + 2]
+            while low < high:
+                middle = (low + high) >> 1
+                if values[middle] < v:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low == end or values[low] != v:
+                continue
+            entry += 2 * (1 + low - first)
+        if complements[entry + 1] < 0:
+            at = complements[4] + complements[entry]
+            for word in range(words):
+                found[word] |= bits[at + word]
+        else:
+            at = complements[3] + complements[entry]
+            for i in range(at, at + complements[entry + 1]):
+                box = complements[i]
+                found[box >> 6] |= np.uint64(1) << np.uint64(box & 63)
+    return found
+
+
+@njit(cache=True)
+def _scan(points, start, token_ptr, token_bucket, access, boxes, complements, runs, stack, todo):
     """Match rows from `start` on. Returns (row where it stopped, number of runs).
 
     `token_bucket[token_ptr[row]:token_ptr[row + 1]]` are further buckets that tokens of the row led
     to. `stack` and `todo` are scratch space.
     """
-    (signature, signature_axis, table, key, bucket_ptr, bucket_group, free) = access_arrays
+    (signature, signature_axis, table, key, bucket_ptr, bucket_group, free) = access
     (
         group,
         group_size,
@@ -155,7 +219,7 @@ def _scan(points, start, token_ptr, token_bucket, access_arrays, group_arrays, r
         extra_hole,
         extra_low,
         extra_high,
-    ) = group_arrays
+    ) = boxes
     bits = points.view(np.int64)
     count = 0
     for row in range(start, points.shape[0]):
@@ -252,18 +316,28 @@ def _scan(points, start, token_ptr, token_bucket, access_arrays, group_arrays, r
                     if low < high:
                         count = _emit(runs, count, begin, row, low, high)
                     continue
-                for box in range(low, high):
-                    inside = True
-                    for e in range(extra_ptr[box], extra_ptr[box + 1]):
-                        v = x[extra_axis[e]]
-                        if extra_hole[e]:
-                            if not (v < extra_low[e] or v > extra_high[e]):
-                                inside = False
+                if shape[s, 5] > 1:
+                    left_out = _left_out(x, shape[s, 5] - 2, complements)
+                    for word in range(left_out.shape[0]):
+                        rest = ~left_out[word]
+                        box = first + 64 * word
+                        whole = rest == ~np.uint64(0) and box + 64 <= end
+                        if whole and extra_ptr[box] == extra_ptr[box + 64]:
+                            count = _emit(runs, count, begin, row, box, box + 64)
+                            continue
+                        while rest:
+                            lowest = rest & (~rest + np.uint64(1))
+                            rest ^= lowest
+                            box = first + 64 * word + _bit_number(lowest)
+                            if box >= end:
                                 break
-                        elif not (v >= extra_low[e] and v <= extra_high[e]):
-                            inside = False
-                            break
-                    if inside:
+                            if _passes(
+                                x, box, extra_ptr, extra_axis, extra_hole, extra_low, extra_high
+                            ):
+                                count = _emit(runs, count, begin, row, box, box + 1)
+                    continue
+                for box in range(low, high):
+                    if _passes(x, box, extra_ptr, extra_axis, extra_hole, extra_low, extra_high):
                         count = _emit(runs, count, begin, row, box, box + 1)
                 continue
             if end - first <= LEAF:
@@ -335,24 +409,24 @@ def _scan(points, start, token_ptr, token_bucket, access_arrays, group_arrays, r
 
 @njit(cache=True, nogil=True)
 def scan_freely(
-    points, start, token_ptr, token_bucket, access_arrays, group_arrays, runs, stack, todo
+    points, start, token_ptr, token_bucket, access, boxes, complements, runs, stack, todo
 ):
     """Search while other threads run: for large batches."""
     return _scan(
-        points, start, token_ptr, token_bucket, access_arrays, group_arrays, runs, stack, todo
+        points, start, token_ptr, token_bucket, access, boxes, complements, runs, stack, todo
     )
 
 
 @njit(cache=True)
 def scan_at_once(
-    points, start, token_ptr, token_bucket, access_arrays, group_arrays, runs, stack, todo
+    points, start, token_ptr, token_bucket, access, boxes, complements, runs, stack, todo
 ):
     """Search without letting go: for small batches.
 
     A thread that lets go of the interpreter may wait for milliseconds until it gets it back.
     """
     return _scan(
-        points, start, token_ptr, token_bucket, access_arrays, group_arrays, runs, stack, todo
+        points, start, token_ptr, token_bucket, access, boxes, complements, runs, stack, todo
     )
 
 

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stentor.matching.index import kernels
+from stentor.matching.index import complements, kernels
 from stentor.matching.index.arrays import AccessArrays, GroupArrays, Int32s, Int64s
 from stentor.matching.index.axes import MULTIPLE, Axis
+from stentor.matching.index.complements import Complements, gathered
 from stentor.matching.index.distinct import changes, distinct
 from stentor.matching.index.kernels import FAN, LEVELS
 from stentor.matching.index.order import box_order, size_class
@@ -54,7 +55,7 @@ class Layout:
     """Lays out one shape after the other; unchecked shapes first."""
 
     def __init__(self, table: Table) -> None:
-        self.table = table
+        self.table = table = gathered(table)
         self.axes: dict[Axis, int] = {}
         self._ordered: set[Axis] = set()
         self.slots: Int32s = np.empty(0, np.int32)
@@ -80,6 +81,7 @@ class Layout:
         self._bounds_at = 0
         self._nodes_at = 0
         self._group_sizes: list[Floats] = []
+        self.complements = Complements()
         self._extras: list[Ragged] = []
         self._extras_from: list[int] = []
         access = _choose_access(table)
@@ -137,15 +139,14 @@ class Layout:
             self._free.extend(numbers.tolist())
         self._put_groups(starts, np.append(starts[1:], n), lows, highs)
         number = len(self._shape_rows)
+        rest = int(extras is not None)
+        if extras is not None and not shape.dims and n >= complements.LEAST:
+            rest = 2 + len(self.complements)
+            split = self.complements.add(extras, self._box_count, self._axis)
+            self._ordered.update(extras.axes[one] for one in split.axes.tolist())
+            extras = split.rest
         self._shape_rows.append(
-            (
-                len(dims),
-                len(self._dim_axis),
-                self._box_count,
-                self._bounds_at,
-                kind,
-                int(extras is not None),
-            )
+            (len(dims), len(self._dim_axis), self._box_count, self._bounds_at, kind, rest)
         )
         for d in dims:
             axis, role = shape.dims[d]

@@ -40,6 +40,8 @@ from stentor.model.values import COLLECTION
 BOX_LIMIT: Final = 256
 #: Gaps in a set of values up to this number become holes in one box instead of several boxes.
 HOLE_LIMIT: Final = 2
+#: So do single values that are left out, up to this number.
+VALUES_LIMIT: Final = 16
 #: Prefixes and suffixes are looked up by so many letters at most.
 HEAD_LIMIT: Final = 8
 #: Texts within strings, likewise.
@@ -191,10 +193,11 @@ def _part_options(name: str, type_name: str, part: Part) -> list[Option]:
 
 def _range_options(name: str, type_name: str, ranges: Ranges) -> list[Option]:
     """One option per interval; few gaps are cheaper as holes."""
-    gaps = ranges.complement().pieces
     if ranges.starts and len(ranges.cuts) > 1:
+        others = ranges.complement()
+        gaps = others.pieces
         inner = [gap for gap in gaps if gap[1] is not None]
-        if len(inner) <= HOLE_LIMIT:
+        if len(inner) <= HOLE_LIMIT or (len(inner) <= VALUES_LIMIT and others.values is not None):
             return [_with_holes(name, type_name, inner, gaps)]
     return [_piece_option(name, type_name, piece) for piece in ranges.pieces]
 

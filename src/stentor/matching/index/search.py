@@ -38,6 +38,8 @@ _RUNS_PER_ROW = 16
 _RUNS_AT_LEAST = 4_096
 #: Up to this many a segment keeps the buffer for the next search.
 _RUNS_KEPT = _RUNS_PER_ROW * SMALL
+#: Up to this many runs are read by the interpreter.
+_FEW_RUNS = 64
 #: For rows without tokens.
 _ZEROS = np.zeros(SMALL + 1, np.int64)
 
@@ -249,9 +251,14 @@ def _run_one(
         if stop:
             break
         scratch = _larger(scratch)
+    if n > _FEW_RUNS:
+        _, slots = _expanded(segment, scratch.runs, n, segment.slots, alive, _One(facts))
+        _keep(segment, scratch)
+        found: list[int] = slots.tolist()
+        return found
     runs = scratch.runs[:n].tolist() if n else ()
     _keep(segment, scratch)
-    found: list[int] = []
+    found = []
     checker: Checker | None = None
     for _, first, end in runs:
         slots = segment.slots[first:end]

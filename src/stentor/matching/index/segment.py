@@ -24,7 +24,8 @@ class Segment:
         self.arrays = layout.group_arrays()
         #: For the kernels as plain tuples: their compiled form, kept on disk, must not refer to
         #: classes that another version of this package may have elsewhere.
-        self.kernel_arrays = tuple(self.access), tuple(self.arrays)
+        self.complements = layout.complements.array()
+        self.kernel_arrays = tuple(self.access), tuple(self.arrays), self.complements
         self.axes = layout.axes
         self.rankings = layout.rankings()
         self.slots = layout.slots
@@ -44,7 +45,7 @@ class Segment:
             ]
         )
         self._laid = layout.laid
-        self._ragged = table.ragged
+        self._ragged = layout.table.ragged
         self._labels: Int64s | None = None
         #: Scratch space of searches that have ended, for the next; a thread takes it for itself.
         self.scratch: list[Scratch] = []
@@ -110,7 +111,7 @@ class Segment:
     @property
     def nbytes(self) -> int:
         """Memory of the arrays, and an estimate for the constants."""
-        arrays = (*self.access, *self.arrays, self.slots, self.distinct_slots)
+        arrays = (*self.access, *self.arrays, self.complements, self.slots, self.distinct_slots)
         constants = sum(160 * len(r.constants) for r in self.rankings.values())
         constants += sum(r.substrings.nbytes for r in self.rankings.values() if r.substrings)
         return sum(a.nbytes for a in arrays) + self._ragged.nbytes + constants
