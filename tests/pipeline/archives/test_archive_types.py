@@ -24,6 +24,7 @@ from pyspark.sql.types import (
     DoubleType,
     LongType,
     StringType,
+    StructField,
     StructType,
     TimestampType,
 )
@@ -38,6 +39,7 @@ from stentor.pipeline.archives.merging import Between
 from stentor.pipeline.archives.pasts import ArchivedEvents
 from stentor.pipeline.archives.replays import Encoders, Events
 from stentor.pipeline.archives.schemas import CORRUPT, agree, fitted, joined
+from stentor.pipeline.archives.spark_schemas import spark_schema
 from stentor.pipeline.archives.statistics import may_lose, measured
 from stentor.pipeline.columns import with_reserved
 from stentor.pipeline.columns.types import TIME, list_of
@@ -191,10 +193,6 @@ def test_what_is_read_without_spark_is_what_was_published(
 
 def assert_live(log: Log, past: Past, filter: Filter) -> None:
     """What a live history gives out of the archive; what is undecided, Spark decides."""
-    from pyspark.sql.types import StructField
-
-    from stentor.pipeline.archives.spark_schemas import spark_schema
-
     state, place = log.state(), log.store.place
     schema = with_reserved(spark_schema(state.schema))
     options = {"historyPath": place.root, "historyVersion": str(state.version)}
@@ -359,3 +357,28 @@ def test_what_is_no_number_is_never_united_with_one(other: pa.DataType) -> None:
     for kind in (pa.int64(), pa.float64(), pa.decimal128(9, 2)):
         with pytest.raises(ArchiveError, match="cast it"):
             joined(pa.schema({"x": kind}), pa.schema({"x": other}))
+
+
+def test_tasks_know_what_the_program_has_declared_of_types(tmp_path: Path) -> None:
+    """A live history asks about files of another type in tasks, where nothing is declared."""
+    log = log_at(tmp_path)
+    for number, kind in enumerate((LongType(), DoubleType()), 1):
+        schema = StructType().add("x", kind).add("_type", StringType())
+        for name, other in PLAIN.items():
+            schema.add(name, other)
+        more = {"_id": f"p:1:{number}", "_broker": "b1", "_offset": number, "_time": DAWN}
+        append(log, [{"x": number, "_type": "order", **more}], schema=schema)
+    options = {
+        "historyPath": str(tmp_path),
+        "historyVersion": str(log.state().version),
+        "historyLineage": json.dumps({"order": ["order", "document"]}),
+        "filter": "isa document",
+    }
+    schema = with_reserved(spark_schema(log.state().schema)).add(DECIDED, StringType())
+    reader = HistoryReader(schema, options)
+    rows = [
+        row
+        for batch in reader.read(ArchivePart(tuple(log.state().files.values()), {}))
+        for row in batch.to_pylist()
+    ]
+    assert sorted((row["_id"], row[DECIDED]) for row in rows) == [("p:1:1", True), ("p:1:2", False)]

@@ -277,7 +277,6 @@ class HistoryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _read_archive(self, part: ArchivePart) -> Iterator[pa.RecordBatch]:
         schema = arrow_schema(self._schema)
-        wanted = RowFilter(Filter(self._filter), self._ancestors)
         for portion in in_order(self._place, part.files, schema):
             events = portion.events
             keep = before(events, part.positions)
@@ -286,13 +285,15 @@ class HistoryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             same = events.schema == schema
             if not same:
                 # The filter is asked about the values themselves, before they get other types.
+                wanted = RowFilter(Filter(self._filter), self._ancestors)
                 events = events.filter(pa.array(wanted.matches(events)))
             for batch in events.to_batches():
                 if batch.num_rows:
                     yield _marked(batch if same else fitted(batch, schema), decided=not same)
 
     def _ancestors(self, kind: str) -> frozenset[str]:
-        return frozenset(self._lineage.get(kind, (kind,)))
+        told = self._lineage.get(kind)
+        return event_types.ancestors(kind) if told is None else frozenset(told)
 
     def _read_live(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from stentor.pipeline.source import StentorSource
