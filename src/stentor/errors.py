@@ -62,7 +62,7 @@ class FilterTypeError(StentorError, TypeError):
 
 
 class FilterTooComplex(StentorError, ValueError):
-    """A Boolean expression whose disjunctive form would be larger than the limit."""
+    """A filter whose disjunctive form would be too large, or too much work for a broker."""
 
     code = "STN-203"
 

@@ -773,7 +773,7 @@ class Broker:
                 text = arguments.get("overlapping")
                 if text is not None and (not isinstance(text, str) or len(text) > m.MAX_FILTER):
                     raise ProtocolError("overlapping= is no filter, or too long a one")
-                return self._offers(None if text is None else Filter(text), permissions)
+                return self._offers(None if text is None else Filter.received(text), permissions)
             case "streams":
                 since = arguments.get("since")
                 if since is not None and not isinstance(since, int | float):

@@ -20,8 +20,12 @@ them has been taken out of it. The *hull* of a union is the smallest cell around
 that occur, and one hit for each choice of a hit from every cell. If the union includes its hull,
 it is that one cell: so `overlaps` and `disjoint from` add up to everything, and `has 1 or has 2`
 to `overlaps (1, 2)`. A union that stays several cells, such as `lacks 1 or lacks 2`, has no perfect
-merger (the printed rule of the book is wrong there; 02/T5). Such a union may have several forms.
-Two of them are equal if each includes the other, and their hash depends on what they mean only.
+merger (the printed rule of the book is wrong there; 02/T5).
+
+Sets are put together cell by cell, as they are written. `settled` works out what they mean: empty
+cells go, and cells are joined where their union is one. A settled union may still have several
+forms; two of them are equal if each includes the other, and their hash depends on what they mean
+only. Unsettled ones are equal if they are written alike.
 
 The empty collection may be published; it is in every cell without hits. An element is never a
 collection itself, so the constraints on elements do not speak of collections.
@@ -35,6 +39,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from stentor.errors import FilterTooComplex
+from stentor.filters.effort import TooCostly, afresh, spend
 
 if TYPE_CHECKING:
     from stentor.filters.constraint import Constraint
@@ -45,33 +50,48 @@ CELL_LIMIT: Final = 1_024
 MERGE_LIMIT: Final = 16
 #: Hits that the hull of a union may have.
 HULL_LIMIT: Final = 16
-#: Steps that a test for inclusion may take before it answers "no".
-INCLUDE_STEPS: Final = 256
+#: Parts of a cell that a test for inclusion may look at before it answers "no".
+INCLUDE_PARTS: Final = 256
+#: Steps that a comparison of two unions may take before it answers "not equal".
+EQUALITY_STEPS: Final = 5_000
 
 
 class Cell:
     """Collections whose elements all lie in `universe` and that meet every one of `hits`."""
 
-    __slots__ = ("_key", "hits", "universe")
+    __slots__ = ("_key", "hits", "is_settled", "universe")
 
     def __init__(self, universe: Constraint, hits: frozenset[Constraint]) -> None:
         self.universe = universe
         self.hits = hits
         self._key: tuple[Constraint, frozenset[Constraint]] | None = None
+        self.is_settled = False
 
     @property
     def key(self) -> tuple[Constraint, frozenset[Constraint]]:
         """The one form: hits inside the universe, none implied by another."""
+        spend(1 + len(self.hits) ** 2)
         if self._key is None:
             inside = self.hits
             if not self.universe.is_all_values:
-                inside = frozenset([hit.intersection(self.universe) for hit in inside])
+                inside = frozenset(
+                    [hit.intersection(self.universe).settled() for hit in _ordered(inside)]
+                )
             self._key = (self.universe, frozenset(_smallest(inside)))
         return self._key
 
     @property
     def is_none(self) -> bool:
         return any(hit.is_none for hit in self.key[1])
+
+    def settled(self) -> Cell:
+        """The same with all sets of elements in their plainest form."""
+        if self.is_settled:
+            return self
+        hits = frozenset([hit.settled() for hit in _ordered(self.hits)])
+        made = Cell(self.universe.settled(), hits)
+        made.is_settled = True
+        return made
 
     def contains(self, collection: Iterable[Any]) -> bool:
         elements = list(collection)
@@ -81,6 +101,7 @@ class Cell:
 
     def includes(self, other: Cell) -> bool:
         universe, hits = other.key
+        spend(1 + len(hits) * len(self.hits))
         return self.universe.includes(universe) and all(
             hit in hits or any(hit.includes(theirs) for theirs in hits) for hit in self.hits
         )
@@ -98,10 +119,14 @@ class Cell:
         return cells
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Cell) and self.key == other.key
+        if not isinstance(other, Cell):
+            return NotImplemented
+        if self.is_settled and other.is_settled:
+            return self.key == other.key
+        return self.universe == other.universe and self.hits == other.hits
 
     def __hash__(self) -> int:
-        return hash(self.key)
+        return hash(self.key if self.is_settled else (self.universe, self.hits))
 
     def __repr__(self) -> str:
         return f"Cell({self.universe!r}, {sorted(map(repr, self.hits))})"
@@ -113,24 +138,49 @@ class Cell:
 class CollectionSet:
     """An immutable union of cells."""
 
-    __slots__ = ("_hash", "cells")
+    __slots__ = ("_hash", "cells", "is_settled")
 
     def __init__(self, cells: tuple[Cell, ...]) -> None:
-        """None of the cells may be empty; see `of` for any others."""
+        """None of the cells may be empty at first sight; see `of` for any others."""
         self.cells = cells
         self._hash = 0
+        self.is_settled = False
 
     @staticmethod
     def of(cells: Iterable[Cell]) -> CollectionSet:
-        kept = list(dict.fromkeys([c for c in cells if not c.is_none]))
+        kept: dict[Cell, None] = {}
+        single: list[Constraint] = []
+        anything = None
+        for cell in cells:
+            spend(24 + 8 * len(cell.hits))
+            if len(cell.hits) == 1 and cell.universe.is_all_values:
+                single += cell.hits
+                anything = cell.universe
+            elif not any(hit.is_none for hit in cell.hits):
+                kept[cell] = None
+        if anything is not None:  # some element in A, or some in B: some in either
+            hit = single[0].union_of(list(dict.fromkeys(single)))
+            if not hit.is_none:
+                kept[Cell(anything, frozenset((hit,)))] = None
         if len(kept) > CELL_LIMIT:
             raise FilterTooComplex(
                 f"what the filter says of a collection has {len(kept):,} alternatives, and "
                 f"{CELL_LIMIT:,} are allowed; write it as several subscriptions"
             )
-        if 1 < len(kept) <= MERGE_LIMIT:
-            kept = _merged(kept)
         return CollectionSet(tuple(kept))
+
+    def settled(self) -> CollectionSet:
+        """The same set in as few cells as are found, in their plainest form."""
+        if self.is_settled:
+            return self
+        kept = list(dict.fromkeys([c.settled() for c in _ordered(self.cells)]))
+        kept = [cell for cell in kept if not cell.is_none]
+        if 1 < len(kept) <= MERGE_LIMIT:
+            kept = _merged(_ordered(kept))
+        made = CollectionSet(tuple(kept))
+        made.is_settled = True
+        made._hash = hash(made._traits())
+        return made
 
     def contains(self, collection: Any) -> bool:
         return any(cell.contains(collection) for cell in self.cells)
@@ -147,7 +197,12 @@ class CollectionSet:
         return all(_includes(self.cells, theirs) for theirs in other.cells)
 
     def intersects(self, other: CollectionSet) -> bool:
-        return any(not a.intersection(b).is_none for a in self.cells for b in other.cells)
+        for mine in self.cells:
+            for theirs in other.cells:
+                spend(8)
+                if not mine.intersection(theirs).settled().is_none:
+                    return True
+        return False
 
     def union(self, other: CollectionSet) -> CollectionSet:
         return CollectionSet.of((*self.cells, *other.cells))
@@ -164,7 +219,7 @@ class CollectionSet:
         return result
 
     def merge(self, other: CollectionSet) -> CollectionSet | None:
-        union = self.union(other)
+        union = self.union(other).settled()
         return union if union.size <= max(self.size, other.size) else None
 
     @property
@@ -182,29 +237,38 @@ class CollectionSet:
             return NotImplemented
         if self is other or self.cells == other.cells:
             return True
+        if hash(self) != hash(other):
+            return False
+        if not self.is_settled or not other.is_settled or len(self.cells) > MERGE_LIMIT:
+            return frozenset(self.cells) == frozenset(other.cells)
         if len(self.cells) == 1 == len(other.cells):
             return False  # a single cell has one form
-        return hash(self) == hash(other) and self.includes(other) and other.includes(self)
+        spend(EQUALITY_STEPS)
+        try:
+            with afresh(EQUALITY_STEPS):
+                return self.includes(other) and other.includes(self)
+        except TooCostly:
+            return frozenset(self.cells) == frozenset(other.cells)
 
     def __hash__(self) -> int:
         if not self._hash:
-            self._hash = hash(self._traits())
+            self._hash = hash(frozenset(self.cells))
         return self._hash
 
     def _traits(self) -> object:
         """What does not depend on the form: a single cell; or else the elements that occur, the
         elements that suffice alone, and whether the empty collection belongs to it."""
-        if len(self.cells) < 2:
-            return self.cells
+        if len(self.cells) < 2 or len(self.cells) > MERGE_LIMIT:
+            return frozenset(self.cells)
         universes: Constraint | None = None
         alone: Constraint | None = None
         for cell in self.cells:
             universe, hits = cell.key
             single = universe
-            for hit in hits:
-                single = single.intersection(hit)
-            universes = universe if universes is None else universes.union(universe)
-            alone = single if alone is None else alone.union(single)
+            for hit in _ordered(hits):
+                single = single.intersection(hit).settled()
+            universes = universe if universes is None else universes.union(universe).settled()
+            alone = single if alone is None else alone.union(single).settled()
         return universes, alone, any(not cell.hits for cell in self.cells)
 
     def __repr__(self) -> str:
@@ -216,7 +280,8 @@ class CollectionSet:
 
 def _smallest(hits: Iterable[Constraint]) -> list[Constraint]:
     """Without those that include another one: meeting the smaller means meeting them."""
-    unique = list(dict.fromkeys(hits))
+    unique = _ordered(dict.fromkeys(hits))
+    spend(len(unique) ** 2)
     return [
         hit for hit in unique if not any(hit is not less and hit.includes(less) for less in unique)
     ]
@@ -225,16 +290,18 @@ def _smallest(hits: Iterable[Constraint]) -> list[Constraint]:
 def _includes(cells: Sequence[Cell], cell: Cell) -> bool:
     if any(mine.includes(cell) for mine in cells):
         return True
-    return len(cells) > 1 and _nothing_left(cell, cells, [INCLUDE_STEPS])
+    return len(cells) > 1 and _nothing_left(cell, cells, [INCLUDE_PARTS])
 
 
 def _nothing_left(cell: Cell, cells: Sequence[Cell], steps: list[int]) -> bool:
     """Whether taking the other cells out of the cell one after the other exhausts it."""
     for i, other in enumerate(cells):
-        if cell.intersection(other).is_none:
+        spend(8)
+        if cell.intersection(other).settled().is_none:
             continue
         for outside in other.complement():
-            left = cell.intersection(outside)
+            spend(8)
+            left = cell.intersection(outside).settled()
             if left.is_none:
                 continue
             steps[0] -= 1
@@ -297,16 +364,24 @@ def _hull(cells: Sequence[Cell], tight: bool) -> Cell | None:
     """
     universe = cells[0].universe
     for cell in cells[1:]:
-        universe = universe.union(cell.universe)
+        universe = universe.union(cell.universe).settled()
     hits = [cell.key[1] if tight else cell.hits for cell in cells]
     common = frozenset.intersection(*hits)
     others = [h - common for h in hits]
     if prod(map(len, others)) > HULL_LIMIT:
         return None
     found = set(common)
-    for choice in product(*others):
+    for choice in product(*map(_ordered, others)):
+        spend(len(choice))
         hit = choice[0]
         for other in choice[1:]:
-            hit = hit.union(other)
+            hit = hit.union(other).settled()
         found.add(hit)
-    return Cell(universe, frozenset(_smallest(found)))
+    return Cell(universe, frozenset(_smallest(found))).settled()
+
+
+def _ordered(parts: Iterable[Any]) -> list[Any]:
+    """In an order that depends on the parts alone, so that work on them takes the same steps."""
+    kept = list(parts)
+    spend(8 * len(kept))
+    return sorted(kept, key=repr) if len(kept) > 1 else kept

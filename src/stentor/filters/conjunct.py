@@ -98,7 +98,7 @@ class Conjunct:
         return self._hash
 
     def __repr__(self) -> str:
-        return f"Conjunct({dict(self.constraints)}, {set(self.residuals)})"
+        return f"Conjunct({dict(self.constraints)}, {sorted(map(repr, self.residuals))})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Conjunct, (self.constraints, self.residuals)

@@ -149,6 +149,18 @@ class Constraint:
         values = self.complement()
         return Constraint(values.parts, rest=values.rest, absent=not self.absent)
 
+    def settled(self) -> Constraint:
+        """The same with every set in its plainest form, as far as that can be worked out."""
+        if all(type(part) is Ranges for _, part in self.parts):
+            return self
+        parts: list[tuple[str, Part]] = []
+        for name, part in self.parts:
+            if isinstance(part, Tested | CollectionSet):
+                part = part.settled()
+            if not (part.is_all if self.rest else part.is_none):
+                parts.append((name, part))
+        return Constraint(tuple(parts), rest=self.rest, absent=self.absent)
+
     def _combine(
         self, other: Constraint, operation: Callable[[Any, Any], Any], rest: bool, absent: bool
     ) -> Constraint:
@@ -241,7 +253,7 @@ def _joined(
 
 def _joined_parts(operator: str, parts: list[Any]) -> Any:
     if any(type(p) is Tested for p in parts):
-        return tested.combined(parts[0].domain, operator, parts)
+        return tested.joined(parts[0].domain, operator, parts)
     combine = _union if operator == "or" else _intersection
     while len(parts) > 1:  # neighbors first: what came of all so far would be copied each time
         joined = [combine(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]

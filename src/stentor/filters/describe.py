@@ -13,7 +13,7 @@ from typing import Any, Final
 from stentor.filters.collection import Cell, CollectionSet
 from stentor.filters.conjunct import Conjunct
 from stentor.filters.constraint import Constraint, Part
-from stentor.filters.domains import BYTES, INTEGER, Cut, first_above, last_below
+from stentor.filters.domains import BYTES, Cut, first_above, last_below
 from stentor.filters.expression import And, Atom, Expression, Not, Or, Truth
 from stentor.filters.numbers import SplitNumbers
 from stentor.filters.patterns import Pattern
@@ -65,7 +65,7 @@ def _part(name: str, type_name: str, part: Part, some: str) -> Expression:
     if isinstance(part, CollectionSet):
         if part.is_all:
             return Atom(name, "is", (COLLECTION,))
-        return any_of([_cell(name, cell) for cell in sorted(part.cells, key=lambda c: repr(c.key))])
+        return any_of([_cell(name, cell) for cell in sorted(part.cells, key=repr)])
     if isinstance(part, Tested):
         return _tested(name, part, some)
     if isinstance(part, SplitNumbers):
@@ -182,13 +182,31 @@ def _cell(name: str, cell: Cell) -> Expression:
     parts: list[Expression] = []
     if not cell.universe.is_all_values:
         parts.append(_universe(name, cell.universe))
-    for hit in sorted(cell.hits, key=repr):
+    hits = sorted(cell.hits, key=repr)
+    single = [hit for hit in hits if hit.is_single]
+    if len(single) > _FEW:
+        parts.append(Atom(name, "superset", tuple([_only(hit) for hit in single])))
+        hits = [hit for hit in hits if not hit.is_single]
+    for hit in hits:
         values = _finite(hit)
         if values is not None:
             parts.append(_listed(name, "has", "overlaps", values))
         else:
             parts.append(constraint_expression(name, hit, "some "))
     return all_of(parts) if parts else Atom(name, "is", (COLLECTION,))
+
+
+#: More elements than this that must all be there are listed.
+_FEW: Final = 8
+
+
+def _only(constraint: Constraint) -> Any:
+    """The one value that satisfies the constraint."""
+    ((_, part),) = constraint.parts
+    assert isinstance(part, Ranges)
+    values = part.values
+    assert values
+    return plain(values[0])
 
 
 def _universe(name: str, universe: Constraint) -> Expression:
@@ -215,24 +233,11 @@ def _finite(constraint: Constraint, hull: bool = False) -> list[Any] | None:
     for _, part in constraint.parts:
         values = part.values if isinstance(part, Ranges) else None
         if hull and isinstance(part, SplitNumbers):
-            values = _listed_numbers(part)
+            members = part.members
+            values = None if members is None else [*(part.floats.values or ()), *members[1]]
         if values is None:
             return None
         found.extend(plain(v) for v in values)
-    return found
-
-
-#: No longer run of integers than this is written as a list.
-_LONGEST_RUN: Final = 1_024
-
-
-def _listed_numbers(part: SplitNumbers) -> list[Any] | None:
-    found = part.floats.values
-    for low, high in part.ints.pieces:
-        first, last = first_above(INTEGER, low), last_below(INTEGER, high)
-        if found is None or last - first >= _LONGEST_RUN:
-            return None
-        found = found + list(range(first, last + 1))
     return found
 
 

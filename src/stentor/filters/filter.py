@@ -8,24 +8,30 @@ a wrong disjointness would lose notifications.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from stentor.errors import FilterTooComplex, FilterTypeError
+from stentor.filters.canonical import canonical, weight
 from stentor.filters.conjunct import Conjunct
 from stentor.filters.constraint import ANYTHING
 from stentor.filters.describe import expression_of
-from stentor.filters.diagram import as_conjunct, diagram
+from stentor.filters.effort import TooCostly, afresh, effort, spend, within
 from stentor.filters.expression import Expression
 from stentor.filters.facts import facts_of
-from stentor.filters.language import parse
+from stentor.filters.language import parse, reading_steps
 from stentor.filters.language.printer import format_expression
-from stentor.filters.merging import exact_union, merge_conjuncts, perfect_merger
-from stentor.filters.normalize import conjuncts_of
+from stentor.filters.merging import merge_conjuncts, perfect_merger
+from stentor.filters.normalize import conjuncts_of, plain_conjunct, product_of
 from stentor.model.notification import Notification
 
-#: Steps that a covering test between unions may take before it answers "not covered".
-COVER_STEPS: Final = 2_000
+#: Steps that a relation between two filters may take before the cautious answer is given.
+RELATION_STEPS: Final = 40_000
+#: The longest text that is accepted from others, in characters, and the steps that reading it and
+#: multiplying it out may take.
+RECEIVED_LENGTH: Final = 1 << 16
+RECEIVED_STEPS: Final = 40_000
 
 
 class Filter:
@@ -40,25 +46,52 @@ class Filter:
     price between 1 and 5
     """
 
-    __slots__ = ("_key", "conjuncts", "names")
+    __slots__ = ("_key", "conjuncts", "is_light", "names")
 
     conjuncts: tuple[Conjunct, ...]
     #: All attributes that the filter looks at.
     names: frozenset[str]
+    #: One conjunct at most, of plain sets: relations take no time worth a budget.
+    is_light: bool
 
     def __init__(self, text: str = "") -> None:
-        self._become(conjuncts_of(parse(text)))
+        self._express(parse(text))
+
+    @classmethod
+    def received(cls, text: str) -> Filter:
+        """From a text that somebody else sent, within what one request may cost a broker."""
+        if len(text) > RECEIVED_LENGTH:
+            raise FilterTooComplex(
+                f"the filter has {len(text):,} characters, and a broker takes at most "
+                f"{RECEIVED_LENGTH:,}; write it as several subscriptions"
+            )
+        try:
+            with within(RECEIVED_STEPS):
+                filter = cls(text)
+            if len(filter.conjuncts) > 1:
+                with within(RECEIVED_STEPS):  # it will be read again, by neighbors and at a restart
+                    spend(sum(map(weight, filter.conjuncts)))
+                    printed = str(filter)
+                    spend(reading_steps(printed))
+            return filter
+        except TooCostly:
+            raise FilterTooComplex(
+                "the filter takes more work to read than a broker does for one; write it as "
+                "several subscriptions"
+            ) from None
 
     @classmethod
     def of_expression(cls, expression: Expression) -> Filter:
         """From an expression that another language was parsed to."""
-        return cls.of_conjuncts(conjuncts_of(expression))
+        self = cls.__new__(cls)
+        self._express(expression)
+        return self
 
     @classmethod
     def of_conjuncts(cls, conjuncts: Iterable[Conjunct]) -> Filter:
         """The union of conjuncts."""
         self = cls.__new__(cls)
-        self._become(list(conjuncts))
+        self._become(*canonical(conjuncts))
         return self
 
     @classmethod
@@ -84,11 +117,18 @@ class Filter:
 
         return cls.of_expression(parse_pattern(pattern))
 
-    def _become(self, conjuncts: list[Conjunct]) -> None:
-        self._key: Hashable = None
-        if len(conjuncts) > 1:
-            conjuncts = self._simplified(conjuncts)
-        self.conjuncts = tuple(conjuncts)
+    def _express(self, expression: Expression) -> None:
+        plain = plain_conjunct(expression)
+        if plain is not None:
+            self._become((plain,) if isinstance(plain, Conjunct) else (), None)
+            self.is_light = True
+            return
+        self._become(*canonical(conjuncts_of(expression)))
+
+    def _become(self, conjuncts: tuple[Conjunct, ...], key: Hashable) -> None:
+        self._key: Hashable = key
+        self.is_light = False
+        self.conjuncts = conjuncts
         if len(conjuncts) == 1:
             only = conjuncts[0]
             names = frozenset(only.constraints)
@@ -101,17 +141,6 @@ class Filter:
                 for c in conjuncts
                 for name in (*c.constraints, *(n for r in c.residuals for n in r.names))
             )
-
-    def _simplified(self, conjuncts: list[Conjunct]) -> list[Conjunct]:
-        conjuncts = merge_conjuncts(conjuncts, exact_union)
-        if len(conjuncts) > 1:
-            shape = diagram(tuple(conjuncts))
-            if shape is not None:
-                single = as_conjunct(shape)
-                if single is not None:
-                    return [single]
-                self._key = shape
-        return conjuncts
 
     # -- matching
 
@@ -138,20 +167,44 @@ class Filter:
     def covers(self, other: Filter) -> bool:
         """Whether this filter matches everything that `other` matches."""
         _require_filters(other)
+        if self.is_light and other.is_light:
+            mine, theirs = self.conjuncts, other.conjuncts
+            return not theirs or (bool(mine) and mine[0].covers(theirs[0]))
+        try:
+            with within(RELATION_STEPS):
+                return self._covers(other)
+        except (TooCostly, FilterTooComplex):
+            return False
+
+    def _covers(self, other: Filter) -> bool:
+        if self == other:
+            return True
         mine = self.conjuncts
-        open_questions = [c for c in other.conjuncts if not any(m.covers(c) for m in mine)]
+        known = set(mine)
+        open_questions = []
+        for theirs in other.conjuncts:
+            if theirs not in known:
+                spend(4 * len(mine))
+                if not any(m.covers(theirs) for m in mine):
+                    open_questions.append(theirs)
         if not open_questions or len(mine) < 2:
             return not open_questions
-        steps = [COVER_STEPS]
-        try:
-            return all(_covered(theirs, mine, steps) for theirs in open_questions)
-        except FilterTooComplex:
-            return False
+        return all(_covered(theirs, mine) for theirs in open_questions)
 
     def overlaps(self, other: Filter) -> bool:
         """Whether some notification could match both."""
         _require_filters(other)
-        return any(a.overlaps(b) for a in self.conjuncts for b in other.conjuncts)
+        if self.is_light and other.is_light:
+            return any(a.overlaps(b) for a in self.conjuncts for b in other.conjuncts)
+        try:
+            with within(RELATION_STEPS):
+                for mine in self.conjuncts:
+                    spend(2 + 3 * len(other.conjuncts))
+                    if any(mine.overlaps(theirs) for theirs in other.conjuncts):
+                        return True
+                return False
+        except (TooCostly, FilterTooComplex):
+            return True
 
     def merge(self, *others: Filter) -> Filter | None:
         """The perfect merger: one filter that matches exactly what any of them matches.
@@ -165,7 +218,11 @@ class Filter:
         """
         _require_filters(*others)
         filters = (self, *others)
-        merged = merge_conjuncts((c for f in filters for c in f.conjuncts), perfect_merger)
+        try:
+            with within(RELATION_STEPS):
+                merged = merge_conjuncts((c for f in filters for c in f.conjuncts), perfect_merger)
+        except (TooCostly, FilterTooComplex):
+            return None
         if len(merged) > max(len(f.conjuncts) for f in filters):
             return None
         return Filter.of_conjuncts(merged)
@@ -175,8 +232,7 @@ class Filter:
         return self == Filter.of_conjuncts(c for f in filters for c in f.conjuncts)
 
     def __and__(self, other: Filter) -> Filter:
-        joined = (a.conjoin(b) for a in self.conjuncts for b in other.conjuncts)
-        return Filter.of_conjuncts(c for c in joined if c is not None)
+        return Filter.of_conjuncts(product_of(self.conjuncts, other.conjuncts))
 
     def __or__(self, other: Filter) -> Filter:
         return Filter.of_conjuncts((*self.conjuncts, *other.conjuncts))
@@ -214,6 +270,45 @@ class Filter:
         return _restore, (self.conjuncts,)
 
 
+class Questions:
+    """Relations between many filters, asked within one budget.
+
+    A search among thousands must not take thousands of times as long as one question may take.
+    When the budget is used up, answers are cautious at once.
+
+    >>> questions = Questions()
+    >>> questions.covers(Filter("x > 1"), Filter("x > 2"))
+    True
+    """
+
+    __slots__ = ("_left",)
+
+    def __init__(self, steps: int = RELATION_STEPS) -> None:
+        self._left = steps
+
+    def covers(self, broader: Filter, narrower: Filter) -> bool:
+        """Whether the first matches everything that the second matches."""
+        if broader.is_light and narrower.is_light:
+            return broader.covers(narrower)
+        with self._budget():
+            return broader.covers(narrower)
+
+    def overlaps(self, one: Filter, other: Filter) -> bool:
+        """Whether some notification could match both."""
+        if one.is_light and other.is_light:
+            return one.overlaps(other)
+        with self._budget():
+            return one.overlaps(other)
+
+    @contextmanager
+    def _budget(self) -> Iterator[None]:
+        with afresh(self._left):
+            try:
+                yield
+            finally:
+                self._left = effort.left
+
+
 def _require_filters(*others: object) -> None:
     for other in others:
         if not isinstance(other, Filter):
@@ -242,29 +337,28 @@ def merge_all(filters: Iterable[Filter]) -> list[Filter]:
     return result
 
 
-def _covered(box: Conjunct, covers: Sequence[Conjunct], steps: list[int]) -> bool:
+def _covered(box: Conjunct, covers: Sequence[Conjunct]) -> bool:
     """Whether a conjunct lies inside a union although inside none of its members.
 
     Cut it along the first member it meets: what is inside that member is covered; each part
-    outside must be covered by the rest. Out of steps, the answer is no, the safe one.
+    outside must be covered by the rest.
     """
     for i, cover in enumerate(covers):
+        spend(4)
         if not cover.residuals <= box.residuals or not cover.overlaps(box):
             continue
-        steps[0] -= 1
-        if steps[0] < 0:
-            return False
+        spend(len(covers) + 20 * len(cover.constraints))
         inside = box
         for name, constraint in cover.constraints.items():
             mine = inside.constraints.get(name, ANYTHING)
-            outside = mine.intersection(constraint.others())
+            outside = mine.intersection(constraint.others()).settled()
             if not outside.is_none and not _covered(
-                inside.replacing(name, outside), covers[i + 1 :], steps
+                inside.replacing(name, outside), covers[i + 1 :]
             ):
                 return False
-            within = mine.intersection(constraint)
-            if within.is_none:
+            shared = mine.intersection(constraint).settled()
+            if shared.is_none:
                 return True  # nothing of it is inside, and all that is outside was covered
-            inside = inside.replacing(name, within)
+            inside = inside.replacing(name, shared)
         return True
     return False

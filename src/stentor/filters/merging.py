@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from stentor.filters.collection import CollectionSet
 from stentor.filters.conjunct import Conjunct
 from stentor.filters.constraint import Constraint, Part
+from stentor.filters.effort import spend
 from stentor.filters.ranges import Ranges
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ Combine = Callable[[Constraint, Constraint], Constraint | None]
 
 def exact_union(mine: Constraint, theirs: Constraint) -> Constraint | None:
     """For the disjuncts of one filter: any union will do."""
-    return mine.union(theirs)
+    return mine.union(theirs).settled()
 
 
 def perfect_merger(mine: Constraint, theirs: Constraint) -> Constraint | None:
@@ -72,10 +73,12 @@ def drop_covered(conjuncts: Sequence[Conjunct]) -> list[Conjunct]:
     tests = 0
     for names, group in by_names.items():
         # A conjunct excludes something on each of its names, so those it covers mention them all.
+        spend(len(by_names))
         coverers = [other for other in by_names if other <= names]
         tests += len(by_names)
         for conjunct in group.members:
             candidates = [c for other in coverers for c in by_names[other].coverers(conjunct)]
+            spend(4 + 4 * len(candidates))
             tests += len(candidates)
             if tests > COVER_TESTS:
                 return [c for c in conjuncts if id(c) not in dropped]
@@ -115,6 +118,7 @@ def _merge_once(conjuncts: list[Conjunct], combine: Combine) -> list[Conjunct] |
     """Merge within the most promising group; None if no group has anything to merge."""
     groups: dict[tuple[str, Hashable], list[Conjunct]] = defaultdict(list)
     for conjunct in conjuncts:
+        spend(2 + len(conjunct.constraints) ** 2)
         for name in conjunct.constraints:
             groups[name, conjunct.without(name)].append(conjunct)
     candidates = [(key, group) for key, group in groups.items() if len(group) > 1]
@@ -125,6 +129,7 @@ def _merge_once(conjuncts: list[Conjunct], combine: Combine) -> list[Conjunct] |
     for (name, _), group in candidates:
         if any(id(c) in gone for c in group):
             continue
+        spend(8 * len(group))
         merged = merge_constraints([c.constraints[name] for c in group], combine)
         if len(merged) < len(group):
             gone.update(id(c) for c in group)
@@ -138,7 +143,7 @@ def merge_constraints(constraints: Sequence[Constraint], combine: Combine) -> li
     """N-ary merging on one attribute (R-02.31): sort, sweep neighbors, repeat while it helps."""
     current = list(dict.fromkeys(constraints))
     if combine is exact_union:
-        return [Constraint.union_of(current)]
+        return [Constraint.union_of(current).settled()]
     current = _join_finite(current, combine)
     changed = True
     while changed and len(current) > 1:

@@ -8,14 +8,18 @@ once. The size of the form is limited: a few words can ask for an exponential on
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from math import prod
 from typing import Final
 
 from stentor.errors import FilterTooComplex
 from stentor.filters.conjunct import Conjunct
 from stentor.filters.constraint import EXISTS, Constraint, everything
+from stentor.filters.effort import TooCostly, spend, within
 from stentor.filters.expression import And, Atom, Compare, Expression, Not, Truth
 from stentor.filters.merging import exact_union, merge_conjuncts
-from stentor.filters.operators import constraint, opposite
+from stentor.filters.operators import PLAIN, constraint, opposite
 from stentor.filters.residual import Residual
 
 #: A filter may have this many conjuncts at most.
@@ -23,40 +27,78 @@ CONJUNCT_LIMIT: Final = 4_096
 #: And so many pairs may be tried when two parts of it are multiplied out.
 PRODUCT_LIMIT: Final = 16 * CONJUNCT_LIMIT
 
+#: Steps that all of it may take.
+WRITING_STEPS: Final = 4_000_000
+#: From so many on, conjuncts that can be merged are merged before they are multiplied out.
+MERGED_FIRST: Final = 64
+
 _ANY_NUMBER: Final = Constraint((("number", everything("number")),))
 
 
 def conjuncts_of(expression: Expression) -> list[Conjunct]:
     """The conjuncts whose union is the expression; none if nothing can match it."""
+    with _limited():
+        return folded(_disjuncts(expression, False))
+
+
+def product_of(*branches: Sequence[Conjunct]) -> list[Conjunct]:
+    """The conjuncts whose union is what all of several unions match."""
+    with _limited():
+        return folded(_product([list(branch) for branch in branches]))
+
+
+def plain_conjunct(expression: Expression) -> Conjunct | bool | None:
+    """The common case, `a and b and c` over plain atoms, without any detour; None if it is not.
+
+    False if nothing can match it.
+    """
     kind = type(expression)
     if kind is And:
-        plain = _plain_conjunction(expression.parts)  # type: ignore[union-attr]
-        if plain is not None:
-            return plain
+        parts = expression.parts  # type: ignore[union-attr]
     elif kind is Atom:
-        plain = _plain_conjunction((expression,))
-        if plain is not None:
-            return plain
-    return _disjuncts(expression, False)
-
-
-def _plain_conjunction(parts: tuple[Expression, ...]) -> list[Conjunct] | None:
-    """The common case, `a and b and c` over atoms, without any detour; None if it is not."""
-    folded: dict[str, Constraint] = {}
+        parts = (expression,)
+    else:
+        return None
+    constraints: dict[str, Constraint] = {}
     several: dict[str, list[Constraint]] = {}
     for part in parts:
-        if type(part) is not Atom:
+        if type(part) is not Atom or part.operator not in PLAIN:
             return None
         name = part.name
         found = constraint(part.operator, part.constants)
-        if name in folded:
-            several.setdefault(name, [folded[name]]).append(found)
+        if name in constraints:
+            several.setdefault(name, [constraints[name]]).append(found)
         else:
-            folded[name] = found
-    for name, constraints in several.items():
-        folded[name] = Constraint.intersection_of(constraints)
-    conjunct = Conjunct.of(folded)
-    return [] if conjunct is None else [conjunct]
+            constraints[name] = found
+    for name, said in several.items():
+        constraints[name] = Constraint.intersection_of(said)
+    return Conjunct.of(constraints) or False
+
+
+def folded(conjuncts: Iterable[Conjunct]) -> list[Conjunct]:
+    """The same union, with all that concerns one attribute alone in one conjunct."""
+    alone: dict[str, list[Constraint]] = {}
+    found: dict[Conjunct | str, None] = {}
+    for conjunct in conjuncts:
+        if len(conjunct.constraints) == 1 and not conjunct.residuals:
+            ((name, said),) = conjunct.constraints.items()
+            alone.setdefault(name, []).append(said)
+            found[name] = None
+        elif not conjunct.constraints and not conjunct.residuals:
+            return [conjunct]  # everything matches it
+        else:
+            found[conjunct] = None
+    result: list[Conjunct] = []
+    for item in found:
+        if isinstance(item, str):
+            whole = Conjunct.of({item: Constraint.union_of(alone[item])})
+            if whole is None:
+                continue
+            if not whole.constraints:
+                return [whole]
+            item = whole
+        result.append(item)
+    return result
 
 
 def _disjuncts(expression: Expression, negated: bool) -> list[Conjunct]:
@@ -65,6 +107,7 @@ def _disjuncts(expression: Expression, negated: bool) -> list[Conjunct]:
     if isinstance(expression, Truth):
         return [Conjunct({})] if expression.value is not negated else []
     if isinstance(expression, Atom):
+        spend(4)
         operator = opposite(expression.operator) if negated else expression.operator
         return _listed(Conjunct.of({expression.name: constraint(operator, expression.constants)}))
     if isinstance(expression, Compare):
@@ -88,19 +131,20 @@ def _listed(conjunct: Conjunct | None) -> list[Conjunct]:
 
 
 def _union(branches: list[list[Conjunct]]) -> list[Conjunct]:
-    found = list(dict.fromkeys([c for branch in branches for c in branch]))
+    found = folded([c for branch in branches for c in branch])
     if len(found) > CONJUNCT_LIMIT:
-        found = merge_conjuncts(found, exact_union)
+        found = _merged(found)
         if len(found) > CONJUNCT_LIMIT:
             raise _too_complex()
     return found
 
 
 def _product(branches: list[list[Conjunct]]) -> list[Conjunct]:
-    # What can be said in one conjunct need not be multiplied out.
-    branches = [merge_conjuncts(b, exact_union) if len(b) > 1 else b for b in branches]
     if not all(branches):
         return []
+    if prod(map(len, branches)) > MERGED_FIRST:
+        # What can be said in one conjunct need not be multiplied out.
+        branches = [_merged(b) if len(b) > 1 else b for b in branches]
     found = _listed(_all_at_once([b[0] for b in branches if len(b) == 1]))
     for branch in branches:
         if len(branch) == 1:
@@ -109,6 +153,7 @@ def _product(branches: list[list[Conjunct]]) -> list[Conjunct]:
             raise _too_complex()
         joined: dict[Conjunct, None] = {}
         for mine in found:
+            spend(len(branch) * (6 + 2 * len(mine.constraints)))
             for theirs in branch:
                 both = mine.conjoin(theirs)
                 if both is not None:
@@ -119,6 +164,10 @@ def _product(branches: list[list[Conjunct]]) -> list[Conjunct]:
     return found
 
 
+def _merged(conjuncts: list[Conjunct]) -> list[Conjunct]:
+    return merge_conjuncts(sorted(conjuncts, key=repr), exact_union)
+
+
 def _all_at_once(conjuncts: list[Conjunct]) -> Conjunct | None:
     """The conjunction, each attribute folded in one go."""
     said: dict[str, list[Constraint]] = {}
@@ -127,6 +176,18 @@ def _all_at_once(conjuncts: list[Conjunct]) -> Conjunct | None:
             said.setdefault(name, []).append(found)
     folded = {n: c[0] if len(c) == 1 else Constraint.intersection_of(c) for n, c in said.items()}
     return Conjunct.of(folded, [r for c in conjuncts for r in c.residuals])
+
+
+@contextmanager
+def _limited() -> Iterator[None]:
+    try:
+        with within(WRITING_STEPS):
+            yield
+    except TooCostly:
+        raise FilterTooComplex(
+            "it takes too much work to multiply out the parentheses of the filter; write it as "
+            "several subscriptions"
+        ) from None
 
 
 def _too_complex() -> FilterTooComplex:

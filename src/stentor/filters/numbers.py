@@ -12,9 +12,13 @@ from __future__ import annotations
 from math import ceil, floor, inf
 from typing import Final
 
-from stentor.filters.domains import INTEGER, REAL, Cut
+from stentor.filters.domains import INTEGER, REAL, Cut, first_above, last_below
+from stentor.filters.effort import spend
 from stentor.filters.ranges import Ranges
 from stentor.model.values import INT_MAX, INT_MIN
+
+#: No longer run of integers than this is listed.
+LONGEST_RUN: Final = 1_024
 
 
 class SplitNumbers:
@@ -67,6 +71,19 @@ class SplitNumbers:
     def size(self) -> int:
         """A half that is everything or nothing takes no more than the type test."""
         return max(1, sum([h.size for h in (self.floats, self.ints) if h.cuts]))
+
+    @property
+    def members(self) -> tuple[list[float], list[int]] | None:
+        """All floats and all integers in it, if they can be listed."""
+        floats = self.floats.values
+        ints: list[int] = []
+        for low, high in self.ints.pieces:
+            first, last = first_above(INTEGER, low), last_below(INTEGER, high)
+            if floats is None or last - first >= LONGEST_RUN:
+                return None
+            spend(last - first + 1)
+            ints += range(first, last + 1)
+        return None if floats is None else ([float(value) for value in floats], ints)
 
     # Beside plain `Ranges`, as a part of a `Tested` set.
 

@@ -15,7 +15,6 @@ registered with `register_operator`; they can be used in the language at once.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
@@ -39,15 +38,16 @@ from stentor.filters.custom import (
     registered_operator,
 )
 from stentor.filters.domains import REAL, Domain, domain
+from stentor.filters.effort import spend
 from stentor.filters.language.tokens import is_plain_name
 from stentor.filters.networks import IN_NETWORK
 from stentor.filters.numbers import ONLY_FLOATS, ONLY_INTS
 from stentor.filters.ranges import Ranges
-from stentor.filters.tested import Tested, prefix_ranges, settled
+from stentor.filters.tested import Tested, prefix_ranges
 from stentor.filters.unordered import BUILT_IN, comparable
 from stentor.model import values
 from stentor.model.event_types import event_types
-from stentor.model.values import COLLECTION, normal, value_type_of
+from stentor.model.values import COLLECTION, INT_MAX, INT_MIN, normal, value_type_of
 
 
 def register_operator(operator: Operator) -> Operator:
@@ -91,6 +91,16 @@ def constraint(operator: str, constants: Constants) -> Constraint:
         _domain(custom.value_type), CustomTest(custom, constants), operator.startswith("not ")
     )
     return Constraint.of_part(custom.value_type, leaf)
+
+
+#: Operators whose sets are plain: comparisons, lists, intervals, prefixes, types and presence.
+PLAIN = frozenset(
+    (
+        *("=", "!=", "<", "<=", ">", ">=", "in", "between", "within", "prefix"),
+        *("not in", "not between", "not within", "not prefix"),
+        *("exists", "missing", "is", "is not"),
+    )
+)
 
 
 def opposite(operator: str) -> str:
@@ -181,6 +191,12 @@ def _not_in(constants: Constants) -> Constraint:
 
 def one_of(constants: Iterable[Any]) -> Constraint:
     """Exactly these values, of whatever types."""
+    constants = tuple(constants)
+    spend(len(constants) // 4)
+    plain = _PLAIN_LISTS.get(type(constants[0])) if len(constants) > 8 else None
+    if plain is not None and plain(constants):
+        type_name = value_type_of(constants[0])
+        return Constraint(((type_name, Ranges.points(_domain(type_name), constants)),))
     by_type: dict[str, list[Any]] = {}
     for constant in constants:
         type_name, _, value = _typed("in", constant)
@@ -188,6 +204,21 @@ def one_of(constants: Iterable[Any]) -> Constraint:
     return Constraint(
         tuple([(name, Ranges.points(_domain(name), by_type[name])) for name in sorted(by_type)])
     )
+
+
+def _are_integers(constants: Constants) -> bool:
+    """Whether all are integers that a notification may hold."""
+    return set(map(type, constants)) == {int} and (
+        min(constants) >= INT_MIN and max(constants) <= INT_MAX
+    )
+
+
+def _are_ascii(constants: Constants) -> bool:
+    return set(map(type, constants)) == {str} and all(map(str.isascii, constants))
+
+
+#: Long lists of the usual kinds need not be looked at one by one.
+_PLAIN_LISTS = {int: _are_integers, str: _are_ascii}
 
 
 # -- strings
@@ -220,16 +251,7 @@ def _pattern(kind: str) -> Callable[[Constants], Constraint]:
 
 @lru_cache(maxsize=4_096)
 def _of_pattern(type_name: str, pattern: patterns.Pattern) -> Constraint:
-    found: Any = Tested.leaf(domain(type_name), pattern)
-    # A regular expression can turn out to be something plainer. Of the other kinds only a text
-    # that has to be continued (`like 'ab_%'`) does, and they are not worth an automaton each.
-    kind = pattern.kind
-    if kind == patterns.REGEX or (kind == patterns.LIKE and _CONTINUED.fullmatch(pattern.text)):
-        found = settled(found)
-    return _of_type(type_name, found)
-
-
-_CONTINUED = re.compile(r"(?:[^%_\\]|\\.)*_%", re.DOTALL)
+    return Constraint(((type_name, Tested.leaf(domain(type_name), pattern)),))
 
 
 # -- types
@@ -274,10 +296,12 @@ def _all_in(universe: Constraint) -> Constraint:
 
 
 def _superset(constants: Constants) -> Constraint:
+    spend(12 * len(constants))
     return _hit(*[one_of((c,)) for c in constants])
 
 
 def _not_superset(constants: Constants) -> Constraint:
+    spend(12 * len(constants))
     return _collections([Cell(one_of((c,)).complement(), frozenset()) for c in constants])
 
 

@@ -36,6 +36,7 @@ from stentor.filters.automata.syntax import (
     Tree,
     search_items,
 )
+from stentor.filters.effort import spend
 
 SUFFIX: Final = "suffix"
 CONTAINS: Final = "contains"
@@ -214,6 +215,7 @@ def like(text: str, escape: str | None = None) -> Plain:
             f"a like pattern of {len(text):,} characters is longer than {MAX_LIKE_LENGTH:,}; "
             "split it into several conditions"
         )
+    spend(4 * len(text))
     plain = _plainest(like_items(_with_backslashes(text, escape)))
     assert plain is not None  # a like pattern has no other parts than text and wildcards
     return plain
@@ -232,7 +234,9 @@ def regex(text: str) -> Plain:
     stentor.errors.UnsupportedPattern: a word boundary at position 0 is not supported: name the ...
     """
     _check_text(text)
-    return _plainest(search_items(automata.parse_regex(text))) or Pattern(REGEX, text)
+    items = search_items(automata.parse_regex(text))
+    spend(len(text) + 2 * len(items))
+    return _plainest(items) or Pattern(REGEX, text)
 
 
 def _check_text(text: str) -> None:

@@ -19,7 +19,22 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from stentor.filters.domains import BEGIN, BYTES, END, STRING, Cut, Domain, first_above, last_below
+from stentor.filters.domains import (
+    BEGIN,
+    BYTES,
+    END,
+    REAL,
+    STRING,
+    Cut,
+    Domain,
+    first_above,
+    last_below,
+)
+from stentor.filters.effort import spend
+
+_INF: Final = float("inf")
+#: Cuts at either end that a long set shows of itself.
+_SHOWN: Final = 32
 
 Piece = tuple[Cut | None, Cut | None]
 
@@ -55,11 +70,11 @@ class Ranges:
     @staticmethod
     def points(domain: Domain, values: Iterable[Any]) -> Ranges:
         """The finite set of these values."""
-        ordered: list[Any] = []
-        for value in sorted(values):
-            if not ordered or ordered[-1] != value:
-                ordered.append(value)
-        return Ranges.of_cuts(domain, False, [(v, side) for v in ordered for side in (0, 1)])
+        ordered = sorted(dict.fromkeys(values))
+        cuts = [(v, side) for v in ordered for side in (0, 1)]
+        if len(cuts) > 2 and domain is REAL and ordered[0] > -_INF and ordered[-1] < _INF:
+            return Ranges(domain, False, tuple(cuts))  # a finite number has normal cuts
+        return Ranges.of_cuts(domain, False, cuts)
 
     @staticmethod
     def between(
@@ -121,6 +136,8 @@ class Ranges:
         """
         mine, theirs = self.cuts, other.cuts
         n, m = len(mine), len(theirs)
+        if n + m > 8:
+            spend((n + m) // 2)
         place = 2 * other.starts + self.starts
         state = starts = bool(truth >> place & 1)
         out: list[Cut] = []
@@ -169,6 +186,8 @@ class Ranges:
         """The members, if each piece is a single value; else None."""
         if self.starts and self.domain.least is None:
             return None
+        if len(self.cuts) > 8:
+            spend(len(self.cuts))
         domain, normal = self.domain, self.domain.normal
         found: list[Any] = []
         for low, high in self.pieces:
@@ -215,7 +234,10 @@ class Ranges:
         return _restore, (self.domain, self.starts, self.cuts)
 
     def __repr__(self) -> str:
-        return f"Ranges({self.domain.name}, {self.starts}, {self.cuts})"
+        cuts: Any = self.cuts
+        if len(cuts) > 2 * _SHOWN:  # many lists are put in order by this
+            cuts = f"{len(cuts)} cuts, {cuts[:_SHOWN]}…{cuts[-_SHOWN:]}"
+        return f"Ranges({self.domain.name}, {self.starts}, {cuts})"
 
 
 def _restore(domain: Domain, starts: bool, cuts: tuple[Cut, ...]) -> Ranges:

@@ -19,6 +19,7 @@ from typing import Final
 from stentor.filters.automata import Dfa, anything, between, determinize, nothing
 from stentor.filters.automata.characters import LAST, SURROGATES
 from stentor.filters.domains import BYTES, STRING, Cut, Domain
+from stentor.filters.effort import spend
 from stentor.filters.patterns import Pattern
 from stentor.filters.ranges import Piece, Ranges
 
@@ -41,6 +42,7 @@ def is_text(domain: Domain) -> bool:
 
 def pattern_dfa(domain: Domain, pattern: Pattern) -> Dfa | None:
     """The smallest automaton of a pattern; None if it takes too many states."""
+    spend(4 * len(pattern.text))  # before a huge text becomes a huge automaton
     return _of_domain(domain, determinize(pattern.automaton, STATE_LIMIT))
 
 
@@ -104,6 +106,7 @@ class _Walk:
     def _visit(self, state: int, text: str, before: tuple[int, ...]) -> bool:
         """The strings that begin with the text, which leads to the state by way of those before;
         False to give up."""
+        spend(1 + len(self._classes))
         self._note((text, 0), self._dfa.accepting[state])
         row = self._dfa.rows[state]
         if row.count(state) == len(row):

@@ -4,12 +4,14 @@ What is not an interval (`suffix`, `contains`, `like`, `regex`, an operator that
 is a *test* on a value. A `Tested` set is a Boolean expression in negation normal form whose leaves
 are tests, negated tests and plain sets of the same domain.
 
-For strings all leaves describe regular languages, so covering, overlap and equality are decided
-exactly with automata, within a budget of states and leaves. A set that turns out to be plain, or
-to be one suffix or substring test, is brought to that form (`settled`), so that equal sets have
-equal forms. Where an automaton would be too large, and for registered operators, the answers come
-from the structure of the expression and err on the safe side: "does not cover", "overlaps", "is
-not equal".
+Sets are put together as they are written, which is cheap: flattened, without repetitions, the plain
+sets among them folded into one. Two sets in that form are equal if they are written alike, in
+whatever order. What they *mean* is worked out by `settled`: for strings all leaves describe regular
+languages, so covering, overlap and equality are decided exactly with automata, and a set that turns
+out to be plain, or to be one suffix or substring test, is brought to that form. So settled sets
+that are equal have equal forms. Where an automaton would be too large, and for registered
+operators, the answers come from the structure of the expression and err on the safe side: "does not
+cover", "overlaps", "is not equal".
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from typing import Any, Final, Protocol
 
 from stentor.filters import numbers
 from stentor.filters.automata import Dfa
-from stentor.filters.domains import BYTES, Cut, Domain
+from stentor.filters.domains import BYTES, INTEGER, REAL, Cut, Domain
+from stentor.filters.effort import TooCostly, effort, spend, within
 from stentor.filters.numbers import SplitNumbers
 from stentor.filters.patterns import CONTAINS, SUFFIX, Pattern
 from stentor.filters.ranges import Ranges
@@ -30,6 +33,8 @@ from stentor.filters.unordered import plain
 
 #: An expression with more leaves than this is not decided by automata.
 LEAF_LIMIT: Final = 16
+#: Nor is one whose automaton takes more steps than this to build.
+AUTOMATON_STEPS: Final = 8_000
 #: Nor are more pairs of leaves than this compared with each other.
 PAIR_LIMIT: Final = 1_024
 
@@ -44,7 +49,7 @@ class Test(Protocol):
 class Tested:
     """An immutable set: `leaf` (a test), `not` (a negated test), or `and` / `or` of sets."""
 
-    __slots__ = ("_dfa", "_key", "domain", "operator", "parts", "weight")
+    __slots__ = ("_cost", "_dfa", "_key", "domain", "is_settled", "operator", "parts", "weight")
 
     def __init__(self, domain: Domain, operator: str, parts: frozenset[Any]) -> None:
         self.domain = domain
@@ -53,6 +58,8 @@ class Tested:
         #: How many leaves the expression has.
         self.weight: int = 1 if operator in ("leaf", "not") else sum(map(_weight, parts))
         self._dfa: Dfa | bool | None = False  # False: not yet computed
+        self._cost = 0  # what it takes to build the automaton
+        self.is_settled = False
         self._key: Hashable = None
 
     @staticmethod
@@ -82,10 +89,10 @@ class Tested:
     # -- Boolean operations
 
     def union(self, other: Plain | Tested) -> Plain | Tested:
-        return combined(self.domain, "or", (self, other))
+        return joined(self.domain, "or", (self, other))
 
     def intersection(self, other: Plain | Tested) -> Plain | Tested:
-        return combined(self.domain, "and", (self, other))
+        return joined(self.domain, "and", (self, other))
 
     def complement(self) -> Tested:
         operator = _OPPOSITE[self.operator]
@@ -94,11 +101,34 @@ class Tested:
         else:
             parts = frozenset([part.complement() for part in self.parts])
             opposite = Tested(self.domain, operator, parts)
-        if isinstance(self._dfa, Dfa):
-            opposite._dfa = self._dfa.complement().minimize()
-        elif self._dfa is None:
-            opposite._dfa = None
+        if self._dfa is not False:  # the complement of a smallest automaton is a smallest one
+            opposite._dfa = self._dfa.complement() if isinstance(self._dfa, Dfa) else None
+            opposite._cost = self._cost
         return opposite
+
+    def settled(self) -> Plain | Tested:
+        """The set in its plainest form, as far as automata can tell.
+
+        >>> from stentor.filters.domains import STRING
+        >>> Tested.leaf(STRING, Pattern("regex", "^(a|b)")).settled()
+        Ranges(string, False, (('a', 0), ('c', 0)))
+        """
+        if self.is_settled:
+            return self
+        found: Plain | Tested = self
+        if self.operator in ("and", "or"):
+            parts = [p.settled() if isinstance(p, Tested) else p for p in _ordered(self.parts)]
+            found = _structure(self.domain, self.operator, parts)
+        if isinstance(found, Tested):
+            found = _plainest(found)
+        if isinstance(found, Tested):
+            found = found._as_settled()
+        return found
+
+    def _as_settled(self) -> Tested:
+        made = Tested(self.domain, self.operator, self.parts)
+        made._dfa, made._cost, made.is_settled = self._dfa, self._cost, True
+        return made
 
     # -- relations
 
@@ -114,6 +144,7 @@ class Tested:
                 return other.is_none
             values = other.values
             if values is not None:
+                _account(values, self.weight)
                 return all(self.contains(v) for v in values)
         mine, theirs = self.dfa, _dfa(other)
         if mine is not None and theirs is not None:
@@ -150,6 +181,7 @@ class Tested:
                 return other.is_all
             values = other.values
             if values is not None:
+                _account(values, self.weight)
                 return any(self.contains(v) for v in values)
         mine, theirs = self.dfa, _dfa(other)
         if mine is not None and theirs is not None:
@@ -163,6 +195,7 @@ class Tested:
         if self.included_in(other):
             return other
         union = self.union(other)
+        union = union.settled() if isinstance(union, Tested) else union
         return union if union.size <= max(self.size, other.size) else None
 
     def _includes_by_structure(self, other: Plain | Tested) -> bool:
@@ -218,8 +251,21 @@ class Tested:
     def dfa(self) -> Dfa | None:
         """The smallest automaton of this set, if it is one of strings and not too large."""
         if self._dfa is False:
-            self._dfa = self._build()
+            self._build_within(AUTOMATON_STEPS)
+        else:
+            spend(self._cost)
         return self._dfa  # type: ignore[return-value]
+
+    def _build_within(self, steps: int) -> None:
+        before = effort.left
+        try:
+            with within(steps):
+                self._dfa = self._build()
+            self._cost = before - effort.left
+        except TooCostly:
+            if before < steps:
+                raise  # it was the budget of the whole that did not suffice
+            self._dfa, self._cost = None, steps
 
     def _build(self) -> Dfa | None:
         if not is_text(self.domain) or self.weight > LEAF_LIMIT:
@@ -228,9 +274,9 @@ class Tested:
             if type(self.test) is not Pattern:
                 return None
             dfa = pattern_dfa(self.domain, self.test)
-            return dfa.complement().minimize() if dfa and self.operator == "not" else dfa
+            return dfa.complement() if dfa and self.operator == "not" else dfa
         result: Dfa | None = None
-        for part in sorted(self.parts, key=repr):
+        for part in _ordered(self.parts):
             dfa = _dfa(part)
             if dfa is not None and result is not None:
                 combine = result.intersection if self.operator == "and" else result.union
@@ -250,7 +296,7 @@ class Tested:
 
     def _make_key(self) -> Hashable:
         # Plain suffixes and substrings are the mass of all patterns and have one form each.
-        if not _is_simple(self) and (dfa := self.dfa) is not None:
+        if self.is_settled and isinstance(dfa := self._dfa, Dfa) and not _is_simple(self):
             return (self.domain.name, dfa.cuts, dfa.rows, dfa.accepting)
         parts = [part.key if isinstance(part, Tested) else part for part in self.parts]
         return (self.domain.name, self.operator, frozenset(parts))
@@ -278,6 +324,7 @@ _OPPOSITE: Final = {"leaf": "not", "not": "leaf", "and": "or", "or": "and"}
 
 def includes(mine: Plain | Tested, theirs: Plain | Tested) -> bool:
     """Whether the first set includes the second, whatever kinds they are."""
+    spend(2)
     if isinstance(mine, Tested):
         return mine.includes(theirs)
     if isinstance(theirs, Tested):
@@ -285,14 +332,9 @@ def includes(mine: Plain | Tested, theirs: Plain | Tested) -> bool:
     return numbers.includes(mine, theirs)
 
 
-def settled(found: Plain | Tested) -> Plain | Tested:
-    """The set in its plainest form, as far as automata can tell.
-
-    >>> from stentor.filters.domains import STRING
-    >>> settled(Tested.leaf(STRING, Pattern("regex", "^(a|b)")))
-    Ranges(string, False, (('a', 0), ('c', 0)))
-    """
-    if not isinstance(found, Tested) or _is_simple(found) or (dfa := found.dfa) is None:
+def _plainest(found: Tested) -> Plain | Tested:
+    """The same set as a plain one, or as one suffix or substring test, if it is such a set."""
+    if _is_simple(found) or (dfa := found.dfa) is None:
         return found
     ranges = ranges_of(found.domain, dfa)
     if ranges is not None:
@@ -305,6 +347,13 @@ def settled(found: Plain | Tested) -> Plain | Tested:
             if simple.dfa == dfa:
                 return simple
     return found
+
+
+def _ordered(parts: Iterable[Plain | Tested]) -> list[Plain | Tested]:
+    """In an order that depends on the parts alone, so that work on them takes the same steps."""
+    kept = list(parts)
+    spend(sum(map(_weight, kept)))
+    return sorted(kept, key=repr)
 
 
 def prefix_ranges(domain: Domain, prefix: Any) -> Ranges:
@@ -324,37 +373,68 @@ def _after_prefix(prefix: Any) -> list[Cut]:
     return [(head[:-1] + chr(0xE000 if last == 0xD800 else last), 0)]
 
 
-def combined(domain: Domain, operator: str, nodes: Iterable[Plain | Tested]) -> Plain | Tested:
-    """The `and` or `or` of sets, in the one form that depends on the sets alone.
+def joined(domain: Domain, operator: str, nodes: Iterable[Plain | Tested]) -> Plain | Tested:
+    """A flat `and` or `or`, with one plain set in it at most; nothing else is worked out.
 
-    That holds for what automata cannot decide too, as long as all sets are given at once: so a
-    filter that is printed and parsed again has the same structure.
+    A plain set that alone decides the result is the result.
     """
-    return settled(_structure(domain, operator, nodes))
+    tests, rest = _flat(domain, operator, nodes)
+    spend(16 + 4 * len(tests))
+    both = operator == "and"
+    if rest.is_none if both else rest.is_all:
+        return rest
+    parts: list[Plain | Tested] = list(tests)
+    if not (rest.is_all if both else rest.is_none):
+        parts.append(rest)
+    return _whole(domain, operator, parts)
 
 
-def _structure(domain: Domain, operator: str, nodes: Iterable[Plain | Tested]) -> Plain | Tested:
-    """A flat `and` or `or`, with one plain set in it at most, and no set that another one settles.
+def _whole(domain: Domain, operator: str, parts: list[Plain | Tested]) -> Plain | Tested:
+    if not parts:
+        return Ranges(domain, operator == "and", ())
+    return parts[0] if len(parts) == 1 else Tested(domain, operator, frozenset(parts))
 
-    A plain set that alone decides the result is the result, and so is a contradiction.
-    """
+
+def _flat(
+    domain: Domain, operator: str, nodes: Iterable[Plain | Tested]
+) -> tuple[dict[Tested, None], Plain]:
+    """The different tests, and all plain sets in one."""
     both = operator == "and"
     tests: dict[Tested, None] = {}
-    rest: Plain = Ranges(domain, both, ())
+    rest: list[Plain] = []
     for node in nodes:
         flat = node.parts if isinstance(node, Tested) and node.operator == operator else (node,)
+        spend(len(flat))
         for part in flat:
             if isinstance(part, Tested):
                 tests[part] = None
             else:
-                rest = numbers.intersection(rest, part) if both else numbers.union(rest, part)
+                rest.append(part)
+    combine = numbers.intersection if both else numbers.union
+    while len(rest) > 1:  # neighbors first: what came of all so far would be copied each time
+        folded = [combine(a, b) for a, b in zip(rest[::2], rest[1::2], strict=False)]
+        rest = folded + rest[len(rest) & ~1 :]
+    return tests, rest[0] if rest else Ranges(domain, both, ())
+
+
+def _structure(domain: Domain, operator: str, nodes: Iterable[Plain | Tested]) -> Plain | Tested:
+    """A flat `and` or `or` in which no set is left that another one settles.
+
+    A plain set that alone decides the result is the result, and so is a contradiction.
+    """
+    both = operator == "and"
+    tests, rest = _flat(domain, operator, nodes)
     # The values on which the tests still matter, if they can be listed, are decided here.
     values = (rest if both else rest.complement()).values
     if values is not None:
+        _account(values, sum(map(_weight, tests)))
         decide = all if both else any
         points = Ranges.points(domain, [v for v in values if decide(t.contains(v) for t in tests)])
         return points if both else numbers.union(rest, points)
-    parts: list[Plain | Tested] = sorted(tests, key=repr)
+    if both and isinstance(rest, SplitNumbers) and (members := rest.members) is not None:
+        floats, ints = [[v for v in half if all(t.contains(v) for t in tests)] for half in members]
+        return numbers.numbers(Ranges.points(REAL, floats), Ranges.points(INTEGER, ints))
+    parts: list[Plain | Tested] = _ordered(tests)
     if not (rest.is_all if both else rest.is_none):
         parts.append(rest)
     if sum(map(_weight, parts)) ** 2 <= PAIR_LIMIT:
@@ -362,7 +442,7 @@ def _structure(domain: Domain, operator: str, nodes: Iterable[Plain | Tested]) -
         if kept is None:
             return Ranges(domain, not both, ())
         parts = kept
-    return parts[0] if len(parts) == 1 else Tested(domain, operator, frozenset(parts))
+    return _whole(domain, operator, parts)
 
 
 def _without_settled(parts: list[Plain | Tested], both: bool) -> list[Plain | Tested] | None:
@@ -389,6 +469,7 @@ def _without_settled(parts: list[Plain | Tested], both: bool) -> list[Plain | Te
 
 
 def _contradict(mine: Plain | Tested, theirs: Plain | Tested, both: bool) -> bool:
+    spend(2)
     if not both:
         mine, theirs = mine.complement(), theirs.complement()
     if isinstance(mine, Tested):
@@ -405,6 +486,14 @@ def _merger(mine: Plain | Tested, theirs: Plain | Tested) -> Tested | None:
     merged = getattr(mine.test, "merged", None)
     test = merged(theirs.test) if merged else None
     return None if test is None else Tested.leaf(mine.domain, test)
+
+
+def _account(values: list[Any], tests: int) -> None:
+    """Spend what it takes to try so many tests on each of the values."""
+    size = 8 * len(values)
+    if values and isinstance(values[0], str | bytes):
+        size += sum(map(len, values)) // 3
+    spend(size * (1 + tests))
 
 
 def _weight(node: Plain | Tested) -> int:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from stentor.filters import Filter
+from stentor.filters import Filter, Questions
 from stentor.matching import FilterTable
 
 #: Seconds for which demand that has ended still counts.
@@ -62,7 +62,8 @@ class Demands:
     def watch(self, offer: Offer, filter: Filter, asked: Iterable[Filter]) -> None:
         """A producer wants to know; `asked` is everything that is asked for now."""
         self._offers.add(offer, filter)
-        self._wanted[offer] = _Wanted({f for f in asked if f.overlaps(filter)})
+        questions = Questions()
+        self._wanted[offer] = _Wanted({f for f in asked if questions.overlaps(f, filter)})
         self._changed.add(offer)
 
     def forget(self, offer: Offer) -> None:
@@ -72,13 +73,15 @@ class Demands:
 
     def entry(self, filter: Filter, *, there: bool) -> None:
         """A filter is now asked for by somebody, or by nobody."""
-        for offer in self._offers.overlapping(filter):
-            filters = self._wanted[offer].filters
-            if there:
-                filters.add(filter)
-            else:
-                filters.discard(filter)
-            self._changed.add(offer)
+        if there:
+            for offer in self._offers.overlapping(filter):
+                self._wanted[offer].filters.add(filter)
+                self._changed.add(offer)
+            return
+        for offer, wanted in self._wanted.items():
+            if filter in wanted.filters:
+                wanted.filters.remove(filter)
+                self._changed.add(offer)
 
     def changes(self, now: float) -> list[tuple[Offer, list[str]]]:
         """What producers are to be told now."""

@@ -52,6 +52,12 @@ def parsed(text: str) -> Filter:
     return found
 
 
+def received(text: str) -> Filter:
+    """The filter of a client, if it is within what one request may cost."""
+    filter = parsed(text)
+    return filter if filter.is_light else Filter.received(text)
+
+
 def outcome(text: str) -> Filter | StentorError:
     """The filter, or what is wrong with the text. May be called in any thread."""
     try:

@@ -5,9 +5,10 @@ the classes). Complement is then a change of the verdicts, and the other operati
 the pairs of states that two automata can be in together.
 
 A language may need exponentially many states, so each operation that makes states works within a
-budget. It answers None, "don't know", when the budget is used up; a caller then answers on the
-safe side. A budget of n states also allows `TRANSITIONS_PER_STATE` times n transitions and
-`STEPS_PER_STATE` times n steps, because few states with many classes take as long as many states.
+limit. It answers None, "don't know", when that is reached; a caller then answers on the safe side.
+A limit of n states also allows `TRANSITIONS_PER_STATE` times n transitions and `STEPS_PER_STATE`
+times n steps, because few states with many classes take as long as many states. All work is charged
+to the budget of the operation that asks for it (see `stentor.filters.effort`).
 
 State 0 is the start and every state is reachable from it; all constructions here preserve that. A
 *sink* is a state that all its transitions lead back to: its verdict is final. In a product, a pair
@@ -25,6 +26,7 @@ from typing import Final
 from stentor.filters.automata.characters import LAST
 from stentor.filters.automata.minimize import minimal
 from stentor.filters.automata.nfa import Automaton
+from stentor.filters.effort import spend
 
 DEFAULT_LIMIT: Final = 5_000
 TRANSITIONS_PER_STATE: Final = 32
@@ -79,6 +81,7 @@ class Dfa:
         while frontier:
             following: list[int] = []
             for state in frontier:
+                spend(len(self.cuts))
                 if self.accepting[state]:
                     return found[state]
                 for number, target in enumerate(self.rows[state]):
@@ -121,6 +124,7 @@ class Dfa:
 
     def minimize(self) -> Dfa:
         """The automaton of the language with the fewest states, in canonical numbering."""
+        spend(len(self.rows) * len(self.cuts) * (4 + len(self.rows).bit_length()) // 4)
         return Dfa(*minimal(self.cuts, self.rows, self.accepting))
 
     def canonical(self) -> Hashable:
@@ -136,6 +140,7 @@ def determinize(automaton: Automaton, limit: int = DEFAULT_LIMIT) -> Dfa | None:
     >>> len(determinize(contains("abc")))
     4
     """
+    spend(4 * len(automaton))  # for making it, which is not always done anew
     classes = range(len(automaton.cuts))
     if len(classes) > TRANSITIONS_PER_STATE * limit:
         return None
@@ -146,6 +151,7 @@ def determinize(automaton: Automaton, limit: int = DEFAULT_LIMIT) -> Dfa | None:
     by_seeds: dict[tuple[int, ...], int] = {}
     rows: list[tuple[int, ...]] = []
     for state in states:
+        spend(len(classes) * (1 + len(state.nodes)))
         if state.settled:
             rows.append((index[state.nodes, state.accepting],) * len(classes))
             continue
@@ -170,6 +176,7 @@ def determinize(automaton: Automaton, limit: int = DEFAULT_LIMIT) -> Dfa | None:
 
 def _shared_classes(left: Dfa, right: Dfa) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
     """The classes of both together, each with its number on the left and on the right."""
+    spend(len(left.cuts) + len(right.cuts) + len(left.rows) + len(right.rows))
     if left.cuts == right.cuts:
         return left.cuts, [(number, number) for number in range(len(left.cuts))]
     cuts = sorted({*left.cuts, *right.cuts})
@@ -216,6 +223,7 @@ def _product(left: Dfa, right: Dfa, verdicts: _Verdicts, limit: int) -> Dfa | No
     rows: list[tuple[int, ...]] = []
     accepting: list[bool] = []
     for key in keys:
+        spend(len(pairs))
         if key < 0:
             rows.append((len(rows),) * len(cuts))
             accepting.append(key == -2)
@@ -242,6 +250,7 @@ def _meets(left: Dfa, right: Dfa, verdict: bool, limit: int) -> bool | None:
     seen = {0}
     stack = [0]
     while stack:
+        spend(len(pairs))
         one, two = divmod(stack.pop(), width)
         left_row, right_row = left.rows[one], right.rows[two]
         for a, b in pairs:

@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from stentor.filters.automata.characters import LAST, CharSet, char_set, character_from, only_member
+from stentor.filters.effort import spend
 
 ANCHOR_NONE: Final = 0
 ANCHOR_BEGIN: Final = 1
@@ -167,6 +168,7 @@ class Automaton:
                     if other not in seen:
                         seen.add(other)
                         stack.append(other)
+        spend(len(seen))
         if at_end and not accepting:
             accepting = self._accepts_at_end(at_end, at_begin)
         barriers = self._barriers.intersection(consuming)

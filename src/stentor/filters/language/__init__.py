@@ -3,7 +3,7 @@
 The grammar is in `grammar.lark`; `docs/language.md` describes the language for its users.
 """
 
-from stentor.filters.language.parser import parse
+from stentor.filters.language.parser import parse, reading_steps
 from stentor.filters.language.printer import (
     format_atom,
     format_expression,
@@ -19,4 +19,5 @@ __all__ = [
     "format_name",
     "format_term",
     "parse",
+    "reading_steps",
 ]

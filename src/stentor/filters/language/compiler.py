@@ -7,14 +7,15 @@ of earlier steps (their *registers*). `Part` is what the compiler knows about su
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, cast
 
 from lark import Token, Transformer_NonRecursive
 
 from stentor.filters.expression import And, Atom, Attribute, Constant, Expression, Not, Or, Truth
 from stentor.filters.language import literals, terms
 from stentor.filters.language.mistakes import TextError
-from stentor.filters.language.tokens import SIGNS
+from stentor.filters.language.tokens import SIGNS, Listed
 
 #: How deep operators, and parentheses, may be nested.
 MAX_DEPTH: Final = 200
@@ -41,6 +42,7 @@ class Part(NamedTuple):
     is_quoted: bool = False
     is_isa: bool = False
     literal: tuple[int, Read] | None = None
+    is_list: bool = False  # of constants, in one register
     rows: list[Row] | None = None
 
 
@@ -211,14 +213,16 @@ class Compiler(Transformer_NonRecursive[Token, Any]):
         i = subject.register
         registers = [part.register for part in test.constants]
         word = test.word
+        whole = registers[0] if registers and test.constants[0].is_list else None
 
-        def step(tokens: Tokens, r: list[Any]) -> Expression:
+        def step(tokens: Tokens, r: list[Any]) -> Atom:
+            if whole is not None:
+                return Atom(r[i].name, operator, r[whole])
             constants = tuple([r[j].value for j in registers])
             return Atom(r[i].name, operator, constants)
 
         def custom_step(tokens: Tokens, r: list[Any]) -> Expression:
-            constants = tuple([r[j].value for j in registers])
-            return Atom(r[i].name, operator + tokens[word or 0], constants)
+            return replace(step(tokens, r), operator=operator + tokens[word or 0])
 
         def type_step(tokens: Tokens, r: list[Any]) -> Expression:
             return Atom(r[i].name, operator, (literals.tested_type(tokens[word or 0]),))
@@ -228,7 +232,7 @@ class Compiler(Transformer_NonRecursive[Token, Any]):
                 raise TextError("the elements of a collection are compared with constants only")
             return step(tokens, r)
 
-        chosen = step
+        chosen: Step = step
         if test.is_range:
             chosen = range_step
         elif word is not None:
@@ -377,8 +381,11 @@ class Compiler(Transformer_NonRecursive[Token, Any]):
         value = children[0].type == "TRUE"
         return self._emit(lambda _t, _r: Constant(value), _at(children[0]), [])
 
-    def values(self, children: list[Part]) -> list[Part]:
-        return children
+    def values(self, children: list[Any]) -> list[Part]:
+        if isinstance(children[0], Part):
+            return children
+        i = _at(children[0])
+        return [self._emit(lambda t, _r: cast(Listed, t[i]).values(), i, [], is_list=True)]
 
     def no_values(self, _children: list[Part]) -> list[Part]:
         return []

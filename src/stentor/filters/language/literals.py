@@ -10,6 +10,7 @@ Each function takes the text of one token and raises a `TextError` without a pla
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from stentor.errors import InvalidValue
@@ -127,6 +128,25 @@ def tested_type(name: str) -> str:
         if candidate in _ALIASES and candidate != "x":
             return _ALIASES[candidate]
     raise _unknown_type(name, known)
+
+
+def listed(tokens: Sequence[str], kinds: Sequence[str]) -> tuple[Any, ...]:
+    """The constants of a long list, with the commas between them.
+
+    >>> listed(["1", ",", "-", "2", ",", "'a'"], "NUMBER _COMMA MINUS NUMBER _COMMA STRING".split())
+    (1, -2, 'a')
+    """
+    found: list[Any] = []
+    minus = False
+    for text, kind in zip(tokens, kinds, strict=True):
+        if kind == "NUMBER":
+            found.append(negative_number(text) if minus else number(text))
+        elif kind == "STRING":
+            found.append(string(text))
+        elif kind in ("TRUE", "FALSE"):
+            found.append(kind == "TRUE")
+        minus = kind == "MINUS"
+    return tuple(found)
 
 
 def _unknown_type(name: str, known: Any) -> TextError:

@@ -5,14 +5,31 @@ from __future__ import annotations
 from typing import Final
 
 from stentor.errors import FilterSyntaxError, FilterTypeError
-from stentor.filters.expression import Expression
+from stentor.filters.effort import spend
+from stentor.filters.expression import Expression, Or
 from stentor.filters.language.grammar import UnexpectedTextError
 from stentor.filters.language.mistakes import TextError, line_and_column, shown, syntax_error
-from stentor.filters.language.template import CACHED_TOKENS, cached_template, compile_template
-from stentor.filters.language.tokens import KEYWORDS, MISTAKES, kinds, offsets, scan
+from stentor.filters.language.template import (
+    CACHED_TOKENS,
+    Template,
+    cached_template,
+    compile_template,
+)
+from stentor.filters.language.tokens import (
+    KEYWORDS,
+    MISTAKES,
+    ListedError,
+    alternatives,
+    kinds,
+    offsets,
+    scan,
+    without_lists,
+)
 
 #: The longest text that is read, in characters.
 MAX_LENGTH: Final = 1 << 20
+#: What parsing takes where no template is at hand, for each token (see `stentor.filters.effort`).
+STEPS_PER_TOKEN: Final = 28
 
 
 def parse(text: str) -> Expression:
@@ -33,13 +50,45 @@ def parse(text: str) -> Expression:
         check_text(text)
     tokens = scan(text)
     shape = kinds(tokens)
+    places: list[int] | None = None
     try:
         if len(shape) <= CACHED_TOKENS:
             return cached_template(shape).build(tokens)
-        return compile_template(shape).build(tokens)
+        spend(len(shape) * 3 // 2)
+        tokens, shape, places = without_lists(tokens, shape)
+        return _build(tokens, shape)
     except TextError as problem:
-        error = _explain(text, tokens, shape, problem)
+        error = _explain(text, tokens, shape, places, problem)
     raise error
+
+
+def reading_steps(text: str) -> int:
+    """The steps that parsing takes, without what is built from it."""
+    tokens = scan(text)
+    _, shape, _ = without_lists(tokens, kinds(tokens))
+    return len(tokens) * 3 // 2 + _steps(shape, alternatives(shape))
+
+
+def _build(tokens: list[str], shape: tuple[str, ...]) -> Expression:
+    """A long text is read alternative by alternative: most have a shape that others have too."""
+    pieces = alternatives(shape)
+    spend(_steps(shape, pieces))
+    if len(pieces) > 1:
+        try:
+            parts = [_template(shape[i:j]).build(tokens[i:j]) for i, j in pieces]
+            return Or(tuple(parts))
+        except TextError:  # the place of the mistake is told by reading the whole
+            spend(STEPS_PER_TOKEN * len(shape))
+    return _template(shape).build(tokens)
+
+
+def _steps(shape: tuple[str, ...], pieces: list[tuple[int, int]]) -> int:
+    shapes = {shape[i:j] for i, j in pieces}
+    return 3 * len(shape) + STEPS_PER_TOKEN * sum(map(len, shapes))
+
+
+def _template(shape: tuple[str, ...]) -> Template:
+    return (cached_template if len(shape) <= CACHED_TOKENS else compile_template)(shape)
 
 
 def check_text(text: str) -> None:
@@ -57,11 +106,19 @@ def check_text(text: str) -> None:
 
 
 def _explain(
-    text: str, tokens: list[str], shape: tuple[str, ...], problem: TextError
+    text: str,
+    tokens: list[str],
+    shape: tuple[str, ...],
+    places: list[int] | None,
+    problem: TextError,
 ) -> FilterSyntaxError:
     starts = offsets(text)
     # The end of the text lies behind its last token, not behind the white space that follows.
     end = starts[-1] + len(tokens[-1]) if tokens else 0
+    if isinstance(problem, ListedError):
+        return syntax_error(text, starts[problem.index], problem.message, problem.expected)
+    if places is not None:
+        starts = [starts[place] for place in places]
     starts.append(end)
     message = problem.message
     before = problem.index - 1

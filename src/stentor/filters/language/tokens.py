@@ -13,7 +13,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import Final
+from typing import Any, Final
+
+from stentor.filters.language.literals import listed
+from stentor.filters.language.mistakes import TextError
 
 _NAME = r"[A-Za-z_$][\w$]*(?:\.[\w$]+)*|[^\W\d][\w$]*(?:\.[\w$]+)*"
 _TOKEN = re.compile(
@@ -149,6 +152,95 @@ def kinds(tokens: list[str]) -> tuple[str, ...]:
     by_text = _by_text.get
     by_first = _by_first
     return tuple([by_text(token) or by_first[token[0]] for token in tokens])
+
+
+#: A list of at least so many constants is taken together.
+_LONG: Final = 8
+_LIST: Final = re.compile(rf"\((?:M?N|S|T)(?:,(?:M?N|S|T)){{{_LONG - 1},}}\)")
+_CODES: Final = {
+    "NUMBER": "N",
+    "STRING": "S",
+    "TRUE": "T",
+    "FALSE": "T",
+    "MINUS": "M",
+    "_COMMA": ",",
+    "_LPAR": "(",
+    "_RPAR": ")",
+}
+
+
+class Listed(str):
+    """A long list of constants as one token, so that its length costs no parsing."""
+
+    __slots__ = ("first", "kinds", "tokens")
+
+    first: int
+    tokens: list[str]
+    kinds: tuple[str, ...]
+
+    def values(self) -> tuple[Any, ...]:
+        """The constants; a `TextError` knows which of all the tokens is to blame."""
+        try:
+            return listed(self.tokens, self.kinds)
+        except TextError:
+            for i, (token, kind) in enumerate(zip(self.tokens, self.kinds, strict=True)):
+                try:
+                    listed((token,), (kind,))
+                except TextError as problem:
+                    raise ListedError(problem.message, self.first + i, problem.expected) from None
+            raise
+
+
+class ListedError(TextError):
+    """A mistake in a long list; the index counts all tokens of the text."""
+
+
+Shape = tuple[str, ...]
+
+
+def without_lists(tokens: list[str], shape: Shape) -> tuple[list[str], Shape, list[int]]:
+    """The tokens and kinds with each long list as one; for each the number that it had before."""
+    codes = "".join([_CODES.get(kind, ".") for kind in shape])
+    kept: list[str] = []
+    kept_shape: list[str] = []
+    places: list[int] = []
+    end = 0
+    for match in _LIST.finditer(codes):
+        start = match.start()
+        kept += tokens[end:start]
+        kept_shape += shape[end:start]
+        places += range(end, start)
+        end = match.end()
+        token = Listed("(")
+        token.first = start + 1
+        token.tokens, token.kinds = tokens[start + 1 : end - 1], shape[start + 1 : end - 1]
+        kept.append(token)
+        kept_shape.append("LISTED")
+        places.append(start)
+    kept += tokens[end:]
+    kept_shape += shape[end:]
+    places += range(end, len(tokens))
+    return kept, tuple(kept_shape), places
+
+
+def alternatives(shape: Shape) -> list[tuple[int, int]]:
+    """Where the parts between each `or` outside of parentheses begin and end.
+
+    >>> alternatives(kinds(scan("a = 1 or (b = 2 or c = 3)")))
+    [(0, 3), (4, 13)]
+    """
+    pieces: list[tuple[int, int]] = []
+    depth = start = 0
+    for i, kind in enumerate(shape):
+        if kind == "_LPAR":
+            depth += 1
+        elif kind == "_RPAR":
+            depth -= 1
+        elif kind == "_OR" and not depth:
+            pieces.append((start, i))
+            start = i + 1
+    pieces.append((start, len(shape)))
+    return pieces
 
 
 def offsets(text: str) -> list[int]:

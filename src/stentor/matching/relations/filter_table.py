@@ -34,7 +34,8 @@ from typing import Any, Generic
 
 from stentor.errors import UnsupportedFilter
 from stentor.filters.conjunct import Conjunct
-from stentor.filters.filter import Filter
+from stentor.filters.effort import TooCostly, afresh
+from stentor.filters.filter import Filter, Questions
 from stentor.matching.counting.conjunct_index import ConjunctIndex, State
 from stentor.matching.protocol import K, check_known, check_new
 from stentor.matching.relations.buckets import Group, Names, Row, Shape
@@ -203,15 +204,16 @@ class FilterTable(Generic[K]):
         if filter.is_never:
             yield from self._filters
             return
+        questions = Questions()
         probe = Row(filter.conjuncts[0])
         for group in self._within_names(probe.names):
             for row in group.around(probe):
                 for entry in row.owners:
-                    if len(entry.filter.conjuncts) == 1 and entry.filter.covers(filter):
+                    if len(entry.filter.conjuncts) == 1 and questions.covers(entry.filter, filter):
                         yield from entry.keys
         if self._unions.conjuncts:
             for entry in self._accepting_unions(filter):
-                if entry.filter.covers(filter):
+                if questions.covers(entry.filter, filter):
                     yield from entry.keys
 
     def covered(self, filter: Filter) -> set[K]:
@@ -229,7 +231,8 @@ class FilterTable(Generic[K]):
                     # One conjunct of a filter is enough to find it by.
                     first = [e for e in row.owners if e.filter.conjuncts[0] == row.conjunct]
                     candidates.update(first)
-        return _keys(e for e in candidates if filter.covers(e.filter))
+        questions = Questions()
+        return _keys(e for e in candidates if questions.covers(filter, e.filter))
 
     def identical(self, filter: Filter) -> set[K]:
         """The filters that are equal to it, found by their hash."""
@@ -242,6 +245,7 @@ class FilterTable(Generic[K]):
         table. Those that fix an attribute to a value which the filter rejects are passed over.
         """
         found: set[_Entry[K]] = set()
+        overlap = Conjunct.overlaps if filter.is_light else _may_overlap
         for conjunct in filter.conjuncts:
             probe = Row(conjunct)
             for group in self._groups.values():
@@ -251,7 +255,7 @@ class FilterTable(Generic[K]):
                     continue
                 for bucket in group.meeting(probe, exact=False):
                     for row in bucket.rows:
-                        if not found >= row.owners and conjunct.overlaps(row.conjunct):
+                        if not found >= row.owners and overlap(conjunct, row.conjunct):
                             found |= row.owners
         return _keys(found)
 
@@ -363,6 +367,19 @@ def _kinship(row: Row, probe: Row, shared: int) -> Kinship | None:
         row.names == probe.names and row.conjunct.residuals == probe.conjunct.residuals
     )
     return Kinship.MERGEABLE if size == probe_size and same_attributes else Kinship.UNRELATED
+
+
+#: Steps that one pair of conjuncts may take before they count as overlapping. A pair is answered
+#: in the same way whenever it is asked: what came because of an answer goes because of it.
+PAIR_STEPS = 2_000
+
+
+def _may_overlap(one: Conjunct, other: Conjunct) -> bool:
+    try:
+        with afresh(PAIR_STEPS):
+            return one.overlaps(other)
+    except TooCostly:
+        return True
 
 
 def _keys(entries: Iterable[_Entry[K]]) -> set[K]:

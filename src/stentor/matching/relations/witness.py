@@ -87,6 +87,8 @@ def _proposals(part: Part) -> Iterator[Any]:
         yield from _proposals(part.ints)
         for number in _proposals(part.floats):
             yield float(number)
+    elif not part.is_settled:
+        return  # what it holds was too much work to find out
     elif isinstance(part, CollectionSet):
         for cell in part.cells:
             yield _collection([witness(hit) for hit in cell.key[1]])

@@ -24,7 +24,7 @@ from stentor.node.actions import (
 )
 from stentor.node.feed import Feed, Run
 from stentor.node.last_values import LastValues
-from stentor.node.reading import READS, Pending, bulk, last_values, parsed, stretch
+from stentor.node.reading import READS, Pending, bulk, last_values, parsed, received, stretch
 from stentor.node.service.notifications import Notifications
 from stentor.node.session import Session
 from stentor.protocol import messages as m
@@ -127,7 +127,7 @@ class Journals(Notifications):
         return found
 
     def _read_asked(self, session: Session, message: m.Read) -> None:
-        filter = parsed(message.filter)
+        filter = received(message.filter)
         if session.may_subscribe is not None and not session.may_subscribe(filter):
             raise NotPermitted(
                 f"{session.name!r} may not read {'everything' if filter.is_always else filter!s}; "

@@ -14,7 +14,7 @@ from stentor.node.actions import (
     ToClient,
 )
 from stentor.node.hooks import VETO
-from stentor.node.reading import parsed
+from stentor.node.reading import received
 from stentor.node.service.overlay import Overlay, read_filters
 from stentor.node.session import Session
 from stentor.protocol import messages as m
@@ -37,7 +37,7 @@ class Offers(Overlay):
                 f"{session.name!r} has {self._max_subscriptions} advertisements, the most that "
                 "this broker allows to one client"
             )
-        filter = parsed(message.filter)
+        filter = received(message.filter)
         # What others ask for is told only to those who may answer it.
         permitted = session.may_advertise
         if message.demand and permitted is not None and not permitted(filter):

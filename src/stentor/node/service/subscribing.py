@@ -14,7 +14,7 @@ from stentor.errors import (
 from stentor.node.actions import (
     Persist,
 )
-from stentor.node.reading import parsed
+from stentor.node.reading import received
 from stentor.node.service.groups import Groups
 from stentor.node.session import Session
 from stentor.node.subscription import Consumer
@@ -36,7 +36,7 @@ class Subscribing(Groups):
                 f"{session.name!r} has {self._max_subscriptions} subscriptions, the most that "
                 "this broker allows to one client"
             )
-        filter = parsed(message.filter)
+        filter = received(message.filter)
         if session.may_subscribe is not None and not session.may_subscribe(filter):
             raise NotPermitted(
                 f"{session.name!r} may not subscribe to {str(filter) or 'everything'!r}; ask for "

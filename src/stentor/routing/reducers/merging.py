@@ -32,8 +32,9 @@ from itertools import chain, count
 from typing import Any, NamedTuple
 
 from stentor.errors import InvalidConfiguration
-from stentor.filters import Filter
+from stentor.filters import Filter, Questions
 from stentor.filters.constraint import Constraint
+from stentor.filters.effort import TooCostly, within
 from stentor.filters.merging import constraint_order, widened
 from stentor.filters.ranges import Ranges
 from stentor.matching import FilterTable
@@ -42,6 +43,8 @@ from stentor.routing.reducers.sample import Sample
 #: Intervals, values or cells in one constraint of a merger. Mergers are sent whole, so they must
 #: not grow with the number of their parts.
 LARGEST = 64
+#: Steps that looking for one merger may take.
+MERGER_STEPS = 4_000
 #: How many groups before and after a new part are tried.
 NEARBY = 2
 #: Groups of any form that are tried in addition when widening is allowed.
@@ -192,8 +195,9 @@ class MergingStage:
             self._insert(other, merge=False)
 
     def _still_good(self, group: _Group, gone: Filter) -> bool:
-        others = [part for part in group.parts if part.overlaps(gone)]
-        if any(part.covers(gone) for part in others):
+        questions = Questions()
+        others = [part for part in group.parts if questions.overlaps(part, gone)]
+        if any(questions.covers(part, gone) for part in others):
             return True
         if len(others) > 1 and _union(others).covers(gone):
             return True
@@ -302,7 +306,11 @@ def perfect_merger(mine: Filter, theirs: Filter, name: str) -> Filter | None:
 
 def _exact_merger(mine: Constraint, theirs: Constraint) -> Constraint | None:
     """The union, if it is simple and does not take too much to write down."""
-    merged = mine.merge(theirs)
+    try:
+        with within(MERGER_STEPS):
+            merged = mine.merge(theirs)
+    except TooCostly:
+        return None
     return merged if merged is not None and _extent(merged) <= LARGEST else None
 
 
