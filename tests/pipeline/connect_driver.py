@@ -15,9 +15,10 @@ from collections.abc import Callable
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import lit
 
 from stentor.errors import FilterSyntaxError, InvalidConfiguration
-from stentor.pipeline import events, match, register
+from stentor.pipeline import events, match, publish, register
 
 SUBSCRIPTIONS = {"small": "n < 5", "even": "even = true", "none": "n = -1"}
 WANTED = Counter(small=5, even=20)
@@ -55,6 +56,10 @@ def write(spark: SparkSession, broker: str, sink: str, folder: str) -> None:
     numbers = events(spark, brokers=broker, columns="n long")
     numbers.select("n").write.format("stentor").option("brokers", sink).mode("append").save()
     assert events(spark, brokers=sink, columns="n long").count() == 40
+    for partitions in (1, 3):  # the same batch again, in other partitions
+        rows = numbers.select("n", lit("once").alias("_type")).repartition(partitions)
+        publish(rows, brokers=sink, txnAppId="connected", txnVersion=1)
+    assert events(spark, brokers=sink, columns="n long", eventType="once").count() == 40
 
 
 def stream(spark: SparkSession, broker: str, sink: str, folder: str) -> None:

@@ -3,6 +3,7 @@
     register(spark)                      makes `format("stentor")` known: source and sink
     events(spark, brokers=..., ...)      the journals of brokers, as a table or a stream
     match(events, subscriptions)         who gets which event
+    publish(table, brokers=..., ...)     its rows as events, once for each batch
     archive(events, path)                events as Parquet, exactly once
     history(spark, path, filter, ...)    what was published, between two times
     past(path, since)                    an archive as the beginning of a subscription
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from stentor.pipeline.filters import to_column
     from stentor.pipeline.matching import match
     from stentor.pipeline.sessions import register, session
+    from stentor.pipeline.sink import publish
     from stentor.pipeline.source import events
 
 _HOME: Final = {
@@ -34,6 +36,7 @@ _HOME: Final = {
     "history": "archives",
     "match": "matching",
     "past": "archives",
+    "publish": "sink",
     "register": "sessions",
     "replay": "archives",
     "session": "sessions",
@@ -48,6 +51,7 @@ __all__ = [
     "history",
     "match",
     "past",
+    "publish",
     "register",
     "replay",
     "session",

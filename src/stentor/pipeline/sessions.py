@@ -9,7 +9,6 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from stentor.pipeline.registering import is_connect, register_source
-from stentor.pipeline.sink import teach_writer
 from stentor.pipeline.source import StentorSource
 
 #: What `session` sets unless told otherwise.
@@ -39,15 +38,12 @@ def register(spark: SparkSession) -> SparkSession:
     One setting of the session changes, without which the sink could publish rows twice: adaptive
     execution of streams (`spark.sql.adaptive.streaming.stateless.enabled`) is switched off. It may
     put the rows of a micro-batch into other partitions when the batch is run again after a crash,
-    and the sink tells what it has published by partition. `save` of Spark's writer puts rows into
-    an order first where the format is "stentor" and there is a `txnAppId`. And where nobody has
-    said which Python is to be used on this machine, it is the one of this program, which has the
-    package.
+    and the sink tells what it has published by partition. And where nobody has said which Python is
+    to be used on this machine, it is the one of this program, which has the package.
     """
     _use_this_python(spark)
     spark.conf.set("spark.sql.adaptive.streaming.stateless.enabled", "false")
     register_source(spark, StentorSource)
-    teach_writer()
     return spark
 
 

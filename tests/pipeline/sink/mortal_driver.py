@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from stentor.pipeline import session
+from stentor.pipeline import publish, session
 
 
 def main(source: str, sink: str, home: str, finish: bool) -> None:
@@ -61,9 +61,7 @@ def main(source: str, sink: str, home: str, finish: bool) -> None:
 
         def write(batch: DataFrame, number: int) -> None:
             rows = batch.select(F.col("n").alias("m")).repartition(random.randint(1, 4))
-            rows.write.format("stentor").mode("append").options(
-                brokers=sink, txnAppId="written", txnVersion=number
-            ).save()
+            publish(rows, brokers=sink, txnAppId="written", txnVersion=number)
 
         return (
             events()

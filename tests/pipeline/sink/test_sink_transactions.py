@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from stentor.client.direct import Direct
 from stentor.errors import InvalidConfiguration, PipelineError
 from stentor.model import Notification, decode
-from stentor.pipeline import register
+from stentor.pipeline import publish, register
 from stentor.pipeline.sink import BatchWriter, StreamWriter
 from stentor.pipeline.sink.transactions import SLOT, by_slot
 from stentor.pipeline.source.options import Transaction, transaction
@@ -44,8 +44,7 @@ def events(*brokers: BrokerProcess) -> list[Notification]:
 
 
 def write(frame: DataFrame, *brokers: BrokerProcess, **options: Any) -> None:
-    addresses = ",".join(broker.address for broker in brokers)
-    frame.write.format("stentor").options(brokers=addresses, **options).mode("append").save()
+    publish(frame, brokers=[broker.address for broker in brokers], **options)
 
 
 def test_a_batch_of_foreach_batch_that_is_run_again_is_there_once(
@@ -65,7 +64,7 @@ def test_a_batch_of_foreach_batch_that_is_run_again_is_there_once(
                 raise RuntimeError("in the middle")
             yield batch
 
-    def publish(batch: DataFrame, number: int) -> None:
+    def send(batch: DataFrame, number: int) -> None:
         attempts.append(number)
         # Every row twice: equal rows are counted, not taken for one.
         rows = batch.select("n").union(batch.select("n")).repartition(len(attempts))
@@ -82,7 +81,7 @@ def test_a_batch_of_foreach_batch_that_is_run_again_is_there_once(
             .option("maxRowsPerBatch", 2_000)
             .schema("n long")
             .load()
-            .writeStream.foreachBatch(publish)
+            .writeStream.foreachBatch(send)
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True)
             .start()
@@ -138,7 +137,7 @@ def test_what_cannot_be_the_same_batch_is_refused(spark: SparkSession, overlay: 
 def test_who_does_not_know_of_slots_is_told() -> None:
     options = {"brokers": "127.0.0.1:7411", "txnAppId": "x", "txnVersion": "1"}
     schema = StructType().add("n", "long")
-    with pytest.raises(PipelineError, match=r"call stentor\.pipeline\.register"):
+    with pytest.raises(PipelineError, match=r"write stentor\.pipeline\.publish"):
         BatchWriter(schema, options, False)
     with pytest.raises(PipelineError, match="leave out txnAppId"):
         StreamWriter(schema, options, False)

@@ -1,8 +1,8 @@
 """Writes that are one: a batch that is written again under the same name and version is there once.
 
-Inside of `foreachBatch`, `df.write` does not know which micro-batch it is for. A query that is
-started anew runs the last one again, and its rows would be other events. So the user says which
-batch it is: `txnAppId` names the writer and `txnVersion` is the number of the batch, as in Delta.
+Inside of `foreachBatch`, a write does not know which micro-batch it is for. A query that is started
+anew runs the last one again, and its rows would be other events. So the user says which batch it
+is: `txnAppId` names the writer and `txnVersion` is the number of the batch, as in Delta.
 
 *Identity.* A sink tells rows apart by who publishes them. Partitions cannot be that here: how rows
 are spread over them depends on settings, on sizes, and on the cluster. So a row belongs to one of
@@ -16,14 +16,13 @@ some of it does not come again, as from a query that gives other rows each time.
 second publishes what is missing. A version below one that was written is an error: brokers would
 take none of it.
 
-Spark gives sinks in Python no way to ask for a shuffle, so `save` of its writer is wrapped: for the
-format "stentor" with a transaction it puts rows into their slots, and for nothing else.
+Spark gives sinks in Python no way to ask for a shuffle, so `df.write` cannot begin a transaction by
+itself: `publish` puts the rows into their slots and then writes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import wraps
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
@@ -31,9 +30,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame
-from pyspark.sql.readwriter import DataFrameWriter
 from pyspark.sql.types import StructType
-from pyspark.sql.utils import to_str
 
 from stentor.errors import PipelineError
 from stentor.model.identity import check_producer
@@ -46,7 +43,6 @@ from stentor.pipeline.source.options import VERIFY, Transaction, connecting, tra
 #: How many slots there are. It is part of what rows are known by, so it never changes.
 SLOTS: Final = 8
 SLOT: Final = "__slot"
-_MARK: Final = "_stentor_taught"
 
 
 def slot_task(transaction: Transaction, slot: int) -> Task:
@@ -79,9 +75,8 @@ def without_slot(schema: StructType) -> StructType:
     """The columns that are published; `PipelineError` if rows were not put into slots."""
     if SLOT not in schema.fieldNames():
         raise PipelineError(
-            "txnAppId needs the rows in an order that only the program itself can give them: call "
-            "stentor.pipeline.register(spark) in the program that writes. Over Spark Connect there "
-            "are no transactions"
+            "txnAppId needs the rows in an order that df.write does not give them: write "
+            "stentor.pipeline.publish(df, brokers=..., txnAppId=..., txnVersion=...) instead"
         )
     return StructType([field for field in schema.fields if field.name != SLOT])
 
@@ -98,69 +93,30 @@ def slotted(frame: DataFrame, key: tuple[str, ...] = ()) -> DataFrame:
     return frame.withColumn(SLOT, slot).repartition(SLOT).sortWithinPartitions(SLOT)
 
 
-def teach_writer() -> None:
-    """Once is enough; more does no harm."""
-    if hasattr(DataFrameWriter, _MARK):
-        return
-    setattr(DataFrameWriter, _MARK, True)
-    writer: Any = DataFrameWriter
-    given_format, given_option, given_options = writer.format, writer.option, writer.options
-    given_mode, given_save = writer.mode, writer.save
+def publish(frame: DataFrame, *, brokers: str | Iterable[str], **options: Any) -> None:
+    """Publish the rows of a table; once for each `txnAppId` and `txnVersion`, if they are given.
 
-    @wraps(given_format)
-    def format(self: Any, source: str) -> Any:
-        self._stentor_format = source
-        return given_format(self, source)
+        def send(batch, number):
+            publish(batch, brokers="127.0.0.1:7411", txnAppId="bars", txnVersion=number)
 
-    @wraps(given_option)
-    def option(self: Any, key: str, value: Any) -> Any:
-        _note(self, {key: value})
-        return given_option(self, key, value)
+        bars.writeStream.foreachBatch(send).option("checkpointLocation", "bars").start()
 
-    @wraps(given_options)
-    def options(self: Any, **options: Any) -> Any:
-        _note(self, options)
-        return given_options(self, **options)
-
-    @wraps(given_mode)
-    def mode(self: Any, saveMode: str | None) -> Any:  # noqa: N803
-        self._stentor_mode = saveMode or getattr(self, "_stentor_mode", None)
-        return given_mode(self, saveMode)
-
-    @wraps(given_save)
-    def save(
-        self: Any,
-        path: str | None = None,
-        format: str | None = None,
-        mode: str | None = None,
-        partitionBy: Any = None,  # noqa: N803
-        **options: Any,
-    ) -> None:
-        if format is not None:
-            self.format(format)
-        self.mode(mode).options(**options)
-        if str(getattr(self, "_stentor_format", "")).lower() == "stentor":
-            noted = dict(getattr(self, "_stentor_options", {}))
-            if path is not None:
-                noted["path"] = path
-            found = transaction(noted)
-            if found is not None:
-                _save(self._df, found, noted, getattr(self, "_stentor_mode", None), given_save)
-                return
-        given_save(self, path, partitionBy=partitionBy)
-
-    writer.format, writer.option, writer.options = format, option, options
-    writer.mode, writer.save = mode, save
+    brokers       addresses, separated by commas or as a list
+    txnAppId      who writes: one name for each query and each table that it writes
+    txnVersion    which batch; a lower one than was written before is refused
+    txnKey        columns that tell the rows of a batch apart; all by default
+    options       the others of `format("stentor")`, such as token and trust
+    """
+    addresses = brokers if isinstance(brokers, str) else ",".join(brokers)
+    given = {k: str(v) for k, v in options.items() if v is not None} | {"brokers": addresses}
+    found = transaction(given)
+    if found is None:
+        _write(frame, given)
+    else:
+        _write_once(frame, found, given)
 
 
-def _note(writer: Any, options: dict[str, Any]) -> None:
-    noted = {key: to_str(value) for key, value in options.items() if value is not None}
-    writer._stentor_options = getattr(writer, "_stentor_options", {}) | noted
-
-
-def _save(
-    frame: DataFrame, transaction: Transaction, options: dict[str, str], mode: Any, save: Any
-) -> None:
+def _write_once(frame: DataFrame, transaction: Transaction, options: dict[str, str]) -> None:
     """Write a transaction: first compare, if an earlier attempt has begun; then publish."""
     RowEncoder(frame.schema)
     check_producer(slot_task(transaction, 0).producer)
@@ -182,9 +138,9 @@ def _save(
             if counts.get(slot, 0) < count:
                 gone = count - counts.get(slot, 0)
                 raise other_rows(slot_task(transaction, slot), gone)
-        save(_writer(rows, options | {VERIFY: "true"}, mode))
-    save(_writer(rows, options, mode))
+        _write(rows, options | {VERIFY: "true"})
+    _write(rows, options)
 
 
-def _writer(rows: DataFrame, options: dict[str, str], mode: Any) -> Any:
-    return rows.write.format("stentor").options(**options).mode(mode)
+def _write(rows: DataFrame, options: dict[str, str]) -> None:
+    rows.write.format("stentor").options(**options).mode("append").save()
