@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+#: A kernel that returns the row where it stopped, and the number of runs.
+Scan = Callable[..., tuple[int, int]]
 
 Floats = NDArray[np.float64]
 Int64s = NDArray[np.int64]
@@ -15,14 +19,27 @@ Int32s = NDArray[np.int32]
 class AccessArrays(NamedTuple):
     """How coordinates lead to groups; see `kernels`."""
 
-    #: Per signature: axes, first of them, start of its table, mask, first bucket, first key.
+    #: Per axis: whether single equalities are looked up by it (1), and whether it stands (2), that
+    #: is, has a coordinate if the attribute is *not* there.
+    use: NDArray[np.uint8]
+    standing: Int64s
+    #: The hash table of all single equalities, and per bucket its axis and coordinate.
+    single: Int32s
+    single_axis: Int64s
+    single_key: Floats
+    #: Per signature of several axes: axes, first of them, start of its table, mask, first bucket,
+    #: first key.
     signature: Int64s
     signature_axis: Int64s
     table: Int32s
     key: Floats
+    #: Per axis what only matters to a notification with a coordinate there: the groups without an
+    #: equality, and the signatures, as -1 for the first and so on.
+    visit_ptr: Int64s
+    visit: Int64s
     bucket_ptr: Int64s
     bucket_group: Int64s
-    #: Groups without an equality: every row is tested against them.
+    #: Groups without any bound: every row is tested against them.
     free: Int64s
 
 
@@ -56,3 +73,5 @@ class Scratch(NamedTuple):
     runs: Int32s
     stack: Int64s
     todo: Int64s
+    #: The coordinates of one notification, those of one without any attribute to begin with.
+    x: Floats

@@ -8,15 +8,18 @@ of thousands of candidates; tests that take long are made once for each distinct
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from stentor.filters.collection import CollectionSet
 from stentor.filters.constraint import Constraint
 from stentor.filters.domains import STRING
 from stentor.filters.patterns import Pattern
 from stentor.filters.residual import Residual
 from stentor.filters.tested import Tested
 from stentor.matching.index.columns import Source
-from stentor.matching.index.plan import Check
+from stentor.matching.index.plan import Check, finite_values
+
+_COLLECTIONS: Final = (tuple, frozenset)
 
 TextTest = Callable[[str], bool]
 
@@ -29,6 +32,8 @@ class Compiled(NamedTuple):
     residual: Residual | None
     quick: TextTest | None
     slow: TextTest | None
+    #: Strings of which a collection must have one, if that is all the check says of collections.
+    listed: frozenset[str] | None = None
 
 
 def compiled(check: Check) -> Compiled:
@@ -36,7 +41,7 @@ def compiled(check: Check) -> Compiled:
         return Compiled("", None, check, None, None)
     name, constraint = check
     quick, slow = _text_tests(constraint)
-    return Compiled(name, constraint, None, quick, slow)
+    return Compiled(name, constraint, None, quick, slow, _listed(constraint))
 
 
 def _text_tests(constraint: Constraint) -> tuple[TextTest | None, TextTest | None]:
@@ -56,6 +61,21 @@ def _text_tests(constraint: Constraint) -> tuple[TextTest | None, TextTest | Non
         text = pattern.text
         return ((lambda v: not v.endswith(text)) if negated else (lambda v: v.endswith(text))), None
     return None, (lambda v: not pattern.matches(v)) if negated else pattern.matches
+
+
+def _listed(constraint: Constraint) -> frozenset[str] | None:
+    if constraint.rest or len(constraint.parts) != 1:
+        return None
+    part = constraint.parts[0][1]
+    if not isinstance(part, CollectionSet) or len(part.cells) != 1:
+        return None
+    (cell,) = part.cells
+    if len(cell.hits) != 1 or not cell.universe.is_all_values:
+        return None
+    values = finite_values(next(iter(cell.hits)))
+    if values is None or any(type_name != "string" for type_name, _ in values):
+        return None
+    return frozenset(str(value) for _, value in values)
 
 
 class Checker:
@@ -80,7 +100,10 @@ class Checker:
                 if not constraint.absent:
                     return False
             elif type(value) is not str:
-                if not constraint.accepts(value):
+                if check.listed is not None and type(value) in _COLLECTIONS:
+                    if check.listed.isdisjoint(value):
+                        return False
+                elif not constraint.accepts(value):
                     return False
             elif check.quick is not None:
                 if not check.quick(value):

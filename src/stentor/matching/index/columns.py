@@ -11,9 +11,10 @@ frames use it for what is missing. Fields of structs are attributes with dotted 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import chain
 from operator import itemgetter
 from typing import Any, Final, Protocol, TypeAlias, cast
 
@@ -34,6 +35,7 @@ from stentor.matching.index.axes import (
     measure,
     numeric,
 )
+from stentor.matching.index.distinct import distinct
 from stentor.model.codec import Envelope
 from stentor.model.notification import Notification
 from stentor.model.values import COLLECTION, INT_MAX, normal, value_type_of
@@ -73,8 +75,9 @@ class Column(Protocol):
     def texts(self, axis: Axis) -> list[str | None] | None:
         """What the values look like on an axis of strings, if they are at hand and all strings."""
 
-    def tokens(self) -> tuple[Codes, list[tuple[str, Any]]]:
-        """Elements of collections: (row, (type, value)) in parallel."""
+    def tokens(self) -> tuple[Codes, Codes, list[tuple[str, Any]]]:
+        """Elements of collections: rows and codes in parallel, no pair twice, by row; and what the
+        codes stand for, (type, value)."""
 
     def values(self) -> Sequence[Any]:
         """The values as Python objects, None where absent."""
@@ -87,6 +90,7 @@ class Source:
         self.count = count
         self._columns: dict[str, Column | None] = {}
         self._objects: dict[str, tuple[Sequence[Any], frozenset[type]] | None] = {}
+        self._seen: dict[Axis, list[str | None]] = {}
 
     def column(self, name: str) -> Column | None:
         """The column of an attribute; None if no notification has it."""
@@ -94,8 +98,18 @@ class Source:
             self._columns[name] = self._find(name)
         return self._columns[name]
 
+    def names(self, among: Container[str]) -> Iterable[str]:
+        """Those of the given names that some notification may have."""
+        raise NotImplementedError
+
     def _find(self, name: str) -> Column | None:
-        raise KeyError(name)
+        raise NotImplementedError
+
+    def seen_on(self, axis: Axis, texts: list[str | None]) -> list[str | None]:
+        """What the distinct strings of an attribute look like on an axis; remembered."""
+        if axis not in self._seen:
+            self._seen[axis] = all_seen_on(axis, texts)
+        return self._seen[axis]
 
     def facts(self, row: int, names: Iterable[str]) -> dict[str, Any]:
         """What one notification says under these names."""
@@ -135,6 +149,9 @@ class ArrowSource(Source):
         super().__init__(batch.num_rows)
         self._batch = batch
 
+    def names(self, among: Container[str]) -> Iterable[str]:
+        return [name for name in _field_names(self._batch.schema) if name in among]
+
     def _find(self, name: str) -> Column | None:
         array = _field(self._batch, name)
         return None if array is None else _arrow_column(name, array)
@@ -154,6 +171,12 @@ class RowSource(Source):
             self._rows = [row.attributes for row in self._envelopes]
         else:
             self._rows = [flat_facts(row, names) for row in rows]
+
+    def names(self, among: Container[str]) -> Iterable[str]:
+        rows: Iterable[Mapping[str, Any]] = self._rows
+        if self._envelopes is not None:
+            rows = [row.facts for row in self._envelopes]
+        return [name for name in dict.fromkeys(chain.from_iterable(rows)) if name in among]
 
     def _find(self, name: str) -> Column | None:
         rows = self._rows
@@ -233,15 +256,16 @@ class ObjectColumn:
             return np.array([v is not None for v in self._values], bool)
         return np.array([t == kind for t in self._types], bool)
 
-    def tokens(self) -> tuple[Codes, list[tuple[str, Any]]]:
+    def tokens(self) -> tuple[Codes, Codes, list[tuple[str, Any]]]:
         rows: list[int] = []
-        tokens: list[tuple[str, Any]] = []
+        codes: list[int] = []
+        places: dict[tuple[str, Any], int] = {}
         for i, (value, value_type) in enumerate(zip(self._values, self._types, strict=True)):
             if value_type == COLLECTION:
                 elements = {(value_type_of(e), e) for e in value}
                 rows.extend([i] * len(elements))
-                tokens.extend(elements)
-        return np.array(rows, np.int64), tokens
+                codes.extend([places.setdefault(e, len(places)) for e in elements])
+        return np.array(rows, np.int64), np.array(codes, np.int64), list(places)
 
     def values(self) -> Sequence[Any]:
         return self._values
@@ -313,10 +337,19 @@ class ArrowColumn:
         found: NDArray[np.bool_] = self._array.is_valid().to_numpy(zero_copy_only=False)
         return found
 
-    def tokens(self) -> tuple[Codes, list[tuple[str, Any]]]:
+    def tokens(self) -> tuple[Codes, Codes, list[tuple[str, Any]]]:
         if self._kind != COLLECTION:
-            return np.empty(0, np.int64), []
-        return ObjectColumn(self.values()).tokens()  # type: ignore[arg-type]
+            return np.empty(0, np.int64), np.empty(0, np.int64), []
+        if len(self._array) <= SMALL or not _is_text(self._array.type.value_type):
+            return ObjectColumn(self.values()).tokens()  # type: ignore[arg-type]
+        sizes = self._array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+        elements = self._array.flatten().dictionary_encode()
+        values = elements.dictionary.to_pylist()
+        pairs = np.repeat(np.arange(len(sizes)), sizes) * (len(values) + 1)
+        pairs += elements.indices.cast(pa.int64()).fill_null(len(values)).to_numpy()
+        rows, codes = np.divmod(distinct(pairs), len(values) + 1)
+        there = codes < len(values)
+        return rows[there], codes[there], [("string", value) for value in values]
 
     def values(self) -> Sequence[Any]:
         if self._values is None:
@@ -344,6 +377,14 @@ def _field(batch: pa.RecordBatch, name: str) -> pa.Array | None:
                 return _inside(batch.column(head), parts[size:])
             _refuse_records(head, kind)
     return None
+
+
+def _field_names(fields: Iterable[pa.Field], within: str = "") -> Iterator[str]:
+    """The full names of all attributes, those inside structs, too."""
+    for field in fields:
+        yield within + field.name
+        if pt.is_struct(field.type):
+            yield from _field_names(field.type, f"{within}{field.name}.")
 
 
 def _inside(struct: pa.Array, parts: list[str]) -> pa.Array | None:

@@ -25,6 +25,8 @@ _ARROW = {
     "tail": pa.large_string(),
     "bytes": pa.large_binary(),
 }
+#: Fewer constants than this are sorted by Python, too: calls of Arrow would take longer.
+_FEW = 256
 #: Python objects are made in portions, so that other threads get their turn.
 _PORTION = 16_384
 
@@ -32,7 +34,7 @@ _PORTION = 16_384
 def join_constants(axis: Axis, lists: Sequence[Sequence[Any]]) -> tuple[Sequence[Any], list[Ints]]:
     """All constants, sorted and distinct, and for each list the new places of its members."""
     arrow_type = _ARROW.get(axis.kind)
-    if arrow_type is not None:
+    if arrow_type is not None and sum(map(len, lists)) > _FEW:
         return _join_arrow(arrow_type, lists)
     whole = list(dict.fromkeys(c for constants in lists for c in constants))
     if axis.kind not in MULTIPLE:  # tokens are only ever equal, never ordered

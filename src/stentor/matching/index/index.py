@@ -1,16 +1,17 @@
 """`Index`: the production engine. Batch first, columnar, always up to date.
 
 It is built like a log-structured merge tree. New filters go into a small growing table and take
-effect at once: the newest are tested one by one, and when that has cost as much as compiling would,
-the growing table is compiled into a *view*. A growing table that is full becomes a permanent
+effect at once: `recent` makes them searchable as they come. A growing table that is full becomes a
 segment. Segments of similar size are joined, and segments with many removed filters cleaned, by a
 background thread; the new segment takes the place of the old ones in one step, so matching never
 waits for it. A removed filter is marked dead at once and disappears with the next cleaning.
 
-Every compilation follows one rule: it is made when its lack has cost as much as it will. So the
-work on filters that come and go is at most about twice what the best plan would take, whatever
-the mixture of changes and searches. For the same reason the thread also joins segments of different
-sizes once enough searches have gone through all of them.
+Work on filters that come and go is only done for searches. While there are none, filters pile up in
+segments of all sizes, as they do when a million are loaded. Every segment beyond the first, and
+every recent filter that is tested without an equality, costs a search something. When these costs
+have reached a share of what a compilation takes, it is made: so matching stays close to the speed
+of a single segment, and compiling takes at most a small multiple of what searches would have lost.
+To keep a full table rare, it holds more while there are more filters.
 
 All boxes of a filter are in one segment. So when a segment is cleaned, the slots of its dead
 filters are free again, and memory stays proportional to the filters that are held.
@@ -26,21 +27,33 @@ import threading
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
-from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from stentor.errors import DuplicateKey, FilterTypeError, UnknownKey
+from stentor.errors import (
+    DuplicateKey,
+    FilterTypeError,
+    InvalidValue,
+    UnknownKey,
+    UnsupportedColumn,
+)
 from stentor.filters import Filter
+from stentor.filters.conjunct import Conjunct
 from stentor.filters.facts import flat_facts
 from stentor.matching.index.axes import Axis
 from stentor.matching.index.columns import ArrowSource, Row, RowSource, Source
-from stentor.matching.index.direct import Direct
-from stentor.matching.index.distinct import distinct
-from stentor.matching.index.plan import boxes_of
-from stentor.matching.index.search import grouped, search_batch, search_one
+from stentor.matching.index.plan import Box, boxes_of
+from stentor.matching.index.recent import CAPACITY, Recent, searchable
+from stentor.matching.index.search import (
+    Part,
+    grouped,
+    once_each,
+    search_one,
+    search_parts,
+)
 from stentor.matching.index.segment import Segment
 from stentor.matching.index.slots import GROWING, NOWHERE, Slots
 from stentor.matching.index.table import GrowingTable, joined
@@ -49,16 +62,19 @@ from stentor.model.codec import Envelope
 K = TypeVar("K", bound=Hashable)
 
 #: Boxes in the growing table before it becomes a segment: compiling them takes some milliseconds.
-GROWING_LIMIT: Final = 4_096
-#: So many new filters are always tested one by one: searching a view takes as long.
-FEW: Final = 8
-#: Tests of further ones (filters times notifications) before a view is compiled; and in any case
-#: so many for each box, which is what compiling it costs.
-TESTS_LIMIT: Final = 4_096
-TESTS_PER_BOX: Final = 4
-#: Searches of a notification in one segment more than needed, for each box, before the thread joins
-#: them; and how many of these a call costs in addition to its notifications.
-SEARCHES_PER_BOX: Final = 5
+GROWING_LIMIT: Final = CAPACITY
+#: While it is searched, it holds this share of all boxes at most, but always so many.
+RECENT_SHARE: Final = 1 / 16
+RECENT_LEAST: Final = 256
+#: More new filters than this, found by the first search after a while, become a segment at once.
+ABSORBED: Final = 256
+#: Tests of boxes without an equality, recent boxes times notifications, before they are compiled:
+#: so many in any case, and so many for each box.
+TESTS_LIMIT: Final = 65_536
+TESTS_PER_BOX: Final = 256
+#: Searches of a notification in one segment more than needed, for each box, before all are joined;
+#: and how many of these a call costs in addition to its notifications.
+SEARCHES_PER_BOX: Final = 1
 SEARCHES_PER_CALL: Final = 32
 #: This many segments of similar size are joined.
 TIER: Final = 6
@@ -102,18 +118,17 @@ class _Held:
 
 
 class _Seen(NamedTuple):
-    """What searches look at. It is replaced as a whole, except that recent filters come and go."""
+    """What searches look at. It is replaced as a whole, except that recent filters come."""
 
     held: tuple[Segment, ...]
-    #: The growing table as a segment, without its recent filters.
-    view: Segment | None
-    recent: dict[int, Direct]
+    #: The growing table: boxes without checks, and boxes with checks.
+    recent: tuple[Recent, Recent]
     #: All attributes that some filter looks at; it may have more.
     names: set[str]
 
     @property
-    def segments(self) -> tuple[Segment, ...]:
-        return self.held if self.view is None else (*self.held, self.view)
+    def parts(self) -> list[Part]:
+        return [*self.held, *(recent.now() for recent in self.recent if recent.count)]
 
 
 class Index(Generic[K]):
@@ -141,9 +156,13 @@ class Index(Generic[K]):
         self._growing = GrowingTable()
         self._growing_slots: list[int] = []
         self._growing_names: set[str] = set()
-        self._seen = _Seen((), None, {}, set())
-        #: Work that a view, or one segment in place of several, would have saved. Threads may
-        #: lose some of it between them; it is an estimate in any case.
+        self._seen = _Seen((), _nothing_recent(), set())
+        #: Boxes of the growing table that searches do not see yet; the next one will make them.
+        self._unseen: list[tuple[int, list[tuple[Box, Conjunct]]]] = []
+        #: Whether there was a search since the growing table was begun.
+        self._searched = False
+        #: Work that one segment in place of all would have saved. Threads may lose some of it
+        #: between them; it is an estimate in any case.
         self._tests = 0
         self._searches = 0
         #: Whether some filter asks for more than attributes.
@@ -165,9 +184,7 @@ class Index(Generic[K]):
         """How much memory the index takes, by its own count."""
         with self._lock:
             segments = sum(held.segment.nbytes for held in self._held)
-            recent = 400 * len(self._growing) + 1_000 * len(self._seen.recent)
-            if self._seen.view is not None:
-                recent += self._seen.view.nbytes
+            recent = 400 * len(self._growing) + sum(r.nbytes for r in self._seen.recent)
             return IndexMemory(segments, recent, self._slots.nbytes)
 
     @property
@@ -187,10 +204,10 @@ class Index(Generic[K]):
                     f"there is a filter under {key!r} already; remove it first, or use another key"
                 )
             several = len(filter.conjuncts) > 1
-            boxes = []
+            boxes: list[tuple[Box, Conjunct]] = []
             for conjunct in filter.conjuncts:
                 found, shared = boxes_of(conjunct, self._choose_token)
-                boxes += found
+                boxes += [(box, conjunct) for box in found]
                 several = several or shared
             if not boxes:  # nothing can match it
                 self._slot_of[key] = self._slots.take(key, False, NOWHERE)
@@ -198,7 +215,7 @@ class Index(Generic[K]):
             slot = self._slots.take(key, several, GROWING)
             self._growing_slots.append(slot)
             try:
-                for box in boxes:
+                for box, _ in boxes:
                     self._growing.append(slot, box)
             except BaseException:  # a constant of a registered type that cannot be hashed, say
                 self._slots.alive[slot] = 0  # whatever was appended disappears with the dead
@@ -207,9 +224,11 @@ class Index(Generic[K]):
             self._reserved = self._reserved or any(n.startswith("_") for n in filter.names)
             self._growing_names |= filter.names
             self._seen.names.update(filter.names)
-            self._seen.recent[slot] = Direct(filter)
-            if len(self._growing) >= GROWING_LIMIT:
+            self._unseen.append((slot, boxes))
+            if len(self._growing) >= self._growing_limit:
                 self._settle_growing()
+            elif self._searched:
+                self._show_unseen()
 
     def remove(self, key: K) -> None:
         """Forget the filter under a key. Takes effect at once; no such key is an `UnknownKey`."""
@@ -218,7 +237,6 @@ class Index(Generic[K]):
             if slot is None:
                 raise UnknownKey(f"there is no filter under {key!r}")
             self._slots.alive[slot] = 0
-            self._seen.recent.pop(slot, None)
             number = int(self._slots.segment_of[slot])
             if number == NOWHERE:
                 self._slots.release([slot])
@@ -256,7 +274,7 @@ class Index(Generic[K]):
 
     def match(self, notification: Row) -> list[K]:
         """The keys of all filters that match one notification, in no particular order."""
-        ticket, seen, recent = self._begin(1)
+        ticket, seen, parts = self._begin(1)
         try:
             facts: Mapping[str, Any]
             if isinstance(notification, Envelope) and not self._reserved:
@@ -265,13 +283,10 @@ class Index(Generic[K]):
                 facts = flat_facts(notification, seen.names)
             slots: list[int] = []
             alive, keys = self._slots.alive, self._slots.keys
-            for segment in seen.segments:
-                slots += search_one(segment, facts, alive)
+            for part in parts:
+                slots += search_one(part, facts, alive)
             if self._slots.any_several and len(slots) > 1:
                 slots = list(dict.fromkeys(slots))
-            for slot, direct in recent:
-                if direct.matches(facts):
-                    slots.append(slot)
             return [keys[slot] for slot in slots]
         finally:
             self._slots.end_search(ticket)
@@ -290,13 +305,26 @@ class Index(Generic[K]):
         """
         if isinstance(batch, Mapping):
             raise TypeError("expected a batch of notifications; for a single one call `match`")
+        before = self._held
+        try:
+            return self._match_batch(batch)
+        except (UnsupportedColumn, InvalidValue):
+            # Only filters that are held may ask for a column, not those that were removed.
+            with self._lock:
+                all_live = int(self._slots.alive.sum()) == self._slots.taken
+                if all_live and before is self._held:
+                    raise
+            self.compact()
+            return self._match_batch(batch)
+
+    def _match_batch(self, batch: Batch) -> tuple[Rows, NDArray[Any]]:
         count = batch.num_rows if isinstance(batch, pa.RecordBatch | pa.Table) else len(batch)
-        ticket, seen, recent = self._begin(count)
+        ticket, seen, parts = self._begin(count)
         try:
             rows_found: list[Rows] = []
             keys_found: list[NDArray[Any]] = []
             for offset, source in _sources(batch, seen.names):
-                rows, keys = self._match_source(source, seen.segments, recent)
+                rows, keys = self._match_source(source, parts)
                 rows_found.append(rows + offset if offset else rows)
                 keys_found.append(keys)
         finally:
@@ -320,97 +348,85 @@ class Index(Generic[K]):
                 for key in self.match(notification):
                     singly.setdefault(key, []).append(row)
             return list(singly.items())
-        ticket, seen, recent = self._begin(len(batch))
+        ticket, seen, parts = self._begin(len(batch))
         try:
             slots = self._slots
             pairs: list[tuple[Rows, NDArray[Any]]] = []
-            tested: dict[int, list[int]] = {}
             for offset, source in _sources(batch, seen.names):
-                for segment in seen.segments:
-                    rows, labels = search_batch(segment, source, slots.alive, None)
-                    pairs.append((rows + offset if offset else rows, labels))
-                for slot, direct in recent:
-                    matched = direct.rows(source)
-                    if matched:
-                        if offset:
-                            matched = [row + offset for row in matched]
-                        tested.setdefault(slot, []).extend(matched)
-            found = [(cast(K, slots.keys[slot]), matched) for slot, matched in tested.items()]
-            pairs = [pair for pair in pairs if len(pair[0])]
-            if pairs:
-                # A filter is in one segment only, so its rows stay in order.
-                rows, labels = pairs[0]
-                if len(pairs) > 1:
-                    rows = np.concatenate([pair[0] for pair in pairs])
-                    labels = np.concatenate([pair[1] for pair in pairs])
-                if slots.any_several:
-                    rows, labels = _once_each(rows, labels, slots.several)
-                labels, lists = grouped(rows, labels, len(slots.alive))
-                found += zip(slots.keys[labels].tolist(), lists, strict=True)
-            return found
+                rows, labels = search_parts(parts, source, slots.alive, None)
+                pairs.append((rows + offset if offset else rows, labels))
+            if not pairs:
+                return []
+            rows, labels = pairs[0]
+            if len(pairs) > 1:
+                rows = np.concatenate([pair[0] for pair in pairs])
+                labels = np.concatenate([pair[1] for pair in pairs])
+            if slots.any_several:
+                rows, labels = once_each(rows, labels, slots.several)
+            labels, lists = grouped(rows, labels, len(slots.alive))
+            return list(zip(slots.keys[labels].tolist(), lists, strict=True))
         finally:
             self._slots.end_search(ticket)
 
-    def _match_source(
-        self, source: Source, segments: tuple[Segment, ...], recent: list[tuple[int, Direct]]
-    ) -> tuple[Rows, NDArray[Any]]:
+    def _match_source(self, source: Source, parts: list[Part]) -> tuple[Rows, NDArray[Any]]:
         """The rows and keys of all matches in a portion of a batch."""
         slots = self._slots
         several = slots.any_several
         # Slots are needed to drop what is found twice; else numbers for keys save a step.
         numbers = None if several else slots.numbers
-        parts = [search_batch(segment, source, slots.alive, numbers) for segment in segments]
-        if recent:
-            rows, found = _test_each(source, recent)
-            parts.append((rows, found if numbers is None else numbers[found]))
-        parts = [part for part in parts if len(part[0])]
-        if not parts:
-            return np.empty(0, np.int64), slots.keys_at(np.empty(0, np.int32))
-        rows, labels = parts[0]
-        if len(parts) > 1:
-            rows = np.concatenate([part[0] for part in parts])
-            labels = np.concatenate([part[1] for part in parts])
+        rows, labels = search_parts(parts, source, slots.alive, numbers)
         if several:
-            rows, labels = _once_each(rows, labels, slots.several)
-        if len(parts) > 1 or several or recent:
-            order = np.argsort(rows, kind="stable")
-            rows, labels = rows[order], labels[order]
+            rows, labels = once_each(rows, labels, slots.several)
         return rows, labels if numbers is not None else slots.keys_at(labels)
 
-    def _begin(self, notifications: int) -> tuple[int, _Seen, list[tuple[int, Direct]]]:
+    def _begin(self, notifications: int) -> tuple[int, _Seen, list[Part]]:
         """A ticket to hand back at the end, and what to search.
 
-        Searches do not take the lock, except to compile: a thread that changes the index all the
-        time would keep them from getting it.
+        Searches do not take the lock, except to compile or for the first filters after a while: a
+        thread that changes the index all the time would keep them from getting it.
         """
         ticket = self._slots.begin_search()
         try:
+            if self._unseen:
+                with self._lock:
+                    if len(self._unseen) > ABSORBED:
+                        self._settle_growing()
+                    self._show_unseen()
             seen = self._seen
-            recent = list(seen.recent.items())
-            if len(recent) > FEW:
-                self._tests += (len(recent) - FEW) * notifications
+            unled = seen.recent[0].unled + seen.recent[1].unled
+            if unled:
+                self._tests += unled * notifications
                 if self._tests > max(TESTS_LIMIT, TESTS_PER_BOX * len(self._growing)):
-                    seen = self._compile_view()
-                    recent = list(seen.recent.items())
-            if seen.held and self._background:
-                more = len(seen.held) - (seen.view is None)
-                self._searches += more * (notifications + SEARCHES_PER_CALL)
-                if self._searches > SEARCHES_PER_BOX * len(self._slot_of) and self._worker is None:
                     with self._lock:
-                        if self._seen.view is not None:
-                            self._settle_growing()
+                        self._settle_growing()
+            if len(seen.held) > 1:
+                more = (len(seen.held) - 1) * (notifications + SEARCHES_PER_CALL)
+                boxes = sum(map(len, seen.held))
+                self._searches += more
+                if 2 * more > boxes:
+                    self._join(self._held)  # this search alone saves as much as it takes
+                elif self._searches > SEARCHES_PER_BOX * boxes:
+                    with self._lock:
                         self._tend()
+            # What is recent must be noted before the arrays of slots, which grow with it.
+            seen = self._seen
+            parts = seen.parts
         except BaseException:
             self._slots.end_search(ticket)
             raise
-        return ticket, seen, recent
+        return ticket, seen, parts
 
-    def _compile_view(self) -> _Seen:
-        with self._lock:
-            view = Segment(joined([self._growing.frozen()], self._slots.alive))
-            self._seen = _Seen(self._held_segments(), view, {}, self._names())
-            self._tests = 0
-            return self._seen
+    def _show_unseen(self) -> None:
+        """Let searches find the newest filters."""
+        plain, checked = self._seen.recent
+        for slot, boxes in self._unseen:
+            for box, conjunct in boxes:
+                found, wider = searchable(box, conjunct)
+                if wider and len(boxes) > 1:
+                    self._slots.mark_several(slot)
+                (checked if found.checks else plain).append(slot, found)
+        self._unseen = []
+        self._searched = True
 
     # -- copies for other processes
 
@@ -428,7 +444,7 @@ class Index(Generic[K]):
         self._slots, self._slot_of = slots, slot_of
         for segment in segments:
             self._hold(segment, replacing=())
-        self._seen = _Seen(self._held_segments(), None, {}, self._names())
+        self._seen = _Seen(self._held_segments(), _nothing_recent(), self._names())
         self._reserved = any(name.startswith("_") for name in self._seen.names)
 
     # -- segments
@@ -441,6 +457,12 @@ class Index(Generic[K]):
         self._token_uses[chosen] = self._token_uses.get(chosen, 0) + 1
         return chosen
 
+    @property
+    def _growing_limit(self) -> int:
+        if not self._searched:
+            return GROWING_LIMIT
+        return min(GROWING_LIMIT, max(RECENT_LEAST, int(RECENT_SHARE * len(self._slot_of))))
+
     def _settle_growing(self) -> None:
         """Make a segment of the growing table."""
         table = joined([self._growing.frozen()], self._slots.alive)
@@ -450,7 +472,9 @@ class Index(Generic[K]):
         self._growing = GrowingTable()
         self._growing_slots = []
         self._growing_names = set()
-        self._seen = _Seen(self._held_segments(), None, {}, self._names())
+        self._unseen = []
+        self._searched = False
+        self._seen = _Seen(self._held_segments(), _nothing_recent(), self._names())
         self._tests = 0
         self._slots.release(dead)
         self._tend()
@@ -525,8 +549,7 @@ class Index(Generic[K]):
                 self._held = tuple(h for h in self._held if h not in chosen)
             else:
                 self._hold(segment, chosen)
-            seen = self._seen
-            self._seen = _Seen(self._held_segments(), seen.view, seen.recent, self._names())
+            self._seen = _Seen(self._held_segments(), self._seen.recent, self._names())
             self._searches = 0
             self._slots.release(dead)
 
@@ -550,30 +573,5 @@ def _sources(batch: Batch, names: Collection[str]) -> Iterator[tuple[int, Source
             yield first, RowSource(batch[first : first + ROWS_AT_A_TIME], names)
 
 
-def _test_each(source: Source, recent: list[tuple[int, Direct]]) -> tuple[Rows, NDArray[np.int32]]:
-    """The newest filters, one by one; not by row."""
-    rows: list[int] = []
-    slots: list[int] = []
-    for slot, direct in recent:
-        found = direct.rows(source)
-        rows += found
-        slots += [slot] * len(found)
-    return np.array(rows, np.int64), np.array(slots, np.int32)
-
-
-def _once_each(
-    rows: Rows, slots: NDArray[Any], several: NDArray[np.uint8]
-) -> tuple[Rows, NDArray[Any]]:
-    """Without repeated pairs, which only filters with several boxes can give."""
-    suspect = several[slots] != 0
-    if not suspect.any():
-        return rows, slots
-    codes = rows[suspect] << 32 | slots[suspect]
-    once = distinct(codes)
-    if len(once) == len(codes):
-        return rows, slots
-    sure = ~suspect
-    return (
-        np.concatenate((rows[sure], once >> 32)),
-        np.concatenate((slots[sure], (once & 0xFFFFFFFF).astype(np.int32))),
-    )
+def _nothing_recent() -> tuple[Recent, Recent]:
+    return Recent(checked=False), Recent(checked=True)

@@ -4,6 +4,9 @@ A segment holds boxes sorted into *groups*: boxes of one shape (the same axes in
 that agree on all their equalities. The equalities lead to the group: a *signature* is the list of
 axes that a shape has equalities on, and for each signature there is a hash table from coordinates
 to the groups. A notification is looked up once for each signature, however many filters there are.
+Signatures of one axis share a table. What has no equality, and every signature of several axes, is
+listed under one axis that it needs, so that a search only sees what its attributes lead to, however
+many others the filters look at.
 
 Within a group the boxes are ordered so that neighbors are alike. If a single half-open range is
 left, they are sorted by its end, and a binary search finds all that match in one run. If a single
@@ -24,7 +27,8 @@ goes on from that row. `expand` turns runs into pairs of row and slot.
 
 The arrays of a segment come as two tuples, in the order of `arrays.AccessArrays` and
 `arrays.GroupArrays`, and the array of `complements`. points has a row for each notification and a
-column for each axis.
+column for each of the axes in `columns`; on all others its coordinates are those of a notification
+without any attribute.
 """
 
 # The code below is compiled by Numba: plain loops over arrays, no objects, and no annotations.
@@ -32,8 +36,23 @@ column for each axis.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 from numba import njit
+
+
+def _kernel(**options):
+    """Compiled at the first call, and kept on disk if there is a place to keep it."""
+
+    def decorated(function):
+        kernel = njit(**options)(function)
+        with suppress(RuntimeError, OSError):  # nowhere to write: then compiled in each process
+            kernel.enable_caching()
+        return kernel
+
+    return decorated
+
 
 #: Boxes per node, nodes per upper node.
 FAN = 16
@@ -46,7 +65,7 @@ LEVELS = 6
 PLAIN, FROM, UP_TO, INTERVAL, BOXES = 0, 1, 2, 3, 4
 
 
-@njit(cache=True, inline="always")
+@_kernel(inline="always")
 def _mixed(h, bits):
     """One step of a hash over the bits of coordinates.
 
@@ -57,7 +76,7 @@ def _mixed(h, bits):
     return h ^ (h >> np.uint64(32))
 
 
-@njit(cache=True)
+@_kernel()
 def fill_table(coordinates, first_bucket, table, mask):
     """Enter the coordinates of buckets (one row each) into an open hash table."""
     bits = coordinates.view(np.int64)
@@ -71,7 +90,18 @@ def fill_table(coordinates, first_bucket, table, mask):
         table[place] = first_bucket + i
 
 
-@njit(cache=True, inline="always")
+@_kernel()
+def fill_single(axes, coordinates, table, mask):
+    """Enter the buckets of single equalities into their common hash table."""
+    bits = coordinates.view(np.int64)
+    for i in range(coordinates.shape[0]):
+        place = np.int64(_mixed(_mixed(np.uint64(0), axes[i]), bits[i]) & np.uint64(mask))
+        while table[place] >= 0:
+            place = (place + 1) & mask
+        table[place] = i
+
+
+@_kernel(inline="always")
 def _emit(runs, count, begin, row, first, end):
     """Append a run, or lengthen the last one if it belongs to the same group."""
     if count > begin and runs[count - 1, 2] == first:
@@ -83,7 +113,7 @@ def _emit(runs, count, begin, row, first, end):
     return count + 1
 
 
-@njit(cache=True, inline="always")
+@_kernel(inline="always")
 def _scan_leaf(x, row, first, end, k, dims, dim_axis, dim_hole, bounds, at, runs, count, begin):
     """Test boxes one by one. `at` is where the bounds of the first one stand."""
     for i in range(first, end):
@@ -107,7 +137,7 @@ def _scan_leaf(x, row, first, end, k, dims, dim_axis, dim_hole, bounds, at, runs
     return count
 
 
-@njit(cache=True, inline="always")
+@_kernel(inline="always")
 def _judge(x, k, dims, dim_axis, dim_hole, nodes, at):
     """0: no box below the node contains x; 2: all do; 1: some may."""
     verdict = 2
@@ -133,7 +163,7 @@ def _judge(x, k, dims, dim_axis, dim_hole, nodes, at):
     return verdict
 
 
-@njit(cache=True, inline="always")
+@_kernel(inline="always")
 def _passes(x, box, extra_ptr, extra_axis, extra_hole, extra_low, extra_high):
     """Whether x satisfies the extras of a box."""
     inside = True
@@ -155,12 +185,12 @@ _PLACE_OF_BIT = np.zeros(64, np.int64)
 _PLACE_OF_BIT[[(_BITS_ONCE << i & (1 << 64) - 1) >> 58 for i in range(64)]] = np.arange(64)
 
 
-@njit(cache=True, inline="always")
+@_kernel(inline="always")
 def _bit_number(bit):
     return _PLACE_OF_BIT[(bit * np.uint64(_BITS_ONCE)) >> np.uint64(58)]
 
 
-@njit(cache=True)
+@_kernel()
 def _left_out(x, number, complements):
     """A bit for each box of a complement that leaves out what x says; see `complements`."""
     values = complements.view(np.float64)
@@ -195,14 +225,29 @@ def _left_out(x, number, complements):
     return found
 
 
-@njit(cache=True)
-def _scan(points, start, token_ptr, token_bucket, access, boxes, complements, runs, stack, todo):
+@_kernel()
+def _scan(points, columns, start, token_ptr, token_bucket, access, boxes, complements, scratch):
     """Match rows from `start` on. Returns (row where it stopped, number of runs).
 
     `token_bucket[token_ptr[row]:token_ptr[row + 1]]` are further buckets that tokens of the row led
-    to. `stack` and `todo` are scratch space.
+    to.
     """
-    (signature, signature_axis, table, key, bucket_ptr, bucket_group, free) = access
+    (
+        use,
+        standing,
+        single,
+        single_axis,
+        single_key,
+        signature,
+        signature_axis,
+        table,
+        key,
+        visit_ptr,
+        visit,
+        bucket_ptr,
+        bucket_group,
+        free,
+    ) = access
     (
         group,
         group_size,
@@ -220,47 +265,89 @@ def _scan(points, start, token_ptr, token_bucket, access, boxes, complements, ru
         extra_low,
         extra_high,
     ) = boxes
-    bits = points.view(np.int64)
+    runs, stack, todo, x = scratch
+    bits = x.view(np.int64)
+    single_mask = single.shape[0] - 1
     count = 0
     for row in range(start, points.shape[0]):
-        x = points[row]
+        for c in range(columns.shape[0]):
+            x[columns[c]] = points[row, c]
         before = count
 
         # Which groups to look into.
         groups = 0
+        if free.shape[0] > todo.shape[0]:
+            return row, before
         for p in range(free.shape[0]):
             todo[groups] = free[p]
             groups += 1
-        for s in range(signature.shape[0]):
-            width = signature[s, 0]
-            at = signature[s, 1]
-            h = np.uint64(0)
-            there = True
-            for j in range(width):
-                v = x[signature_axis[at + j]]
-                if v != v:
-                    there = False
-                    break
-                h = _mixed(h, bits[row, signature_axis[at + j]])
-            if not there:
+        for c in range(columns.shape[0] + standing.shape[0]):
+            if c < columns.shape[0]:
+                axis = columns[c]
+                if use[axis] & 2:
+                    continue
+            else:
+                axis = standing[c - columns.shape[0]]
+            v = x[axis]
+            if v != v:
                 continue
-            mask = signature[s, 3]
-            place = np.int64(h & np.uint64(mask))
-            bucket = table[signature[s, 2] + place]
-            while bucket >= 0:
-                same = True
-                key_at = signature[s, 5] + (bucket - signature[s, 4]) * width
-                for j in range(width):
-                    if key[key_at + j] != x[signature_axis[at + j]]:
-                        same = False
+            if use[axis] & 1:
+                place = np.int64(_mixed(_mixed(np.uint64(0), axis), bits[axis])) & single_mask
+                bucket = single[place]
+                while bucket >= 0:
+                    if single_key[bucket] == v and single_axis[bucket] == axis:
+                        first = bucket_ptr[bucket]
+                        end = bucket_ptr[bucket + 1]
+                        if groups + end - first > todo.shape[0]:
+                            return row, before
+                        for p in range(first, end):
+                            todo[groups] = bucket_group[p]
+                            groups += 1
                         break
-                if same:
-                    for p in range(bucket_ptr[bucket], bucket_ptr[bucket + 1]):
-                        todo[groups] = bucket_group[p]
-                        groups += 1
-                    break
-                place = (place + 1) & mask
+                    place = (place + 1) & single_mask
+                    bucket = single[place]
+            for q in range(visit_ptr[axis], visit_ptr[axis + 1]):
+                s = visit[q]
+                if s >= 0:
+                    if groups == todo.shape[0]:
+                        return row, before
+                    todo[groups] = s
+                    groups += 1
+                    continue
+                s = ~s
+                width = signature[s, 0]
+                at = signature[s, 1]
+                h = np.uint64(0)
+                there = True
+                for j in range(width):
+                    v = x[signature_axis[at + j]]
+                    if v != v:
+                        there = False
+                        break
+                    h = _mixed(h, bits[signature_axis[at + j]])
+                if not there:
+                    continue
+                mask = signature[s, 3]
+                place = np.int64(h & np.uint64(mask))
                 bucket = table[signature[s, 2] + place]
+                while bucket >= 0:
+                    same = True
+                    key_at = signature[s, 5] + (bucket - signature[s, 4]) * width
+                    for j in range(width):
+                        if key[key_at + j] != x[signature_axis[at + j]]:
+                            same = False
+                            break
+                    if same:
+                        first = bucket_ptr[bucket]
+                        end = bucket_ptr[bucket + 1]
+                        if groups + end - first > todo.shape[0]:
+                            return row, before
+                        for p in range(first, end):
+                            todo[groups] = bucket_group[p]
+                            groups += 1
+                        break
+                    place = (place + 1) & mask
+                    bucket = table[signature[s, 2] + place]
         for t in range(token_ptr[row], token_ptr[row + 1]):
             bucket = token_bucket[t]
             if groups + bucket_ptr[bucket + 1] - bucket_ptr[bucket] > todo.shape[0]:
@@ -407,30 +494,175 @@ def _scan(points, start, token_ptr, token_bucket, access, boxes, complements, ru
     return points.shape[0], count
 
 
-@njit(cache=True, nogil=True)
+@_kernel(inline="always")
+def _scan_and_tidy(
+    points, columns, start, token_ptr, token_bucket, access, boxes, complements, scratch
+):
+    """Leaves the scratch space as it was, for the next search."""
+    stop, count = _scan(
+        points, columns, start, token_ptr, token_bucket, access, boxes, complements, scratch
+    )
+    use = access[0]
+    x = scratch[3]
+    for c in range(columns.shape[0]):
+        x[columns[c]] = 1.0 if use[columns[c]] & 2 else np.nan
+    return stop, count
+
+
+@_kernel(nogil=True)
 def scan_freely(
-    points, start, token_ptr, token_bucket, access, boxes, complements, runs, stack, todo
+    points, columns, start, token_ptr, token_bucket, access, boxes, complements, scratch
 ):
     """Search while other threads run: for large batches."""
-    return _scan(
-        points, start, token_ptr, token_bucket, access, boxes, complements, runs, stack, todo
+    return _scan_and_tidy(
+        points, columns, start, token_ptr, token_bucket, access, boxes, complements, scratch
     )
 
 
-@njit(cache=True)
+@_kernel()
 def scan_at_once(
-    points, start, token_ptr, token_bucket, access, boxes, complements, runs, stack, todo
+    points, columns, start, token_ptr, token_bucket, access, boxes, complements, scratch
 ):
     """Search without letting go: for small batches.
 
     A thread that lets go of the interpreter may wait for milliseconds until it gets it back.
     """
-    return _scan(
-        points, start, token_ptr, token_bucket, access, boxes, complements, runs, stack, todo
+    return _scan_and_tidy(
+        points, columns, start, token_ptr, token_bucket, access, boxes, complements, scratch
     )
 
 
-@njit(cache=True)
+@_kernel()
+def recent_place(coordinates, signature, mask):
+    """Where the chain of the recent boxes with these equalities begins."""
+    bits = coordinates.view(np.int64)
+    h = _mixed(np.uint64(0), signature)
+    for j in range(bits.shape[0]):
+        h = _mixed(h, bits[j])
+    return np.int64(h) & mask
+
+
+@_kernel(inline="always")
+def _follow(x, row, box, signature, limit, arrays, runs, count):
+    """Test the boxes of a chain; -1 if there is no room for what was found."""
+    following = arrays[1]
+    signature_of = arrays[2]
+    ptr, axis, hole, low, high = arrays[10:]
+    while box >= 0 and box < limit:
+        if signature_of[box] == signature:
+            inside = True
+            for e in range(ptr[box], ptr[box + 1]):
+                v = x[axis[e]]
+                if hole[e]:
+                    if not (v < low[e] or v > high[e]):
+                        inside = False
+                        break
+                elif not (v >= low[e] and v <= high[e]):
+                    inside = False
+                    break
+            if inside:
+                if count == runs.shape[0]:
+                    return -1
+                runs[count, 0] = row
+                runs[count, 1] = box
+                runs[count, 2] = box + 1
+                count += 1
+        box = following[box]
+    return count
+
+
+@_kernel()
+def _scan_recent(
+    points, columns, start, token_ptr, token_first, arrays, limit, signatures, scratch
+):
+    """As `_scan`, among as many recent boxes and signatures as there were when the search began.
+
+    Tokens lead to the first box of a chain.
+    """
+    table = arrays[0]
+    first = arrays[3]
+    axis_first = arrays[4]
+    axis_signature = arrays[5]
+    standing = arrays[6]
+    signature = arrays[7]
+    signature_next = arrays[8]
+    signature_axis = arrays[9]
+    runs = scratch[0]
+    x = scratch[3]
+    bits = x.view(np.int64)
+    mask = table.shape[0] - 1
+    count = 0
+    for row in range(start, points.shape[0]):
+        before = count
+        for c in range(columns.shape[0]):
+            x[columns[c]] = points[row, c]
+        count = _follow(x, row, first[0], -1, limit, arrays, runs, count)
+        if count < 0:
+            return row, before
+        for c in range(columns.shape[0]):
+            axis = columns[c]
+            if x[axis] != x[axis] or standing[axis]:
+                continue
+            if axis_first[axis] >= 0:
+                count = _follow(x, row, axis_first[axis], -1, limit, arrays, runs, count)
+                if count < 0:
+                    return row, before
+            s = axis_signature[axis]
+            while s >= 0 and s < signatures:
+                h = _mixed(np.uint64(0), s)
+                there = True
+                for j in range(signature[s, 1], signature[s, 1] + signature[s, 0]):
+                    there = there and x[signature_axis[j]] == x[signature_axis[j]]
+                    h = _mixed(h, bits[signature_axis[j]])
+                if there:
+                    box = table[np.int64(h) & mask]
+                    if box >= 0:
+                        count = _follow(x, row, box, s, limit, arrays, runs, count)
+                        if count < 0:
+                            return row, before
+                s = signature_next[s]
+        for t in range(token_ptr[row], token_ptr[row + 1]):
+            count = _follow(x, row, token_first[t], -1, limit, arrays, runs, count)
+            if count < 0:
+                return row, before
+    return points.shape[0], count
+
+
+@_kernel(inline="always")
+def _scan_recent_and_tidy(
+    points, columns, start, token_ptr, token_first, arrays, limit, signatures, scratch
+):
+    stop, count = _scan_recent(
+        points, columns, start, token_ptr, token_first, arrays, limit, signatures, scratch
+    )
+    x = scratch[3]
+    standing = arrays[6]
+    for c in range(columns.shape[0]):
+        x[columns[c]] = 1.0 if standing[columns[c]] else np.nan
+    return stop, count
+
+
+@_kernel(nogil=True)
+def scan_recent_freely(
+    points, columns, start, token_ptr, token_first, arrays, limit, signatures, scratch
+):
+    """Search recent boxes while other threads run."""
+    return _scan_recent_and_tidy(
+        points, columns, start, token_ptr, token_first, arrays, limit, signatures, scratch
+    )
+
+
+@_kernel()
+def scan_recent_at_once(
+    points, columns, start, token_ptr, token_first, arrays, limit, signatures, scratch
+):
+    """Search recent boxes without letting go."""
+    return _scan_recent_and_tidy(
+        points, columns, start, token_ptr, token_first, arrays, limit, signatures, scratch
+    )
+
+
+@_kernel()
 def count_runs(runs, n, checked_from):
     """How many boxes the runs hold, those without and those with checks."""
     plain = 0
@@ -444,23 +676,39 @@ def count_runs(runs, n, checked_from):
     return plain, checked
 
 
-@njit(cache=True)
-def expand(runs, n, checked_from, slots, labels, alive, rows_out, labels_out):
-    """Write (row, label) for every live box of the runs without checks; returns their number."""
+@_kernel()
+def expand(
+    runs, n, checked_from, slots, labels, alive, other_rows, other_labels, rows_out, labels_out
+):
+    """Write (row, label) for every live box of the runs without checks; returns their number.
+
+    Other pairs, by row as the runs are, are written in between.
+    """
     at = 0
+    other = 0
     for i in range(n):
         first = runs[i, 1]
         if first >= checked_from:
             continue
         row = runs[i, 0]
+        while other < other_rows.shape[0] and other_rows[other] < row:
+            rows_out[at] = other_rows[other]
+            labels_out[at] = other_labels[other]
+            other += 1
+            at += 1
         for box in range(first, runs[i, 2]):
             rows_out[at] = row
             labels_out[at] = labels[box]
             at += alive[slots[box]]
+    while other < other_rows.shape[0]:
+        rows_out[at] = other_rows[other]
+        labels_out[at] = other_labels[other]
+        other += 1
+        at += 1
     return at
 
 
-@njit(cache=True)
+@_kernel()
 def expand_checked(runs, n, checked_from, rows_out, boxes_out):
     """Write (row, box) for every box of the runs with checks."""
     at = 0
@@ -473,7 +721,42 @@ def expand_checked(runs, n, checked_from, rows_out, boxes_out):
     return at
 
 
-@njit(cache=True)
+@_kernel()
+def merge(rows, labels, other_rows, other_labels, rows_out, labels_out):
+    """Merge two lists of pairs that are ordered by row."""
+    i = 0
+    j = 0
+    for at in range(rows_out.shape[0]):
+        if j == other_rows.shape[0] or (i < rows.shape[0] and rows[i] <= other_rows[j]):
+            rows_out[at] = rows[i]
+            labels_out[at] = labels[i]
+            i += 1
+        else:
+            rows_out[at] = other_rows[j]
+            labels_out[at] = other_labels[j]
+            j += 1
+
+
+@_kernel()
+def drop_repeated(rows, slots, several, last, rows_out, slots_out):
+    """Copy pairs without those that repeat one before; returns how many.
+
+    Only the slots marked in `several` can repeat. `last` has a zero for each slot there is.
+    """
+    n = 0
+    for i in range(slots.shape[0]):
+        slot = slots[i]
+        if several[slot]:
+            if last[slot] == rows[i] + 1:
+                continue
+            last[slot] = rows[i] + 1
+        rows_out[n] = rows[i]
+        slots_out[n] = slot
+        n += 1
+    return n
+
+
+@_kernel()
 def group_rows(rows, slots, counts, slots_out, ends_out, rows_out):
     """Sort pairs of row and slot by slot, in linear time; the rows of a slot keep their order.
 
@@ -501,7 +784,7 @@ def group_rows(rows, slots, counts, slots_out, ends_out, rows_out):
     return distinct
 
 
-@njit(cache=True)
+@_kernel()
 def gather(table, codes, out, column):
     """out[i, column] = table[codes[i]]: values of a dictionary-encoded column."""
     for i in range(codes.shape[0]):
@@ -511,7 +794,7 @@ def gather(table, codes, out, column):
 # -- texts within strings; the theory is in `substrings`
 
 
-@njit(cache=True, inline="always")
+@_kernel(inline="always")
 def _next_state(state, letter, keys, targets, mask):
     """Where a letter leads from a state, -1 if nowhere; and where that stands, or would stand."""
     wanted = (np.int64(state) << 21) | np.int64(letter)
@@ -523,7 +806,7 @@ def _next_state(state, letter, keys, targets, mask):
     return np.int64(-1), place
 
 
-@njit(cache=True, nogil=True)
+@_kernel(nogil=True)
 def build_automaton(letters, ends, keys, targets, states):
     """Fill the table of transitions and the states, rows `fail`, `ends` and `link`; count these."""
     mask = keys.shape[0] - 1
@@ -562,7 +845,7 @@ def build_automaton(letters, ends, keys, targets, states):
     return count
 
 
-@njit(cache=True, inline="always")
+@_kernel(inline="always")
 def _find_texts(letters, ends, start, automaton, seen, used, counts, found, total):
     keys, targets, states = automaton
     mask = keys.shape[0] - 1
@@ -590,14 +873,14 @@ def _find_texts(letters, ends, start, automaton, seen, used, counts, found, tota
     return ends.shape[0], total
 
 
-@njit(cache=True)
+@_kernel()
 def find_texts(letters, ends, start, automaton, seen, used, counts, found, total):
     """Find texts in strings from `start` on; returns where it stopped for want of room, and how
     many are found. A text found in a string is marked in `seen` with `used` + its number + 1."""
     return _find_texts(letters, ends, start, automaton, seen, used, counts, found, total)
 
 
-@njit(cache=True, nogil=True)
+@_kernel(nogil=True)
 def find_texts_freely(letters, ends, start, automaton, seen, used, counts, found, total):
     """The same while other threads run: for many strings."""
     return _find_texts(letters, ends, start, automaton, seen, used, counts, found, total)

@@ -2,10 +2,13 @@
 
 The boxes of each shape are sorted by their equalities (or the token), which gives the groups, and
 within a group so that boxes close to each other become neighbors; every 16 of them get a node.
+What is visited for every notification, a hash table over several axes or a group without an
+equality, is listed under one of the axes that it needs, the one with the fewest such visits.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +21,7 @@ from stentor.matching.index.distinct import changes, distinct
 from stentor.matching.index.kernels import FAN, LEVELS
 from stentor.matching.index.order import box_order, size_class
 from stentor.matching.index.plan import Check
-from stentor.matching.index.pools import pools_of
+from stentor.matching.index.pools import Pool, pools_of
 from stentor.matching.index.ragged import Ragged
 from stentor.matching.index.ranking import Ranking
 from stentor.matching.index.table import (
@@ -75,6 +78,11 @@ class Layout:
         self._level_count: list[Int64s] = []
         #: signature -> list of (coordinates, group numbers)
         self._access: dict[tuple[Axis, ...], list[tuple[Floats, Int64s]]] = {}
+        #: The same for single equalities in pools: axes, coordinates, group numbers.
+        self._single: list[tuple[Int64s, Floats, Int64s]] = []
+        #: Groups without an equality by axis: axes, group numbers.
+        self._by_axis: list[tuple[Int64s, Int64s]] = []
+        self._visits: dict[Axis, int] = {}
         self._free: list[int] = []
         self._group_count = 0
         self._box_count = 0
@@ -82,8 +90,8 @@ class Layout:
         self._nodes_at = 0
         self._group_sizes: list[Floats] = []
         self.complements = Complements()
-        self._extras: list[Ragged] = []
-        self._extras_from: list[int] = []
+        #: First box, numbers of the axes, and the boxes, for each pool.
+        self._extras: list[tuple[int, Int64s, Ragged]] = []
         access = _choose_access(table)
         shapes = sorted(table.shapes, key=lambda s: s.dims)
         pools = pools_of(table.ragged)
@@ -93,11 +101,10 @@ class Layout:
             for shape in shapes:
                 if shape.checked == checked:
                     columns = table.shapes[shape]
-                    self._lay_out(shape, columns, access[shape], None)
+                    self._lay_out(shape, columns, access[shape])
             for pool in pools:
-                if pool.shape.checked == checked:
-                    by_value = any(role in (POINT, TOKEN) for _, role in pool.shape.dims)
-                    self._lay_out(pool.shape, pool.columns, [0] if by_value else [], pool.extras)
+                if pool.checked == checked:
+                    self._lay_out_pool(pool)
         if self._slots:
             self.slots = np.concatenate(self._slots)
 
@@ -111,9 +118,13 @@ class Layout:
     def _axis(self, axis: Axis) -> int:
         return self.axes.setdefault(axis, len(self.axes))
 
-    def _lay_out(
-        self, shape: Shape, columns: Columns, access: list[int], extras: Ragged | None
-    ) -> None:
+    def _visited(self, axes: Iterable[Axis]) -> int:
+        """One of the axes, to be visited by; not one of those that stand, if there is a choice."""
+        chosen = min(axes, key=lambda axis: (axis.kind == "missing", self._visits.get(axis, 0)))
+        self._visits[chosen] = self._visits.get(chosen, 0) + 1
+        return self._axis(chosen)
+
+    def _lay_out(self, shape: Shape, columns: Columns, access: list[int]) -> None:
         dims = [d for d in range(len(shape.dims)) if d not in access]
         order = box_order(shape, columns, access, dims)
         lows = [columns.lows[d][order] for d in dims]
@@ -135,18 +146,15 @@ class Layout:
         if access:
             signature = tuple(shape.dims[d][0] for d in access)
             self._access.setdefault(signature, []).append((keys, numbers))
+        elif dims:
+            axis_number = self._visited(shape.dims[d][0] for d in dims)
+            self._by_axis.append((np.full(len(numbers), axis_number), numbers))
         else:
             self._free.extend(numbers.tolist())
-        self._put_groups(starts, np.append(starts[1:], n), lows, highs)
+        self._put_groups(starts, np.append(starts[1:], n), lows, highs, kind == kernels.BOXES)
         number = len(self._shape_rows)
-        rest = int(extras is not None)
-        if extras is not None and not shape.dims and n >= complements.LEAST:
-            rest = 2 + len(self.complements)
-            split = self.complements.add(extras, self._box_count, self._axis)
-            self._ordered.update(extras.axes[one] for one in split.axes.tolist())
-            extras = split.rest
         self._shape_rows.append(
-            (len(dims), len(self._dim_axis), self._box_count, self._bounds_at, kind, rest)
+            (len(dims), len(self._dim_axis), self._box_count, self._bounds_at, kind, 0)
         )
         for d in dims:
             axis, role = shape.dims[d]
@@ -164,16 +172,81 @@ class Layout:
         self._slots.append(columns.slots[order])
         if columns.checks is not None:
             self.checks.extend(columns.checks[order].tolist())
-        if extras is None:
-            self.laid.append(Laid(number, shape, access, keys, np.append(starts, n)))
+        self.laid.append(Laid(number, shape, access, keys, np.append(starts, n)))
+        self._group_count += len(starts)
+        self._box_count += n
+
+    def _lay_out_pool(self, pool: Pool) -> None:
+        """Boxes of rare shapes; see `pools`."""
+        extras, axis, ends = pool.extras, pool.axis, pool.end
+        n = len(extras)
+        named = distinct(np.concatenate((extras.axis, axis[axis >= 0])))
+        places = np.full(len(extras.axes), -1, np.int64)  # their numbers in this segment
+        for number in named.tolist():
+            if extras.axes[number].kind not in MULTIPLE:
+                places[number] = self._axis(extras.axes[number])
+        by_value = pool.lead in (POINT, TOKEN)
+        starts = np.flatnonzero(changes(np.stack((axis, ends), axis=1) if by_value else axis))
+        numbers = np.arange(len(starts)) + self._group_count
+        shapes = np.zeros(len(starts), np.int64) + len(self._shape_rows)
+        bounds = np.empty(0)
+        if pool.lead in (FROM, UP_TO):
+            bounds = np.full((n, 2), np.inf if pool.lead == FROM else -np.inf)
+            bounds[:, 0 if pool.lead == FROM else 1] = ends
+            self._by_axis.append((places[axis[starts]], numbers))
+            shapes += np.arange(len(starts))
+            kind = kernels.FROM if pool.lead == FROM else kernels.UP_TO
+            for number in axis[starts].tolist():
+                at = len(self._dim_axis)
+                self._shape_rows.append((1, at, self._box_count, self._bounds_at, kind, 1))
+                self._dim_axis.append(int(places[number]))
+                self._dim_hole.append(0)
+                self._ordered.add(extras.axes[number])
         else:
-            self._extras.append(extras.take(order))
-            self._extras_from.append(self._box_count)
+            rest = 1
+            if pool.lead == HOLE and n >= complements.LEAST:
+                rest = 2 + len(self.complements)
+                split = self.complements.add(extras, self._box_count, self._axis)
+                self._ordered.update(extras.axes[one] for one in split.axes.tolist())
+                extras = split.rest
+            self._shape_rows.append((0, 0, self._box_count, self._bounds_at, kernels.PLAIN, rest))
+            if pool.lead == POINT:
+                self._single.append((places[axis[starts]], ends[starts], numbers))
+            elif pool.lead == TOKEN:
+                for mine in np.split(np.arange(len(starts)), np.flatnonzero(changes(axis[starts]))):
+                    if len(mine):
+                        signature = (extras.axes[int(axis[starts[mine[0]]])],)
+                        found = ends[starts[mine]].reshape(-1, 1), numbers[mine]
+                        self._access.setdefault(signature, []).append(found)
+            else:
+                self._free.extend(numbers.tolist())
+        groups = np.zeros((len(starts), 4), np.int64)
+        groups[:, 0] = starts + self._box_count
+        groups[:, 1] = np.append(starts[1:], n) + self._box_count
+        groups[:, 2] = shapes
+        self._groups.append(groups)
+        self._group_sizes.append(np.zeros(len(starts)))
+        self._level_base.append(np.zeros((len(starts), LEVELS), np.int64))
+        self._level_count.append(np.zeros((len(starts), LEVELS), np.int64))
+        self._node_at += [[0] * LEVELS] * (len(self._shape_rows) - len(self._node_at))
+        self._bounds.append(bounds.reshape(-1))
+        self._bounds_at += bounds.size
+        self._slots.append(extras.slots)
+        if pool.checked:
+            self.checks.extend(extras.checks.tolist())
+        for number in distinct(extras.axis[extras.role != POINT]).tolist():
+            self._ordered.add(extras.axes[number])
+        self._extras.append((self._box_count, places[extras.axis], extras))
         self._group_count += len(starts)
         self._box_count += n
 
     def _put_groups(
-        self, starts: Int64s, ends: Int64s, lows: list[Floats], highs: list[Floats]
+        self,
+        starts: Int64s,
+        ends: Int64s,
+        lows: list[Floats],
+        highs: list[Floats],
+        with_nodes: bool,
     ) -> None:
         """Groups with their nodes, level by level, until a level has at most FAN in each."""
         groups = np.empty((len(starts), 4), np.int64)
@@ -188,7 +261,7 @@ class Layout:
         ranges = [(low, low, high, high) for low, high in zip(lows, highs, strict=True)]
         first, size = starts, ends - starts
         done = np.zeros(len(starts), bool)
-        for level in range(LEVELS):
+        for level in range(LEVELS if with_nodes else 0):
             blocks = -(-size // FAN)
             base = np.concatenate(([0], np.cumsum(blocks)[:-1]))
             within = np.arange(int(blocks.sum())) - np.repeat(base, blocks)
@@ -227,9 +300,24 @@ class Layout:
         axes: list[int] = []
         tables: list[Int32s] = []
         keys: list[Floats] = []
-        bucket_ptr = [np.zeros(1, np.int64)]
-        bucket_group: list[Int64s] = []
-        bucket_count = group_count = 0
+        by_axis: list[int] = []
+        single = self._single
+        for alone in [s for s in self._access if len(s) == 1 and s[0].kind not in MULTIPLE]:
+            axis = self._axis(alone[0])
+            for found, numbers in self._access.pop(alone):
+                single.append((np.full(len(numbers), axis), found[:, 0], numbers))
+        single_axis = _concatenated([p[0] for p in single], np.int64)
+        single_key = _concatenated([p[1] for p in single], np.float64)
+        groups = _concatenated([p[2] for p in single], np.int64)
+        order = np.lexsort((single_key, single_axis))
+        single_axis, single_key, groups = single_axis[order], single_key[order], groups[order]
+        first = np.flatnonzero(changes(np.stack((single_axis, single_key), axis=1)))
+        single_axis, single_key = single_axis[first], single_key[first]
+        single_table = _hash_table(len(first))
+        kernels.fill_single(single_axis, single_key, single_table, len(single_table) - 1)
+        bucket_ptr = [np.zeros(1, np.int64), np.append(first[1:], len(groups))[: len(first)]]
+        bucket_group = [groups]
+        bucket_count, group_count = len(first), len(groups)
         for signature, parts in self._access.items():
             coordinates = np.concatenate([p[0] for p in parts])
             groups = np.concatenate([p[1] for p in parts])
@@ -244,24 +332,39 @@ class Layout:
                 buckets[distinct[:, 0].astype(np.int64) >> 1] = np.arange(len(first)) + bucket_count
                 self.token_buckets[signature[0]] = buckets
             else:
-                size = 1 << (2 * len(first)).bit_length()
-                table = np.full(size, -1, np.int32)
-                kernels.fill_table(distinct, bucket_count, table, size - 1)
+                table = _hash_table(len(first))
+                kernels.fill_table(distinct, bucket_count, table, len(table) - 1)
                 key_at = sum(len(k) for k in keys)
                 table_at = sum(len(t) for t in tables)
-                rows.append((len(signature), len(axes), table_at, size - 1, bucket_count, key_at))
+                mask = len(table) - 1
+                rows.append((len(signature), len(axes), table_at, mask, bucket_count, key_at))
                 axes.extend(self._axis(axis) for axis in signature)
                 tables.append(table)
                 keys.append(distinct.reshape(-1))
+                by_axis.append(self._visited(signature))
             bucket_count += len(first)
             group_count += len(groups)
+        standing = [number for axis, number in self.axes.items() if axis.kind == "missing"]
+        use = np.zeros(len(self.axes), np.uint8)
+        use[single_axis] = 1
+        use[standing] |= 2
         return AccessArrays(
+            use,
+            np.array(standing, np.int64),
+            single_table,
+            single_axis,
+            single_key,
             np.array(rows, np.int64).reshape(-1, 6),
             np.array(axes, np.int64),
             _concatenated(tables, np.int32),
             _concatenated(keys, np.float64),
+            *_listed(
+                len(use),
+                _concatenated([np.array(by_axis, np.int64), *(p[0] for p in self._by_axis)], int),
+                _concatenated([~np.arange(len(rows)), *(p[1] for p in self._by_axis)], int),
+            ),
             np.concatenate(bucket_ptr),
-            _concatenated(bucket_group, np.int64),
+            np.concatenate(bucket_group),
             np.array(self._free, np.int64),
         )
 
@@ -286,20 +389,14 @@ class Layout:
             nothing = np.empty(0, np.int64)
             return nothing, nothing, np.empty(0, np.uint8), np.empty(0), np.empty(0)
         sizes = np.zeros(self._box_count, np.int64)
-        for first, extras in zip(self._extras_from, self._extras, strict=True):
+        for first, _, extras in self._extras:
             sizes[first : first + len(extras)] = np.diff(extras.ptr)
-            for axis in extras.axes:
-                self._axis(axis)
-        for extras in self._extras:
-            for number in distinct(extras.axis[extras.role != POINT]).tolist():
-                self._ordered.add(extras.axes[number])
-        numbers = [np.array([self._axis(a) for a in e.axes], np.int64) for e in self._extras]
         return (
             np.concatenate(([0], np.cumsum(sizes))),
-            np.concatenate([n[e.axis] for n, e in zip(numbers, self._extras, strict=True)]),
-            np.concatenate([(e.role == HOLE).astype(np.uint8) for e in self._extras]),
-            np.concatenate([e.low for e in self._extras]),
-            np.concatenate([e.high for e in self._extras]),
+            np.concatenate([axes for _, axes, _ in self._extras]),
+            np.concatenate([(e.role == HOLE).astype(np.uint8) for _, _, e in self._extras]),
+            np.concatenate([e.low for _, _, e in self._extras]),
+            np.concatenate([e.high for _, _, e in self._extras]),
         )
 
 
@@ -349,3 +446,14 @@ def _starts_by_size(starts: Int64s, low: Floats, high: Floats) -> Int64s:
 
 def _concatenated(arrays: list[Any], dtype: Any) -> Any:
     return np.concatenate([np.empty(0, dtype), *arrays])
+
+
+def _hash_table(entries: int) -> Int32s:
+    """An empty one, to be at most half full; its size is a power of two."""
+    return np.full(1 << (2 * entries).bit_length(), -1, np.int32)
+
+
+def _listed(axis_count: int, axes: Int64s, members: Int64s) -> tuple[Int64s, Int64s]:
+    """Where the members of each axis begin (and the last end), and the members in that order."""
+    counts = np.bincount(axes, minlength=axis_count)
+    return np.concatenate(([0], np.cumsum(counts))), members[np.argsort(axes, kind="stable")]

@@ -336,7 +336,7 @@ def _collection_options(name: str, part: CollectionSet) -> list[Option]:
     if len(part.cells) != 1:
         return [_flag(Axis(name, "typed", COLLECTION), exact=False)]
     (cell,) = part.cells
-    listed = [values for hit in cell.hits if (values := _finite(hit)) is not None]
+    listed = [values for hit in cell.hits if (values := finite_values(hit)) is not None]
     axis = Axis(name, "token")
     singles = [values[0] for values in listed if len(values) == 1]
     simple = len(cell.hits) == 1 and cell.universe.is_all_values
@@ -349,7 +349,7 @@ def _collection_options(name: str, part: CollectionSet) -> list[Option]:
     return [_flag(Axis(name, "typed", COLLECTION), exact=False)]
 
 
-def _finite(constraint: Constraint) -> list[tuple[str, object]] | None:
+def finite_values(constraint: Constraint) -> list[tuple[str, object]] | None:
     """The accepted values with their types (1 and True are different tokens), if listable."""
     if constraint.rest:
         return None

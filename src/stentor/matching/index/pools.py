@@ -1,8 +1,8 @@
 """Pools: how boxes of rare shapes are found.
 
 Each box is given one bound to lead to it: its token, else its most varied equality, else a lower or
-upper end. Boxes led to on the same axis in the same way form a pool, which is laid out like a shape
-of that one dimension; the rest of their bounds are extras, tested box by box.
+upper end. Boxes led to in the same way form a pool, whatever the axis; it is laid out in the order
+of axes and ends. The rest of their bounds are extras, tested box by box.
 """
 
 from __future__ import annotations
@@ -13,18 +13,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stentor.matching.index.axes import FLAGS
-from stentor.matching.index.distinct import changes, distinct
+from stentor.matching.index.distinct import changes
 from stentor.matching.index.ragged import Ragged
-from stentor.matching.index.table import FROM, HOLE, POINT, RANGE, TOKEN, UP_TO, Columns, Shape
+from stentor.matching.index.table import FROM, HOLE, POINT, RANGE, TOKEN, UP_TO, Floats
 
 Int64s = NDArray[np.int64]
 
 
 class Pool(NamedTuple):
-    """Boxes of rare shapes that are found in the same way."""
+    """Boxes of rare shapes that are found in the same way, sorted by axis and coordinate or end."""
 
-    shape: Shape
-    columns: Columns
+    #: The role of the bound that leads to them; HOLE if none does.
+    lead: int
+    checked: bool
+    #: The axis of that bound, counted in `extras.axes`, and its coordinate or end.
+    axis: Int64s
+    end: Floats
+    #: The boxes without that bound, unless it says more than the lead.
     extras: Ragged
 
 
@@ -36,13 +41,10 @@ def pools_of(ragged: Ragged) -> list[Pool]:
     """Give every box one bound to be found by; what is left becomes its extras."""
     if not len(ragged):
         return []
-    varied = np.zeros(len(ragged.axes), np.int64)
     flags = np.array([axis.kind in FLAGS for axis in ragged.axes], bool)
-    for number in range(len(ragged.axes)):
-        points = (ragged.axis == number) & (ragged.role == POINT)
-        varied[number] = len(distinct(ragged.low[points]))
+    points = ragged.role == POINT
     scores = np.array([_ROLE_SCORE[role] for role in range(6)])[ragged.role]
-    scores += np.where(ragged.role == POINT, varied[ragged.axis], 0)
+    scores += np.where(points, _varied(ragged, points)[ragged.axis], 0)
     scores[flags[ragged.axis]] = 1
     sizes = np.diff(ragged.ptr)
     box = np.repeat(np.arange(len(ragged)), sizes)
@@ -52,27 +54,36 @@ def pools_of(ragged: Ragged) -> list[Pool]:
     role = np.append(ragged.role, HOLE)[best]  # a box without bounds has the last, a hole
     # An interval leads by its lower end, and is tested whole; a hole leads nowhere.
     lead = np.where(role == RANGE, FROM, role)
-    pools: list[Pool] = []
     axis = np.where(lead == HOLE, -1, np.append(ragged.axis, -1)[best])
+    ends = np.where(
+        lead == UP_TO, np.append(ragged.high, 0.0)[best], np.append(ragged.low, 0.0)[best]
+    )
     checked = np.array([bool(c) for c in ragged.checks], bool)
-    keys = np.stack((axis, lead, checked), axis=1)
-    order = np.lexsort(keys.T)
-    for boxes in np.split(order, np.flatnonzero(changes(keys[order]))[1:]):
-        pools.append(_pool(ragged, boxes, best[boxes], keys[boxes[0]].tolist()))
-    return pools
+    order = np.lexsort((ends, axis, lead, checked))
+    kinds = np.stack((lead, checked), axis=1)[order]
+    return [
+        _pool(ragged, boxes, best[boxes], int(lead[boxes[0]]), axis[boxes], ends[boxes])
+        for boxes in np.split(order, np.flatnonzero(changes(kinds))[1:])
+    ]
 
 
-def _pool(ragged: Ragged, boxes: Int64s, best: Int64s, key: list[int]) -> Pool:
-    number, lead, checked = key
+def _varied(ragged: Ragged, points: NDArray[np.bool_]) -> Int64s:
+    """For each axis the number of its distinct coordinates in equalities."""
+    pairs = np.stack((ragged.axis[points].astype(np.float64), ragged.low[points]), axis=1)
+    pairs = pairs[np.lexsort(pairs.T[::-1])]
+    return np.bincount(pairs[changes(pairs), 0].astype(np.int64), minlength=len(ragged.axes))
+
+
+def _pool(
+    ragged: Ragged, boxes: Int64s, best: Int64s, lead: int, axis: Int64s, ends: Floats
+) -> Pool:
     part = ragged.take(boxes)
+    place = {name: number for number, name in enumerate(part.axes)}
+    axis = np.array([place[ragged.axes[a]] if a >= 0 else -1 for a in axis.tolist()], np.int64)
+    checked = bool(part.checks[0])
+    if lead == HOLE:
+        return Pool(lead, checked, axis, ends, part)
     within = best - ragged.ptr[boxes] + part.ptr[:-1]  # the leading bound in its new place
-    if number < 0:
-        shape = Shape((), bool(checked))
-        return Pool(shape, Columns(part.slots, [], [], part.checks if checked else None), part)
-    low, high = part.low[within], part.high[within]
-    if lead == FROM:
-        high = np.full(len(low), np.inf)
-    shape = Shape(((ragged.axes[number], lead),), bool(checked))
     whole = part.role[within] == lead  # the lead says all that the bound says
     keep = np.ones(len(part.axis), bool)
     keep[within[whole]] = False
@@ -87,4 +98,4 @@ def _pool(ragged: Ragged, boxes: Int64s, best: Int64s, key: list[int]) -> Pool:
         part.high[keep],
         part.checks,
     )
-    return Pool(shape, Columns(part.slots, [low], [high], part.checks if checked else None), extras)
+    return Pool(lead, checked, axis, ends, extras)

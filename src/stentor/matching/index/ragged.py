@@ -8,7 +8,7 @@ joined, shapes that have become common move to columns of their own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,13 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stentor.matching.index.axes import Axis
-from stentor.matching.index.distinct import changes
+from stentor.matching.index.distinct import changes, distinct
 
 #: A shape with this many boxes gets columns of its own.
 COMMON: Final = 64
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+#: Axes and roles of a shape, and whether it is checked.
+Dims = tuple[tuple[tuple[Axis, int], ...], bool]
+
+_NO_MOVE = np.empty(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -52,28 +56,41 @@ class Ragged:
         sizes = np.diff(self.ptr)[boxes]
         ptr = np.concatenate(([0], np.cumsum(sizes)))
         at = np.repeat(self.ptr[boxes] - ptr[:-1], sizes) + np.arange(ptr[-1])
+        used = distinct(self.axis[at])
+        numbers = np.zeros(len(self.axes), np.int64)
+        numbers[used] = np.arange(len(used))
         return Ragged(
-            self.axes,
+            [self.axes[number] for number in used.tolist()],
             self.slots[boxes],
             ptr,
-            self.axis[at],
+            numbers[self.axis[at]],
             self.role[at],
             self.low[at],
             self.high[at],
             self.checks[boxes],
         )
 
-    def moved(self, translate: Callable[[Axis, Floats, Floats], tuple[Floats, Floats]]) -> Ragged:
-        """With the ends on ranked axes translated to other constants."""
+    def ends_by_axis(self) -> Iterator[tuple[Axis, Floats, Floats]]:
+        """The lower and upper ends on each axis."""
+        order = np.argsort(self.axis, kind="stable")
+        begins = np.searchsorted(self.axis[order], np.arange(len(self.axes) + 1)).tolist()
+        for axis, begin, end in zip(self.axes, begins, begins[1:], strict=False):
+            yield axis, self.low[order[begin:end]], self.high[order[begin:end]]
+
+    def moved(self, moves: Mapping[Axis, Ints]) -> Ragged:
+        """With the ends on ranked axes translated to the new places of their constants."""
+        parts = [moves[axis] if axis.ranked else _NO_MOVE for axis in self.axes]
+        starts = np.cumsum([0, *map(len, parts)])[self.axis]
+        ranked = np.array([axis.ranked for axis in self.axes], bool)[self.axis]
         low, high = self.low.copy(), self.high.copy()
-        for number, axis in enumerate(self.axes):
-            if axis.ranked:
-                mine = self.axis == number
-                low[mine], high[mine] = translate(axis, low[mine], high[mine])
+        if ranked.any():
+            move, starts = np.concatenate(parts), starts[ranked]
+            low[ranked] = translated(low[ranked], move, starts, 1)
+            high[ranked] = translated(high[ranked], move, starts, 0)
         return Ragged(self.axes, self.slots, self.ptr, self.axis, self.role, low, high, self.checks)
 
-    def by_shape(self) -> list[Ints]:
-        """The boxes of each shape."""
+    def by_shape(self, known: Iterable[Dims]) -> tuple[list[Ints], Ints]:
+        """The boxes of each shape that is common or known, and all the others."""
         sizes = np.diff(self.ptr)
         width = int(sizes.max(initial=0))
         codes = np.zeros((len(self), width + 1), np.int64)
@@ -81,7 +98,40 @@ class Ragged:
         row = np.repeat(np.arange(len(self)), sizes)
         codes[row, 1 + np.arange(len(self.axis)) - self.ptr[row]] = 8 * self.axis + self.role + 1
         order = np.lexsort(codes.T)
-        return np.split(order, np.flatnonzero(changes(codes[order]))[1:])
+        starts = np.flatnonzero(changes(codes[order]))
+        ends = np.append(starts[1:], len(order))
+        found = ends - starts >= COMMON
+        firsts = codes[order[starts]]
+        places = {code.tobytes(): i for i, code in enumerate(firsts)}
+        numbers = {axis: i for i, axis in enumerate(self.axes)}
+        for dims, checked in known:
+            if len(dims) <= width and all(axis in numbers for axis, _ in dims):
+                code = np.zeros(width + 1, np.int64)
+                code[0] = checked
+                code[1 : 1 + len(dims)] = [8 * numbers[axis] + role + 1 for axis, role in dims]
+                place = places.get(code.tobytes())
+                if place is not None:
+                    found[place] = True
+        chosen = np.flatnonzero(found).tolist()
+        return [order[starts[i] : ends[i]] for i in chosen], order[~np.repeat(found, ends - starts)]
+
+
+def positions(ends: Floats, offset: int) -> Ints:
+    """The constants that finite ends refer to."""
+    finite = ends[np.isfinite(ends)]
+    return (finite.astype(np.int64) - offset) >> 1
+
+
+def translated(ends: Floats, move: Ints, start: Ints | int, offset: int) -> Floats:
+    """Ends with new places of constants: they are 2·position + side + offset, or infinite.
+
+    The constant at a position moves to `move[start + position]`.
+    """
+    finite = np.isfinite(ends)
+    codes = np.where(finite, ends, offset).astype(np.int64) - offset
+    # An infinite end may have no constant at all on its axis; where it moves does not matter.
+    places = np.append(move, 0)[np.where(finite, start + (codes >> 1), len(move))]
+    return np.where(finite, 2 * places + (codes & 1) + offset, ends)
 
 
 def nothing_ragged() -> Ragged:

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import repeat
 from math import nan
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,11 +33,8 @@ class Ranking:
         self._cache: dict[Any, float] = {}
         for i in range(0, len(constants), 16_384):  # in portions: other threads get their turn
             portion = constants[i : i + 16_384]
-            self.places.update(
-                zip(
-                    portion, np.arange(2 * i + 1, 2 * (i + len(portion)), 2.0).tolist(), strict=True
-                )
-            )
+            odd = map(float, range(2 * i + 1, 2 * (i + len(portion)), 2))
+            self.places.update(zip(portion, odd, strict=True))
 
     def __call__(self, value: Any) -> float:
         place = self.places.get(value)
@@ -70,11 +67,36 @@ class Ranking:
         return place
 
 
+class Coordinates(Protocol):
+    """From values to coordinates on a ranked axis, of which a notification may have several."""
+
+    @property
+    def places(self) -> dict[Any, float]:
+        """The coordinate of each constant."""
+
+    @property
+    def substrings(self) -> Substrings | None:
+        """On an axis of parts, what finds them."""
+
+    def __call__(self, value: Any) -> float: ...
+
+    def of_all(self, values: Sequence[Any]) -> NDArray[np.float64]: ...
+
+
 #: A type, a column of the matrix of points, and the function that gives the coordinate.
 Reader = tuple[str, int, Callable[[Any], float]]
 
 
-def coordinate_on(axis: Axis, ranking: Ranking | None) -> Callable[[Any], float]:
+def reader_of(axis: Axis, column: int, ranking: Coordinates | None) -> Reader:
+    """How the column of an axis is read from a value; the type is empty if it does not matter."""
+    if axis.kind == "present":
+        return "", column, lambda value: 1.0
+    if axis.kind == "missing":
+        return "", column, lambda value: nan
+    return axis.value_type, column, coordinate_on(axis, ranking)
+
+
+def coordinate_on(axis: Axis, ranking: Coordinates | None) -> Callable[[Any], float]:
     """The function from a value of the axis' type to its coordinate."""
     if axis.kind in OF_STRINGS:
         assert ranking is not None

@@ -1,9 +1,8 @@
-"""Searching a segment: from a batch of notifications to (row, slot) pairs."""
+"""Searching a segment, or what is recent: from a batch of notifications to (row, slot) pairs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import nan
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,12 @@ from stentor.matching.index.axes import (
     MEASURED,
     OF_STRINGS,
     Axis,
-    all_seen_on,
 )
 from stentor.matching.index.checks import Checker
 from stentor.matching.index.columns import SMALL, Source
 from stentor.matching.index.kernels import LEVELS
-from stentor.matching.index.ranking import Ranking
+from stentor.matching.index.ranking import Coordinates
+from stentor.matching.index.recent import RecentNow
 from stentor.matching.index.segment import Segment
 from stentor.model.values import COLLECTION, value_type_of
 
@@ -30,6 +29,8 @@ Alive = NDArray[np.uint8]
 #: Slots, or the numbers that stand for them.
 Labels = Int32s | Int64s
 Pairs = tuple[Int64s, Labels]
+#: What is searched in one go.
+Part = Segment | RecentNow
 
 _NO_ROWS = np.empty(0, np.int64)
 _NO_SLOTS = np.empty(0, np.int32)
@@ -40,45 +41,71 @@ _RUNS_AT_LEAST = 4_096
 _RUNS_KEPT = _RUNS_PER_ROW * SMALL
 #: Up to this many runs are read by the interpreter.
 _FEW_RUNS = 64
+#: Groups that there is room for at first, besides those that are always looked into.
+_GROUPS_AT_LEAST = 1_024
+#: With more axes than this, those that a batch says nothing about are left out.
+_FEW_AXES = 64
 #: For rows without tokens.
 _ZEROS = np.zeros(SMALL + 1, np.int64)
 
 
-def search_batch(segment: Segment, source: Source, alive: Alive, numbers: Int64s | None) -> Pairs:
+def search_parts(
+    parts: Sequence[Part], source: Source, alive: Alive, numbers: Int64s | None
+) -> Pairs:
     """All live boxes that contain the notifications of a batch, as (row, slot), by row.
 
     With `numbers`, which holds a number for each slot, as (row, number).
     """
-    labels = segment.slots if numbers is None else segment.labels(numbers)
-    points = np.empty((source.count, max(1, len(segment.axes))))
-    for axis, column in segment.axes.items():
-        _fill(points, column, axis, segment.rankings.get(axis), source)
-    return _run(segment, points, *_led_by_tokens(segment, source), labels, alive, source)
+    found: Pairs = _NO_ROWS, _NO_SLOTS if numbers is None else _NO_ROWS
+    for part in sorted(parts, key=len):  # the most are put into their place without being moved
+        found = _search_batch(part, source, alive, numbers, found)
+    return found
 
 
-def search_one(segment: Segment, facts: Mapping[str, Any], alive: Alive) -> list[int]:
+def _search_batch(
+    part: Part, source: Source, alive: Alive, numbers: Int64s | None, others: Pairs
+) -> Pairs:
+    """Those of one part, and others that were found before."""
+    labels = part.slots if numbers is None else part.labels(numbers)
+    axes: list[tuple[Axis, int]]
+    if part.axis_count <= _FEW_AXES:
+        axes = list(part.axes.items())[: part.axis_count]
+    else:  # then the batch hardly has them all
+        axes = [
+            (axis, column)
+            for name in source.names(part.axes_of)
+            for axis, column in part.axes_of[name]
+            if column < part.axis_count
+        ]
+    columns = np.array([column for _, column in axes], np.int64)
+    points = np.empty((source.count, len(axes)))
+    for i, (axis, _) in enumerate(axes):
+        _fill(points, i, axis, part.rankings.get(axis), source)
+    return _run(part, points, columns, *_led_by_tokens(part, source), labels, alive, source, others)
+
+
+def search_one(part: Part, facts: Mapping[str, Any], alive: Alive) -> list[int]:
     """The slots of all live boxes that contain one notification."""
-    x = [nan] * max(1, len(segment.axes))
-    readers = segment.readers
+    readers, axis_count = part.readers, part.axis_count
+    columns: list[int] = []
+    x: list[float] = []
     for name, value in facts.items():
         if name in readers:
             kind = value_type_of(value)
             for type_name, column, coordinate in readers[name]:
-                if type_name == kind:
-                    x[column] = coordinate(value)
-    for name, column in segment.present.items():
-        if name in facts:
-            x[column] = 1.0
-    for name, column in segment.missing.items():
-        if name not in facts:
-            x[column] = 1.0
+                if (type_name == kind or not type_name) and column < axis_count:
+                    columns.append(column)
+                    x.append(coordinate(value))
     led: list[int] = []
-    for axis, buckets in segment.token_buckets.items():
-        value = facts.get(axis.name)
-        if value is not None:
-            places = _tokens(value, segment.rankings[axis])
-            led += [bucket for bucket in buckets[places].tolist() if bucket >= 0] if places else ()
-    return _run_one(segment, np.array([x]), led, alive, facts)
+    if part.token_buckets:
+        for axis, buckets in list(part.token_buckets.items()):
+            value = facts.get(axis.name)
+            if value is not None:
+                # Among recent boxes there may be newer tokens than buckets.
+                places = [p for p in _tokens(value, part.rankings[axis]) if p < len(buckets)]
+                if places:
+                    led += [bucket for bucket in buckets[places].tolist() if bucket >= 0]
+    return _run_one(part, np.array([x]), np.array(columns, np.int64), led, alive, facts)
 
 
 class _One(Source):
@@ -99,7 +126,7 @@ class _One(Source):
 
 
 def _fill(
-    points: NDArray[np.float64], i: int, axis: Axis, ranking: Ranking | None, source: Source
+    points: NDArray[np.float64], i: int, axis: Axis, ranking: Coordinates | None, source: Source
 ) -> None:
     column = source.column(axis.name)
     if column is None:
@@ -115,8 +142,9 @@ def _fill(
             return
         codes, values = coded
         if axis.kind in OF_STRINGS:
-            values = all_seen_on(axis, values)
-        kernels.gather(ranking.of_all([*values, None]), codes, points, i)  # null is the last code
+            values = source.seen_on(axis, values)
+        places = ranking.of_all([*values, None])  # null is the last code
+        kernels.gather(places, codes.astype(np.int64), points, i)
     elif axis.kind in MEASURED:
         measured = column.measured(axis.kind)
         points[:, i] = np.nan if measured is None else measured
@@ -127,12 +155,12 @@ def _fill(
         )
 
 
-def _led_by_tokens(segment: Segment, source: Source) -> tuple[Int64s, Int64s]:
+def _led_by_tokens(part: Part, source: Source) -> tuple[Int64s, Int64s]:
     """The buckets that the tokens of each row lead to: where those of a row begin, and all."""
     total = source.count
     found = [
-        _led_on(axis, buckets, segment.rankings[axis], source)
-        for axis, buckets in segment.token_buckets.items()
+        _led_on(axis, buckets, part.rankings[axis], source)
+        for axis, buckets in list(part.token_buckets.items())
     ]
     found = [pair for pair in found if len(pair[0])]
     if not found:
@@ -146,37 +174,40 @@ def _led_by_tokens(segment: Segment, source: Source) -> tuple[Int64s, Int64s]:
     return np.searchsorted(rows, np.arange(total + 1)), buckets
 
 
-def _led_on(axis: Axis, buckets: Int64s, ranking: Ranking, source: Source) -> tuple[Int64s, Int64s]:
+def _led_on(
+    axis: Axis, buckets: Int64s, ranking: Coordinates, source: Source
+) -> tuple[Int64s, Int64s]:
     """Rows and buckets in parallel, by row."""
     column = source.column(axis.name)
     if column is None:
         return _NO_ROWS, _NO_ROWS
     rows: Int64s
-    if ranking.substrings is not None:
+    substrings = ranking.substrings
+    if substrings is not None:
         coded = column.coded("string")
         if coded is None:
             return _NO_ROWS, _NO_ROWS
         codes, texts = coded
-        sizes, places = ranking.substrings.within_each([*texts, None])  # null is the last code
+        sizes, places = substrings.within_each([*texts, None])  # null is the last code
         counts = sizes[codes]
         first = np.repeat((np.cumsum(sizes) - sizes)[codes], counts)
         within = np.arange(len(first)) - np.repeat(np.cumsum(counts) - counts, counts)
         rows, places = np.repeat(np.arange(len(codes)), counts), places[first + within]
     else:
-        rows, tokens = column.tokens()
-        found = [ranking.places.get(token, -1.0) for token in tokens]
-        places = np.array(found, np.float64).astype(np.int64) >> 1
-        known = places >= 0
-        rows, places = rows[known], places[known]
-    led = buckets[places]
+        rows, codes, elements = column.tokens()
+        found = [ranking.places.get(element, -1.0) for element in elements]
+        places = (np.array(found, np.float64).astype(np.int64) >> 1)[codes]
+    known = (places >= 0) & (places < len(buckets))  # recent tokens may be newer than the buckets
+    rows, led = rows[known], buckets[places[known]]
     known = led >= 0
     return rows[known], led[known]
 
 
-def _tokens(value: Any, ranking: Ranking) -> list[int]:
+def _tokens(value: Any, ranking: Coordinates) -> list[int]:
     """The constants of an axis of tokens that a value has."""
-    if ranking.substrings is not None:
-        return ranking.substrings.within(value) if type(value) is str else []
+    substrings = ranking.substrings
+    if substrings is not None:
+        return substrings.within(value) if type(value) is str else []
     if value_type_of(value) != COLLECTION:
         return []
     places = [ranking.places.get((value_type_of(element), element)) for element in value]
@@ -203,38 +234,56 @@ def grouped(rows: Int64s, slots: Labels, slot_count: int) -> tuple[Int32s, list[
 
 
 def _run(
-    segment: Segment,
+    part: Part,
     points: NDArray[np.float64],
+    columns: Int64s,
     token_ptr: Int64s,
     token_bucket: Int64s,
     labels: Labels,
     alive: Alive,
     source: Source,
+    others: Pairs,
 ) -> Pairs:
     """Run the kernel to the end, growing its buffers as needed, and collect the pairs."""
     total = len(points)
-    scan = kernels.scan_freely if total > SMALL else kernels.scan_at_once
-    scratch = _scratch(segment, total)
+    scan = part.scans[total > SMALL]
+    scratch = _scratch(part, total)
     found: list[Pairs] = []
     start = 0
     while start < total:
-        stop, n = scan(points, start, token_ptr, token_bucket, *segment.kernel_arrays, *scratch)
-        if n:
-            found.append(_expanded(segment, scratch.runs, n, labels, alive, source))
-        elif stop < total and stop == start:  # not even one row fitted
+        stop, n = scan(
+            points,
+            columns,
+            start,
+            token_ptr,
+            token_bucket,
+            *part.kernel_arguments,
+            tuple(scratch),
+        )
+        if stop == start:  # not even one row fitted
             scratch = _larger(scratch)
+            continue
+        before, others = _divided(others, stop, total)
+        found.append(
+            _expanded(part, scratch.runs, n, labels, alive, source, before) if n else before
+        )
         start = stop
-    _keep(segment, scratch)
+    _keep(part, scratch)
     if len(found) == 1:
         return found[0]
-    if not found:
-        return _NO_ROWS, _NO_SLOTS
     return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
 
 
+def _divided(pairs: Pairs, row: int, total: int) -> tuple[Pairs, Pairs]:
+    """The pairs of rows before this one, and the rest."""
+    at = len(pairs[0]) if row == total else int(np.searchsorted(pairs[0], row))
+    return (pairs[0][:at], pairs[1][:at]), (pairs[0][at:], pairs[1][at:])
+
+
 def _run_one(
-    segment: Segment,
+    part: Part,
     point: NDArray[np.float64],
+    columns: Int64s,
     led: list[int],
     alive: Alive,
     facts: Mapping[str, Any],
@@ -243,28 +292,35 @@ def _run_one(
     token_ptr, token_bucket = _ZEROS, _NO_ROWS
     if led:
         token_ptr, token_bucket = np.array((0, len(led))), np.array(led, np.int64)
-    scratch = _scratch(segment, 1)
+    scratch = _scratch(part, 1)
     while True:
-        stop, n = kernels.scan_at_once(
-            point, 0, token_ptr, token_bucket, *segment.kernel_arrays, *scratch
+        stop, n = part.scans[0](
+            point,
+            columns,
+            0,
+            token_ptr,
+            token_bucket,
+            *part.kernel_arguments,
+            tuple(scratch),
         )
         if stop:
             break
         scratch = _larger(scratch)
     if n > _FEW_RUNS:
-        _, slots = _expanded(segment, scratch.runs, n, segment.slots, alive, _One(facts))
-        _keep(segment, scratch)
+        none = _NO_ROWS, _NO_SLOTS
+        _, slots = _expanded(part, scratch.runs, n, part.slots, alive, _One(facts), none)
+        _keep(part, scratch)
         found: list[int] = slots.tolist()
         return found
     runs = scratch.runs[:n].tolist() if n else ()
-    _keep(segment, scratch)
+    _keep(part, scratch)
     found = []
     checker: Checker | None = None
     for _, first, end in runs:
-        slots = segment.slots[first:end]
-        if first >= segment.checked_from:
+        slots = part.slots[first:end]
+        if first >= part.checked_from:
             checker = checker or Checker(_One(facts))
-            tests = segment.tests[first - segment.checked_from : end - segment.checked_from]
+            tests = part.tests[first - part.checked_from : end - part.checked_from]
             found += [
                 slot
                 for slot, checks in zip(slots.tolist(), tests, strict=True)
@@ -277,61 +333,89 @@ def _run_one(
     return found
 
 
-def _scratch(segment: Segment, rows: int) -> Scratch:
+def _scratch(part: Part, rows: int) -> Scratch:
     """Room for the search of so many rows; more than a first guess only if there was need."""
     room = max(_RUNS_AT_LEAST, _RUNS_PER_ROW * rows)
     try:
-        scratch = segment.scratch.pop()
-        if len(scratch.runs) >= room:
+        scratch = part.scratch.pop()
+        if len(scratch.runs) >= room and len(scratch.x) >= part.axis_count:
             return scratch
     except IndexError:  # other threads use what there was
         pass
     return Scratch(
         np.empty((room, 3), np.int32),
         np.empty((LEVELS, 2), np.int64),
-        np.empty(len(segment.access.free) + segment.most_groups + 64, np.int64),
+        np.empty(part.always + _GROUPS_AT_LEAST, np.int64),
+        part.absent.copy(),
     )
 
 
 def _larger(scratch: Scratch) -> Scratch:
-    runs, stack, todo = scratch
-    return Scratch(np.empty((4 * len(runs), 3), np.int32), stack, np.empty(4 * len(todo), np.int64))
+    return scratch._replace(
+        runs=np.empty((4 * len(scratch.runs), 3), np.int32),
+        todo=np.empty(4 * len(scratch.todo), np.int64),
+    )
 
 
-def _keep(segment: Segment, scratch: Scratch) -> None:
-    if len(scratch.runs) <= _RUNS_KEPT and not segment.scratch:
-        segment.scratch.append(scratch)
+def _keep(part: Part, scratch: Scratch) -> None:
+    if len(scratch.runs) <= _RUNS_KEPT and not part.scratch:
+        part.scratch.append(scratch)
 
 
 def _expanded(
-    segment: Segment, runs: Int32s, n: int, labels: Labels, alive: Alive, source: Source
+    part: Part,
+    runs: Int32s,
+    n: int,
+    labels: Labels,
+    alive: Alive,
+    source: Source,
+    others: Pairs,
 ) -> Pairs:
-    plain, checked = kernels.count_runs(runs, n, segment.checked_from)
-    rows = np.empty(plain + 1, np.int64)
-    found = np.empty(plain + 1, labels.dtype)
-    count = kernels.expand(runs, n, segment.checked_from, segment.slots, labels, alive, rows, found)
-    rows, found = rows[:count], found[:count]
+    plain, checked = kernels.count_runs(runs, n, part.checked_from)
     if checked:
-        more_rows, boxes = _checked(segment, runs, n, checked, alive, source)
-        rows = np.concatenate((rows, more_rows))
-        found = np.concatenate((found, labels[boxes]))
-        order = np.argsort(rows, kind="stable")
-        rows, found = rows[order], found[order]
-    return rows, found
+        rows, boxes = _checked(part, runs, n, checked, alive, source)
+        others = _merged(others, (rows, labels[boxes]))
+    rows = np.empty(plain + len(others[0]) + 1, np.int64)
+    found = np.empty(len(rows), labels.dtype)
+    count = kernels.expand(
+        runs, n, part.checked_from, part.slots, labels, alive, *others, rows, found
+    )
+    return rows[:count], found[:count]
+
+
+def _merged(some: Pairs, others: Pairs) -> Pairs:
+    """Both together, by row as each of them is."""
+    if not len(some[0]) or not len(others[0]):
+        return some if len(some[0]) else others
+    size = len(some[0]) + len(others[0])
+    rows, labels = np.empty(size, np.int64), np.empty(size, some[1].dtype)
+    kernels.merge(*some, *others, rows, labels)
+    return rows, labels
+
+
+def once_each(rows: Int64s, slots: Labels, several: NDArray[np.uint8]) -> Pairs:
+    """Without repeated pairs, which only filters with several boxes can give.
+
+    The rows of each slot must be in order.
+    """
+    rows_left, slots_left = np.empty_like(rows), np.empty_like(slots)
+    last = np.zeros(len(several), np.int64)
+    n = kernels.drop_repeated(rows, slots, several, last, rows_left, slots_left)
+    return rows_left[:n], slots_left[:n]
 
 
 def _checked(
-    segment: Segment, runs: Int32s, n: int, count: int, alive: Alive, source: Source
+    part: Part, runs: Int32s, n: int, count: int, alive: Alive, source: Source
 ) -> tuple[Int64s, Int64s]:
     """Candidates whose checks hold, as (row, box)."""
     rows = np.empty(count, np.int64)
     boxes = np.empty(count, np.int64)
-    kernels.expand_checked(runs, n, segment.checked_from, rows, boxes)
-    live = alive[segment.slots[boxes]] != 0
+    kernels.expand_checked(runs, n, part.checked_from, rows, boxes)
+    live = alive[part.slots[boxes]] != 0
     rows, boxes = rows[live], boxes[live]
     checker = Checker(source)
-    first = segment.checked_from
-    tests = segment.tests
+    first = part.checked_from
+    tests = part.tests
     keep = [
         checker.passes(tests[box - first], row)
         for row, box in zip(rows.tolist(), boxes.tolist(), strict=True)

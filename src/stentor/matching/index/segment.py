@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from stentor.matching.index.arrays import Int64s, Scratch
+from stentor.matching.index import kernels
+from stentor.matching.index.arrays import Int64s, Scan, Scratch
 from stentor.matching.index.axes import Axis
 from stentor.matching.index.checks import compiled
 from stentor.matching.index.distinct import distinct
 from stentor.matching.index.layout import Layout
 from stentor.matching.index.plan import names_of
 from stentor.matching.index.ragged import object_array
-from stentor.matching.index.ranking import Reader, coordinate_on
+from stentor.matching.index.ranking import Ranking, Reader, reader_of
 from stentor.matching.index.table import Columns, Floats, Shape, Table
 
 
 class Segment:
     """Boxes ready to be searched."""
+
+    #: For small batches, and for large ones.
+    scans: tuple[Scan, Scan] = kernels.scan_at_once, kernels.scan_freely
 
     def __init__(self, table: Table) -> None:
         layout = Layout(table)
@@ -25,9 +31,11 @@ class Segment:
         #: For the kernels as plain tuples: their compiled form, kept on disk, must not refer to
         #: classes that another version of this package may have elsewhere.
         self.complements = layout.complements.array()
-        self.kernel_arrays = tuple(self.access), tuple(self.arrays), self.complements
+        self.kernel_arguments = tuple(self.access), tuple(self.arrays), self.complements
         self.axes = layout.axes
-        self.rankings = layout.rankings()
+        self.rankings: Mapping[Axis, Ranking] = layout.rankings()
+        self.axis_count = len(self.axes)
+        self.always = len(self.access.free)
         self.slots = layout.slots
         self.distinct_slots = distinct(self.slots)
         self.checks = layout.checks
@@ -49,24 +57,16 @@ class Segment:
         self._labels: Int64s | None = None
         #: Scratch space of searches that have ended, for the next; a thread takes it for itself.
         self.scratch: list[Scratch] = []
-        #: No row is led to more groups than this by its equalities.
-        sizes = np.diff(self.access.bucket_ptr)
-        self.most_groups = int(sizes.max(initial=0)) * len(self.access.signature)
-        #: For an attribute: types of its value, columns, and the coordinate of a value.
+        #: The coordinates of a notification without any attribute.
+        self.absent = np.full(len(self.axes), np.nan)
+        self.absent[self.access.standing] = 1.0
+        #: For an attribute its axes with their columns, and for each of these the type of value
+        #: that it reads (any if empty) and the coordinate of such a value.
+        self.axes_of: dict[str, list[tuple[Axis, int]]] = {}
         self.readers: dict[str, list[Reader]] = {}
-        #: Columns that are set whatever the type, and those set when the attribute is missing.
-        self.present: dict[str, int] = {}
-        self.missing: dict[str, int] = {}
         for axis, column in self.axes.items():
-            self._add_reader(axis, column)
-
-    def _add_reader(self, axis: Axis, column: int) -> None:
-        if axis.kind == "present":
-            self.present[axis.name] = column
-        elif axis.kind == "missing":
-            self.missing[axis.name] = column
-        else:
-            reader = (axis.value_type, column, coordinate_on(axis, self.rankings.get(axis)))
+            self.axes_of.setdefault(axis.name, []).append((axis, column))
+            reader = reader_of(axis, column, self.rankings.get(axis))
             self.readers.setdefault(axis.name, []).append(reader)
 
     def __len__(self) -> int:

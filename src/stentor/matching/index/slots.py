@@ -64,6 +64,11 @@ class Slots:
         self.segment_of[slot] = segment
         return slot
 
+    def mark_several(self, slot: int) -> None:
+        """From now on, several boxes of the filter may contain one notification."""
+        self.several[slot] = 1
+        self.any_several = True
+
     def keys_at(self, slots: NDArray[Any]) -> NDArray[Any]:
         """The keys of slots: integers if all keys are, else objects."""
         found: NDArray[Any] = self.keys[slots] if self.numbers is None else self.numbers[slots]
@@ -84,6 +89,12 @@ class Slots:
     def end_search(self, ticket: int) -> None:
         """Must be called with the ticket when the search has turned slots into keys."""
         del self._searches[ticket]
+
+    @property
+    def taken(self) -> int:
+        """How many slots stand for filters, or for those that some segment still mentions."""
+        waiting = sum(len(slots) for _, slots in self._waiting)
+        return self._used - len(self._free) - waiting
 
     @property
     def nbytes(self) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from math import inf
 from typing import Any, NamedTuple
 
@@ -20,7 +21,14 @@ from numpy.typing import NDArray
 from stentor.matching.index.axes import FLAGS, MEASURED, PLAIN_ORDER, Axis, Bound
 from stentor.matching.index.constants import join_constants
 from stentor.matching.index.plan import Box, Check
-from stentor.matching.index.ragged import COMMON, Ragged, object_array, stacked
+from stentor.matching.index.ragged import (
+    COMMON,
+    Ragged,
+    object_array,
+    positions,
+    stacked,
+    translated,
+)
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -195,7 +203,7 @@ def _ragged(rare: list[tuple[Shape, Rows]]) -> Ragged:
 
 def joined(tables: Iterable[Table], alive: NDArray[np.uint8]) -> Table:
     """One table with the live boxes of all, its constants sorted."""
-    tables = list(tables)
+    tables = [_living(table, alive) for table in tables]
     axes = {axis for table in tables for axis in table.constants}
     constants: dict[Axis, Sequence[Any]] = {}
     moves: list[dict[Axis, Ints]] = [{} for _ in tables]
@@ -208,52 +216,69 @@ def joined(tables: Iterable[Table], alive: NDArray[np.uint8]) -> Table:
     rare: list[Ragged] = []
     for table, move in zip(tables, moves, strict=True):
         for shape, columns in table.shapes.items():
-            kept = _moved(shape, columns, move, alive)
-            if len(kept):
-                parts.setdefault(shape, []).append(kept)
-        rare.append(_moved_ragged(table.ragged, move, alive))
+            if len(columns):
+                parts.setdefault(shape, []).append(_moved(shape, columns, move))
+        rare.append(table.ragged.moved(move))
     ragged = _promoted(stacked(rare), parts)
     return Table({shape: _stacked(cols) for shape, cols in parts.items()}, ragged, constants)
 
 
-def _moved(
-    shape: Shape, columns: Columns, move: dict[Axis, Ints], alive: NDArray[np.uint8]
-) -> Columns:
-    """Without dead boxes, and with the positions of constants translated."""
-    keep = alive[columns.slots] != 0
-    everything = bool(keep.all())
-
-    def kept(array: Any) -> Any:
-        return array if everything else array[keep]
-
-    lows = [kept(column) for column in columns.lows]
-    highs = [kept(column) for column in columns.highs]
-    for d, (axis, _) in enumerate(shape.dims):
+def _living(table: Table, alive: NDArray[np.uint8]) -> Table:
+    """Without dead boxes, and without the constants that only these referred to."""
+    shapes = {shape: _kept(columns, alive) for shape, columns in table.shapes.items()}
+    live = alive[table.ragged.slots] != 0
+    ragged = table.ragged if live.all() else table.ragged.take(np.flatnonzero(live))
+    if ragged is table.ragged and all(shapes[s] is table.shapes[s] for s in shapes):
+        return table
+    used = {axis: np.zeros(len(known), bool) for axis, known in table.constants.items()}
+    for shape, columns in shapes.items():
+        for d, (axis, _) in enumerate(shape.dims):
+            if axis.ranked:
+                used[axis][positions(columns.lows[d], 1)] = True
+                used[axis][positions(columns.highs[d], 0)] = True
+    for axis, low, high in ragged.ends_by_axis():
         if axis.ranked:
-            lows[d] = _translated(lows[d], move[axis], 1)
-            highs[d] = _translated(highs[d], move[axis], 0)
-    checks = None if columns.checks is None else kept(columns.checks)
-    return Columns(kept(columns.slots), lows, highs, checks)
-
-
-def _moved_ragged(ragged: Ragged, move: dict[Axis, Ints], alive: NDArray[np.uint8]) -> Ragged:
-    live = alive[ragged.slots] != 0
-    if not live.all():
-        ragged = ragged.take(np.flatnonzero(live))
-    return ragged.moved(
-        lambda axis, low, high: (
-            _translated(low, move[axis], 1),
-            _translated(high, move[axis], 0),
-        )
+            used[axis][positions(low, 1)] = True
+            used[axis][positions(high, 0)] = True
+    constants = {
+        axis: list(compress(known, used[axis].tolist())) for axis, known in table.constants.items()
+    }
+    moves = {axis: np.cumsum(mask) - 1 for axis, mask in used.items()}
+    return Table(
+        {shape: _moved(shape, columns, moves) for shape, columns in shapes.items()},
+        ragged.moved(moves),
+        {axis: known for axis, known in constants.items() if known},
     )
+
+
+def _kept(columns: Columns, alive: NDArray[np.uint8]) -> Columns:
+    keep = alive[columns.slots] != 0
+    if keep.all():
+        return columns
+    return Columns(
+        columns.slots[keep],
+        [low[keep] for low in columns.lows],
+        [high[keep] for high in columns.highs],
+        None if columns.checks is None else columns.checks[keep],
+    )
+
+
+def _moved(shape: Shape, columns: Columns, move: dict[Axis, Ints]) -> Columns:
+    """With the positions of constants translated."""
+    lows, highs = list(columns.lows), list(columns.highs)
+    for d, (axis, _) in enumerate(shape.dims):
+        if axis.ranked and len(columns):
+            lows[d] = translated(lows[d], move[axis], 0, 1)
+            highs[d] = translated(highs[d], move[axis], 0, 0)
+    return Columns(columns.slots, lows, highs, columns.checks)
 
 
 def _promoted(ragged: Ragged, parts: dict[Shape, list[Columns]]) -> Ragged:
     """Move the shapes that have become common to columns; the rest stays ragged."""
     if not len(ragged):
         return ragged
-    rest: list[Ints] = []
-    for boxes in ragged.by_shape():
+    common, rest = ragged.by_shape(parts)
+    for boxes in common:
         at = ragged.ptr[boxes[0]]
         size = int(ragged.ptr[boxes[0] + 1] - at)
         dims = tuple(
@@ -265,9 +290,6 @@ def _promoted(ragged: Ragged, parts: dict[Shape, list[Columns]]) -> Ragged:
             )
         )
         shape = Shape(dims, bool(ragged.checks[boxes[0]]))
-        if len(boxes) < COMMON and shape not in parts:
-            rest.append(boxes)
-            continue
         places = ragged.ptr[boxes]
         columns = Columns(
             ragged.slots[boxes],
@@ -276,15 +298,7 @@ def _promoted(ragged: Ragged, parts: dict[Shape, list[Columns]]) -> Ragged:
             ragged.checks[boxes] if shape.checked else None,
         )
         parts.setdefault(shape, []).append(columns)
-    return ragged.take(np.concatenate(rest) if rest else np.empty(0, np.int64))
-
-
-def _translated(ends: Floats, move: Ints, offset: int) -> Floats:
-    """Ends are 2·position + side + offset, or infinite."""
-    finite = np.isfinite(ends)
-    codes = np.where(finite, ends, offset).astype(np.int64) - offset
-    places = move[codes >> 1] if len(move) else codes
-    return np.where(finite, 2 * places + (codes & 1) + offset, ends)
+    return ragged.take(rest)
 
 
 def _stacked(parts: list[Columns]) -> Columns:
