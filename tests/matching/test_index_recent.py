@@ -1,7 +1,6 @@
 """Filters that come and go: searches find them at once, beside each other and at full speed."""
 
 import threading
-import tracemalloc
 from collections.abc import Callable
 from time import thread_time
 from typing import Any
@@ -167,16 +166,10 @@ def test_what_removed_filters_looked_at_is_forgotten(
             index.match({"x": 1})
             index.remove(0)
         index.compact()
-        return tracemalloc.get_traced_memory()[0]
+        return index.memory.total
 
-    change(range(500))
-    tracemalloc.start()
-    try:
-        before = change(range(500, 1_000))
-        after = change(range(1_000, 4_000))
-    finally:
-        tracemalloc.stop()
-    assert after - before < 300_000
+    before = change(range(500))
+    assert change(range(500, 2_000)) <= before
     (held,) = index._held
     assert len(held.segment.axes) == 1
     assert not held.segment.rankings

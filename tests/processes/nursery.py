@@ -204,16 +204,9 @@ def _load() -> None:
     import stentor.cli.app
     import stentor.cli.broker
     import stentor.client.bus  # noqa: F401
-    from stentor.filters import Filter
-    from stentor.matching import Index
-    from stentor.model import Notification
+    from stentor.matching.index.preparing import prepare
 
-    for count in (1, 400):
-        index: Index[int] = Index(background=False)  # a fork has only the thread that made it
-        for i in range(count):
-            index.add(i, Filter(f"x = {i % 7} and y > {i} and z < {i + 9}"))
-        for batch in (1, 50):
-            index.match_batch([Notification({"x": 3, "y": 50, "z": 1})] * batch)
+    prepare()
 
 
 def _child(order: dict[str, Any]) -> None:

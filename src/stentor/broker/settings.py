@@ -248,6 +248,15 @@ class Settings:
     ] = None
     limits: Limits = field(default_factory=Limits)
     retention: Retention = field(default_factory=Retention)
+    kernels: Annotated[
+        Path | None,
+        About(
+            "Directory of compiled matching code, made if need be; brokers may share it. By "
+            "default stentor/kernels in the user's cache directory.",
+            "path",
+            group="Operation",
+        ),
+    ] = None
     log_level: Annotated[
         str,
         About(

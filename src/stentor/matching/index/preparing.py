@@ -1,0 +1,141 @@
+"""Having the kernels compiled before they are needed.
+
+A kernel is compiled when it is first called, and once more for every other type of argument. That
+takes seconds, in which an event loop would stand still. `prepare` makes every call that an index
+can make, on a handful of filters, so that nothing is compiled afterwards.
+
+Numba keeps compiled kernels on disk, but it is not made for processes that compile at the same
+time: two may give their code the same file name, and one then runs the other's. So they take turns
+with a lock, and whoever comes later finds the work done. Code is loaded from that directory: it
+must belong to this user, and nobody else may write there. Without such a directory the kernels are
+compiled in memory, at every start.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numba
+import pyarrow as pa
+from numba.core.caching import NullCache
+from numba.core.dispatcher import Dispatcher
+
+from stentor.filters import Filter
+from stentor.matching.index import kernels
+from stentor.matching.index.columns import SMALL
+from stentor.matching.index.index import Index
+from stentor.matching.index.ragged import COMMON
+
+#: The file that processes take turns by.
+_LOCK: Final = "lock"
+
+
+class Prepared(NamedTuple):
+    """Where compiled kernels are kept; None if nowhere, and then why."""
+
+    folder: Path | None
+    problem: str | None
+
+
+_turn: Final = threading.Lock()
+_prepared: Prepared | None = None
+
+
+def prepare(folder: Path | None = None) -> Prepared:
+    """Compile every kernel, or load it from this directory; by default the user's own.
+
+    That is NUMBA_CACHE_DIR if it is set, else `stentor/kernels` in the user's cache directory. Only
+    the first call of a process does anything.
+    """
+    global _prepared
+    with _turn:
+        if _prepared is None:
+            try:
+                folder = folder or _default_folder()
+                with _own_turn(folder):
+                    _keep_in(folder)
+                    call_all()
+                _prepared = Prepared(folder, None)
+            except (OSError, RuntimeError) as error:  # not writable, not ours; or there is no home
+                for kernel in dispatchers().values():
+                    kernel._cache = NullCache()  # type: ignore[attr-defined]
+                call_all()
+                _prepared = Prepared(None, str(error))
+        return _prepared
+
+
+def dispatchers() -> dict[str, Dispatcher]:
+    """All kernels by name."""
+    return {name: k for name, k in vars(kernels).items() if isinstance(k, Dispatcher)}
+
+
+def _default_folder() -> Path:
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    if given:
+        return Path(given)
+    caches = os.environ.get("XDG_CACHE_HOME")
+    return (Path(caches) if caches else Path.home() / ".cache") / "stentor" / "kernels"
+
+
+@contextmanager
+def _own_turn(folder: Path) -> Iterator[None]:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.stat()
+    if found.st_uid != os.geteuid() or found.st_mode & stat.S_IWOTH:
+        raise PermissionError(f"others could write to {folder}")
+    with (folder / _LOCK).open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _keep_in(folder: Path) -> None:
+    before = numba.config.CACHE_DIR  # type: ignore[attr-defined]
+    numba.config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
+    try:
+        for kernel in dispatchers().values():
+            kernel.enable_caching()  # again: now in that directory
+    finally:
+        numba.config.CACHE_DIR = before  # type: ignore[attr-defined]
+
+
+#: Between them they reach every kernel: equalities of one attribute and of two, ranges, tokens,
+#: checks, and a shape of its own.
+_FILTERS: Final = (
+    "a = 1",
+    "a > 0 and b < 9",
+    "s contains 'x' and s contains 'yz'",
+    "t has 'x'",
+    "s > 'a'",
+    "s regex 'x+'",
+    *(f"a = {i} and s = 'xyz'" for i in range(COMMON)),
+)
+_SEVERAL: Final = "a = 1 or b = 1"
+_EVENT: Final[dict[str, Any]] = {"a": 1, "b": 1, "s": "xyz", "t": ["x", "y"]}
+
+
+def call_all() -> None:
+    """Call every kernel in every way that an index may."""
+    batch = pa.RecordBatch.from_pylist([_EVENT])
+    large = pa.RecordBatch.from_pylist([_EVENT | {"s": f"xyz{i}"} for i in range(2 * SMALL)])
+    filters = [*map(Filter, _FILTERS)]
+    # Keys that are all integers are found as such; and filters with several boxes need their slots.
+    for kind, several in ((int, False), (str, False), (int, True)):
+        index: Index[Any] = Index(background=False)
+        for i, filter_ in enumerate([*filters, Filter(_SEVERAL)] if several else filters):
+            index.add(kind(i), filter_)
+        for state in ("recent", "compiled", "both"):
+            if state == "both":
+                index.add(kind(-1), filters[0])
+            index.match(_EVENT)
+            for rows in (batch, large, [_EVENT] * 5):
+                index.match_batch(rows)
+            index.match_by_key([_EVENT] * 5)
+            if state == "recent":
+                index.compact()
