@@ -30,6 +30,7 @@ def tables_of(results: Results) -> list[Table]:
             _side_by_side(stock),
             _loading(stock),
             _latency(stock),
+            _fresh(stock),
             _updates(stock),
             _pauses(stock),
         ]
@@ -144,6 +145,28 @@ def _latency(stock: list[dict[str, Any]]) -> Table:
                     duration(times_["median_us"]),
                     duration(times_["p99_us"]),
                     f"{times_['count']:,}",
+                ]
+            )
+    return table
+
+
+def _fresh(stock: list[dict[str, Any]]) -> Table:
+    table = Table(
+        "Matching while filters come and go, stock quotes",
+        ["Filters", "Settled, events/s", "First batch", "Next batches", "1", "100", "1,000"],
+        "match_batch of 20,000 events, by processor time; the shares are of the settled index, in "
+        "which everything is joined. The first batch comes right after the last filter was added "
+        "and the next ones right after it; the numbers are filters replaced before each batch.",
+    )
+    for row in stock:
+        if "fresh" in row:
+            fresh = row["fresh"]
+            states = [fresh["first"], fresh["after"], *fresh["changing"].values()]
+            table.rows.append(
+                [
+                    f"{row['filters']:,}",
+                    rate(fresh["settled"]),
+                    *(f"{100 * state / fresh['settled']:.0f} %" for state in states),
                 ]
             )
     return table

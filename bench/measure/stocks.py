@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from engines import SLOW, Engine, parsed, warm_up
 from measure.clock import each, resident_bytes, spread
+from measure.fresh import time_fresh
 from measure.loading import load
 from measure.throughput import race_arrow, time_slow
 from measure.updates import Updates, fresh_filters, time_pauses, time_updates
@@ -67,6 +68,7 @@ def measure_stock(filters: int, profile: Profile) -> dict[str, Any]:
         "latency": latency,
     }
     del slow, yardstick, found
+    result["fresh"] = time_fresh(workload, parsed(workload))
     updates = Updates(index, filters)
     result["updates"] = time_updates(updates, fresh_filters(profile.updates // 2))
     result["pauses"] = time_pauses(updates, workload, fresh_filters(profile.updates // 2, seed=10))
