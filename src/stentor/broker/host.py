@@ -46,7 +46,7 @@ from stentor.matching import Index
 from stentor.model.names import text_problem
 from stentor.node.actions import Append, CloseClient, CloseLink, Persist, ToClient, ToLink
 from stentor.node.hooks import Hooks
-from stentor.node.reading import outcome, remember
+from stentor.node.reading import Texts
 from stentor.node.service import Service
 from stentor.node.streams import check_addresses
 from stentor.protocol import messages as m
@@ -716,17 +716,17 @@ class Broker:
 
     # -- filters
 
-    def parse(self, text: str) -> asyncio.Future[Any]:
-        """Done when it is known what filter this is; others are served meanwhile.
+    def parse(self, text: str, texts: Texts) -> asyncio.Future[Any]:
+        """Done when `texts` know what filter this is; others are served meanwhile.
 
         One at a time, so that however many wait for theirs, the loop has its half of a processor.
         """
 
         def known(future: asyncio.Future[Filter | StentorError]) -> None:
             if not future.cancelled():
-                remember(text, future.result())
+                texts.remember(text, future.result())
 
-        parsing = self._loop.run_in_executor(self._parser, outcome, text)
+        parsing = self._loop.run_in_executor(self._parser, texts.outcome, text)
         parsing.add_done_callback(known)
         return parsing
 

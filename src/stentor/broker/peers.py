@@ -35,6 +35,7 @@ from stentor.errors import (
     ShuttingDown,
     StentorError,
 )
+from stentor.node.reading import parsed, received
 from stentor.protocol import messages as m
 from stentor.transport import Connection
 
@@ -232,7 +233,7 @@ class Client:
         return None
 
     def _after_parsing(self, message: m.Subscribe | m.Advertise | m.Read) -> Steps:
-        yield self.broker.parse(message.filter)
+        yield self.broker.parse(message.filter, received)
         yield from self.broker.service.hear(self.id, message) or ()
 
     def _dealt(self) -> None:
@@ -331,11 +332,11 @@ class Link:
 
     def _stepwise(self, message: Any) -> Steps:
         if isinstance(message, m.Fetch) and len(message.filter) > SHORT_FILTER:
-            yield self.broker.parse(message.filter)
+            yield self.broker.parse(message.filter, parsed)
         if isinstance(message, m.Subscriptions | m.Advertisements):
             for _, text in message.added:
                 if len(text) > SHORT_FILTER:
-                    yield self.broker.parse(text)
+                    yield self.broker.parse(text, parsed)
         try:
             yield from self.broker.service.hear_neighbor(self.origin.stream, message)
         except ProtocolError:

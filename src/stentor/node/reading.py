@@ -37,45 +37,46 @@ READS: Final = 16
 REMEMBERED: Final = 4_096
 REMEMBERED_TEXT: Final = 2**20
 
-_remembered: Final[OrderedDict[str, Filter | StentorError]] = OrderedDict()
-_remembered_text = 0
+
+class Texts:
+    """What came of the filters that were read last: the same texts come again and again."""
+
+    def __init__(self, read: Callable[[str], Filter]) -> None:
+        self._read = read
+        self._known: OrderedDict[str, Filter | StentorError] = OrderedDict()
+        self._characters = 0
+
+    def __call__(self, text: str) -> Filter:
+        """The filter; raises what is wrong with the text."""
+        found = self._known.get(text)
+        if found is None:
+            found = self.outcome(text)
+            self.remember(text, found)
+        if isinstance(found, StentorError):
+            raise found.with_traceback(None)
+        return found
+
+    def outcome(self, text: str) -> Filter | StentorError:
+        """The filter, or what is wrong with the text. May be called in any thread."""
+        try:
+            return self._read(text)
+        except StentorError as error:
+            return error.with_traceback(None)
+
+    def remember(self, text: str, found: Filter | StentorError) -> None:
+        """Know what comes of a text, as it may take long to find out."""
+        known = self._known
+        if known.pop(text, None) is None:
+            self._characters += len(text)
+        known[text] = found
+        while len(known) > REMEMBERED or (self._characters > REMEMBERED_TEXT and len(known) > 1):
+            self._characters -= len(known.popitem(last=False)[0])
 
 
-def parsed(text: str) -> Filter:
-    """The filter; the same texts come again and again."""
-    found = _remembered.get(text)
-    if found is None:
-        found = outcome(text)
-        remember(text, found)
-    if isinstance(found, StentorError):
-        raise found.with_traceback(None)
-    return found
-
-
-def received(text: str) -> Filter:
-    """The filter of a client, if it is within what one request may cost."""
-    filter = parsed(text)
-    return filter if filter.is_light else Filter.received(text)
-
-
-def outcome(text: str) -> Filter | StentorError:
-    """The filter, or what is wrong with the text. May be called in any thread."""
-    try:
-        return Filter(text)
-    except StentorError as error:
-        return error.with_traceback(None)
-
-
-def remember(text: str, found: Filter | StentorError) -> None:
-    """Let `parsed` know what comes of a text, as it may take long to find out."""
-    global _remembered_text
-    if _remembered.pop(text, None) is None:
-        _remembered_text += len(text)
-    _remembered[text] = found
-    while len(_remembered) > REMEMBERED or (
-        _remembered_text > REMEMBERED_TEXT and len(_remembered) > 1
-    ):
-        _remembered_text -= len(_remembered.popitem(last=False)[0])
+#: What a client asks for, if it is within what one request may cost.
+received: Final = Texts(Filter.received)
+#: What brokers tell each other: what one of them has taken, the others take, too.
+parsed: Final = Texts(Filter)
 
 
 def stretch(log: Log, head: int, fetch: Fetch) -> Chunk:
@@ -92,7 +93,7 @@ def bulk(log: Log, head: int, read: Read) -> Stretch:
     """The next stretch that a client asks for."""
     low = log.low
     first = max(read.first, low, 1)
-    filter = parsed(read.filter)
+    filter = received(read.filter)
     as_they_are = filter.is_always and not read.times
     count, size = (BULK, BULK_BYTES) if as_they_are else (STRETCH, STRETCH_BYTES)
     end = min(head, read.last or head, first + count - 1)
