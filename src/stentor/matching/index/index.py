@@ -157,8 +157,9 @@ class Index(Generic[K]):
         self._growing_slots: list[int] = []
         self._growing_names: set[str] = set()
         self._seen = _Seen((), _nothing_recent(), set())
-        #: Boxes of the growing table that searches do not see yet; the next one will make them.
-        self._unseen: list[tuple[int, list[tuple[Box, Conjunct]]]] = []
+        #: Filters of the growing table that searches do not see yet; the next one will make them.
+        #: Their boxes are made again then: to keep them would cost whoever loads very many.
+        self._unseen: list[tuple[int, Filter]] = []
         #: Whether there was a search since the growing table was begun.
         self._searched = False
         #: Work that one segment in place of all would have saved. Threads may lose some of it
@@ -224,11 +225,12 @@ class Index(Generic[K]):
             self._reserved = self._reserved or any(n.startswith("_") for n in filter.names)
             self._growing_names |= filter.names
             self._seen.names.update(filter.names)
-            self._unseen.append((slot, boxes))
             if len(self._growing) >= self._growing_limit:
                 self._settle_growing()
             elif self._searched:
-                self._show_unseen()
+                self._show(slot, boxes)
+            else:
+                self._unseen.append((slot, filter))
 
     def remove(self, key: K) -> None:
         """Forget the filter under a key. Takes effect at once; no such key is an `UnknownKey`."""
@@ -418,15 +420,20 @@ class Index(Generic[K]):
 
     def _show_unseen(self) -> None:
         """Let searches find the newest filters."""
-        plain, checked = self._seen.recent
-        for slot, boxes in self._unseen:
-            for box, conjunct in boxes:
-                found, wider = searchable(box, conjunct)
-                if wider and len(boxes) > 1:
-                    self._slots.mark_several(slot)
-                (checked if found.checks else plain).append(slot, found)
+        for slot, filter_ in self._unseen:
+            for conjunct in filter_.conjuncts:
+                found, _ = boxes_of(conjunct, self._least_used)
+                self._show(slot, [(box, conjunct) for box in found])
         self._unseen = []
         self._searched = True
+
+    def _show(self, slot: int, boxes: list[tuple[Box, Conjunct]]) -> None:
+        plain, checked = self._seen.recent
+        for box, conjunct in boxes:
+            found, wider = searchable(box, conjunct)
+            if wider and len(boxes) > 1:
+                self._slots.mark_several(slot)
+            (checked if found.checks else plain).append(slot, found)
 
     # -- copies for other processes
 
@@ -453,9 +460,12 @@ class Index(Generic[K]):
         """The token that the fewest filters are found by so far."""
         if len(self._token_uses) > TOKEN_LIMIT:
             self._token_uses.clear()  # a hint only: forgetting it costs nothing but balance
-        chosen = min(tokens, key=lambda token: self._token_uses.get(token, 0))
+        chosen = self._least_used(tokens)
         self._token_uses[chosen] = self._token_uses.get(chosen, 0) + 1
         return chosen
+
+    def _least_used(self, tokens: Iterable[tuple[Axis, object]]) -> tuple[Axis, object]:
+        return min(tokens, key=lambda token: self._token_uses.get(token, 0))
 
     @property
     def _growing_limit(self) -> int:
