@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 
+#: Whoever imports it hides Spark from the process, and collecting doctests would.
+collect_ignore = ["processes/without_spark"]
+
 _SLOW_MACHINE = [HealthCheck.too_slow]
 settings.register_profile("dev", deadline=None, suppress_health_check=_SLOW_MACHINE)
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, print_blob=True)

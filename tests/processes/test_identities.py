@@ -23,7 +23,7 @@ from stentor.protocol import messages as m
 
 GRANTS = (
     Grant("operator", token="op-secret", operate=True),
-    Grant("neighbor", token="broker-secret", broker=True, publish=(), subscribe=()),
+    Grant("neighbor", token="broker-secret", broker=True),
     Grant("desk", token="desk-secret", publish=("i >= 0",), subscribe=()),
     Grant("auditor", token="auditor-secret", publish=()),
     Grant("junk", token="junk-secret", publish=("junk = 1",), subscribe=()),

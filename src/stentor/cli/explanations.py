@@ -68,7 +68,8 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
     ),
     errors.FilterTooComplex: (
         "A Boolean expression that would have more alternatives than are allowed once it is "
-        "multiplied out.",
+        "multiplied out, or one that takes a broker more work to read than it does for one "
+        "request.",
         "Write many values of one attribute as `x in (1, 2, 3)` instead of with `or`.",
         "Subscribe several times with simpler filters.",
     ),

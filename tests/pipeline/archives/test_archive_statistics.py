@@ -33,6 +33,7 @@ KINDS: dict[str, list[DataType]] = {
     "at": [TimestampType()],
     "tags": [ArrayType(StringType()), ArrayType(LongType())],
     "m": [StringType(), DoubleType(), BooleanType(), TimestampType()],
+    "n": [DoubleType(), LongType()],
 }
 CLASSES: dict[type[DataType], tuple[type, ...]] = {
     DoubleType: (float,),
