@@ -52,7 +52,9 @@ def network(*constants: object) -> tuple[str]:
         except ValueError:
             pass
     shown = ", ".join(map(repr, constants))
-    raise FilterTypeError(f"{shown} is no block of addresses; write one such as '10.0.0.0/24'")
+    raise FilterTypeError(
+        f"{shown} is no block of addresses; write one such as '10.0.0.0/24' or '2001:db8::/32'"
+    )
 
 
 def _covers(mine: Constants, theirs: Constants) -> bool:
