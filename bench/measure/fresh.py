@@ -26,7 +26,7 @@ REPLACED: Final = (1, 100, 1_000)
 def time_fresh(workload: Workload, filters: list[Filter]) -> dict[str, Any]:
     """Events per second of processor time in each state."""
     index: Index[int] = Index(enumerate(filters))
-    batch, count = workload.batch, workload.batch.num_rows
+    batch, count = workload.batch, int(workload.batch.num_rows)
 
     def rate(batches: int, replaced: int = 0) -> float:
         took = 0.0
