@@ -88,7 +88,7 @@ def test_a_whole_run_is_one_step() -> None:
     index = Index(held.items(), background=False)
     index.compact()
     (segment,) = index._held_segments()
-    assert 0 < segment.complements.nbytes < 100 * 5_000
+    assert 0 < segment.arrays.complements.nbytes < 100 * 5_000
     rows, keys = index.match_batch([{"a": 7_501, "b": 0}, {"a": 7_501}, {"a": 0, "b": -1}])
     assert np.all(rows == 0)
     assert sorted(keys.tolist()) == [number for number in range(5_000) if number != 2_500]

@@ -10,7 +10,7 @@ unnoticed: `items.sku` is not absent where `items` is such a list, so either ans
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from stentor.errors import InvalidValue
 from stentor.model.codec import Envelope
@@ -19,6 +19,9 @@ from stentor.model.notification import Notification
 from stentor.model.values import normal
 
 Event: TypeAlias = Notification | Envelope | Mapping[str, Any]
+
+#: The commonest classes, with nothing inside of them: to ask what else they may be takes longer.
+_SINGLE: Final = frozenset({str, int, float, bool})
 
 
 def facts_of(notification: Event, names: Iterable[str]) -> Mapping[str, Any]:
@@ -46,7 +49,13 @@ def flat_facts(notification: Event, names: Collection[str], within: str = "") ->
         if value is None or not isinstance(key, str):
             continue
         name = within + key
-        if isinstance(value, Mapping):
+        if type(value) in _SINGLE:
+            if name in names:
+                try:
+                    facts[name] = normal(value)
+                except InvalidValue as error:
+                    raise _about(name, error) from None
+        elif isinstance(value, Mapping):
             facts.update(flat_facts(value, names, name + "."))
         elif name in names:
             facts[name] = _value(name, value)
@@ -80,7 +89,11 @@ def _value(name: str, value: Any) -> Any:
     try:
         return normal(value)
     except InvalidValue as error:
-        raise InvalidValue(f"attribute {shown(name)}: {error}") from None
+        raise _about(name, error) from None
+
+
+def _about(name: str, error: InvalidValue) -> InvalidValue:
+    return InvalidValue(f"attribute {shown(name)}: {error}")
 
 
 def _holds_records(value: Any) -> bool:

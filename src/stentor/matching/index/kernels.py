@@ -25,10 +25,9 @@ Results are *runs* of box numbers, (row, first, end), written into a buffer of t
 that finds the buffer too small reports the row where it stopped; the caller grows the buffer and
 goes on from that row. `expand` turns runs into pairs of row and slot.
 
-The arrays of a segment come as two tuples, in the order of `arrays.AccessArrays` and
-`arrays.GroupArrays`, and the array of `complements`. points has a row for each notification and a
-column for each of the axes in `columns`; on all others its coordinates are those of a notification
-without any attribute.
+The arrays of a segment come in one array of words, in the order of `arrays.Arrays`. points has a
+row for each notification and a column for each of the axes in `columns`; on all others its
+coordinates are those of a notification without any attribute.
 """
 
 # The code below is compiled by Numba: plain loops over arrays, no objects, and no annotations.
@@ -164,18 +163,21 @@ def _judge(x, k, dims, dim_axis, dim_hole, nodes, at):
 
 
 @_kernel(inline="always")
-def _passes(x, box, extra_ptr, extra_axis, extra_hole, extra_low, extra_high):
+def _passes(x, box, extra_ptr, extra, extra_ends):
     """Whether x satisfies the extras of a box."""
     inside = True
-    for e in range(extra_ptr[box], extra_ptr[box + 1]):
-        v = x[extra_axis[e]]
-        if extra_hole[e]:
-            if not (v < extra_low[e] or v > extra_high[e]):
+    for e in range(3 * extra_ptr[box], 3 * extra_ptr[box + 1], 3):
+        axis = extra[e]
+        if axis < 0:
+            v = x[~axis]
+            if not (v < extra_ends[e + 1] or v > extra_ends[e + 2]):
                 inside = False
                 break
-        elif not (v >= extra_low[e] and v <= extra_high[e]):
-            inside = False
-            break
+        else:
+            v = x[axis]
+            if not (v >= extra_ends[e + 1] and v <= extra_ends[e + 2]):
+                inside = False
+                break
     return inside
 
 
@@ -226,46 +228,71 @@ def _left_out(x, number, complements):
 
 
 @_kernel()
-def _scan(points, columns, start, token_ptr, token_bucket, access, boxes, complements, scratch):
+def _emit_not_left_out(
+    x, row, number, complements, first, end, extra_ptr, extra, extra_ends, runs, count
+):
+    """Emit the boxes of a complement that do not leave out what x says."""
+    begin = count
+    left_out = _left_out(x, number, complements)
+    for word in range(left_out.shape[0]):
+        rest = ~left_out[word]
+        box = first + 64 * word
+        whole = rest == ~np.uint64(0) and box + 64 <= end
+        if whole and extra_ptr[box] == extra_ptr[box + 64]:
+            count = _emit(runs, count, begin, row, box, box + 64)
+            continue
+        while rest:
+            lowest = rest & (~rest + np.uint64(1))
+            rest ^= lowest
+            box = first + 64 * word + _bit_number(lowest)
+            if box >= end:
+                break
+            if _passes(x, box, extra_ptr, extra, extra_ends):
+                count = _emit(runs, count, begin, row, box, box + 1)
+    return count
+
+
+@_kernel(inline="always")
+def _part(words, number):
+    """One of the arrays that stand in `words`."""
+    return words[words[number] : words[number + 1]]
+
+
+@_kernel()
+def _scan(points, columns, start, tokens, words, runs, work, x):
     """Match rows from `start` on. Returns (row where it stopped, number of runs).
 
-    `token_bucket[token_ptr[row]:token_ptr[row + 1]]` are further buckets that tokens of the row led
-    to.
+    `tokens[tokens[row]:tokens[row + 1]]` are further buckets that tokens of the row led to.
     """
-    (
-        use,
-        standing,
-        single,
-        single_axis,
-        single_key,
-        signature,
-        signature_axis,
-        table,
-        key,
-        visit_ptr,
-        visit,
-        bucket_ptr,
-        bucket_group,
-        free,
-    ) = access
-    (
-        group,
-        group_size,
-        shape,
-        level_base,
-        level_count,
-        node_at,
-        dim_axis,
-        dim_hole,
-        bounds,
-        nodes,
-        extra_ptr,
-        extra_axis,
-        extra_hole,
-        extra_low,
-        extra_high,
-    ) = boxes
-    runs, stack, todo, x = scratch
+    use = _part(words, 0)
+    standing = _part(words, 1)
+    single = _part(words, 2).view(np.int32)
+    single_bucket = _part(words, 3)
+    single_key = single_bucket.view(np.float64)
+    signature = _part(words, 4)
+    signature_axis = _part(words, 5)
+    table = _part(words, 6).view(np.int32)
+    key = _part(words, 7).view(np.float64)
+    visit_ptr = _part(words, 8)
+    visit = _part(words, 9)
+    bucket_ptr = _part(words, 10)
+    bucket_group = _part(words, 11)
+    free = _part(words, 12)
+    group = _part(words, 13)
+    group_size = _part(words, 14).view(np.float64)
+    shape = _part(words, 15)
+    level_nodes = _part(words, 16)
+    node_at = _part(words, 17)
+    dim_axis = _part(words, 18)
+    dim_hole = _part(words, 19)
+    bounds = _part(words, 20).view(np.float64)
+    nodes = _part(words, 21).view(np.float64)
+    extra_ptr = _part(words, 22)
+    extra = _part(words, 23)
+    extra_ends = extra.view(np.float64)
+    complements = _part(words, 24)
+    stack = work[: 2 * LEVELS]
+    todo = work[2 * LEVELS :]
     bits = x.view(np.int64)
     single_mask = single.shape[0] - 1
     count = 0
@@ -284,7 +311,7 @@ def _scan(points, columns, start, token_ptr, token_bucket, access, boxes, comple
         for c in range(columns.shape[0] + standing.shape[0]):
             if c < columns.shape[0]:
                 axis = columns[c]
-                if use[axis] & 2:
+                if use[axis] == 0 or use[axis] & 2:
                     continue
             else:
                 axis = standing[c - columns.shape[0]]
@@ -295,9 +322,10 @@ def _scan(points, columns, start, token_ptr, token_bucket, access, boxes, comple
                 place = np.int64(_mixed(_mixed(np.uint64(0), axis), bits[axis])) & single_mask
                 bucket = single[place]
                 while bucket >= 0:
-                    if single_key[bucket] == v and single_axis[bucket] == axis:
-                        first = bucket_ptr[bucket]
-                        end = bucket_ptr[bucket + 1]
+                    at = 4 * bucket
+                    if single_key[at + 1] == v and single_bucket[at] == axis:
+                        first = single_bucket[at + 2]
+                        end = single_bucket[at + 3]
                         if groups + end - first > todo.shape[0]:
                             return row, before
                         for p in range(first, end):
@@ -306,6 +334,8 @@ def _scan(points, columns, start, token_ptr, token_bucket, access, boxes, comple
                         break
                     place = (place + 1) & single_mask
                     bucket = single[place]
+            if not use[axis] & 4:
+                continue
             for q in range(visit_ptr[axis], visit_ptr[axis + 1]):
                 s = visit[q]
                 if s >= 0:
@@ -314,9 +344,9 @@ def _scan(points, columns, start, token_ptr, token_bucket, access, boxes, comple
                     todo[groups] = s
                     groups += 1
                     continue
-                s = ~s
-                width = signature[s, 0]
-                at = signature[s, 1]
+                s = 6 * ~s
+                width = signature[s]
+                at = signature[s + 1]
                 h = np.uint64(0)
                 there = True
                 for j in range(width):
@@ -327,12 +357,12 @@ def _scan(points, columns, start, token_ptr, token_bucket, access, boxes, comple
                     h = _mixed(h, bits[signature_axis[at + j]])
                 if not there:
                     continue
-                mask = signature[s, 3]
+                mask = signature[s + 3]
                 place = np.int64(h & np.uint64(mask))
-                bucket = table[signature[s, 2] + place]
+                bucket = table[signature[s + 2] + place]
                 while bucket >= 0:
                     same = True
-                    key_at = signature[s, 5] + (bucket - signature[s, 4]) * width
+                    key_at = signature[s + 5] + (bucket - signature[s + 4]) * width
                     for j in range(width):
                         if key[key_at + j] != x[signature_axis[at + j]]:
                             same = False
@@ -347,9 +377,9 @@ def _scan(points, columns, start, token_ptr, token_bucket, access, boxes, comple
                             groups += 1
                         break
                     place = (place + 1) & mask
-                    bucket = table[signature[s, 2] + place]
-        for t in range(token_ptr[row], token_ptr[row + 1]):
-            bucket = token_bucket[t]
+                    bucket = table[signature[s + 2] + place]
+        for t in range(tokens[row], tokens[row + 1]):
+            bucket = tokens[t]
             if groups + bucket_ptr[bucket + 1] - bucket_ptr[bucket] > todo.shape[0]:
                 return row, before
             for p in range(bucket_ptr[bucket], bucket_ptr[bucket + 1]):
@@ -358,13 +388,12 @@ def _scan(points, columns, start, token_ptr, token_bucket, access, boxes, comple
 
         for i in range(groups):
             g = todo[i]
-            first = group[g, 0]
-            end = group[g, 1]
-            s = group[g, 2]
-            level = group[g, 3]
-            k = shape[s, 0]
-            dims = shape[s, 1]
-            kind = shape[s, 4]
+            first = group[4 * g]
+            end = group[4 * g + 1]
+            s = 6 * group[4 * g + 2]
+            k = shape[s]
+            dims = shape[s + 1]
+            kind = shape[s + 4]
             begin = count
             there = True
             for d in range(k):
@@ -376,7 +405,7 @@ def _scan(points, columns, start, token_ptr, token_bucket, access, boxes, comple
                 continue
             if count + (end - first) // 2 + 2 > runs.shape[0]:
                 return row, before
-            offset = shape[s, 3] - shape[s, 2] * k * 2  # bounds of box b: offset + b * k * 2
+            offset = shape[s + 3] - shape[s + 2] * k * 2  # bounds of box b: offset + b * k * 2
             if kind < INTERVAL:
                 low = first
                 high = end
@@ -399,32 +428,28 @@ def _scan(points, columns, start, token_ptr, token_bucket, access, boxes, comple
                         else:
                             high = middle
                     high = end
-                if not shape[s, 5]:
+                rest = shape[s + 5]
+                if not rest:
                     if low < high:
                         count = _emit(runs, count, begin, row, low, high)
                     continue
-                if shape[s, 5] > 1:
-                    left_out = _left_out(x, shape[s, 5] - 2, complements)
-                    for word in range(left_out.shape[0]):
-                        rest = ~left_out[word]
-                        box = first + 64 * word
-                        whole = rest == ~np.uint64(0) and box + 64 <= end
-                        if whole and extra_ptr[box] == extra_ptr[box + 64]:
-                            count = _emit(runs, count, begin, row, box, box + 64)
-                            continue
-                        while rest:
-                            lowest = rest & (~rest + np.uint64(1))
-                            rest ^= lowest
-                            box = first + 64 * word + _bit_number(lowest)
-                            if box >= end:
-                                break
-                            if _passes(
-                                x, box, extra_ptr, extra_axis, extra_hole, extra_low, extra_high
-                            ):
-                                count = _emit(runs, count, begin, row, box, box + 1)
+                if rest > 1:
+                    count = _emit_not_left_out(
+                        x,
+                        row,
+                        rest - 2,
+                        complements,
+                        first,
+                        end,
+                        extra_ptr,
+                        extra,
+                        extra_ends,
+                        runs,
+                        count,
+                    )
                     continue
                 for box in range(low, high):
-                    if _passes(x, box, extra_ptr, extra_axis, extra_hole, extra_low, extra_high):
+                    if _passes(x, box, extra_ptr, extra, extra_ends):
                         count = _emit(runs, count, begin, row, box, box + 1)
                 continue
             if end - first <= LEAF:
@@ -451,18 +476,20 @@ def _scan(points, columns, start, token_ptr, token_bucket, access, boxes, comple
                     if bounds[offset + box * 2 + 1] >= v:
                         count = _emit(runs, count, begin, row, box, box + 1)
                 continue
-            top = level
-            stack[level, 0] = 0
-            stack[level, 1] = level_count[g, level]
+            level = top = group[4 * g + 3]
+            mine = 2 * LEVELS * g  # among those of all groups
+            nodes_at = LEVELS * group[4 * g + 2]
+            stack[2 * level] = 0
+            stack[2 * level + 1] = level_nodes[mine + 2 * level + 1]
             while True:
-                j = stack[level, 0]
-                if j == stack[level, 1]:
+                j = stack[2 * level]
+                if j == stack[2 * level + 1]:
                     if level == top:
                         break
                     level += 1
                     continue
-                stack[level, 0] = j + 1
-                at = node_at[s, level] + (level_base[g, level] + j) * k * 4
+                stack[2 * level] = j + 1
+                at = node_at[nodes_at + level] + (level_nodes[mine + 2 * level] + j) * k * 4
                 verdict = _judge(x, k, dims, dim_axis, dim_hole, nodes, at)
                 if verdict == 0:
                     continue
@@ -489,47 +516,34 @@ def _scan(points, columns, start, token_ptr, token_bucket, access, boxes, comple
                     )
                 else:
                     level -= 1
-                    stack[level, 0] = j * FAN
-                    stack[level, 1] = min(j * FAN + FAN, level_count[g, level])
+                    stack[2 * level] = j * FAN
+                    stack[2 * level + 1] = min(j * FAN + FAN, level_nodes[mine + 2 * level + 1])
     return points.shape[0], count
 
 
 @_kernel(inline="always")
-def _scan_and_tidy(
-    points, columns, start, token_ptr, token_bucket, access, boxes, complements, scratch
-):
-    """Leaves the scratch space as it was, for the next search."""
-    stop, count = _scan(
-        points, columns, start, token_ptr, token_bucket, access, boxes, complements, scratch
-    )
-    use = access[0]
-    x = scratch[3]
+def _scan_and_tidy(points, columns, start, tokens, words, runs, work, x):
+    """Leaves the coordinates as they were, for the next search."""
+    stop, count = _scan(points, columns, start, tokens, words, runs, work, x)
+    use = _part(words, 0)
     for c in range(columns.shape[0]):
         x[columns[c]] = 1.0 if use[columns[c]] & 2 else np.nan
     return stop, count
 
 
 @_kernel(nogil=True)
-def scan_freely(
-    points, columns, start, token_ptr, token_bucket, access, boxes, complements, scratch
-):
+def scan_freely(points, columns, start, tokens, words, runs, work, x):
     """Search while other threads run: for large batches."""
-    return _scan_and_tidy(
-        points, columns, start, token_ptr, token_bucket, access, boxes, complements, scratch
-    )
+    return _scan_and_tidy(points, columns, start, tokens, words, runs, work, x)
 
 
 @_kernel()
-def scan_at_once(
-    points, columns, start, token_ptr, token_bucket, access, boxes, complements, scratch
-):
+def scan_at_once(points, columns, start, tokens, words, runs, work, x):
     """Search without letting go: for small batches.
 
     A thread that lets go of the interpreter may wait for milliseconds until it gets it back.
     """
-    return _scan_and_tidy(
-        points, columns, start, token_ptr, token_bucket, access, boxes, complements, scratch
-    )
+    return _scan_and_tidy(points, columns, start, tokens, words, runs, work, x)
 
 
 @_kernel()
@@ -572,9 +586,7 @@ def _follow(x, row, box, signature, limit, arrays, runs, count):
 
 
 @_kernel()
-def _scan_recent(
-    points, columns, start, token_ptr, token_first, arrays, limit, signatures, scratch
-):
+def _scan_recent(points, columns, start, tokens, arrays, limit, signatures, runs, work, x):
     """As `_scan`, among as many recent boxes and signatures as there were when the search began.
 
     Tokens lead to the first box of a chain.
@@ -587,8 +599,6 @@ def _scan_recent(
     signature = arrays[7]
     signature_next = arrays[8]
     signature_axis = arrays[9]
-    runs = scratch[0]
-    x = scratch[3]
     bits = x.view(np.int64)
     mask = table.shape[0] - 1
     count = 0
@@ -621,21 +631,18 @@ def _scan_recent(
                         if count < 0:
                             return row, before
                 s = signature_next[s]
-        for t in range(token_ptr[row], token_ptr[row + 1]):
-            count = _follow(x, row, token_first[t], -1, limit, arrays, runs, count)
+        for t in range(tokens[row], tokens[row + 1]):
+            count = _follow(x, row, tokens[t], -1, limit, arrays, runs, count)
             if count < 0:
                 return row, before
     return points.shape[0], count
 
 
 @_kernel(inline="always")
-def _scan_recent_and_tidy(
-    points, columns, start, token_ptr, token_first, arrays, limit, signatures, scratch
-):
+def _scan_recent_and_tidy(points, columns, start, tokens, arrays, limit, signatures, runs, work, x):
     stop, count = _scan_recent(
-        points, columns, start, token_ptr, token_first, arrays, limit, signatures, scratch
+        points, columns, start, tokens, arrays, limit, signatures, runs, work, x
     )
-    x = scratch[3]
     standing = arrays[6]
     for c in range(columns.shape[0]):
         x[columns[c]] = 1.0 if standing[columns[c]] else np.nan
@@ -643,22 +650,18 @@ def _scan_recent_and_tidy(
 
 
 @_kernel(nogil=True)
-def scan_recent_freely(
-    points, columns, start, token_ptr, token_first, arrays, limit, signatures, scratch
-):
+def scan_recent_freely(points, columns, start, tokens, arrays, limit, signatures, runs, work, x):
     """Search recent boxes while other threads run."""
     return _scan_recent_and_tidy(
-        points, columns, start, token_ptr, token_first, arrays, limit, signatures, scratch
+        points, columns, start, tokens, arrays, limit, signatures, runs, work, x
     )
 
 
 @_kernel()
-def scan_recent_at_once(
-    points, columns, start, token_ptr, token_first, arrays, limit, signatures, scratch
-):
+def scan_recent_at_once(points, columns, start, tokens, arrays, limit, signatures, runs, work, x):
     """Search recent boxes without letting go."""
     return _scan_recent_and_tidy(
-        points, columns, start, token_ptr, token_first, arrays, limit, signatures, scratch
+        points, columns, start, tokens, arrays, limit, signatures, runs, work, x
     )
 
 

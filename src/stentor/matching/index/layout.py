@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stentor.matching.index import complements, kernels
-from stentor.matching.index.arrays import AccessArrays, GroupArrays, Int32s, Int64s
+from stentor.matching.index.arrays import Arrays, Int32s, Int64s
 from stentor.matching.index.axes import MULTIPLE, Axis
 from stentor.matching.index.complements import Complements, gathered
 from stentor.matching.index.distinct import changes, distinct
@@ -74,8 +74,7 @@ class Layout:
         self._bounds: list[Floats] = []
         self._nodes: list[Floats] = []
         self._node_at: list[list[int]] = []
-        self._level_base: list[Int64s] = []
-        self._level_count: list[Int64s] = []
+        self._levels: list[Int64s] = []
         #: signature -> list of (coordinates, group numbers)
         self._access: dict[tuple[Axis, ...], list[tuple[Floats, Int64s]]] = {}
         #: The same for single equalities in pools: axes, coordinates, group numbers.
@@ -226,8 +225,7 @@ class Layout:
         groups[:, 2] = shapes
         self._groups.append(groups)
         self._group_sizes.append(np.zeros(len(starts)))
-        self._level_base.append(np.zeros((len(starts), LEVELS), np.int64))
-        self._level_count.append(np.zeros((len(starts), LEVELS), np.int64))
+        self._levels.append(np.zeros((len(starts), LEVELS, 2), np.int64))
         self._node_at += [[0] * LEVELS] * (len(self._shape_rows) - len(self._node_at))
         self._bounds.append(bounds.reshape(-1))
         self._bounds_at += bounds.size
@@ -254,8 +252,7 @@ class Layout:
         groups[:, 1] = ends + self._box_count
         groups[:, 2] = len(self._shape_rows)
         groups[:, 3] = LEVELS - 1
-        bases = np.zeros((len(starts), LEVELS), np.int64)
-        counts = np.zeros((len(starts), LEVELS), np.int64)
+        levels = np.zeros((len(starts), LEVELS, 2), np.int64)
         node_at = [0] * LEVELS
         # Least and greatest lower end, least and greatest upper end; of single boxes to begin with.
         ranges = [(low, low, high, high) for low, high in zip(lows, highs, strict=True)]
@@ -282,8 +279,8 @@ class Layout:
             self._nodes.append(nodes.reshape(-1))
             node_at[level] = self._nodes_at
             self._nodes_at += nodes.size
-            bases[:, level] = base
-            counts[:, level] = blocks
+            levels[:, level, 0] = base
+            levels[:, level, 1] = blocks
             top = ~done & (blocks <= FAN)
             groups[top, 3] = level
             done |= top
@@ -291,11 +288,15 @@ class Layout:
                 break
             first, size = base, blocks
         self._groups.append(groups)
-        self._level_base.append(bases)
-        self._level_count.append(counts)
+        self._levels.append(levels)
         self._node_at.append(node_at)
 
-    def access_arrays(self) -> AccessArrays:
+    def arrays(self) -> Arrays:
+        complements = self.complements.array()
+        return Arrays._make([*self._access_arrays(), *self._group_arrays(), complements])
+
+    def _access_arrays(self) -> tuple[Any, ...]:
+        """How coordinates lead to groups."""
         rows: list[tuple[int, ...]] = []
         axes: list[int] = []
         tables: list[Int32s] = []
@@ -314,8 +315,10 @@ class Layout:
         first = np.flatnonzero(changes(np.stack((single_axis, single_key), axis=1)))
         single_axis, single_key = single_axis[first], single_key[first]
         single_table = _hash_table(len(first))
+        ends = np.append(first[1:], len(groups))[: len(first)]
+        single_bucket = np.stack((single_axis, single_key.view(np.int64), first, ends), axis=1)
         kernels.fill_single(single_axis, single_key, single_table, len(single_table) - 1)
-        bucket_ptr = [np.zeros(1, np.int64), np.append(first[1:], len(groups))[: len(first)]]
+        bucket_ptr = [np.zeros(1, np.int64), ends]
         bucket_group = [groups]
         bucket_count, group_count = len(first), len(groups)
         for signature, parts in self._access.items():
@@ -345,59 +348,58 @@ class Layout:
             bucket_count += len(first)
             group_count += len(groups)
         standing = [number for axis, number in self.axes.items() if axis.kind == "missing"]
-        use = np.zeros(len(self.axes), np.uint8)
-        use[single_axis] = 1
+        visit_ptr, visit = _listed(
+            len(self.axes),
+            _concatenated([np.array(by_axis, np.int64), *(p[0] for p in self._by_axis)], int),
+            _concatenated([~np.arange(len(rows)), *(p[1] for p in self._by_axis)], int),
+        )
+        use = np.where(np.diff(visit_ptr), 4, 0)
+        use[single_axis] |= 1
         use[standing] |= 2
-        return AccessArrays(
+        return (
             use,
             np.array(standing, np.int64),
             single_table,
-            single_axis,
-            single_key,
-            np.array(rows, np.int64).reshape(-1, 6),
+            single_bucket.reshape(-1),
+            np.array(rows, np.int64).reshape(-1),
             np.array(axes, np.int64),
             _concatenated(tables, np.int32),
             _concatenated(keys, np.float64),
-            *_listed(
-                len(use),
-                _concatenated([np.array(by_axis, np.int64), *(p[0] for p in self._by_axis)], int),
-                _concatenated([~np.arange(len(rows)), *(p[1] for p in self._by_axis)], int),
-            ),
+            visit_ptr,
+            visit,
             np.concatenate(bucket_ptr),
             np.concatenate(bucket_group),
             np.array(self._free, np.int64),
         )
 
-    def group_arrays(self) -> GroupArrays:
-        return GroupArrays(
-            np.concatenate([np.empty((0, 4), np.int64), *self._groups]),
+    def _group_arrays(self) -> tuple[Any, ...]:
+        """The boxes themselves."""
+        return (
+            _concatenated([rows.reshape(-1) for rows in self._groups], np.int64),
             _concatenated(self._group_sizes, np.float64),
-            np.array(self._shape_rows, np.int64).reshape(-1, 6),
-            np.concatenate([np.empty((0, LEVELS), np.int64), *self._level_base]),
-            np.concatenate([np.empty((0, LEVELS), np.int64), *self._level_count]),
-            np.array(self._node_at, np.int64).reshape(-1, LEVELS),
+            np.array(self._shape_rows, np.int64).reshape(-1),
+            _concatenated([rows.reshape(-1) for rows in self._levels], np.int64),
+            np.array(self._node_at, np.int64).reshape(-1),
             np.array(self._dim_axis, np.int64),
-            np.array(self._dim_hole, np.uint8),
+            np.array(self._dim_hole, np.int64),
             _concatenated(self._bounds, np.float64),
             _concatenated(self._nodes, np.float64),
             *self._extra_arrays(),
         )
 
-    def _extra_arrays(self) -> tuple[Any, ...]:
+    def _extra_arrays(self) -> tuple[Int64s, Int64s]:
         """The extras of all boxes; most boxes have none."""
         if not self._extras:
-            nothing = np.empty(0, np.int64)
-            return nothing, nothing, np.empty(0, np.uint8), np.empty(0), np.empty(0)
+            return np.empty(0, np.int64), np.empty(0, np.int64)
         sizes = np.zeros(self._box_count, np.int64)
         for first, _, extras in self._extras:
             sizes[first : first + len(extras)] = np.diff(extras.ptr)
-        return (
-            np.concatenate(([0], np.cumsum(sizes))),
-            np.concatenate([axes for _, axes, _ in self._extras]),
-            np.concatenate([(e.role == HOLE).astype(np.uint8) for _, _, e in self._extras]),
-            np.concatenate([e.low for _, _, e in self._extras]),
-            np.concatenate([e.high for _, _, e in self._extras]),
-        )
+        rows = [
+            (np.where(e.role == HOLE, ~axes, axes), e.low.view(np.int64), e.high.view(np.int64))
+            for _, axes, e in self._extras
+        ]
+        extra = np.concatenate([np.stack(row, axis=1).reshape(-1) for row in rows])
+        return np.concatenate(([0], np.cumsum(sizes))), extra
 
 
 def _choose_access(table: Table) -> dict[Shape, list[int]]:
@@ -449,8 +451,8 @@ def _concatenated(arrays: list[Any], dtype: Any) -> Any:
 
 
 def _hash_table(entries: int) -> Int32s:
-    """An empty one, to be at most half full; its size is a power of two."""
-    return np.full(1 << (2 * entries).bit_length(), -1, np.int32)
+    """An empty one, to be at most half full; its size is a power of two, and whole words."""
+    return np.full(1 << max(1, (2 * entries).bit_length()), -1, np.int32)
 
 
 def _listed(axis_count: int, axes: Int64s, members: Int64s) -> tuple[Int64s, Int64s]:

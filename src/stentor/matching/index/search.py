@@ -81,7 +81,8 @@ def _search_batch(
     points = np.empty((source.count, len(axes)))
     for i, (axis, _) in enumerate(axes):
         _fill(points, i, axis, part.rankings.get(axis), source)
-    return _run(part, points, columns, *_led_by_tokens(part, source), labels, alive, source, others)
+    tokens = _led_by_tokens(part, source)
+    return _run(part, points, columns, tokens, labels, alive, source, others)
 
 
 def search_one(part: Part, facts: Mapping[str, Any], alive: Alive) -> list[int]:
@@ -155,8 +156,8 @@ def _fill(
         )
 
 
-def _led_by_tokens(part: Part, source: Source) -> tuple[Int64s, Int64s]:
-    """The buckets that the tokens of each row lead to: where those of a row begin, and all."""
+def _led_by_tokens(part: Part, source: Source) -> Int64s:
+    """The buckets that the tokens of each row lead to, after the places where those begin."""
     total = source.count
     found = [
         _led_on(axis, buckets, part.rankings[axis], source)
@@ -164,14 +165,15 @@ def _led_by_tokens(part: Part, source: Source) -> tuple[Int64s, Int64s]:
     ]
     found = [pair for pair in found if len(pair[0])]
     if not found:
-        return _ZEROS if total < len(_ZEROS) else np.zeros(total + 1, np.int64), _NO_ROWS
+        return _ZEROS if total < len(_ZEROS) else np.zeros(total + 1, np.int64)
     rows, buckets = found[0]
     if len(found) > 1:
         rows = np.concatenate([pair[0] for pair in found])
         buckets = np.concatenate([pair[1] for pair in found])
         order = np.argsort(rows, kind="stable")
         rows, buckets = rows[order], buckets[order]
-    return np.searchsorted(rows, np.arange(total + 1)), buckets
+    begins = np.searchsorted(rows, np.arange(total + 1)) + total + 1
+    return np.concatenate((begins, buckets))
 
 
 def _led_on(
@@ -237,8 +239,7 @@ def _run(
     part: Part,
     points: NDArray[np.float64],
     columns: Int64s,
-    token_ptr: Int64s,
-    token_bucket: Int64s,
+    tokens: Int64s,
     labels: Labels,
     alive: Alive,
     source: Source,
@@ -251,15 +252,7 @@ def _run(
     found: list[Pairs] = []
     start = 0
     while start < total:
-        stop, n = scan(
-            points,
-            columns,
-            start,
-            token_ptr,
-            token_bucket,
-            *part.kernel_arguments,
-            tuple(scratch),
-        )
+        stop, n = scan(points, columns, start, tokens, *part.kernel_arguments, *scratch)
         if stop == start:  # not even one row fitted
             scratch = _larger(scratch)
             continue
@@ -289,20 +282,10 @@ def _run_one(
     facts: Mapping[str, Any],
 ) -> list[int]:
     """As `_run`, with less ado for a single row, which tokens led to these buckets."""
-    token_ptr, token_bucket = _ZEROS, _NO_ROWS
-    if led:
-        token_ptr, token_bucket = np.array((0, len(led))), np.array(led, np.int64)
+    tokens = np.array((2, 2 + len(led), *led)) if led else _ZEROS
     scratch = _scratch(part, 1)
     while True:
-        stop, n = part.scans[0](
-            point,
-            columns,
-            0,
-            token_ptr,
-            token_bucket,
-            *part.kernel_arguments,
-            tuple(scratch),
-        )
+        stop, n = part.scans[0](point, columns, 0, tokens, *part.kernel_arguments, *scratch)
         if stop:
             break
         scratch = _larger(scratch)
@@ -344,8 +327,7 @@ def _scratch(part: Part, rows: int) -> Scratch:
         pass
     return Scratch(
         np.empty((room, 3), np.int32),
-        np.empty((LEVELS, 2), np.int64),
-        np.empty(part.always + _GROUPS_AT_LEAST, np.int64),
+        np.empty(2 * LEVELS + part.always + _GROUPS_AT_LEAST, np.int64),
         part.absent.copy(),
     )
 
@@ -353,7 +335,7 @@ def _scratch(part: Part, rows: int) -> Scratch:
 def _larger(scratch: Scratch) -> Scratch:
     return scratch._replace(
         runs=np.empty((4 * len(scratch.runs), 3), np.int32),
-        todo=np.empty(4 * len(scratch.todo), np.int64),
+        work=np.empty(4 * len(scratch.work), np.int64),
     )
 
 

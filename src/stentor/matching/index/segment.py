@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from stentor.matching.index import kernels
-from stentor.matching.index.arrays import Int64s, Scan, Scratch
+from stentor.matching.index.arrays import Int64s, Scan, Scratch, packed
 from stentor.matching.index.axes import Axis
 from stentor.matching.index.checks import compiled
 from stentor.matching.index.distinct import distinct
@@ -26,16 +26,12 @@ class Segment:
 
     def __init__(self, table: Table) -> None:
         layout = Layout(table)
-        self.access = layout.access_arrays()
-        self.arrays = layout.group_arrays()
-        #: For the kernels as plain tuples: their compiled form, kept on disk, must not refer to
-        #: classes that another version of this package may have elsewhere.
-        self.complements = layout.complements.array()
-        self.kernel_arguments = tuple(self.access), tuple(self.arrays), self.complements
+        words, self.arrays = packed(layout.arrays())
+        self.kernel_arguments = (words,)
         self.axes = layout.axes
         self.rankings: Mapping[Axis, Ranking] = layout.rankings()
         self.axis_count = len(self.axes)
-        self.always = len(self.access.free)
+        self.always = len(self.arrays.free)
         self.slots = layout.slots
         self.distinct_slots = distinct(self.slots)
         self.checks = layout.checks
@@ -59,7 +55,7 @@ class Segment:
         self.scratch: list[Scratch] = []
         #: The coordinates of a notification without any attribute.
         self.absent = np.full(len(self.axes), np.nan)
-        self.absent[self.access.standing] = 1.0
+        self.absent[self.arrays.standing] = 1.0
         #: For an attribute its axes with their columns, and for each of these the type of value
         #: that it reads (any if empty) and the coordinate of such a value.
         self.axes_of: dict[str, list[tuple[Axis, int]]] = {}
@@ -84,8 +80,9 @@ class Segment:
     def table(self) -> Table:
         """The boxes back in raw form, to be compiled anew together with others."""
         shapes: dict[Shape, Columns] = {}
+        rows = self.arrays.shape.reshape(-1, 6)
         for laid in self._laid:
-            k, _, first, at, _, _ = self.arrays.shape[laid.number].tolist()
+            k, _, first, at, _, _ = rows[laid.number].tolist()
             count = int(laid.starts[-1])
             bounds = self.arrays.bounds[at : at + count * k * 2].reshape(count, k, 2)
             others = iter(range(k))
@@ -111,7 +108,7 @@ class Segment:
     @property
     def nbytes(self) -> int:
         """Memory of the arrays, and an estimate for the constants."""
-        arrays = (*self.access, *self.arrays, self.complements, self.slots, self.distinct_slots)
+        arrays = (*self.kernel_arguments, self.slots, self.distinct_slots)
         constants = sum(160 * len(r.constants) for r in self.rankings.values())
         constants += sum(r.substrings.nbytes for r in self.rankings.values() if r.substrings)
         return sum(a.nbytes for a in arrays) + self._ragged.nbytes + constants
