@@ -484,6 +484,19 @@ class TestOperation:
             assert (every.code, every.err) == (0, f"stentor: 2 {word}\n")
         found = run("subscribe", broker.address, "--since", "earliest", "--timeout", "1s", **mine)
         assert [json.loads(line)["n"] for line in found.out.splitlines()] == [3, 4] * 4
+        # Each refusal once, with its line; and what else is wrong with the input as well.
+        lines = '{"n": 3}\n{"n": 1}\n\n{"n": 2}\n{"n": 5}\n{"n": oops}\n{"n": 6}\n'
+        both = run("publish", broker.address, input=lines, **mine)
+        assert both.code == 1
+        summary, refused, bad = both.err.splitlines()
+        assert summary == "stentor: 2 published, 2 refused"
+        assert refused.startswith("stentor: STN-604: lines 2 and 4: ")
+        assert refused.endswith("(stentor explain STN-604)")
+        assert bad.startswith("stentor: STN-102: line 6: not JSON: ")
+        one = run("publish", broker.address, "--no-ack", '{"n": 3}', '{"n": 1}', **mine)
+        summary, refused = one.err.splitlines()
+        assert summary == "stentor: 1 sent, 1 refused"
+        assert refused.startswith("stentor: STN-604: argument 2: ")
         assert broker.end() == 0
 
     @pytest.mark.slow

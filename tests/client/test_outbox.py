@@ -99,6 +99,8 @@ def test_a_frame_that_another_broker_would_take_fails_at_this_one() -> None:
 
 def test_refused_items_fail_alone_and_are_not_sent_again() -> None:
     outbox, number, told = Outbox(), numbers(), dict[str, StentorError | None]()
+    unheard = list[Any]()
+    outbox.on_refusal = lambda items, error: unheard.append(items)
     for i, name in enumerate("abc"):
         outbox.put(
             [name.encode()],
@@ -116,16 +118,26 @@ def test_refused_items_fail_alone_and_are_not_sent_again() -> None:
     assert isinstance(told["c"], NotPermitted)
     outbox.published(1)
     assert told["a"] is None
-    assert (len(outbox), outbox.rejections, outbox.unheard) == (0, 2, None)
+    assert (len(outbox), outbox.rejections, unheard) == (0, 2, [])
 
 
-def test_a_refusal_nobody_waits_for_is_kept() -> None:
-    outbox = Outbox()
-    outbox.put([b"a", b"b"], newest=1)
+def test_refusals_nobody_waits_for_are_told_with_their_items() -> None:
+    outbox, told = Outbox(), list[Any]()
+    outbox.on_refusal = lambda items, error: told.append((items, str(error)))
+    outbox.put([b"a"], newest=0)
+    outbox.put([b"b"], newest=1, waiter=lambda _: None)
+    outbox.put([b"c", b"d"], newest=3)
     drain(outbox, numbers())
-    outbox.rejected(1, None, NotPermitted("no"))
-    assert isinstance(outbox.unheard, NotPermitted)
+    outbox.rejected(1, [2], NotPermitted("no"))
+    outbox.rejected(1, None, NotPermitted("none"))
+    assert told == [([b"c"], "no"), ([b"a", b"d"], "none")]
     assert len(outbox) == 0
+    outbox.put([bytes(900)], newest=4)
+    outbox.put([bytes(900)], newest=5, waiter=lambda _: None)
+    outbox.connected(-1, 0, 1_000)
+    assert [(items, error.partition(",")[0]) for items, error in told[2:]] == [
+        ([bytes(900)], "2 publications of 1810 bytes")
+    ]
 
 
 def test_volatile_ones_on_their_way_are_lost_with_the_connection() -> None:

@@ -112,6 +112,44 @@ class TestPublishing:
                 assert bus.rejected == 3
         assert [n["k"] for n in world.all()] == [1, 2]
 
+    @pytest.mark.parametrize("heard_by", ["flush", "log", "close", "callback"])
+    def test_a_refusal_that_nobody_waits_for_is_told_once(
+        self, heard_by: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async def told() -> list[str]:
+            answered = asyncio.Event()
+
+            def refuse(session: Session, message: Any) -> None:
+                bad = [i for i, data in enumerate(message.items) if decode(data)["k"] < 0]
+                session.send(m.Rejected(message.number, bad, "STN-604", "may not"))
+                session.send(m.Published(message.number))
+                answered.set()
+
+            heard = list[str]()
+            async with World().broker(answers={m.Publish: refuse}) as broker:
+                async with stentor.connect(broker) as bus:
+                    if heard_by == "callback":
+                        bus.on_refusal(lambda n, error: heard.append(f"{n['k']}: {error}"))
+                        bus.on_refusal(lambda n, error: 1 / 0)
+                    await bus.publish_many([{"k": -1}, {"k": 1}])
+                    if heard_by == "log":
+                        await answered.wait()
+                        while bus.unacknowledged:
+                            await asyncio.sleep(0)
+                    elif heard_by == "flush":
+                        with pytest.raises(NotPermitted) as raised:
+                            await bus.flush()
+                        heard.append(str(raised.value))
+                    elif heard_by == "callback":
+                        await bus.flush()
+                    assert bus.rejected == (0 if heard_by == "close" else 1)
+            return heard + [r.getMessage() for r in caplog.records if r.exc_info is None]
+
+        expected = {"flush": "may not", "callback": "-1: may not"}
+        assert asyncio.run(told()) == [expected.get(heard_by, "1 publication was refused: may not")]
+        if heard_by == "callback":
+            assert "ZeroDivisionError" in caplog.text
+
     @looped
     async def test_a_failure_with_the_number_of_a_publication_refuses_all_of_it(self) -> None:
         def fail(session: Session, message: Any) -> None:
@@ -201,7 +239,7 @@ class TestPublishing:
             await publish(1, lambda: None)
             assert [n["k"] for n in world.all()] == [1]
             broker.answers[m.Publish] = lambda *_: None
-            with pytest.raises(NoReply, match="1 publications are not acknowledged"):
+            with pytest.raises(NoReply, match="1 publication is not acknowledged"):
                 await publish(2, lambda: None)
             with pytest.raises(ZeroDivisionError):
                 await publish(3, lambda: 1 / 0)

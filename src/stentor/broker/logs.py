@@ -41,6 +41,7 @@ import msgspec
 
 from stentor.broker.settings import Settings
 from stentor.errors import StentorError
+from stentor.notation.counts import counted
 
 #: Lines that may wait to be written.
 QUEUE_LIMIT: Final = 10_000
@@ -316,10 +317,9 @@ class LogHandler(logging.Handler):
             self._put(self.format(record))
 
     def _loss(self) -> logging.LogRecord:
-        text = "%d lines of this log were dropped: it was written too slowly"
-        record = logging.LogRecord(
-            "stentor", logging.WARNING, "", 0, text, (self._unreported,), None
-        )
+        lost = counted(self._unreported, "line of this log was", "lines of this log were")
+        text = "%s dropped: it was written too slowly"
+        record = logging.LogRecord("stentor", logging.WARNING, "", 0, text, (lost,), None)
         record.event = "log_overflow"
         return record
 

@@ -18,6 +18,7 @@ from stentor.cli.exits import (
     complain,
     warn,
 )
+from stentor.notation.counts import counted
 
 if TYPE_CHECKING:
     from stentor.pipeline.runs import Outcome, Pipeline, Runner
@@ -300,9 +301,10 @@ def _told(
         console.print(table(outcome.figures.values()))
     for figures in outcome.figures.values():
         if figures.late:
+            late = counted(figures.late, "event")
             warn(
-                f"{figures.name}: {figures.late:,} events came too late and are in no result; a "
-                "longer watermark waits longer for them"
+                f"{figures.name}: {late} came too late to be in a result; a longer watermark waits "
+                "longer"
             )
     if outcome.problem is not None:
         complain(f"stentor: STN-701: {outcome.problem} (Spark's log: {log})")

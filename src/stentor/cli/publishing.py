@@ -7,18 +7,20 @@ import os
 import stat
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from stentor.cli.exits import FAILURE, OK, complain
+from stentor.cli.exits import FAILURE, OK, complain, describe, exit_code
 from stentor.cli.json_forms import from_json
 from stentor.cli.options import Connecting
 from stentor.cli.streams import CHUNK, Worker
 from stentor.client import Bus, connect
 from stentor.errors import InvalidNotification, StentorError
 from stentor.model import Notification
+from stentor.notation.counts import counted
 
 #: Bytes of the longest line: the largest notification, its payload in hexadecimal.
 MAX_LINE: Final = 48 * 2**20
@@ -26,6 +28,8 @@ MAX_LINE: Final = 48 * 2**20
 _NAMED: Final = 10
 
 Key: TypeAlias = Callable[[Notification], str | None]
+#: Lines with their numbers, as many at a time as have come.
+Batches: TypeAlias = AsyncIterator[list[tuple[int, bytes]]]
 
 
 def key_of(fixed: str | None, attribute: str | None) -> Key | None:
@@ -40,6 +44,63 @@ def key_of(fixed: str | None, attribute: str | None) -> Key | None:
         return None if value is None else str(value)
 
     return key
+
+
+class Refusals:
+    """Which lines the broker refused, and why.
+
+    Publications have consecutive numbers, so of those without an answer, which are the last ones,
+    the lines are known by them.
+    """
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        #: The lines of the publications from a sequence number on.
+        self._lines: deque[int] = deque()
+        self._first = 0
+        #: By reason: how many lines, and the first of them.
+        self._found: dict[tuple[type[StentorError], str], tuple[int, list[int]]] = {}
+
+    def expect(self, lines: Iterable[int]) -> None:
+        """These are published next."""
+        self._lines.extend(lines)
+
+    def forget(self, unanswered: int) -> None:
+        """All but so many have their answer."""
+        while len(self._lines) > unanswered:
+            self._lines.popleft()
+            self._first += 1
+
+    def add(self, notification: Notification, error: StentorError) -> None:
+        """This one was refused."""
+        assert notification.id is not None
+        line = self._lines[notification.id.sequence - self._first]
+        reason = (type(error), str(error))
+        if reason not in self._found and len(self._found) == _NAMED:
+            return  # `bus.rejected` counts it all the same
+        count, lines = self._found.get(reason, (0, []))
+        self._found[reason] = (count + 1, [*lines, line] if count < _NAMED else lines)
+
+    def told(self) -> list[StentorError]:
+        """An error for each reason, with the lines that it is about."""
+        return [
+            kind(f"{_places(self.what, lines, count)}: {text}")
+            for (kind, text), (count, lines) in self._found.items()
+        ]
+
+
+def _places(what: str, lines: list[int], count: int) -> str:
+    """Where something is.
+
+    >>> _places("line", [3], 1), _places("line", [3, 4, 7], 3), _places("line", [3, 4], 9)
+    ('line 3', 'lines 3, 4 and 7', 'lines 3, 4 and 7 more')
+    """
+    shown = [*map(str, lines)]
+    if count > len(lines):
+        shown.append(f"{count - len(lines):,} more")
+    if len(shown) == 1:
+        return f"{what} {shown[0]}"
+    return f"{what}s {', '.join(shown[:-1])} and {shown[-1]}"
 
 
 @dataclass
@@ -70,48 +131,65 @@ class Publishing:
             trust=how.trust,
         )
         await bus.open()
+        refusals = Refusals("argument" if events else "line")
+        bus.on_refusal(refusals.add)
+        problems: list[StentorError] = []
         try:
             async with bus:
                 try:
                     if events:
-                        await self._all(bus, _arguments(events), "argument")
+                        await self._all(bus, _arguments(events), refusals, problems)
                     else:
                         with self._progress():
-                            await self._all(bus, _stdin_lines(), "line")
+                            await self._all(bus, _stdin_lines(), refusals, problems)
                 finally:
                     if self.ack:
                         self.unanswered = bus.unacknowledged
+        except StentorError as error:
+            if error not in problems:
+                problems.append(error)
         finally:
             # Whoever does not wait for answers has them when the bus is closed.
             self._sum_up(bus.rejected)
+            for problem in [*refusals.told(), *problems]:
+                complain(describe(problem))
+        if problems:
+            return exit_code(problems[0])
         return FAILURE if bus.rejected else OK
 
     async def _all(
-        self, bus: Bus, batches: AsyncIterator[list[tuple[int, bytes]]], what: str
+        self, bus: Bus, batches: Batches, refusals: Refusals, problems: list[StentorError]
     ) -> None:
         """Publish everything; what came before a bad line is safe when that is reported."""
         try:
-            async for batch in batches:
-                good: list[Notification] = []
-                failure: StentorError | None = None
-                for number, line in batch:
-                    try:
-                        good.append(self._notification(line))
-                    except StentorError as error:
-                        failure = _placed(error, what, number)
-                        if not self.skip_bad:
-                            break
-                        self._skip(failure)
-                        failure = None
-                await self._publish(bus, good)
-                self.advance(len(good), sum(len(line) + 1 for _, line in batch))
-                if failure is not None:
-                    raise failure
-                if bus.rejected and self.ack:
-                    break  # the reason comes with `flush`
+            await self._each(bus, batches, refusals)
+        except StentorError as error:
+            problems.append(error)
         finally:
             if self.ack:
                 await bus.flush()
+
+    async def _each(self, bus: Bus, batches: Batches, refusals: Refusals) -> None:
+        async for batch in batches:
+            good: list[tuple[int, Notification]] = []
+            failure: StentorError | None = None
+            for number, line in batch:
+                try:
+                    good.append((number, self._notification(line)))
+                except StentorError as error:
+                    failure = type(error)(f"{refusals.what} {number}: {error}")
+                    if not self.skip_bad:
+                        break
+                    self._skip(failure)
+                    failure = None
+            refusals.expect(number for number, _ in good)
+            await self._publish(bus, [notification for _, notification in good])
+            refusals.forget(bus.unacknowledged)
+            self.advance(len(good), sum(len(line) + 1 for _, line in batch))
+            if failure is not None:
+                raise failure
+            if bus.rejected and self.ack:
+                break
 
     def _notification(self, line: bytes) -> Notification:
         notification = from_json(line)
@@ -153,7 +231,7 @@ class Publishing:
         if self.unanswered:
             told.append(f"{self.unanswered:,} without an answer")
         if self.skipped:
-            told.append(f"{self.skipped:,} {'line' if self.skipped == 1 else 'lines'} skipped")
+            told.append(f"{counted(self.skipped, 'line')} skipped")
         complain(f"stentor: {', '.join(told)}")
 
     @contextmanager
@@ -168,17 +246,12 @@ class Publishing:
             yield
 
 
-def _placed(error: StentorError, what: str, number: int) -> StentorError:
-    """The same error with the place that it is about."""
-    return type(error)(f"{what} {number}: {error}")
-
-
-async def _arguments(events: list[str]) -> AsyncIterator[list[tuple[int, bytes]]]:
+async def _arguments(events: list[str]) -> Batches:
     # What the shell passes may be no text at all.
     yield [(n, text.encode("utf-8", "surrogateescape")) for n, text in enumerate(events, 1)]
 
 
-async def _stdin_lines() -> AsyncIterator[list[tuple[int, bytes]]]:
+async def _stdin_lines() -> Batches:
     """Lines with their numbers, as they have come; empty ones are passed over."""
     worker = Worker()
     number = 0

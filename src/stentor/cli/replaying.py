@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from stentor.cli.exits import INTERRUPTED, OK, TERMINATED, complain, warn
+from stentor.notation.counts import counted
 from stentor.pipeline.archives.replaying import Progressed, outlook, replay
 
 
@@ -66,14 +67,16 @@ def run(request: Request, *, ask: bool) -> int:
             )
         except (KeyboardInterrupt, _Terminated) as error:
             view.end()
-            complain(f"stentor: interrupted after {view.events:,} events; go on with --resume")
+            complain(
+                f"stentor: interrupted after {counted(view.events, 'event')}; go on with --resume"
+            )
             return INTERRUPTED if isinstance(error, KeyboardInterrupt) else TERMINATED
         except BaseException:
             view.end()
             if view.events:
-                complain(f"stentor: {view.events:,} events are published; go on with --resume")
+                complain(f"stentor: {counted(view.events, 'event')} published; go on with --resume")
             raise
-    complain(f"stentor: {view.events:,} events published")
+    complain(f"stentor: {counted(view.events, 'event')} published")
     if view.incomplete:
         warn(
             f"{view.incomplete:,} of them lack an attribute that did not fit the archive's schema; "

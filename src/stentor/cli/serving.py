@@ -19,6 +19,7 @@ from stentor.cli.exits import FAILURE, OK, complain, describe
 from stentor.cli.running import event_loop
 from stentor.errors import InvalidAddress
 from stentor.matching.index.preparing import prepare
+from stentor.notation.counts import counted
 from stentor.transport.address import Address
 
 _log: Final = logging.getLogger("stentor.broker")
@@ -123,11 +124,11 @@ def banner(broker: Broker) -> str:
     if settings.data is None:
         rows.append(("data", "in memory: lost with the broker; --data DIRECTORY keeps it"))
     else:
-        rows.append(("data", f"{settings.data}, {kept:,} notifications"))
+        rows.append(("data", f"{settings.data}, {counted(kept, 'notification')}"))
     rows.append(("neighbors", ", ".join(settings.neighbors) or "none"))
     rows.append(("routing", settings.routing))
     if settings.grants:
-        rows.append(("access", f"{len(settings.grants)} grants"))
+        rows.append(("access", counted(len(settings.grants), "grant")))
     else:
         rows.append(("access", "everybody"))
     if broker.monitor_address is not None:

@@ -20,6 +20,7 @@ from stentor.cli.operator import Operator
 from stentor.cli.options import Connecting
 from stentor.cli.status_view import plain
 from stentor.errors import StentorError
+from stentor.notation.counts import counted
 from stentor.notation.units import format_duration
 
 _COLORS: Final = ("cyan", "magenta", "green", "yellow", "blue", "bright_red")
@@ -28,7 +29,7 @@ _COLORS: Final = ("cyan", "magenta", "green", "yellow", "blue", "bright_red")
 def describe(overlay: Overlay) -> str:
     """What the file says, in a few lines."""
     count, links = len(overlay.brokers), len(overlay.links)
-    lines = [f"{overlay.file}: {_many(count, 'broker')}, {_many(links, 'link')}"]
+    lines = [f"{overlay.file}: {counted(count, 'broker')}, {counted(links, 'link')}"]
     for name in overlay.brokers:
         settings = overlay.settings(name)
         linked = [link.other for link in overlay.links if link.dialer == name]
@@ -39,10 +40,6 @@ def describe(overlay: Overlay) -> str:
             f"  data: {settings.data or 'in memory'}"
         )
     return "\n".join(lines)
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def supervise(overlay: Overlay, *, watch: bool) -> int:
@@ -63,7 +60,7 @@ async def _run(overlay: Overlay, *, watch: bool) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
-    observer.event(None, f"starting {_many(len(overlay.brokers), 'broker')} of {overlay.file}")
+    observer.event(None, f"starting {counted(len(overlay.brokers), 'broker')} of {overlay.file}")
     if watch:
         well = await _watched(supervisor, console)
     else:

@@ -118,6 +118,17 @@ class Bus:
         self.local.state_callbacks.append(callback)
         return callback
 
+    def on_refusal(
+        self, callback: Callable[[Notification, StentorError], object]
+    ) -> Callable[[Notification, StentorError], object]:
+        """Have a function called with each publication that a broker refuses; also a decorator.
+
+        Except those that somebody waits for, who is told. What was told here is neither logged nor
+        raised by `flush`.
+        """
+        self.local.refusal_callbacks.append(callback)
+        return callback
+
     async def open(self) -> Bus:
         """Connect, and subscribe what was given to `on` and `reply` before."""
         if self._opened:
@@ -292,7 +303,7 @@ class Bus:
     async def flush(self, timeout: float | None = None) -> None:
         """Return when everything that was published so far is acknowledged.
 
-        Raises the first refusal that nobody waited for, if there was one.
+        Raises the first refusal that nobody has heard of, if there was one.
         """
         await self.local.flush(timeout)
 

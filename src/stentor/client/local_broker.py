@@ -47,7 +47,9 @@ from stentor.errors import (
     Vetoed,
 )
 from stentor.model import Notification, NotificationId
+from stentor.model.codec import decode
 from stentor.model.names import shown, text_problem
+from stentor.notation.counts import counted
 from stentor.protocol.messages import (
     VERSIONS,
     AnyMessage,
@@ -128,7 +130,13 @@ class LocalBroker:
         self._pumping = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timers: set[asyncio.TimerHandle] = set()
+        #: Called with each publication that was refused and that nobody waits for.
+        self.refusal_callbacks: list[Callable[[Notification, StentorError], object]] = []
+        #: The first refusal since the last `flush`, and how many are not in the log.
+        self._unheard: StentorError | None = None
+        self._unlogged = 0
         self._logged = 0
+        outbox.on_refusal = self._refused
 
     # -- the connection
 
@@ -268,12 +276,32 @@ class LocalBroker:
 
     def _rejected(self, link: Link, message: Rejected) -> None:
         error = error_of(message.code, message.message)
-        before = self.outbox.unheard
         self.outbox.rejected(message.number, message.items, error)
-        if self.outbox.unheard is not before and self._logged < _LOGGED:
-            self._logged += 1
-            _log.warning("%d publications were refused: %s", len(message.items), error)
         self._make_room()
+
+    def _refused(self, items: list[bytes], error: StentorError) -> None:
+        """Tell it once: to the application, to whoever waits in `flush`, or else to the log."""
+        if self.refusal_callbacks:
+            for item in items:
+                notification = decode(item)
+                for callback in list(self.refusal_callbacks):
+                    try:
+                        callback(notification, error)
+                    except Exception:
+                        _log.exception("the callback %r for refusals failed", callback)
+            return
+        if self._unheard is None:
+            self._unheard = error
+        self._unlogged += len(items)
+        if not self.outbox.awaited:
+            self._log_refusals(error)
+
+    def _log_refusals(self, error: StentorError) -> None:
+        if self._unlogged and self._logged < _LOGGED:
+            self._logged += 1
+            what = counted(self._unlogged, "publication was", "publications were")
+            _log.warning("%s refused: %s", what, error)
+        self._unlogged = 0
 
     def _deliver(self, link: Link, message: Deliver) -> None:
         subscription = self.subscriptions.get(message.number)
@@ -496,14 +524,19 @@ class LocalBroker:
                     future.set_result(None)
 
     async def flush(self, timeout: float | None = None) -> None:
-        """Wait until everything that was published so far is answered."""
+        """Wait until everything that was published so far is answered; raise the first refusal."""
+        await self._answers_of_all(timeout)
+        error, self._unheard = self._unheard, None
+        if error is not None:
+            self._unlogged = 0
+            raise error
+
+    async def _answers_of_all(self, timeout: float | None) -> None:
         future: asyncio.Future[None] = self.loop.create_future()
         self.outbox.barrier(settles(future))
-        async with TimeLimit(timeout, f"{len(self.outbox)} publications are not acknowledged"):
+        waiting = counted(len(self.outbox), "publication is", "publications are")
+        async with TimeLimit(timeout, f"{waiting} not acknowledged"):
             await future
-        error, self.outbox.unheard = self.outbox.unheard, None
-        if error is not None:
-            raise error
 
     # -- groups that live elsewhere
 
@@ -571,11 +604,13 @@ class LocalBroker:
         problem: StentorError | None = None
         if self._link is not None and self._link.state != "closed" and len(self.outbox):
             try:
-                await self.flush(timeout)
+                await self._answers_of_all(timeout)
             except NoReply as error:
                 problem = NoReply(f"{error} when the bus was closed, and may be lost")
             except StentorError as error:
-                _log.warning("a publication was refused: %s", error)
+                _log.warning("what became of the last publications is not known: %s", error)
+        if self._unheard is not None:
+            self._log_refusals(self._unheard)
         closed = ShuttingDown("the bus was closed")
         self.outbox.fail(problem or closed)
         self._make_room()

@@ -30,10 +30,13 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
 from stentor.errors import Overloaded, StentorError, Unreachable
+from stentor.notation.counts import counted
 from stentor.protocol.messages import Publish
 
 #: Called once, with the error if it went wrong.
 Waiter: TypeAlias = Callable[[StentorError | None], None]
+#: Called with items that were refused and that nobody waits for, and the reason.
+Refusals: TypeAlias = Callable[[list[bytes], StentorError], None]
 
 #: Items and bytes of one frame.
 FRAME_ITEMS: Final = 1_000
@@ -109,9 +112,9 @@ class Outbox:
         self._barriers: deque[tuple[int, Waiter]] = deque()
         #: Volatile publications that went down with a connection.
         self.lost = 0
-        #: Publications that a broker refused, and the first such error that nobody waited for.
+        #: Publications that a broker refused, and who is told of those that nobody waits for.
         self.rejections = 0
-        self.unheard: StentorError | None = None
+        self.on_refusal: Refusals = lambda items, error: None
 
     def __len__(self) -> int:
         """Notifications that are not yet answered, sent or not."""
@@ -121,6 +124,11 @@ class Outbox:
     def full(self) -> bool:
         """Whether a publisher has to wait."""
         return self._count >= self._limit or self._bytes >= self._limit_bytes
+
+    @property
+    def awaited(self) -> bool:
+        """Whether somebody waits until everything is answered."""
+        return bool(self._barriers)
 
     # -- in
 
@@ -242,8 +250,8 @@ class Outbox:
             else:
                 waiting.append((start, stop, waiter))
         frame.waiters = waiting
-        if new - heard and self.unheard is None:
-            self.unheard = error
+        if new - heard:
+            self.on_refusal([frame.items[i] for i in sorted(new - heard)], error)
         if len(frame.refused) == len(frame.items):
             self._unanswered.remove(frame)
             self._end(frame, None)
@@ -305,12 +313,14 @@ class Outbox:
         for frame in [f for f in self._queue if f.size > self.max_frame - _FRAME_OVERHEAD]:
             self._queue.remove(frame)
             error = Overloaded(
-                f"{len(frame.items)} publications of {frame.size} bytes together are more than "
+                f"{counted(len(frame.items), 'publication')} of {frame.size} bytes, more than "
                 f"this broker accepts in a frame, {self.max_frame} bytes; raise its limit"
             )
             self.rejections += len(frame.items)
-            if not frame.waiters and self.unheard is None:
-                self.unheard = error
+            heard = {i for start, stop, _ in frame.waiters for i in range(start, stop)}
+            unheard = [item for i, item in enumerate(frame.items) if i not in heard]
+            if unheard:
+                self.on_refusal(unheard, error)
             self._end(frame, error)
 
     def fail(self, error: StentorError) -> None:

@@ -55,6 +55,7 @@ from stentor.errors import (
 )
 from stentor.filters import Filter
 from stentor.model import Notification
+from stentor.notation.counts import counted
 from stentor.protocol.messages import (
     Confirm,
     Credit,
@@ -406,8 +407,10 @@ class Subscription(Generic[T]):
         """Something is gone for good."""
         lost = LostRange(message.stream, message.first, message.last)
         self.gaps.append(lost)
-        self.lost += max(0, lost.last - lost.first + 1)
-        _log.warning("%r: %d notifications of %s are gone by retention", self, self.lost, lost)
+        count = max(0, lost.last - lost.first + 1)
+        self.lost += count
+        gone = counted(count, "notification")
+        _log.warning("%r: %s lost by retention: %s", self, gone, lost)
         self._inbox.progress({message.stream: message.last})
 
     def ended(self, error: StentorError | None) -> None:

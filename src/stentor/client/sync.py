@@ -178,6 +178,12 @@ class SyncBus:
         """Have a function called with every new state, in the thread of the bus."""
         return self._bus.on_state(callback)
 
+    def on_refusal(
+        self, callback: Callable[[Notification, StentorError], object]
+    ) -> Callable[[Notification, StentorError], object]:
+        """Have a function called with each refusal that nobody waits for, in that thread."""
+        return self._bus.on_refusal(callback)
+
     # -- life
 
     def open(self) -> SyncBus:

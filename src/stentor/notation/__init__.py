@@ -1,1 +1,1 @@
-"""How people write things in files and on the command line: durations, sizes, TOML with lines."""
+"""How people write things, in files and messages: durations, sizes, counts, lines of TOML."""

@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from stentor.notation.counts import counted
 from stentor.semantics.actions import Action
 
 _SHOWN: Final = 20
@@ -83,13 +84,13 @@ class Report(Struct, frozen=True):
 
     def __str__(self) -> str:
         size = (
-            f"{self.actions} actions, {self.publications} publications, "
-            f"{self.deliveries} deliveries, {self.owed} owed"
+            f"{counted(self.actions, 'action')}, {counted(self.publications, 'publication')}, "
+            f"{counted(self.deliveries, 'delivery', 'deliveries')}, {self.owed:,} owed"
         )
         if self.ok:
             return f"conforms ({size})"
         found = len(self.violations)
-        lines = [f"{found} violation{'s' if found > 1 else ''} ({size})"]
+        lines = [f"{counted(found, 'violation')} ({size})"]
         lines += [f"  {violation}" for violation in self.violations[:_SHOWN]]
         if found > _SHOWN:
             lines.append(f"  and {found - _SHOWN} more")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from stentor.notation.counts import counted
 from stentor.semantics import Condition
 
 #: Violations that a report tells.
@@ -61,19 +62,19 @@ class AuditReport:
 
     def __str__(self) -> str:
         size = (
-            f"{self.actions} actions, {self.publications} publications, "
-            f"{self.deliveries} deliveries, {self.owed} owed"
+            f"{counted(self.actions, 'action')}, {counted(self.publications, 'publication')}, "
+            f"{counted(self.deliveries, 'delivery', 'deliveries')}, {self.owed:,} owed"
         )
         several = self.traces != 1
         if several:
-            size = f"{self.traces} traces, {size}"
+            size = f"{counted(self.traces, 'trace')}, {size}"
         if self.ok:
             return f"conforms ({size})"
         found = self.violations
-        head = f"{found} violation{'s' if found > 1 else ''} ({size})"
+        head = f"{counted(found, 'violation')} ({size})"
         if several:
             head = (
-                f"{found} violation{'s' if found > 1 else ''} "
+                f"{counted(found, 'violation')} "
                 f"in {self.flawed} of {self.traces} traces ({size.partition(', ')[2]})"
             )
         lines = [head]

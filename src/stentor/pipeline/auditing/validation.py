@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F
 
 from stentor.errors import PipelineError
+from stentor.notation.counts import counted
 from stentor.pipeline.auditing.table import OPS, RUN
 
 if TYPE_CHECKING:
@@ -95,7 +96,8 @@ def check_rows(runs: DataFrame) -> int:
 
 def _problem(run: str | None, actions: int, positions: int, malformed: Row | None) -> str:
     if run is None:
-        return f"{actions} rows do not say to which trace they belong"
+        rows = counted(actions, "row does", "rows do")
+        return f"{rows} not say to which trace: fill the column trace"
     if malformed is not None:
         return (
             f"the row at position {malformed['pos']} of trace {run!r} makes no sense as "

@@ -19,6 +19,7 @@ from stentor.errors import PipelineDefinitionError, StentorError
 from stentor.filters import Filter
 from stentor.model.names import shown
 from stentor.model.values import INT_MAX, INT_MIN
+from stentor.notation.counts import counted
 from stentor.pipeline.steps.naming import quoted
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ def from_table(frame: DataFrame, id: str, filter: str, most: int) -> Subscriptio
         return None
     ids = one_array(table.column(0))
     if ids.null_count:
-        raise PipelineDefinitionError(f"{ids.null_count} subscriptions have no id: {id} is null")
+        nameless = counted(ids.null_count, "subscription has", "subscriptions have")
+        raise PipelineDefinitionError(f"{nameless} no id: {id} is null")
     _refuse_repeated(ids)
     return Subscriptions(frame.schema[id].dataType, ids, table.column(1).to_pylist())
 
@@ -166,7 +168,7 @@ def refuse(mistakes: Sequence[Mistake], count: int) -> None:
     """Raise if there are mistakes; `count` is how many there are, also where not all are given."""
     if not count:
         return
-    lines = [f"{count} subscription{'s' if count > 1 else ''} cannot be used:"]
+    lines = [f"{counted(count, 'subscription')} cannot be used:"]
     for id, problem in mistakes[:MOST_SHOWN]:
         lines.append(f"  {shown(id)}: " + problem.replace("\n", "\n    "))
     if count > MOST_SHOWN:

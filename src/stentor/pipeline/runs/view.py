@@ -13,6 +13,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from stentor.notation.counts import counted
 from stentor.pipeline.runs.figures import Figures
 
 #: Seconds between two lines about the same query.
@@ -59,7 +60,7 @@ def line(figures: Figures) -> str:
     parts = [figures.state]
     if figures.batch is not None:
         parts.append(f"batch {figures.batch:,}")
-    parts.append(f"{figures.rows:,} rows")
+    parts.append(counted(figures.rows, "row"))
     if figures.rows_per_second:
         parts.append(f"{figures.rows_per_second:,.0f} rows/s")
     for name, value in (("lag", figures.lag), ("state rows", figures.state_rows or None)):

@@ -29,6 +29,7 @@ from stentor.errors import NameTaken, NotPermitted, PipelineError
 from stentor.model.codec import decode_many, encode
 from stentor.model.identity import IdSource
 from stentor.model.notification import Notification
+from stentor.notation.counts import counted
 from stentor.pipeline.columns import Draft, numbered
 from stentor.pipeline.sink.tasks import Task
 from stentor.pipeline.source.journals import opened
@@ -44,10 +45,10 @@ def other_rows(task: Task, count: int) -> PipelineError:
         "txnAppId and txnVersion were used for two tables: give each its own"
     )
     return PipelineError(
-        f"{count} rows that an earlier attempt of batch {task.epoch}, partition {task.partition} "
-        "has published did not come again: the query gives other rows each time it runs. Make it "
-        "deterministic, for example without rand(), and change neither its filter nor its read "
-        f"limits while a batch is unfinished{hint if task.compared else ''}"
+        f"{counted(count, 'row')} that an earlier attempt of batch {task.epoch}, partition "
+        f"{task.partition} has published did not come again: the query gives other rows each "
+        "time it runs. Make it deterministic, for example without rand(), and change neither its "
+        f"filter nor its read limits while a batch is unfinished{hint if task.compared else ''}"
     )
 
 
