@@ -1,9 +1,12 @@
 """Kernels are compiled before they are needed, wherever that can be kept, and none after that."""
 
+import asyncio
 import os
 import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,9 +17,10 @@ from strategies import CONDITIONS, VALUES
 
 import stentor
 from stentor import Filter
+from stentor.broker import Broker, Settings
 from stentor.errors import StentorError
 from stentor.matching import Index
-from stentor.matching.index.preparing import call_all, dispatchers
+from stentor.matching.index.preparing import Prepared, call_all, dispatchers
 
 #: Where no directory can be made, whoever asks.
 NOWHERE = "/dev/null/nowhere"
@@ -146,3 +150,63 @@ def test_without_a_place_to_keep_it_code_is_compiled_in_memory(fixed_package: Pa
         "print(done.problem)"
     )
     assert "nowhere" in run(code, environment(fixed_package))
+
+
+def test_a_broker_in_a_program_prepares_beside_the_loop(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """The loop goes on while it is done, or this would never end; and it is told at once."""
+    go_on = threading.Event()
+    told: list[str] = []
+
+    def prepare(folder: Path | None, notice: Callable[[str], object]) -> Prepared:
+        assert folder == tmp_path
+        notice("compiling")
+        assert go_on.wait(60.0)
+        return Prepared(None, "the disk is full")
+
+    async def start() -> None:
+        settings = Settings(listen=("127.0.0.1:0",), kernels=tmp_path)
+        async with asyncio.TaskGroup() as group:
+            starting = group.create_task(Broker(settings).start())
+            while "compiling" not in caplog.text:
+                assert not starting.done()
+                await asyncio.sleep(0.001)
+            told.append(caplog.text)
+            go_on.set()
+
+    monkeypatch.setattr("stentor.broker.host.is_prepared", lambda: False)
+    monkeypatch.setattr("stentor.broker.host.prepare", prepare)
+    asyncio.run(start())
+    assert "full" not in told[0]
+    assert "compiled matching code cannot be kept: the disk is full" in caplog.text
+
+
+@pytest.mark.slow
+def test_who_waits_for_a_compilation_is_told_why(tmp_path: Path) -> None:
+    """Also in a program, whose loop goes on meanwhile."""
+    code = (
+        "import asyncio, sys, time\n"
+        "from pathlib import Path\n"
+        "from stentor.broker import Broker, Settings\n"
+        "async def main():\n"
+        "    settings = Settings(listen=('127.0.0.1:0',), kernels=Path(sys.argv[1]))\n"
+        "    broker = Broker(settings)\n"
+        "    began = last = time.monotonic()\n"
+        "    starting, longest = asyncio.ensure_future(broker.start()), 0.0\n"
+        "    while not starting.done():\n"
+        "        await asyncio.sleep(0.01)\n"
+        "        longest, last = max(longest, time.monotonic() - last), time.monotonic()\n"
+        "    await starting\n"
+        "    await broker.stop()\n"
+        "    print(longest / (last - began))\n"
+        "asyncio.run(main())\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "kernels")]
+    first, again = (
+        subprocess.run(command, capture_output=True, text=True, timeout=900, check=True)
+        for _ in range(2)
+    )
+    assert first.stderr.startswith(f"compiling matching code in {tmp_path / 'kernels'}")
+    assert float(first.stdout) < 0.2
+    assert again.stderr == ""

@@ -43,6 +43,7 @@ from stentor.errors import (
 )
 from stentor.filters import Filter
 from stentor.matching import Index
+from stentor.matching.index.preparing import is_prepared, prepare
 from stentor.model.names import text_problem
 from stentor.node.actions import Append, CloseClient, CloseLink, Persist, ToClient, ToLink
 from stentor.node.hooks import Hooks
@@ -150,6 +151,7 @@ class Broker:
         if problem is not None:
             raise InvalidConfiguration(f"the name of the broker {problem}; give it another")
         strategy = Strategy.of(settings.routing)
+        await self._prepare_kernels()
         self.unconfirmed = begin(settings.data)
         self.journal = Journal.open(settings.data, name=name, retention=settings.retention)
         try:
@@ -171,6 +173,22 @@ class Broker:
         for address in settings.neighbors:
             self.add_link(address)
         self._tick()
+
+    async def _prepare_kernels(self) -> None:
+        """Now, and beside the loop: compiling takes seconds, and whoever waits is told why."""
+        if is_prepared():
+            return
+
+        def notice(text: str) -> None:
+            _log.warning("%s", text, extra={"event": "kernels"})
+
+        prepared = await asyncio.to_thread(prepare, self.settings.kernels, notice)
+        if prepared.problem is not None:
+            _log.warning(
+                "compiled matching code cannot be kept: %s",
+                prepared.problem,
+                extra={"event": "kernels"},
+            )
 
     def _make_service(self, name: str, strategy: Strategy) -> None:
         router = TreeRouter(name, strategy, engine=Index)

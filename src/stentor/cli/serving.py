@@ -18,7 +18,6 @@ from stentor.broker.settings import Settings
 from stentor.cli.exits import FAILURE, OK, complain, describe
 from stentor.cli.running import event_loop
 from stentor.errors import InvalidAddress
-from stentor.matching.index.preparing import prepare
 from stentor.notation.counts import counted
 from stentor.transport.address import Address
 
@@ -29,7 +28,6 @@ def serve(configuration: Configuration, *, supervised: bool) -> int:
     """Run the broker that is configured; the exit code."""
     handler = configure(configuration.settings)
     try:
-        _prepare_kernels(configuration.settings)
         with asyncio.Runner(loop_factory=event_loop) as runner:
             return runner.run(_life(configuration, handler, supervised=supervised))
     except InvalidAddress as error:
@@ -73,18 +71,6 @@ async def _life(configuration: Configuration, handler: LogHandler, *, supervised
     finally:
         await broker.stop()
     return OK
-
-
-def _prepare_kernels(settings: Settings) -> None:
-    """Now, while nobody waits: compiling takes seconds, in which nothing else would happen."""
-    problem = prepare(settings.kernels).problem
-    if problem is not None:
-        _log.warning(
-            "matching code had to be compiled and cannot be kept (%s), so every start takes some "
-            "seconds longer; let `kernels` be a directory that the broker may write to",
-            problem,
-            extra={"event": "kernels"},
-        )
 
 
 def _collect_rarely() -> None:

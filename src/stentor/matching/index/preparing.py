@@ -17,13 +17,14 @@ import fcntl
 import os
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numba
 import pyarrow as pa
+from numba.core import event as events
 from numba.core.caching import NullCache
 from numba.core.dispatcher import Dispatcher
 
@@ -33,6 +34,17 @@ from stentor.matching.index.columns import SMALL
 from stentor.matching.index.index import Index
 from stentor.matching.index.ragged import COMMON
 
+#: Called with what to tell who waits.
+Notice: TypeAlias = Callable[[str], object]
+
+_COMPILING: Final = "compiling matching code {}, which may take half a minute: {}"
+_ONCE: Final = (
+    "once for each version of Stentor, as long as the directory is kept; `kernels` names another, "
+    "which brokers may share"
+)
+_EVERY_TIME: Final = (
+    "at every start; let `kernels` be a directory that the broker may write to, and it is done once"
+)
 #: The file that processes take turns by.
 _LOCK: Final = "lock"
 
@@ -48,25 +60,33 @@ _turn: Final = threading.Lock()
 _prepared: Prepared | None = None
 
 
-def prepare(folder: Path | None = None) -> Prepared:
+def is_prepared() -> bool:
+    """Whether this process has done it."""
+    return _prepared is not None
+
+
+def prepare(folder: Path | None = None, notice: Notice = lambda text: None) -> Prepared:
     """Compile every kernel, or load it from this directory; by default the user's own.
 
     That is NUMBA_CACHE_DIR if it is set, else `stentor/kernels` in the user's cache directory. Only
-    the first call of a process does anything.
+    the first call of a process does anything. `notice` is called with what to tell who waits, as
+    soon as it is known that it takes more than loading.
     """
     global _prepared
     with _turn:
         if _prepared is None:
             try:
                 folder = folder or _default_folder()
-                with _own_turn(folder):
+                with _own_turn(folder, notice):
                     _keep_in(folder)
-                    call_all()
+                    with _noticed(_COMPILING.format(f"in {folder}", _ONCE), notice):
+                        call_all()
                 _prepared = Prepared(folder, None)
             except (OSError, RuntimeError) as error:  # not writable, not ours; or there is no home
                 for kernel in dispatchers().values():
                     kernel._cache = NullCache()  # type: ignore[attr-defined]
-                call_all()
+                with _noticed(_COMPILING.format("in memory", _EVERY_TIME), notice):
+                    call_all()
                 _prepared = Prepared(None, str(error))
         return _prepared
 
@@ -85,13 +105,36 @@ def _default_folder() -> Path:
 
 
 @contextmanager
-def _own_turn(folder: Path) -> Iterator[None]:
+def _noticed(text: str, notice: Notice) -> Iterator[None]:
+    """Tell it when the first kernel is compiled rather than loaded."""
+
+    class FirstTime(events.Listener):
+        told = False
+
+        def on_start(self, event: Any) -> None:
+            if not self.told:
+                self.told = True
+                notice(text)
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    with events.install_listener("numba:compile", FirstTime()):
+        yield
+
+
+@contextmanager
+def _own_turn(folder: Path, notice: Notice) -> Iterator[None]:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.stat()
     if found.st_uid != os.geteuid() or found.st_mode & stat.S_IWOTH:
         raise PermissionError(f"others could write to {folder}")
     with (folder / _LOCK).open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            notice(f"waiting for another process that compiles matching code in {folder}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
