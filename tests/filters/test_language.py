@@ -434,6 +434,8 @@ MISTAKES: list[tuple[str, int, int, str]] = [
     ("x = \u2018a\u2019", 1, 5, "straight quotes"),
     ("(x = 1 and (y = 2 or z = 3)", 1, 28, "the '(' at line 1, column 1 is never closed"),
     ("x = 1)", 1, 6, "no '(' is open here"),
+    ("x = 1 and date(t) = 3", 1, 15, "filters call no functions; compare the attribute itself"),
+    ("x between f(1) and 3", 1, 12, "filters call no functions"),
     ("x = NaN", 1, 5, "no attribute ever holds NaN"),
     ("x = number 'nan'", 1, 5, "NaN cannot be an attribute value"),
     ("x < infinity", 1, 5, "write number 'inf'"),

@@ -171,16 +171,18 @@ def check(
     from stentor.pipeline.runs.loading import read
 
     loaded = read(file, set=set or ())
-    for warning in loaded.pipeline.warnings:
+    unchecked = [] if quick else _unchecked(loaded)
+    loaded.document.check()
+    for warning in (*loaded.pipeline.warnings, *unchecked):
         warn(warning)
-    if not quick:
-        for warning in _unchecked(loaded):
-            warn(warning)
     sys.stdout.write(loaded.pipeline.describe() + "\n")
 
 
 def _unchecked(loaded: Loaded) -> list[str]:
-    """Let Spark look at a pipeline; what it could not look at."""
+    """Let Spark look at a pipeline, also at what else is right in one with mistakes.
+
+    Returns what it could not look at.
+    """
     from rich.console import Console
 
     from stentor.errors import PipelineError

@@ -27,7 +27,10 @@ SINK = '\n[[sink]]\nconsole = true\nmode = "append"\n'
 def checked(spark: SparkSession, directory: Path, text: str) -> list[str]:
     file = directory / "market.toml"
     file.write_text(text)
-    return check_tables(read(file), spark)
+    loaded = read(file)
+    unchecked = check_tables(loaded, spark)
+    loaded.document.check()
+    return unchecked
 
 
 def problems(spark: SparkSession, directory: Path, text: str) -> list[str]:
@@ -97,6 +100,78 @@ parquet = {{ path = "out", partition_by = ["symbl"] }}
         "market.toml:24",
     ]
     assert found[2].startswith("market.toml:24: sink 'quotes-parquet': there is no column 'symbl'")
+
+
+def test_no_mistake_hides_another(spark: SparkSession, tmp_path: Path) -> None:
+    """Those of the file, files that are missing, and several that Spark finds in one step."""
+    text = f"""{HEAD}
+[source.subscriptions]
+parquet = "nowhere.parquet"
+[source.others]
+parquet = "nowhere.either"
+[[step]]
+name = "matched"
+from = "quotes"
+match = "subscriptions"
+[[step]]
+name = "after"
+select = "prise > 1"
+[[step]]
+name = "bars"
+from = "quotes"
+[step.collapse]
+key = ["symbl", "symbol"]
+[step.collapse.rule]
+open = "firstt price"
+high = "max prise"
+low = "min pryce"
+close = "lst price"
+[[step]]
+name = "more"
+from = "quotes"
+[step.transform.set]
+a = "uper(symbol)"
+b = "pryce * 2"
+c = "volume * 2"
+[[step]]
+name = "follows"
+select = "d = 1"
+[[step]]
+name = "circle"
+from = "ring"
+select = "e = 1"
+[[step]]
+name = "ring"
+from = "circle"
+select = "e = 1"
+[[sink]]
+from = "after"
+nothing = 1
+[[sink]]
+from = "quotes"
+parquet = {{ path = "out", partition_by = ["symbl", "tag"] }}
+"""
+    found = [each.removeprefix("market.toml:") for each in problems(spark, tmp_path, text)]
+    said = [(int(line), text) for line, _, text in (each.partition(": ") for each in found)]
+    expected = [
+        (10, "nowhere.parquet; make it first, as a table with the columns subscription_id and"),
+        (12, "nowhere.either; make it first, or give a schema"),
+        (19, "step 'after': there is no column 'prise'"),
+        (24, "step 'bars': there is no column 'symbl'"),
+        (26, "rule: the rule for 'open' has no meaning: 'firstt' is unknown; did you mean 'first'"),
+        (27, "step 'bars': there is no column 'prise'"),
+        (28, "step 'bars': there is no column 'pryce'"),
+        (29, "rule: the rule for 'close' has no meaning: 'lst' is unknown; did you mean 'last'"),
+        (34, "step 'more': there is no function 'uper'"),
+        (35, "step 'more': there is no column 'pryce'"),
+        (40, "it depends on itself: circle → ring → circle"),
+        (50, "there is no key 'nothing' in sink[0]"),
+        (53, "there is no column 'symbl'"),
+        (53, "there is no column 'tag'"),
+    ]
+    assert [line for line, _ in said] == [line for line, _ in expected], "\n".join(found)
+    for (_, told), (_, wanted) in zip(said, expected, strict=True):
+        assert wanted in told
 
 
 def test_what_is_right_passes_whatever_it_is_made_of(spark: SparkSession, tmp_path: Path) -> None:

@@ -327,6 +327,10 @@ def test_mistakes_are_told_at_once(spark: SparkSession, brokers: list[BrokerProc
     quotes = events(spark, brokers=address, columns=COLUMNS, token="secret")
     with pytest.raises(FilterSyntaxError, match="price >>"):
         quotes.where("price >> 3")
+    with pytest.raises(
+        FilterSyntaxError, match=r"call no functions(.|\n)*SQL write table\(\)\.where"
+    ):
+        quotes.where("date(price) = '2026-01-01'")
     with pytest.raises(AttributeError, match=r"write col\('price'\), or say table\(\)"):
         _ = quotes.price
     with pytest.raises(AttributeError, match="cuont"):

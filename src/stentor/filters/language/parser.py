@@ -156,6 +156,8 @@ def _unexpected(
         hint = f"double quotes name attributes; write {single} in single quotes"
     elif kind == "_RPAR" and shape[:index].count("_LPAR") <= shape[:index].count("_RPAR"):
         hint = "no '(' is open here"
+    elif kind == "_LPAR" and index and shape[index - 1] in ("NAME", "QUOTED"):
+        hint = "filters call no functions; compare the attribute itself"
     elif token.lower() in KEYWORDS and "QUOTED" in accepted and hint is None:
         hint = f'{token} is a keyword; to name an attribute, write "{token}" in double quotes'
     elif _is_bare_attribute(index, shape, accepted):

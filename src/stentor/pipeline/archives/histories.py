@@ -17,6 +17,7 @@ from stentor.pipeline.archives.reading import load
 from stentor.pipeline.archives.statistics import Pruner
 from stentor.pipeline.archives.stores import store_of
 from stentor.pipeline.columns.types import from_json
+from stentor.pipeline.filters.given import given_filter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +51,7 @@ def history(
     archive must hold `_broker` (or better `_stream`) and `_offset`. `options` are passed to the
     source "stentor", such as a token or maxRowsPerBatch.
     """
-    wanted = filter if isinstance(filter, Filter) else Filter(filter)
+    wanted = given_filter(filter, "history(...).where(...)")
     first, behind = moment("since", since), moment("until", until)
     if first is not None and behind is not None and first >= behind:
         raise InvalidConfiguration(f"since={since!r} is not before until={until!r}")

@@ -29,6 +29,8 @@ class Document:
         self.data: dict[str, Any] = tomllib.loads(text)
         self._lines = TomlLines(text)
         self._problems: list[tuple[int, str]] = []
+        #: Where they are.
+        self._wrong: list[KeyPath] = []
         #: Values that were given as `--set`.
         self._changed: dict[KeyPath, str] = {}
         for text in set:
@@ -43,7 +45,12 @@ class Document:
 
     def problem(self, path: KeyPath, text: str) -> None:
         """Note that something is wrong there."""
+        self._wrong.append(path)
         self._problems.append((self._lines.of(*path), f"{self.origin(path)}: {text}"))
+
+    def is_wrong(self, path: KeyPath) -> bool:
+        """Whether a problem was found there or below."""
+        return any(each[: len(path)] == path for each in self._wrong)
 
     def unknown(self, path: KeyPath, names: Iterable[str]) -> None:
         """Note that there is no such key."""

@@ -32,24 +32,28 @@ def load(file: str | Path, *, set: Sequence[str] = ()) -> Pipeline:
 
         pipeline = load("market.toml", set=["source.quotes.filter=price > 5"])
     """
-    return read(file, set=set).pipeline
+    loaded = read(file, set=set)
+    loaded.document.check()
+    return loaded.pipeline
 
 
 class Loaded(NamedTuple):
-    """A pipeline that was read, and where its tables stand in the file."""
+    """A pipeline that was read, and where its tables and its sinks stand in the file."""
 
     pipeline: Pipeline
     document: Document
     places: Mapping[str, KeyPath]
+    sinks: Mapping[str, KeyPath]
 
 
 def read(file: str | Path, *, set: Sequence[str] = ()) -> Loaded:
-    """As `load`, for who has more to say about what stands where."""
+    """As `load`, for who has more to say about what stands where.
+
+    What is wrong is not raised but noted in the document; the pipeline lacks it.
+    """
     document = read_document(Path(file), set)
     reader = Reader(document)
-    pipeline = _pipeline(reader)
-    document.check()
-    return Loaded(pipeline, document, reader.places)
+    return Loaded(_pipeline(reader), document, reader.places, reader.sinks)
 
 
 def _pipeline(reader: Reader) -> Pipeline:

@@ -13,6 +13,8 @@ from stentor.pipeline.steps.options import Option
 
 NAME_FORM: Final = "a letter, then letters, digits, - or _"
 
+#: Kinds of options whose entries are judged one by one.
+_ENTRIES: Final = ("rule", "names")
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
 
@@ -25,6 +27,8 @@ class Reader:
         self._base = document.file.absolute().parent
         #: The tables of events that are known so far, and where each is written.
         self.places: dict[str, KeyPath] = {}
+        #: The same for sinks.
+        self.sinks: dict[str, KeyPath] = {}
 
     def problem(self, path: KeyPath, text: str) -> None:
         self.document.problem(path, text)
@@ -89,6 +93,10 @@ class Reader:
             if option is None:
                 self.document.unknown((*path, key), [*known, *extra])
                 continue
+            if option.kind in _ENTRIES and isinstance(value, dict):
+                value = self._right_entries(option, value, (*path, key))
+                if not value:
+                    continue
             read = self.guarded(_reading(option, value), (*path, key), f"{key}: ")
             if read is not None:
                 found[key] = self.path(read) if option.kind == "path" else read
@@ -96,6 +104,19 @@ class Reader:
             if option.required and key not in given:
                 self.problem(path, f"{key} is missing: {option.about}")
         return found
+
+    def _right_entries(
+        self, option: Option, value: dict[str, Any], path: KeyPath
+    ) -> dict[str, Any]:
+        """Those that are right by themselves, unless the whole of it is wrong."""
+        if len(value) < 2:
+            return value
+        return {
+            name: each
+            for name, each in value.items()
+            if self.guarded(_reading(option, {name: each}), (*path, name), f"{path[-1]}: ")
+            is not None
+        }
 
     def guarded(self, read: Callable[[], Any], path: KeyPath, prefix: str = "") -> Any:
         """What the function returns. If it complains, that is a problem, and the result None."""

@@ -49,6 +49,7 @@ def read_sinks(
             sink = _sink(reader, table, path, kind, name, inputs[0], checkpoints, stream, updated)
             _check_memory(reader, path, sink, found)
             found[name] = sink
+            reader.sinks[name] = path
     return found
 
 

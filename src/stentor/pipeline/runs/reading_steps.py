@@ -88,7 +88,8 @@ def _step(reader: Reader, table: dict[str, Any], path: KeyPath) -> Step:
     if len(inputs) > 1 and not kind.many:
         reader.problem((*path, "from"), f"{key} takes one table, not {len(inputs)}")
     required = [name for name, option in kind.options.items() if option.required]
-    if len(options) == len(given) and all(name in options for name in required):
+    right = not reader.document.is_wrong((*path, key))
+    if right and all(name in options for name in required):
         reader.guarded(lambda: kind.check(options), (*path, key))
     return Step(name, kind, inputs, options)
 

@@ -59,20 +59,23 @@ class Tables:
             with explained(f"source {name!r}"):
                 return self._open_source(self._pipeline.sources[name])
         if name in self._pipeline.steps:
-            step = self._pipeline.steps[name]
-            made = [self.table(each) for each in step.inputs]
-            others = {
-                key: self.table(value)
-                for key, value in step.options.items()
-                if step.kind.options[key].kind == "table"
-            }
-            with explained(f"step {name!r}"):
-                return _step(step, made, others)
+            return self.step(self._pipeline.steps[name])
         with explained(f"file {name!r}"):
             path = name if is_remote(name) else str(self._base / name)
             form = _FORMS.get(Path(name).suffix.lower(), "parquet")
             reader = self._spark.read.format(form)
             return reader.load(path, header=True) if form == "csv" else reader.load(path)
+
+    def step(self, step: Step) -> DataFrame:
+        """What a step makes of its tables; `PipelineError` if it can make nothing."""
+        made = [self.table(each) for each in step.inputs]
+        others = {
+            key: self.table(value)
+            for key, value in step.options.items()
+            if step.kind.options[key].kind == "table"
+        }
+        with explained(f"step {step.name!r}"):
+            return _step(step, made, others)
 
     def _source(self, source: Source) -> DataFrame:
         if source.kind == "archive":

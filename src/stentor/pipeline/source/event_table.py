@@ -22,12 +22,15 @@ from stentor.errors import InvalidConfiguration
 from stentor.filters import Filter
 from stentor.model.event_types import event_types
 from stentor.pipeline.columns import Layout, with_reserved
+from stentor.pipeline.filters.given import given_filter
 from stentor.pipeline.registering import is_connect, is_registered
 from stentor.pipeline.source.options import FORMAT, Reading, reading
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+#: Where conditions in SQL are for Spark.
+_SQL: Final = "table().where(...)"
 #: Options that are arguments, or follow from them.
 _ARGUMENTS: Final = ("brokers", "filter", "columns", "attributes", "path")
 
@@ -73,7 +76,7 @@ class Events:
         """
         if isinstance(condition, Column):
             return self.table().where(condition)
-        narrower = Filter(self.options["filter"]) & _filter(condition)
+        narrower = Filter(self.options["filter"]) & given_filter(condition, _SQL)
         options = {**self.options, "filter": str(narrower)}
         reading(options, streaming=self.stream)
         return replace(self, options=options)
@@ -126,7 +129,7 @@ def events(
         register(spark)
     given = _options(options)
     addresses = brokers if isinstance(brokers, str) else ",".join(brokers)
-    given |= {"brokers": addresses, "filter": str(_filter(filter))}
+    given |= {"brokers": addresses, "filter": str(given_filter(filter, _SQL))}
     found = reading(given, streaming=stream)
     if columns is None:
         declared = None if found.event_type is None else event_types.attributes(found.event_type)
@@ -160,14 +163,6 @@ def _inferred(
     # Only the server may reach the brokers.
     reader = spark.read.format(FORMAT).options(**options)
     return reader.option("attributes", json.dumps(declared)).load().schema
-
-
-def _filter(given: str | Filter) -> Filter:
-    if isinstance(given, Filter):
-        return given
-    if not isinstance(given, str):
-        raise InvalidConfiguration(f"a filter is text or a Filter, not {given!r}")
-    return Filter(given)
 
 
 def _options(options: Mapping[str, Any]) -> dict[str, str]:

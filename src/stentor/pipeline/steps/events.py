@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -62,13 +62,22 @@ def find(schema: StructType, name: str) -> tuple[Column, DataType]:
     return value, kind
 
 
-def no_column(schema: StructType, name: str) -> PipelineError:
+class NoColumn(PipelineError):
+    """A table does not have this column, but the others."""
+
+    name = ""
+    known: Sequence[str] = ()
+
+
+def no_column(schema: StructType, name: str) -> NoColumn:
     """What to say of a column that a table does not have."""
     near = get_close_matches(name, schema.fieldNames(), 1)
     question = f"; did you mean {near[0]!r}?" if near else ";"
-    return PipelineError(
+    error = NoColumn(
         f"there is no column {name!r}{question} known: {', '.join(schema.fieldNames())}"
     )
+    error.name, error.known = name, schema.fieldNames()
+    return error
 
 
 def attributes(events: DataFrame) -> list[str]:
