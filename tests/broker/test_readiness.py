@@ -44,7 +44,10 @@ def test_a_link_in_reserve_is_fine() -> None:
             c.add_link(a.address)
             await until(lambda: states(c) == ["reserve", "up"])
             (spare,) = [link for link in c.status()["links"] if link["state"] == "reserve"]
-            assert "waits in reserve" in spare["reason"]
+            assert spare["broker"] == "a"
+            assert (
+                spare["reason"] == "a is reached through b; this link is made when that way is lost"
+            )
             assert c.ready() == (True, {"draining": False, "journal": True, "links_down": []})
             # The way that exists is lost: the spare link is made, and the other one is down.
             await b.stop()

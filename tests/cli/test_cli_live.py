@@ -449,6 +449,7 @@ class TestOperation:
         run("publish", third.address, "--type", "drained", '{"n": 1}')
         drained = run("drain", third.address, "--json")
         assert json.loads(drained.out)["to"] == "b1"
+        assert drained.err.splitlines()[-1] == "stentor: b1 has taken over; the broker ends"
         assert third.wait() == 0
         # What was published there is still to be had, from the broker that took it over.
         done = run("subscribe", b1.address, "isa drained", "--since", "earliest", "--count", 1)
@@ -510,6 +511,8 @@ class TestOperation:
         broker = RunningBroker(tmp_path / "b", "--config", config)
         assert run("status", broker.address).err.startswith("stentor: STN-603: ")
         refused = run("status", broker.address, "--token", "read-token")
+        assert refused.err.startswith("stentor: STN-604: ")
+        refused = run("drain", broker.address, "--token", "read-token")
         assert refused.err.startswith("stentor: STN-604: ")
         publish = run("publish", broker.address, '{"x": 1}', env={"STENTOR_TOKEN": "read-token"})
         assert publish.code == 1

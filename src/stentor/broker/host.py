@@ -641,7 +641,10 @@ class Broker:
             reason = str(error) if error else "the connection was closed"
             self.dialing[address] = reason
             if isinstance(error, LinkRefused):
+                from stentor.broker.report import reserve_reason
+
                 self.reserve.add(address)
+                reason = f"it waits in reserve: {reserve_reason(self, address, reason)}"
             else:
                 self.reserve.discard(address)
             if reason != told:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stentor.broker.host import Broker
     from stentor.broker.peers import Link
+    from stentor.protocol import messages as m
 
 #: A metric: name, type, help, and its samples as labels and value.
 Metric = tuple[str, str, str, list[tuple[dict[str, str], float]]]
@@ -100,15 +101,38 @@ def _links(broker: Broker) -> list[dict[str, Any]]:
     up |= {address for link in broker.links.values() for address in link.origin.addresses}
     found += [
         {
-            "broker": None,
+            "broker": _name_at(broker, address),
             "address": address,
             "state": "reserve" if address in broker.reserve else "down",
-            "reason": reason,
+            "reason": reserve_reason(broker, address, reason)
+            if address in broker.reserve
+            else reason,
         }
         for address, reason in broker.dialing.items()
         if address not in up
     ]
     return found
+
+
+def _origin_at(broker: Broker, address: str) -> m.Origin | None:
+    others = broker.service.directory.others
+    return next((origin for origin in others if address in origin.addresses), None)
+
+
+def _name_at(broker: Broker, address: str) -> str | None:
+    origin = _origin_at(broker, address)
+    return None if origin is None else origin.broker
+
+
+def reserve_reason(broker: Broker, address: str, said: str) -> str:
+    """Why a link waits, as this broker sees it; else what the other one has said of it."""
+    origin = _origin_at(broker, address)
+    way = "" if origin is None else _via(broker, origin)
+    if origin is None or not way:
+        return f"the broker there says: {said}"
+    if way == origin.broker:
+        return f"there is a link with {origin.broker} already"
+    return f"{origin.broker} is reached through {way}; this link is made when that way is lost"
 
 
 def _address(link: Link) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
@@ -31,9 +31,16 @@ _Neighbor: TypeAlias = Annotated[
     typer.Argument(metavar="NEIGHBOR", help="Address of the other broker.", show_default=False),
 ]
 
+#: Seconds in which a broker refuses what it does not do.
+_SOON: Final = 1.0
 
-def _ask(options: tuple[Any, ...], what: str, **arguments: Any) -> Any:
-    """One question, one answer."""
+
+def _ask(
+    options: tuple[Any, ...], what: str, *, patiently: str | None = None, **arguments: Any
+) -> Any:
+    """One question, one answer. `patiently` is told if the answer, or a refusal, takes time."""
+    import asyncio
+
     from stentor.cli.operator import Operator
     from stentor.cli.running import run
 
@@ -41,7 +48,10 @@ def _ask(options: tuple[Any, ...], what: str, **arguments: Any) -> Any:
 
     async def main() -> Any:
         async with Operator(how) as operator:
-            return await operator.ask(what, **arguments)
+            asking = asyncio.ensure_future(operator.ask(what, **arguments))
+            if patiently is not None and not (await asyncio.wait({asking}, timeout=_SOON))[0]:
+                complain(f"stentor: {patiently}")
+            return await asking
 
     return run(main)
 
@@ -151,8 +161,9 @@ def drain(
     from stentor.cli.status_view import print_json
 
     options = (address, token, tls_ca, tls_certificate, tls_key, connect_timeout)
-    complain("stentor: draining: the journal is handed over to a neighbor")
-    answer = _ask(options, "drain")
+    answer = _ask(options, "drain", patiently="draining; this ends when a neighbor has the journal")
+    if isinstance(answer, dict):
+        complain(f"stentor: {answer.get('to')} has taken over; the broker ends")
     if json or not isinstance(answer, dict):
         print_json(answer)
         return
