@@ -97,6 +97,7 @@ def boxes_of(conjunct: Conjunct, choose: Chooser) -> tuple[list[Box], bool]:
         name = max(options, key=lambda n: len(options[n]))
         options[name] = [_loose(name, conjunct.constraints[name])]
     boxes: list[Box] = []
+    shared = any(option.shared for opts in options.values() for option in opts)
     for chosen in product(*options.values()):
         box = Box(checks=list(conjunct.residuals))
         tokens: list[tuple[Axis, object]] = []
@@ -111,8 +112,9 @@ def boxes_of(conjunct: Conjunct, choose: Chooser) -> tuple[list[Box], bool]:
         for name, option in zip(options, chosen, strict=True):
             if not option.exact or (option.tokens and box.token not in option.tokens):
                 box.checks.append((name, conjunct.constraints[name]))
+                # It may let in what another option has: its bounds alone say less than it does.
+                shared = shared or len(options[name]) > 1
         boxes.append(box)
-    shared = any(option.shared for opts in options.values() for option in opts)
     return boxes, shared
 
 
