@@ -1,4 +1,4 @@
-"""Filters that only leave values out: nearly all match, and exactly those that should."""
+"""Filters that leave values out, or ask for one side of one: many match, and exactly those."""
 
 from random import Random
 from typing import Any
@@ -24,10 +24,15 @@ def written(value: Any) -> str:
 
 
 def random_filter(random: Random, names: list[str], values: list[Any]) -> str:
-    """Mostly values left out; sometimes intervals, other conditions, checks, a disjunction."""
+    """Mostly values left out, or ends; sometimes intervals, other conditions, checks, either."""
 
     def one() -> str:
         return written(random.choice(values))
+
+    def one_ordered() -> str:
+        return written(random.choice([v for v in values if type(v) is not bool] or [3]))
+
+    ends = random.choice((1, 12))
 
     def condition(name: str) -> str:
         numbers = [v for v in values if type(v) in (int, float)] or [3]
@@ -38,6 +43,8 @@ def random_filter(random: Random, names: list[str], values: list[Any]) -> str:
                 f"{name} not in ({', '.join(listed)})",
                 f"{name} not between 0 and {random.randint(1, 2)}",
                 f"{name} != {one()} and {name} < 2",
+                *[f"{name} {random.choice(('<', '<=', '>', '>='))} {one_ordered()}"] * ends,
+                f"{name} between {written(min(numbers))} and {written(max(numbers))}",
                 f"{name} not contains 'x'",
                 f"exists {name}",
                 f"{name} is missing",

@@ -9,7 +9,7 @@ smaller integers share them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,6 +86,10 @@ def packed(arrays: Arrays) -> tuple[Int64s, Arrays]:
         part[:] = array
         parts.append(part)
     return words, Arrays._make(parts)
+
+
+#: Runs that a search expects to find, unless earlier ones have found more.
+RUNS_PER_ROW: Final = 16
 
 
 class Scratch(NamedTuple):

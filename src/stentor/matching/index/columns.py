@@ -287,6 +287,7 @@ class ArrowColumn:
         self._kind = kind
         self._measured: Floats | None = None
         self._coded: tuple[Codes, list[Any]] | None = None
+        self._tokens: tuple[Codes, Codes, list[tuple[str, Any]]] | None = None
         self._values: list[Any] | None = None
 
     def measured(self, kind: str) -> Floats | None:
@@ -338,6 +339,11 @@ class ArrowColumn:
         return found
 
     def tokens(self) -> tuple[Codes, Codes, list[tuple[str, Any]]]:
+        if self._tokens is None:
+            self._tokens = self._find_tokens()
+        return self._tokens
+
+    def _find_tokens(self) -> tuple[Codes, Codes, list[tuple[str, Any]]]:
         if self._kind != COLLECTION:
             return np.empty(0, np.int64), np.empty(0, np.int64), []
         if len(self._array) <= SMALL or not _is_text(self._array.type.value_type):

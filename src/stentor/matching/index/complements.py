@@ -1,18 +1,25 @@
-"""Complements: boxes that only leave values out, as `a != 1 and b not in (2, 3)` does.
+"""Complements: boxes that nearly every notification lies in, or half of them, as far as any single
+bound can tell: `a != 1 and b not in (2, 3)`, `c > 5 and d <= 'x'`.
 
-Nothing leads to such a box, since nearly every notification lies in it. So the search goes the
-other way: all boxes, without those that leave out what the notification says. For each axis and
-each value there, the boxes that leave it out are an *entry*: a bit for every box, or a list where
-that is shorter. A further entry of the axis holds all boxes that leave out any value there; they
-are ruled out if the notification has no coordinate. What remains, 64 boxes a step, is the answer
-for boxes that leave out single values. Others (`x not between 1 and 5`) are tested after that.
+Nothing leads to such a box that would not lead to very many. So the search goes the other way: all
+boxes, without those that leave out what the notification says. For each axis and each value there
+that boxes leave out by itself, these boxes are an *entry*: a bit for every box, or a list where
+that is shorter. A further entry of the axis holds all boxes with any bound there; they are ruled
+out if the notification has no coordinate. Of the boxes with a lower end on the axis, in the order
+of these ends, a coordinate rules out all from some place on; so there are bits for all from the
+first on, for all from a later place on, and so forth, at such distances that the boxes up to the
+next such place are no more than the words of the bits. Upper ends are the same with their signs
+turned. What remains, 64 boxes a step, is the answer; only boxes that leave out more than single
+values (`x not between 1 and 5`) are tested after that.
 
 All this is in one array, since each array that is handed to a kernel costs time. It begins with the
 places in it where axes, values, entries, lists and bits begin, and goes on with four numbers for
 each complement: its first box, its words of 64 boxes, its first axis and the end of its axes. Then:
 
-    axes       number in the segment, first value, values, first entry: that of all, then of each
-    values     doubles, ascending for each axis
+    axes       number in the segment; of values left out the first, how many, and the first entry:
+               that of all boxes, then of each; of lower ends, and of upper ends with their signs
+               turned, the first, how many, the first box among the lists, and the first bits
+    values     doubles, ascending: those left out, and ends
     entries    where it begins among the lists, and its size; or among the bits, and -1
     lists      boxes, counted from the first
     bits       a word for 64 boxes
@@ -35,6 +42,9 @@ Int64s = NDArray[np.int64]
 
 #: Fewer boxes than this are sooner tested one by one.
 LEAST: Final = 64
+#: How many words of bits an axis costs besides its own, and how many a box that is tested.
+AXIS_COST: Final = 5
+BOX_COST: Final = 2
 #: Common shapes that leave out fewer values than this are laid out as trees.
 MANY: Final = 3
 
@@ -72,6 +82,18 @@ def _as_ragged(shape: Shape, columns: Columns) -> Ragged:
     )
 
 
+def pays(axis: Int64s, boxes: int) -> bool:
+    """Whether so many boxes, with bounds on these axes, had better be a complement.
+
+    Otherwise a search tests about half of those that are led to by an attribute it has.
+    """
+    words = -(-boxes // 64)
+    bounds = np.bincount(axis)
+    bounds = bounds[bounds > 0]
+    cost = int(np.minimum(bounds, words).sum()) + AXIS_COST * len(bounds)
+    return boxes >= LEAST and cost <= BOX_COST * boxes
+
+
 class Split(NamedTuple):
     """The complements of some boxes."""
 
@@ -86,7 +108,7 @@ class Complements:
 
     def __init__(self) -> None:
         self._pools: list[tuple[int, int, int, int]] = []
-        self._axes: list[tuple[int, int, int, int]] = []
+        self._axes: list[tuple[int, ...]] = []
         self._values: list[NDArray[np.float64]] = []
         self._entries: list[tuple[int, int]] = []
         self._lists: list[Int64s] = []
@@ -101,26 +123,54 @@ class Complements:
         count = len(boxes)
         words = -(-count // 64)
         box = np.repeat(np.arange(count), np.diff(boxes.ptr))
-        single = (boxes.role == HOLE) & (boxes.low == boxes.high)
-        axis, value, mine = boxes.axis[single], boxes.low[single], box[single]
-        order = np.lexsort((mine, value, axis))
-        axis, value, mine = axis[order], value[order], mine[order]
-        axes = distinct(axis)
+        hole = boxes.role == HOLE
+        covered = ~hole | (boxes.low == boxes.high)
+        order = np.flatnonzero(covered)
+        order = order[np.argsort(boxes.axis[order], kind="stable")]
+        axes = distinct(boxes.axis[order])
         axes_from = len(self._axes)
-        for one in axes.tolist():
-            begin, end = np.searchsorted(axis, (one, one + 1)).tolist()
-            starts = np.flatnonzero(changes(value[begin:end])) + begin
+        begins = np.searchsorted(boxes.axis[order], axes)
+        for one, mine in zip(axes.tolist(), np.split(order, begins[1:]), strict=True):
             entry = len(self._entries)
-            self._add_entry(distinct(mine[begin:end]), words)
-            for members in np.split(mine[begin:end], starts[1:] - begin):
-                self._add_entry(members, words)
-            self._values.append(value[starts])
-            row = (number(boxes.axes[one]), self._value_count, len(starts), entry)
-            self._axes.append(row)
-            self._value_count += len(starts)
+            self._add_entry(distinct(box[mine]), words)
+            single = self._add_values(mine[hole[mine]], boxes.low, box, words)
+            inside = mine[~hole[mine]]
+            lower = self._add_ends(boxes.low[inside], box[inside], words)
+            upper = self._add_ends(-boxes.high[inside], box[inside], words)
+            self._axes.append((number(boxes.axes[one]), *single, entry, *lower, *upper))
         self._pools.append((first, words, axes_from, len(self._axes)))
-        tested = np.bincount(box[~single], minlength=count) > 0
+        tested = np.bincount(box[~covered], minlength=count) > 0
         return Split(axes, _of_some(boxes, tested))
+
+    def _add_values(
+        self, bounds: Int64s, low: NDArray[np.float64], box: Int64s, words: int
+    ) -> tuple[int, int]:
+        """Entries for the single values that are left out: the first, and how many."""
+        bounds = bounds[np.lexsort((box[bounds], low[bounds]))]
+        starts = np.flatnonzero(changes(low[bounds]))
+        for members in np.split(box[bounds], starts[1:]) if len(starts) else ():
+            self._add_entry(members, words)
+        return self._add_doubles(low[bounds[starts]]), len(starts)
+
+    def _add_doubles(self, values: NDArray[np.float64]) -> int:
+        self._values.append(values)
+        self._value_count += len(values)
+        return self._value_count - len(values)
+
+    def _add_ends(
+        self, ends: NDArray[np.float64], box: Int64s, words: int
+    ) -> tuple[int, int, int, int]:
+        """Lower ends: the first, how many, the first box, and the first bits."""
+        finite = ends > -np.inf  # the others leave nothing out
+        ends, box = ends[finite], box[finite]
+        order = np.argsort(ends, kind="stable")
+        ends, box = ends[order], box[order]
+        found = self._add_doubles(ends), len(ends), self._list_size, self._bits_size
+        self._lists.append(box)
+        self._list_size += len(box)
+        for start in range(0, len(box), words):
+            self._add_bits(box[start:], words)
+        return found
 
     def _add_entry(self, members: Int64s, words: int) -> None:
         if len(members) <= words:
@@ -128,9 +178,12 @@ class Complements:
             self._lists.append(members)
             self._list_size += len(members)
             return
+        self._entries.append((self._bits_size, -1))
+        self._add_bits(members, words)
+
+    def _add_bits(self, members: Int64s, words: int) -> None:
         marks = np.zeros(64 * words, bool)
         marks[members] = True
-        self._entries.append((self._bits_size, -1))
         self._bits.append(np.packbits(marks, bitorder="little").view(np.int64))
         self._bits_size += words
 

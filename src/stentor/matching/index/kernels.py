@@ -19,7 +19,7 @@ not with the boxes there are, and a whole run of matches costs a single step.
 
 Shapes with very few boxes would cost more than they save. Their boxes are pooled by a single
 equality or end, and carry what is left of their bounds as *extras*, which are tested one by one.
-Those that only leave values out are found by what they are not; see `complements`.
+Those that nothing leads to but such ends are found by what they are not; see `complements`.
 
 Results are *runs* of box numbers, (row, first, end), written into a buffer of the caller. A kernel
 that finds the buffer too small reports the row where it stopped; the caller grows the buffer and
@@ -192,6 +192,30 @@ def _bit_number(bit):
     return _PLACE_OF_BIT[(bit * np.uint64(_BITS_ONCE)) >> np.uint64(58)]
 
 
+@_kernel(inline="always")
+def _leave_out_above(v, at, complements, values, bits, words, found):
+    """Mark the boxes whose lower ends are above v; `at` is where it says which ends there are."""
+    count = complements[at + 1]
+    low = first = complements[1] + complements[at]
+    high = first + count
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] <= v:
+            low = middle + 1
+        else:
+            high = middle
+    low -= first
+    boxes = complements[3] + complements[at + 2]
+    block = (low + words - 1) // words
+    for i in range(boxes + low, boxes + min(block * words, count)):
+        box = complements[i]
+        found[box >> 6] |= np.uint64(1) << np.uint64(box & 63)
+    if block * words < count:
+        begin = complements[4] + complements[at + 3] + block * words
+        for word in range(words):
+            found[word] |= bits[begin + word]
+
+
 @_kernel()
 def _left_out(x, number, complements):
     """A bit for each box of a complement that leaves out what x says; see `complements`."""
@@ -200,10 +224,14 @@ def _left_out(x, number, complements):
     words = complements[6 + 4 * number]
     found = np.zeros(words, np.uint64)
     for a in range(complements[7 + 4 * number], complements[8 + 4 * number]):
-        axis = complements[0] + 4 * a
+        axis = complements[0] + 12 * a
         v = x[complements[axis]]
         entry = complements[2] + 2 * complements[axis + 3]
         if v == v:
+            if complements[axis + 5]:
+                _leave_out_above(v, axis + 4, complements, values, bits, words, found)
+            if complements[axis + 9]:
+                _leave_out_above(-v, axis + 8, complements, values, bits, words, found)
             first = low = complements[1] + complements[axis + 1]
             high = end = low + complements[axis + 2]
             while low < high:
@@ -722,6 +750,30 @@ def expand_checked(runs, n, checked_from, rows_out, boxes_out):
                 boxes_out[at] = box
                 at += 1
     return at
+
+
+@_kernel()
+def test_lists(rows, boxes, lists, begins, members, row_begins, elements, marks, found):
+    """Whether each row, by row, has an element of every list of the box beside it; see `listed`.
+
+    `marks` has a -1 for each element there is: the last row that has it.
+    """
+    marked = -1
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        if row != marked:
+            for e in range(row_begins[row], row_begins[row + 1]):
+                marks[elements[e]] = row
+            marked = row
+        for check in range(lists[boxes[i]], lists[boxes[i] + 1]):
+            there = False
+            for m in range(begins[check], begins[check + 1]):
+                if marks[members[m]] == row:
+                    there = True
+                    break
+            if not there:
+                found[i] = False
+                break
 
 
 @_kernel()

@@ -2,7 +2,8 @@
 
 Each box is given one bound to lead to it: its token, else its most varied equality, else a lower or
 upper end. Boxes led to in the same way form a pool, whatever the axis; it is laid out in the order
-of axes and ends. The rest of their bounds are extras, tested box by box.
+of axes and ends. The rest of their bounds are extras, tested box by box. Where ends would lead to
+very many boxes, these and all that nothing leads to are a complement instead.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stentor.matching.index.axes import FLAGS
+from stentor.matching.index.complements import pays
 from stentor.matching.index.distinct import changes
 from stentor.matching.index.ragged import Ragged
 from stentor.matching.index.table import FROM, HOLE, POINT, RANGE, TOKEN, UP_TO, Floats
@@ -23,7 +25,7 @@ Int64s = NDArray[np.int64]
 class Pool(NamedTuple):
     """Boxes of rare shapes that are found in the same way, sorted by axis and coordinate or end."""
 
-    #: The role of the bound that leads to them; HOLE if none does.
+    #: The role of the bound that leads to them; HOLE if none does, or they are a complement.
     lead: int
     checked: bool
     #: The axis of that bound, counted in `extras.axes`, and its coordinate or end.
@@ -54,13 +56,21 @@ def pools_of(ragged: Ragged) -> list[Pool]:
     role = np.append(ragged.role, HOLE)[best]  # a box without bounds has the last, a hole
     # An interval leads by its lower end, and is tested whole; a hole leads nowhere.
     lead = np.where(role == RANGE, FROM, role)
-    axis = np.where(lead == HOLE, -1, np.append(ragged.axis, -1)[best])
+    axis = np.append(ragged.axis, -1)[best]
     ends = np.where(
         lead == UP_TO, np.append(ragged.high, 0.0)[best], np.append(ragged.low, 0.0)[best]
     )
     checked = np.array([bool(c) for c in ragged.checks], bool)
-    order = np.lexsort((ends, axis, lead, checked))
+    alike = np.zeros(len(ragged), np.int64)
+    for some in (~checked, checked):
+        some = some & (lead != POINT) & (lead != TOKEN)
+        if pays(ragged.axis[some[box]], int(some.sum())):
+            # Those with a single bound of one kind stand together: they are often found together.
+            alike[some] = 8 * sizes[some] + lead[some]
+            lead[some] = HOLE
+    order = np.lexsort((ends, axis, alike, lead, checked))
     kinds = np.stack((lead, checked), axis=1)[order]
+    axis = np.where(lead == HOLE, -1, axis)
     return [
         _pool(ragged, boxes, best[boxes], int(lead[boxes[0]]), axis[boxes], ends[boxes])
         for boxes in np.split(order, np.flatnonzero(changes(kinds))[1:])

@@ -155,6 +155,7 @@ _FILTERS: Final = (
     "a > 0 and b < 9",
     "s contains 'x' and s contains 'yz'",
     "t has 'x'",
+    "a = 1 and t has 'x'",
     "s > 'a'",
     "s regex 'x+'",
     *(f"a = {i} and s = 'xyz'" for i in range(COMMON)),

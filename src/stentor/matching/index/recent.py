@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from stentor.filters.conjunct import Conjunct
 from stentor.matching.index import kernels
-from stentor.matching.index.arrays import Floats, Int32s, Int64s, Scan, Scratch
+from stentor.matching.index.arrays import RUNS_PER_ROW, Floats, Int32s, Int64s, Scan, Scratch
 from stentor.matching.index.axes import FLAGS, Axis, Bound
 from stentor.matching.index.checks import Compiled, compiled
 from stentor.matching.index.plan import Box, Check
@@ -107,6 +107,9 @@ class RecentNow:
     #: For small batches, and for large ones.
     scans: tuple[Scan, Scan] = kernels.scan_recent_at_once, kernels.scan_recent_freely
     always = 0
+    #: Recent boxes are too few to decide their checks together.
+    listed = None
+    runs_per_row = RUNS_PER_ROW
 
     def __init__(self, recent: Recent) -> None:
         self._count = recent.count

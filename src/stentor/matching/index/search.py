@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stentor.matching.index import kernels
-from stentor.matching.index.arrays import Scratch
+from stentor.matching.index.arrays import RUNS_PER_ROW, Scratch
 from stentor.matching.index.axes import (
     MEASURED,
     OF_STRINGS,
@@ -34,11 +34,11 @@ Part = Segment | RecentNow
 
 _NO_ROWS = np.empty(0, np.int64)
 _NO_SLOTS = np.empty(0, np.int32)
-#: Runs that the buffer has room for at first, per row and in all.
-_RUNS_PER_ROW = 16
+#: Runs that the buffer has room for: at least, and at most unless a single row needs more.
 _RUNS_AT_LEAST = 4_096
+_RUNS_AT_MOST = 4_194_304
 #: Up to this many a segment keeps the buffer for the next search.
-_RUNS_KEPT = _RUNS_PER_ROW * SMALL
+_RUNS_KEPT = RUNS_PER_ROW * SMALL
 #: Up to this many runs are read by the interpreter.
 _FEW_RUNS = 64
 #: Groups that there is room for at first, besides those that are always looked into.
@@ -256,11 +256,14 @@ def _run(
         if stop == start:  # not even one row fitted
             scratch = _larger(scratch)
             continue
+        part.runs_per_row = max(RUNS_PER_ROW, 9 * n // (8 * (stop - start)))
         before, others = _divided(others, stop, total)
         found.append(
             _expanded(part, scratch.runs, n, labels, alive, source, before) if n else before
         )
         start = stop
+        if start < total and len(scratch.runs) < _room(part, total - start):
+            scratch = _scratch(part, total - start)
     _keep(part, scratch)
     if len(found) == 1:
         return found[0]
@@ -317,8 +320,8 @@ def _run_one(
 
 
 def _scratch(part: Part, rows: int) -> Scratch:
-    """Room for the search of so many rows; more than a first guess only if there was need."""
-    room = max(_RUNS_AT_LEAST, _RUNS_PER_ROW * rows)
+    """Room for the search of so many rows; more than was guessed only if there is need."""
+    room = _room(part, rows)
     try:
         scratch = part.scratch.pop()
         if len(scratch.runs) >= room and len(scratch.x) >= part.axis_count:
@@ -330,6 +333,10 @@ def _scratch(part: Part, rows: int) -> Scratch:
         np.empty(2 * LEVELS + part.always + _GROUPS_AT_LEAST, np.int64),
         part.absent.copy(),
     )
+
+
+def _room(part: Part, rows: int) -> int:
+    return min(max(_RUNS_AT_LEAST, part.runs_per_row * rows), _RUNS_AT_MOST)
 
 
 def _larger(scratch: Scratch) -> Scratch:
@@ -395,12 +402,19 @@ def _checked(
     kernels.expand_checked(runs, n, part.checked_from, rows, boxes)
     live = alive[part.slots[boxes]] != 0
     rows, boxes = rows[live], boxes[live]
-    checker = Checker(source)
-    first = part.checked_from
+    boxes -= part.checked_from
     tests = part.tests
-    keep = [
-        checker.passes(tests[box - first], row)
-        for row, box in zip(rows.tolist(), boxes.tolist(), strict=True)
+    if part.listed is not None:
+        holds = part.listed.hold(rows, boxes, source)
+        rows, boxes = rows[holds], boxes[holds]
+        tests = part.listed.others
+        left = np.flatnonzero(part.listed.any_others[boxes])
+    else:
+        left = np.arange(len(boxes))
+    checker = Checker(source)
+    keep = np.ones(len(boxes), bool)
+    keep[left] = [
+        checker.passes(tests[box], row)
+        for row, box in zip(rows[left].tolist(), boxes[left].tolist(), strict=True)
     ]
-    chosen = np.array(keep, bool)
-    return rows[chosen], boxes[chosen]
+    return rows[keep], boxes[keep] + part.checked_from

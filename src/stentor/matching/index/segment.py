@@ -7,11 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from stentor.matching.index import kernels
-from stentor.matching.index.arrays import Int64s, Scan, Scratch, packed
+from stentor.matching.index.arrays import RUNS_PER_ROW, Int64s, Scan, Scratch, packed
 from stentor.matching.index.axes import Axis
 from stentor.matching.index.checks import compiled
 from stentor.matching.index.distinct import distinct
 from stentor.matching.index.layout import Layout
+from stentor.matching.index.listed import Listed
 from stentor.matching.index.plan import names_of
 from stentor.matching.index.ragged import object_array
 from stentor.matching.index.ranking import Ranking, Reader, reader_of
@@ -39,6 +40,9 @@ class Segment:
         ready = {id(check): compiled(check) for checks in self.checks for check in checks}
         #: The checks of each box again, ready for use.
         self.tests = [tuple([ready[id(check)] for check in checks]) for checks in self.checks]
+        listed = Listed(self.tests)
+        #: What decides some of them for a whole batch, if there are such.
+        self.listed = listed if len(listed) else None
         #: For each axis of tokens the bucket of each constant, -1 where there is none.
         self.token_buckets = layout.token_buckets
         #: All attributes that are looked at.
@@ -53,6 +57,8 @@ class Segment:
         self._labels: Int64s | None = None
         #: Scratch space of searches that have ended, for the next; a thread takes it for itself.
         self.scratch: list[Scratch] = []
+        #: As the last large search found them.
+        self.runs_per_row = RUNS_PER_ROW
         #: The coordinates of a notification without any attribute.
         self.absent = np.full(len(self.axes), np.nan)
         self.absent[self.arrays.standing] = 1.0
