@@ -11,14 +11,27 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 
-from stentor.errors import FilterSyntaxError, InvalidConfiguration
-from stentor.pipeline import events, match, publish, register
+from stentor.errors import FilterSyntaxError, InvalidConfiguration, PipelineError
+from stentor.pipeline import (
+    archive,
+    audit,
+    compact,
+    events,
+    history,
+    match,
+    publish,
+    register,
+    replay,
+)
+from stentor.pipeline.runs import Pipeline, Runner
 
 SUBSCRIPTIONS = {"small": "n < 5", "even": "even = true", "none": "n = -1"}
 WANTED = Counter(small=5, even=20)
@@ -117,8 +130,26 @@ def changes(spark: SparkSession, folder: str) -> DataFrame:
     return spark.readStream.schema(schema).parquet(f"{folder}/subscriptions")
 
 
+def refused(spark: SparkSession, broker: str, sink: str, folder: str) -> None:
+    """What needs a Spark of its own says so, whatever it is asked, and has done nothing."""
+    found = events(spark, brokers=broker, columns="n long")
+    pipeline = Pipeline("p", Path(folder, "p.toml"), {}, {}, {}, None, {}, (), ())
+    attempts: dict[str, Callable[[], Any]] = {
+        "an archive": lambda: archive(found, folder),
+        "an archive ": lambda: compact(spark, folder),
+        "an archive  ": lambda: history(spark, folder),
+        "an archive   ": lambda: replay(spark, folder, broker),
+        "audit": lambda: audit(found.select(lit("t").alias("trace"))),
+        "a pipeline": lambda: Runner(pipeline, spark),
+    }
+    for what, attempt in attempts.items():
+        with pytest.raises(PipelineError, match=f"{what.strip()} needs a session .* of its own"):
+            attempt()
+    assert not Path(folder).exists()
+
+
 PARTS: dict[str, Callable[..., None]] = {
-    part.__name__: part for part in (read, write, stream, matching, matching_streams)
+    part.__name__: part for part in (read, refused, write, stream, matching, matching_streams)
 }
 
 

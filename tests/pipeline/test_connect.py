@@ -13,10 +13,12 @@ from overlay_processes import LIMITS, Overlay
 import stentor
 
 DRIVER = Path(__file__).with_name("connect_driver.py")
-PARTS = ("read", "write", "stream", "matching", "matching_streams")
+PARTS = ("read", "refused", "write", "stream", "matching", "matching_streams")
 
 
-@pytest.mark.parametrize("parts", [("read",), pytest.param(PARTS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "parts", [("read", "refused"), pytest.param(PARTS, marks=pytest.mark.slow)]
+)
 def test_spark_connect(overlay: Overlay, tmp_path: Path, parts: tuple[str, ...]) -> None:
     source, sink = (overlay.broker(name, limits=LIMITS) for name in ("b1", "b2"))
     for broker in (source, sink):

@@ -21,6 +21,8 @@ from weakref import WeakKeyDictionary
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 
+from stentor.errors import PipelineError
+
 #: What Spark adds.
 _ADDED: Final = (
     "SPARK_AUTH_SOCKET_TIMEOUT",
@@ -73,3 +75,13 @@ def is_registered(spark: SparkSession, name: str) -> bool:
 def is_connect(spark: SparkSession) -> bool:
     """Whether a session is the client of a Spark Connect server: it has no Spark of its own."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+def require_own(spark: SparkSession, what: str) -> None:
+    """`PipelineError` if a session has no Spark of its own, which `what` needs."""
+    if is_connect(spark):
+        raise PipelineError(
+            f"{what} needs a session with a Spark of its own, and this is one of Spark Connect: "
+            "use SparkSession.builder.master(...), or submit the program to the cluster; events, "
+            "match and publish work here"
+        )

@@ -242,6 +242,8 @@ def test_a_master_that_is_there() -> None:
         port = server.getsockname()[1]
         check_master(f"spark://127.0.0.1:{port}")
         check_master(f"spark://127.0.0.1:1,127.0.0.1:{port}")  # one of them will do
+    with pytest.raises(InvalidConfiguration, match="sc://server is a server of Spark Connect"):
+        check_master("sc://server")
     for other in ("local[2]", "yarn", "k8s://https://127.0.0.1:1"):
         check_master(other)
 

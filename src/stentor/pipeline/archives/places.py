@@ -111,6 +111,10 @@ def place_of(path: str | os.PathLike[str], spark: SparkSession | None = None) ->
     >>> place_of("/data/archive/"), place_of("file:///data/archive"), place_of("s3a://b/archive")
     (Place(root='/data/archive'), Place(root='/data/archive'), Place(root='s3a://b/archive'))
     """
+    if spark is not None:
+        from stentor.pipeline.registering import require_own
+
+        require_own(spark, "an archive")
     text = os.fspath(path)
     if not text.strip():
         raise ArchiveError(f"{text!r} is no path of an archive; give a directory")

@@ -35,6 +35,7 @@ from stentor.pipeline.auditing.table import trace_frame
 from stentor.pipeline.auditing.totals import on_islands, total_global, total_pairwise
 from stentor.pipeline.auditing.validation import check_rows, summary, trace_table
 from stentor.pipeline.auditing.words import together
+from stentor.pipeline.registering import require_own
 from stentor.semantics import Action, Condition
 
 if TYPE_CHECKING:
@@ -130,7 +131,9 @@ def audit(
             raise InvalidConfiguration(
                 f"there is no order {name!r}; choose from {', '.join(ORDERS)}"
             )
-    rows = trace_table(_frame(trace, spark))
+    given = _frame(trace, spark)
+    require_own(given.sparkSession, "audit")
+    rows = trace_table(given)
     runs = _kept(summary(rows))
     largest = check_rows(runs)
     actions, active = _kept(acts(rows)), _kept(intervals(rows))

@@ -27,6 +27,11 @@ def check_master(url: str, patience: float = PATIENCE) -> None:
 
     >>> check_master("local[2]")
     """
+    if url.startswith("sc://"):
+        raise InvalidConfiguration(
+            f"{url} is a server of Spark Connect, and a pipeline needs a Spark of its own; give a "
+            "master, such as spark://host:7077 or local[4]"
+        )
     if not url.startswith(_SCHEME):
         return
     addresses = [_address(url, part) for part in url[len(_SCHEME) :].split(",")]

@@ -29,6 +29,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from stentor.errors import PipelineError, StentorError
+from stentor.pipeline.registering import require_own
 from stentor.pipeline.runs.causes import cause
 from stentor.pipeline.runs.definition import Pipeline, Sink
 from stentor.pipeline.runs.figures import Figures
@@ -92,6 +93,7 @@ class Runner:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
+        require_own(self.spark, "a pipeline")
         for sink in self.pipeline.sinks.values():
             name = query_name(sink, f"{self.pipeline.name}.{sink.name}")
             self._queries[name] = _Query(sink, Figures(sink.name))

@@ -55,6 +55,11 @@ def _started(name: str, master: str, config: Mapping[str, str], log: Path) -> Sp
 
     from stentor.pipeline.sessions import session
 
+    if os.environ.get("SPARK_REMOTE"):
+        raise PipelineError(
+            "SPARK_REMOTE is set, for sessions of Spark Connect, and a pipeline needs a Spark of "
+            "its own; unset it"
+        )
     # Errors in expressions are told by the run, in one line.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     try:
