@@ -143,6 +143,25 @@ class TestPackaging:
         assert all(re.fullmatch(r"[a-z0-9-]+==[\w.!+]+", pin) for pin in pins)
 
 
+class TestArchitecture:
+    PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+
+    def test_every_file_is_found_by_its_name(self) -> None:
+        source = ROOT / "src" / "stentor"
+        there: dict[str, list[str]] = {}
+        for path in sorted(source.rglob("*.py")):
+            if path.name != "__init__.py":
+                folder = path.parent.relative_to(source).as_posix()
+                there.setdefault("stentor" if folder == "." else folder, []).append(path.stem)
+        section = self.PAGE.partition("## Every file")[2].partition("\n## ")[0]
+        rows = re.findall(r"^\| `([\w/]+)/` \| (.+) \|$", section, re.M)
+        assert {folder: re.findall(r"`(\w+)`", names) for folder, names in rows} == there
+
+    def test_every_file_that_is_explained_exists(self) -> None:
+        names = {path.name for path in project_files()}
+        assert set(re.findall(r"`[\w/]*?(\w+\.py)`", self.PAGE)) <= names
+
+
 class TestDeveloperCommand:
     def test_help_lists_exactly_the_commands_there_are(self) -> None:
         assert commands_of_help() == set(re.findall(r"^  (\w+)\)? ?.*;;$", DEV.read_text(), re.M))
