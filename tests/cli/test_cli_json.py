@@ -134,6 +134,7 @@ class TestMistakes:
             ("{", "not JSON"),
             ('{"x": NaN}', "not JSON: invalid character"),
             ("nope", "not JSON"),
+            ("{symbol: 'IBM'}", "keys must be strings.*; names and texts are in double quotes"),
             (b'{"x": "\xff"}', "not JSON"),
             ("[" * 100_000, "not"),
             ("[]", "a notification is a JSON object .*, not an array"),

@@ -158,4 +158,7 @@ def _kind(value: Any) -> str:
 
 
 def _reason(error: Exception) -> str:
-    return str(error).removeprefix("JSON is malformed: ")
+    reason = str(error).removeprefix("JSON is malformed: ")
+    if "keys must be strings" in reason:
+        reason += '; names and texts are in double quotes: {"symbol": "IBM"}'
+    return reason

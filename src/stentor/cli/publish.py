@@ -114,6 +114,8 @@ def publish(
     from stentor.cli.running import run
     from stentor.errors import InvalidConfiguration
 
+    if address.lstrip().startswith("{"):
+        raise InvalidConfiguration("the address of a broker comes first, then JSON objects")
     how = connecting(address, token, tls_ca, tls_certificate, tls_key, connect_timeout, trust)
     if not events and sys.stdin.isatty():
         raise InvalidConfiguration(

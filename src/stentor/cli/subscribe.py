@@ -22,14 +22,14 @@ from stentor.cli.options import (
 
 def subscribe(
     address: AddressArgument,
-    filter: Annotated[
-        str,
+    words: Annotated[
+        list[str] | None,
         typer.Argument(
             metavar="[FILTER]",
             help="What you want, in the subscription language. Nothing means everything.",
             show_default=False,
         ),
-    ] = "",
+    ] = None,
     count: Annotated[
         int, typer.Option("--count", "-n", metavar="N", min=0, help="End after N; 0 is never.")
     ] = 0,
@@ -143,10 +143,15 @@ def subscribe(
     """
     from stentor.cli.printing import Printer, print_all
     from stentor.cli.running import run
+    from stentor.errors import InvalidConfiguration
     from stentor.filters import Filter
 
     how = connecting(address, token, tls_ca, tls_certificate, tls_key, connect_timeout, trust)
-    wanted = Filter(filter)
+    if words is not None and len(words) > 1:
+        raise InvalidConfiguration(
+            f'the filter comes in {len(words)} words; put it in quotes: "{" ".join(words)}"'
+        )
+    wanted = Filter(words[0] if words else "")
     options = {
         "durable": durable,
         "since": _since(since, archive),

@@ -20,7 +20,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from time import monotonic, sleep
+from typing import IO, Any, Final, NamedTuple, TypeAlias
 
 import numba
 import pyarrow as pa
@@ -45,6 +46,8 @@ _ONCE: Final = (
 _EVERY_TIME: Final = (
     "at every start; let `kernels` be a directory that the broker may write to, and it is done once"
 )
+#: Seconds of waiting for another process before it is told.
+_QUIETLY: Final = 5.0
 #: The file that processes take turns by.
 _LOCK: Final = "lock"
 
@@ -130,12 +133,23 @@ def _own_turn(folder: Path, notice: Notice) -> Iterator[None]:
     if found.st_uid != os.geteuid() or found.st_mode & stat.S_IWOTH:
         raise PermissionError(f"others could write to {folder}")
     with (folder / _LOCK).open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            notice(f"waiting for another process that compiles matching code in {folder}")
+        if not _taken(lock):
+            notice(f"waiting for another process that prepares matching code in {folder}")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def _taken(lock: IO[str]) -> bool:
+    """Whether the lock could be had while nobody wonders: others may just be loading."""
+    until = monotonic() + _QUIETLY
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if monotonic() > until:
+                return False
+            sleep(0.05)
 
 
 def _keep_in(folder: Path) -> None:
