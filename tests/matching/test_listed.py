@@ -74,3 +74,15 @@ def test_lists_in_columns_of_a_large_batch() -> None:
     rows, keys = index.match_batch(pa.RecordBatch.from_pylist(events))
     expected = [(i, k) for i, e in enumerate(events) for k, f in held.items() if f.matches(e)]
     assert sorted(zip(rows.tolist(), keys.tolist(), strict=True)) == expected
+
+
+@pytest.mark.parametrize("count", [10, 200])
+def test_lists_of_few_and_of_many_candidates_of_one_notification(count: int) -> None:
+    held = {i: Filter(f"b{i} = 1 and c overlaps ('t{i % 8}', 'other')") for i in range(count)}
+    index = Index(held.items())
+    index.compact()
+    flags = {f"b{i}": 1 for i in range(count)}
+    for tags in (None, "t1", ["t1", "t3"], ["other"], []):
+        event = {**flags, "c": tags}
+        expected = [key for key, filter in held.items() if filter.matches(event)]
+        assert sorted(index.match(event)) == expected

@@ -16,7 +16,7 @@ from stentor.matching.index.axes import (
     Axis,
 )
 from stentor.matching.index.checks import Checker
-from stentor.matching.index.columns import SMALL, Source
+from stentor.matching.index.columns import SMALL, Column, ObjectColumn, Source
 from stentor.matching.index.kernels import LEVELS
 from stentor.matching.index.ranking import Coordinates
 from stentor.matching.index.recent import RecentNow
@@ -121,6 +121,10 @@ class _One(Source):
 
     def values(self, name: str) -> Sequence[Any] | None:
         return (self._facts.get(name),)
+
+    def _find(self, name: str) -> Column | None:
+        value = self._facts.get(name)
+        return None if value is None else ObjectColumn([value])
 
 
 # -- coordinates
