@@ -673,11 +673,66 @@ class Work:
 def test_many_unsearched_filters_are_compiled_by_the_first_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    index: Index[int] = Index((i, Filter(f"x = {i}")) for i in range(1_000))
+    index: Index[int] = Index()
     work = Work(monkeypatch)
+    for i in range(1_000):
+        index.add(i, Filter(f"x = {i}"))
+    assert not work.compilations
     for i in range(2_000):
         assert index.match({"x": i}) == ([i] if i < 1_000 else [])
     assert work.compilations == 1
+
+
+def test_an_index_that_is_made_of_filters_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    index: Index[int] = Index((i, Filter(f"x = {i}")) for i in range(10_000))
+    assert index.segment_count == 1
+    work = Work(monkeypatch)
+    rows, keys = index.match_batch([{"x": i} for i in range(20_000)])
+    assert keys.tolist() == rows.tolist() == list(range(10_000))
+    assert not work.compilations
+
+
+def test_searches_between_changes_find_one_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has to be compiled is compiled by changes, as far as earlier searches let it foresee."""
+    index: Index[int] = Index((i, Filter(f"x = {i}")) for i in range(3_000))
+    work = Work(monkeypatch)
+    batch = [{"x": i} for i in range(8_000)]
+    in_searches = 0
+    for turn in range(10):
+        before = work.compilations
+        index.match_batch(batch)
+        in_searches += work.compilations - before
+        assert index.segment_count == 1
+        for i in range(600):
+            index.remove(600 * turn + i)
+            index.add(3_000 + 600 * turn + i, Filter(f"x = {i}"))
+    assert work.compilations > 10
+    assert not in_searches
+
+
+def test_without_a_background_only_small_segments_are_joined_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever calls can do nothing else meanwhile."""
+    monkeypatch.setattr(index_module, "GROWING_LIMIT", 64)
+    monkeypatch.setattr(index_module, "AT_ONCE_ALONE", 1_000)
+    largest: dict[str, int] = {}
+    segment = index_module.Segment
+
+    def watched_segment(table: Any) -> Any:
+        name = threading.current_thread().name
+        largest[name] = max(largest.get(name, 0), len(table))
+        return segment(table)
+
+    monkeypatch.setattr(index_module, "Segment", watched_segment)
+    index: Index[int] = Index(background=False)
+    for i in range(5_000):
+        index.add(i, Filter(f"x = {i}"))
+        assert index.match({"x": i}) == [i]
+    index.settle()
+    here = threading.current_thread().name
+    assert 64 < largest.pop(here) <= 1_000
+    assert max(largest.values()) > 1_000
 
 
 def test_a_few_filters_are_never_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -718,7 +773,9 @@ def test_matching_between_additions_takes_linear_work(monkeypatch: pytest.Monkey
 
 def test_searches_have_segments_of_all_sizes_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_module, "GROWING_LIMIT", 64)
-    index: Index[int] = Index((i, Filter(f"x = {i}")) for i in range(300))
+    index: Index[int] = Index()
+    for i in range(300):
+        index.add(i, Filter(f"x = {i}"))
     index.settle()
     assert index.segment_count > 1
     batch = [{"x": i} for i in range(100)]

@@ -2,15 +2,17 @@
 
 It is built like a log-structured merge tree. New filters go into a small growing table and take
 effect at once: `recent` makes them searchable as they come. A growing table that is full becomes a
-segment. Segments of similar size are joined, and segments with many removed filters cleaned, by a
-background thread; the new segment takes the place of the old ones in one step, so matching never
-waits for it. A removed filter is marked dead at once and disappears with the next cleaning.
+segment. Segments of similar size are joined, and segments with many removed filters cleaned: small
+ones at once, others by a background thread. The new segment takes the place of the old ones in one
+step, so matching never waits for the thread. A removed filter is marked dead at once and disappears
+with the next cleaning.
 
 Work on filters that come and go is only done for searches. While there are none, filters pile up in
 segments of all sizes, as they do when a million are loaded. Every segment beyond the first, and
 every recent filter that is tested without an equality, costs a search something. When these costs
 have reached a share of what a compilation takes, it is made: so matching stays close to the speed
 of a single segment, and compiling takes at most a small multiple of what searches would have lost.
+As far as it can be foreseen from the searches so far, it is made before the next of them comes.
 To keep a full table rare, it holds more while there are more filters.
 
 All boxes of a filter are in one segment. So when a segment is cleaned, the slots of its dead
@@ -63,9 +65,11 @@ K = TypeVar("K", bound=Hashable)
 
 #: Boxes in the growing table before it becomes a segment: compiling them takes some milliseconds.
 GROWING_LIMIT: Final = CAPACITY
-#: While it is searched, it holds this share of all boxes at most, but always so many.
+#: While it is searched, it holds this share of all boxes at most, but always so many, and never
+#: more than that: chains get long.
 RECENT_SHARE: Final = 1 / 16
 RECENT_LEAST: Final = 256
+RECENT_MOST: Final = 2_048
 #: More new filters than this, found by the first search after a while, become a segment at once.
 ABSORBED: Final = 256
 #: Tests of boxes without an equality, recent boxes times notifications, before they are compiled:
@@ -74,8 +78,12 @@ TESTS_LIMIT: Final = 65_536
 TESTS_PER_BOX: Final = 256
 #: Searches of a notification in one segment more than needed, for each box, before all are joined;
 #: and how many of these a call costs in addition to its notifications.
-SEARCHES_PER_BOX: Final = 1
+SEARCHES_PER_BOX: Final = 1 / 2
 SEARCHES_PER_CALL: Final = 32
+#: Up to this many boxes are joined at once by whoever makes it necessary: it takes some
+#: milliseconds. Without a background it is more, but never what takes dozens of them.
+AT_ONCE: Final = 12_288
+AT_ONCE_ALONE: Final = 16_384
 #: This many segments of similar size are joined.
 TIER: Final = 6
 #: A segment is cleaned when this share of its filters is dead.
@@ -147,7 +155,7 @@ class Index(Generic[K]):
     def __init__(
         self, filters: Iterable[tuple[K, Filter]] = (), *, background: bool = True
     ) -> None:
-        """With `background=False`, segments are joined and cleaned within `add` and `remove`."""
+        """With `background=False`, small segments are joined and cleaned within other calls."""
         self._lock = threading.RLock()
         self._slots = Slots()
         self._slot_of: dict[K, int] = {}
@@ -160,12 +168,15 @@ class Index(Generic[K]):
         #: Filters of the growing table that searches do not see yet; the next one will make them.
         #: Their boxes are made again then: to keep them would cost whoever loads very many.
         self._unseen: list[tuple[int, Filter]] = []
-        #: Whether there was a search since the growing table was begun.
-        self._searched = False
+        #: Filters that were added since the last search. As long as they are few, the next search
+        #: is likely to come soon, and they are made ready for it as they come.
+        self._since_search = GROWING_LIMIT
         #: Work that one segment in place of all would have saved. Threads may lose some of it
         #: between them; it is an estimate in any case.
         self._tests = 0
         self._searches = 0
+        #: Notifications searched for while the growing table grew, and a share of those before.
+        self._asked = 0
         #: Whether some filter asks for more than attributes.
         self._reserved = False
         self._token_uses: dict[tuple[Axis, object], int] = {}
@@ -173,6 +184,8 @@ class Index(Generic[K]):
         self._worker: threading.Thread | None = None
         for key, filter_ in filters:
             self.add(key, filter_)
+        if len(self._slot_of) > ABSORBED:  # there may be no more for a while
+            self.compact()
 
     def __len__(self) -> int:
         return len(self._slot_of)
@@ -225,9 +238,10 @@ class Index(Generic[K]):
             self._reserved = self._reserved or any(n.startswith("_") for n in filter.names)
             self._growing_names |= filter.names
             self._seen.names.update(filter.names)
+            self._since_search += 1
             if len(self._growing) >= self._growing_limit:
                 self._settle_growing()
-            elif self._searched:
+            elif self._since_search < GROWING_LIMIT:
                 self._show(slot, boxes)
             else:
                 self._unseen.append((slot, filter))
@@ -401,13 +415,11 @@ class Index(Generic[K]):
                 if self._tests > max(TESTS_LIMIT, TESTS_PER_BOX * len(self._growing)):
                     with self._lock:
                         self._settle_growing()
+            self._since_search = 0
+            self._asked += notifications + SEARCHES_PER_CALL
             if len(seen.held) > 1:
-                more = (len(seen.held) - 1) * (notifications + SEARCHES_PER_CALL)
-                boxes = sum(map(len, seen.held))
-                self._searches += more
-                if 2 * more > boxes:
-                    self._join(self._held)  # this search alone saves as much as it takes
-                elif self._searches > SEARCHES_PER_BOX * boxes:
+                self._searches += (len(seen.held) - 1) * (notifications + SEARCHES_PER_CALL)
+                if self._searches > SEARCHES_PER_BOX * sum(map(len, seen.held)):
                     with self._lock:
                         self._tend()
             # What is recent must be noted before the arrays of slots, which grow with it.
@@ -425,7 +437,6 @@ class Index(Generic[K]):
                 found, _ = boxes_of(conjunct, self._least_used)
                 self._show(slot, [(box, conjunct) for box in found])
         self._unseen = []
-        self._searched = True
 
     def _show(self, slot: int, boxes: list[tuple[Box, Conjunct]]) -> None:
         plain, checked = self._seen.recent
@@ -469,9 +480,10 @@ class Index(Generic[K]):
 
     @property
     def _growing_limit(self) -> int:
-        if not self._searched:
+        if self._since_search >= GROWING_LIMIT:
             return GROWING_LIMIT
-        return min(GROWING_LIMIT, max(RECENT_LEAST, int(RECENT_SHARE * len(self._slot_of))))
+        share = max(RECENT_LEAST, int(RECENT_SHARE * len(self._slot_of)))
+        return min(GROWING_LIMIT, RECENT_MOST, share)
 
     def _settle_growing(self) -> None:
         """Make a segment of the growing table."""
@@ -483,10 +495,12 @@ class Index(Generic[K]):
         self._growing_slots = []
         self._growing_names = set()
         self._unseen = []
-        self._searched = False
         self._seen = _Seen(self._held_segments(), _nothing_recent(), self._names())
         self._tests = 0
         self._slots.release(dead)
+        # Most likely there will be as many searches as there were, for which it can be joined now.
+        self._searches += max(0, len(self._held) - 1) * self._asked
+        self._asked //= 2
         self._tend()
 
     def _hold(self, segment: Segment, replacing: tuple[_Held, ...]) -> None:
@@ -506,11 +520,14 @@ class Index(Generic[K]):
 
     def _tend(self) -> None:
         """Have segments joined or cleaned if it is time."""
-        if (self._worker is not None and self._worker.is_alive()) or not self._due():
+        if self._worker is not None and self._worker.is_alive():
             return
-        if not self._background:
-            while chosen := self._due():
-                self._join(chosen)
+        limit = AT_ONCE if self._background else AT_ONCE_ALONE
+        while chosen := self._due():
+            if sum(len(held.segment) for held in chosen) > limit:
+                break
+            self._join(chosen)
+        else:
             return
         self._worker = threading.Thread(target=self._work, name="stentor-index", daemon=True)
         self._worker.start()
