@@ -12,7 +12,7 @@ second is the type of the value and the kind of test; the third is the value str
     like, regex          within the interval of their prefix, or by a gram they require; then tested
     sets of elements     element → constraints, see `cells`
     exists, is           lists
-    registered tests     each one asked
+    registered tests     each one asked, and so is a set of very many intervals
 
 A constraint accepts values of several types through several parts, which meet nowhere; what is
 found is found once.
@@ -46,6 +46,10 @@ from stentor.matching.counting.structure import (
 
 #: The kind of a structure, and the key in it.
 Entry = tuple[str, Any]
+
+#: A set of more intervals than this, such as all but a long list, is asked as a whole: that takes a
+#: single bisection, and to file all of them would take long.
+MOST_INTERVALS: Final = 64
 
 # Numbers are looked up among the tests for all numbers, and among those for their own kind.
 INTS: Final = "number/int"
@@ -238,9 +242,12 @@ def _around(part: Tested) -> Iterator[Entry]:
 
 
 def _range_entries(ranges: Ranges) -> Iterator[Entry]:
-    """One entry for each piece of the set."""
+    """One entry for each piece of the set, or one for all of very many intervals."""
     if ranges.is_all:
         yield "any", None
+        return
+    if len(ranges.cuts) > 2 * MOST_INTERVALS and ranges.values is None:
+        yield "test", ranges
         return
     normal = ranges.domain.normal
     for low, high in ranges.pieces:
