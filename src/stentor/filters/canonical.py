@@ -19,6 +19,7 @@ from collections.abc import Hashable, Iterable
 from typing import Final
 
 from stentor.errors import FilterTooComplex
+from stentor.filters.collection import CollectionSet
 from stentor.filters.conjunct import Conjunct
 from stentor.filters.constraint import Constraint
 from stentor.filters.describe import expression_of
@@ -26,17 +27,19 @@ from stentor.filters.diagram import diagram
 from stentor.filters.effort import TooCostly, afresh, spend
 from stentor.filters.merging import exact_union, merge_conjuncts
 from stentor.filters.normalize import conjuncts_of, folded
+from stentor.filters.numbers import SplitNumbers
 from stentor.filters.ranges import Ranges
+from stentor.filters.tested import Tested
 
 #: Steps that deciding the form of a filter may take.
-DECISION_STEPS: Final = 12_000
+DECISION_STEPS: Final = 10_000
 
 Form = tuple[tuple[Conjunct, ...], Hashable]
 
 
 def canonical(conjuncts: Iterable[Conjunct]) -> Form:
     """The conjuncts of the one form of their union, and a key that is equal for equal unions."""
-    written = folded(conjuncts)
+    written = _written(conjuncts)
     if len(written) < 2 and all(is_plain(c) for c in written):
         return tuple(written), None
     try:
@@ -54,6 +57,15 @@ def canonical(conjuncts: Iterable[Conjunct]) -> Form:
             else:
                 decided = (single,)
     return (decided, key) if _is_stable(written, decided) else (tuple(written), None)
+
+
+def _written(conjuncts: Iterable[Conjunct]) -> list[Conjunct]:
+    """What they say, in the words that were used.
+
+    Some of it may have been worked out on the way, when parentheses were multiplied out or filters
+    merged. That must not show: what is written alike is decided alike, or stays alike.
+    """
+    return [conjunct.as_written() for conjunct in folded(conjuncts)]
 
 
 def is_plain(conjunct: Conjunct) -> bool:
@@ -76,9 +88,27 @@ def _decided(written: list[Conjunct]) -> tuple[Conjunct, ...]:
 
 def weight(conjunct: Conjunct) -> int:
     """Steps that looking at all of a conjunct takes, to hash it or to put it in order."""
-    parts = [part for c in conjunct.constraints.values() for _, part in c.parts]
-    cuts = sum([len(part.cuts) for part in parts if isinstance(part, Ranges)])
-    return 16 + 8 * len(conjunct.constraints) + 8 * len(parts) + 2 * cuts
+    total = 16 + 32 * len(conjunct.residuals)
+    for constraint in conjunct.constraints.values():
+        total += _constraint_weight(constraint)
+    return total
+
+
+def _constraint_weight(constraint: Constraint) -> int:
+    total = 8
+    for _, part in constraint.parts:
+        if type(part) is Ranges:
+            total += 8 + len(part.cuts)
+        elif type(part) is Tested:
+            total += 16 * part.weight
+        elif type(part) is CollectionSet:
+            for cell in part.cells:
+                total += 24 + _constraint_weight(cell.universe)
+                for hit in cell.hits:
+                    total += _constraint_weight(hit)
+        elif type(part) is SplitNumbers:
+            total += 8 + len(part.floats.cuts) + len(part.ints.cuts)
+    return total
 
 
 def _settled(conjunct: Conjunct) -> Conjunct | None:
@@ -96,7 +126,7 @@ def _is_stable(written: list[Conjunct], decided: tuple[Conjunct, ...]) -> bool:
         return True
     try:
         with afresh(DECISION_STEPS):
-            again = _decided(conjuncts_of(expression_of(decided)))
+            again = _decided(_written(conjuncts_of(expression_of(decided))))
     except (TooCostly, FilterTooComplex):
         return False
     return set(again) == set(decided)

@@ -93,6 +93,19 @@ class Cell:
         made.is_settled = True
         return made
 
+    @property
+    def is_written(self) -> bool:
+        if self.is_settled or not self.universe.is_written:
+            return False
+        for hit in self.hits:  # noqa: SIM110 (as in `Filter.matches`)
+            if not hit.is_written:
+                return False
+        return True
+
+    def as_written(self) -> Cell:
+        hits = frozenset([hit.as_written() for hit in self.hits])
+        return Cell(self.universe.as_written(), hits)
+
     def contains(self, collection: Iterable[Any]) -> bool:
         elements = list(collection)
         return all(self.universe.accepts(e) for e in elements) and all(
@@ -181,6 +194,20 @@ class CollectionSet:
         made.is_settled = True
         made._hash = hash(made._traits())
         return made
+
+    @property
+    def is_written(self) -> bool:
+        """Nobody has worked out yet what it means, nor what a part of it means."""
+        if self.is_settled:
+            return False
+        for cell in self.cells:  # noqa: SIM110 (as in `Filter.matches`)
+            if not cell.is_written:
+                return False
+        return True
+
+    def as_written(self) -> CollectionSet:
+        """The same set as if nobody had."""
+        return CollectionSet(tuple([cell.as_written() for cell in self.cells]))
 
     def contains(self, collection: Any) -> bool:
         return any(cell.contains(collection) for cell in self.cells)

@@ -76,16 +76,21 @@ class Conjunct:
             constraints[name] = constraint if mine is None else mine.intersection(constraint)
         return Conjunct.of(constraints, self.residuals | other.residuals)
 
+    def as_written(self) -> Conjunct:
+        """The same as if nobody had worked out yet what its constraints mean."""
+        for constraint in self.constraints.values():
+            if not constraint.is_written:
+                constraints = {name: c.as_written() for name, c in self.constraints.items()}
+                return Conjunct(constraints, self.residuals)
+        return self
+
     def without(self, name: str) -> frozenset[Any]:
         """What it says apart from one attribute: equal values mark candidates for merging."""
         return frozenset((*(i for i in self.constraints.items() if i[0] != name), *self.residuals))
 
-    def replacing(self, name: str, constraint: Constraint) -> Conjunct:
-        constraints = dict(self.constraints)
-        constraints[name] = constraint
-        conjunct = Conjunct.of(constraints, self.residuals)
-        assert conjunct is not None
-        return conjunct
+    def replacing(self, name: str, constraint: Constraint) -> Conjunct | None:
+        """The same with another constraint on one attribute; None if nothing can match that."""
+        return Conjunct.of({**self.constraints, name: constraint}, self.residuals)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Conjunct):

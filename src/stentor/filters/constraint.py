@@ -161,6 +161,24 @@ class Constraint:
                 parts.append((name, part))
         return Constraint(tuple(parts), rest=self.rest, absent=self.absent)
 
+    @property
+    def is_written(self) -> bool:
+        """Nobody has worked out yet what it means, nor what a part of it means."""
+        for _, part in self.parts:
+            if isinstance(part, Ranges) or isinstance(part, SplitNumbers):  # noqa: SIM101 (quicker)
+                continue
+            if not part.is_written:
+                return False
+        return True
+
+    def as_written(self) -> Constraint:
+        """The same as if nobody had."""
+        parts = [
+            (name, part.as_written() if isinstance(part, Tested | CollectionSet) else part)
+            for name, part in self.parts
+        ]
+        return Constraint(tuple(parts), rest=self.rest, absent=self.absent)
+
     def _combine(
         self, other: Constraint, operation: Callable[[Any, Any], Any], rest: bool, absent: bool
     ) -> Constraint:
@@ -254,6 +272,8 @@ def _joined(
 def _joined_parts(operator: str, parts: list[Any]) -> Any:
     if any(type(p) is Tested for p in parts):
         return tested.joined(parts[0].domain, operator, parts)
+    if operator == "or" and type(parts[0]) is CollectionSet:
+        return CollectionSet.of(cell for part in parts for cell in part.cells)
     combine = _union if operator == "or" else _intersection
     while len(parts) > 1:  # neighbors first: what came of all so far would be copied each time
         joined = [combine(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]

@@ -21,7 +21,7 @@ from stentor.filters.constraint import ANYTHING, Constraint
 from stentor.filters.effort import TooCostly, afresh, spend
 
 #: Steps that building one may take.
-DIAGRAM_STEPS: Final = 8_000
+DIAGRAM_STEPS: Final = 6_000
 
 Box = tuple[tuple[str, Constraint], ...]
 #: An attribute; for each class of its states, the number of the node below.

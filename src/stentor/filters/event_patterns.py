@@ -31,10 +31,12 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
 from stentor.errors import FilterSyntaxError, FilterTypeError, InvalidValue
+from stentor.filters.effort import spend
 from stentor.filters.expression import And, Atom, Expression, Or
 from stentor.filters.language.mistakes import syntax_error
 from stentor.filters.language.parser import MAX_LENGTH
@@ -43,6 +45,9 @@ from stentor.model.values import COLLECTION, normal, value_type_of
 
 #: How deep objects may be nested.
 MAX_DEPTH: Final = 200
+#: What reading takes for each value and for each test (see `stentor.filters.effort`).
+STEPS_PER_VALUE: Final = 3
+STEPS_PER_TEST: Final = 16
 
 
 def parse_pattern(pattern: str | Mapping[str, Any]) -> Expression:
@@ -96,6 +101,7 @@ def _alternatives(value: Any, prefix: str, path: str, depth: int) -> Expression:
 def _field(name: str, alternatives: Any, path: str) -> Expression:
     if not alternatives:
         _refuse(path, "an empty array matches nothing", "at least one value")
+    spend(STEPS_PER_VALUE * len(alternatives))
     exact: dict[str, list[Any]] = {}
     parts: list[Expression] = []
     for i, alternative in enumerate(alternatives):
@@ -143,6 +149,7 @@ _ANY_STRING = (
 
 
 def _test(name: str, test: Mapping[str, Any], path: str) -> Expression:
+    spend(STEPS_PER_TEST)
     word, argument, path = _only_entry(test, path, _TESTS)
     return _TESTS[word](name, argument, path)
 
@@ -414,8 +421,7 @@ def _decode(text: str) -> Any:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        ((twice, _),) = Counter([name for name, _ in pairs]).most_common(1)
         raise FilterSyntaxError(f"the field {twice!r} occurs twice in one object")
     return found
 

@@ -8,7 +8,7 @@ a wrong disjointness would lose notifications.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -27,11 +27,11 @@ from stentor.filters.normalize import conjuncts_of, plain_conjunct, product_of
 from stentor.model.notification import Notification
 
 #: Steps that a relation between two filters may take before the cautious answer is given.
-RELATION_STEPS: Final = 40_000
+RELATION_STEPS: Final = 24_000
 #: The longest text that is accepted from others, in characters, and the steps that reading it and
 #: multiplying it out may take.
 RECEIVED_LENGTH: Final = 1 << 16
-RECEIVED_STEPS: Final = 40_000
+RECEIVED_STEPS: Final = 32_000
 
 
 class Filter:
@@ -58,8 +58,12 @@ class Filter:
         self._express(parse(text))
 
     @classmethod
-    def received(cls, text: str) -> Filter:
-        """From a text that somebody else sent, within what one request may cost a broker."""
+    def received(cls, text: str, read: Callable[[str], Filter] | None = None) -> Filter:
+        """From a text that somebody else sent, within what one request may cost a broker.
+
+        It is in the subscription language, or in the one that `read` reads: `from_selector` or
+        `from_pattern`.
+        """
         if len(text) > RECEIVED_LENGTH:
             raise FilterTooComplex(
                 f"the filter has {len(text):,} characters, and a broker takes at most "
@@ -67,18 +71,35 @@ class Filter:
             )
         try:
             with within(RECEIVED_STEPS):
-                filter = cls(text)
-            if len(filter.conjuncts) > 1:
-                with within(RECEIVED_STEPS):  # it will be read again, by neighbors and at a restart
-                    spend(sum(map(weight, filter.conjuncts)))
-                    printed = str(filter)
-                    spend(reading_steps(printed))
+                filter = (read or cls)(text)
+                cost = RECEIVED_STEPS - effort.left
+            if not filter.is_light:
+                filter._check_printed(text, cost)
             return filter
         except TooCostly:
             raise FilterTooComplex(
                 "the filter takes more work to read than a broker does for one; write it as "
                 "several subscriptions"
             ) from None
+
+    def _check_printed(self, text: str, cost: int) -> None:
+        """`TooCostly` if the printed text takes more to read than a broker does for one filter.
+
+        Neighbors will read it, and so will the broker itself when it starts again. What was read
+        with little work and has not grown has a short text, and need not be tried; nor need what
+        was just read from that very text.
+        """
+        size = sum(map(weight, self.conjuncts))
+        if cost + size <= RECEIVED_STEPS // 16:
+            return
+        if size > RECEIVED_STEPS:
+            raise TooCostly
+        expression = self.expression
+        printed = format_expression(expression)
+        if printed != text:
+            with within(RECEIVED_STEPS):
+                spend(reading_steps(printed))
+                conjuncts_of(expression)
 
     @classmethod
     def of_expression(cls, expression: Expression) -> Filter:
@@ -351,14 +372,12 @@ def _covered(box: Conjunct, covers: Sequence[Conjunct]) -> bool:
         inside = box
         for name, constraint in cover.constraints.items():
             mine = inside.constraints.get(name, ANYTHING)
-            outside = mine.intersection(constraint.others()).settled()
-            if not outside.is_none and not _covered(
-                inside.replacing(name, outside), covers[i + 1 :]
-            ):
+            outside = inside.replacing(name, mine.intersection(constraint.others()).settled())
+            if outside is not None and not _covered(outside, covers[i + 1 :]):
                 return False
-            shared = mine.intersection(constraint).settled()
-            if shared.is_none:
+            shared = inside.replacing(name, mine.intersection(constraint).settled())
+            if shared is None:
                 return True  # nothing of it is inside, and all that is outside was covered
-            inside = inside.replacing(name, shared)
+            inside = shared
         return True
     return False

@@ -133,7 +133,8 @@ def _merge_once(conjuncts: list[Conjunct], combine: Combine) -> list[Conjunct] |
         merged = merge_constraints([c.constraints[name] for c in group], combine)
         if len(merged) < len(group):
             gone.update(id(c) for c in group)
-            new.extend(group[0].replacing(name, constraint) for constraint in merged)
+            replaced = [group[0].replacing(name, constraint) for constraint in merged]
+            new += [conjunct for conjunct in replaced if conjunct is not None]
     if not gone:
         return None
     return list(dict.fromkeys([*(c for c in conjuncts if id(c) not in gone), *new]))
@@ -281,16 +282,17 @@ def _cell_around(part: CollectionSet) -> CollectionSet | None:
     return None
 
 
-def widened(mine: Conjunct, theirs: Conjunct) -> Conjunct:
-    """The hull on every attribute that both mention; what only one mentions is dropped."""
+def widened(mine: Conjunct, theirs: Conjunct) -> Conjunct | None:
+    """The hull on every attribute that both mention; what only one mentions is dropped.
+
+    None if it turns out that nothing can match either of them.
+    """
     constraints = {
         name: hull(constraint, theirs.constraints[name])
         for name, constraint in mine.constraints.items()
         if name in theirs.constraints
     }
-    conjunct = Conjunct.of(constraints, mine.residuals & theirs.residuals)
-    assert conjunct is not None
-    return conjunct
+    return Conjunct.of(constraints, mine.residuals & theirs.residuals)
 
 
 def differing(mine: Conjunct, theirs: Conjunct) -> int:
@@ -341,7 +343,10 @@ def merge_within_budget(
             mine, theirs = a.filter.conjuncts[0], b.filter.conjuncts[0]
             if differing(mine, theirs) > max_differing:
                 continue
-            wide = Filter.of_conjuncts([widened(mine, theirs)])
+            around = widened(mine, theirs)
+            if around is None:
+                continue
+            wide = Filter.of_conjuncts([around])
             originals = tuple(dict.fromkeys((*a.originals, *b.originals)))
             loose = looseness(wide, originals, sample)
             if loose <= budget and (best is None or loose < best[0]):

@@ -153,7 +153,7 @@ def _product(branches: list[list[Conjunct]]) -> list[Conjunct]:
             raise _too_complex()
         joined: dict[Conjunct, None] = {}
         for mine in found:
-            spend(len(branch) * (6 + 2 * len(mine.constraints)))
+            spend(len(branch) * (6 + 2 * len(mine.constraints) + 6 * len(mine.residuals)))
             for theirs in branch:
                 both = mine.conjoin(theirs)
                 if both is not None:

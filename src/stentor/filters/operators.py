@@ -83,6 +83,7 @@ def constraint(operator: str, constants: Constants) -> Constraint:
         return _some(operator[5:], constants)
     if operator.startswith("not some "):
         return _within_collections(_some(operator[9:], constants))
+    spend(24)
     custom = registered_operator(operator.removeprefix("not "))
     constants = tuple([_constant(operator, c) for c in constants])
     if custom.constants is not None:

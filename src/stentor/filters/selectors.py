@@ -26,6 +26,7 @@ read over.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -37,6 +38,7 @@ from lark.tree import Meta
 from lark.visitors import v_args
 
 from stentor.errors import FilterSyntaxError
+from stentor.filters.effort import spend
 from stentor.filters.expression import (
     And,
     Atom,
@@ -56,6 +58,9 @@ from stentor.model.values import value_type_of
 
 #: How deep operators, and parentheses, may be nested.
 MAX_DEPTH: Final = 200
+#: What reading takes for each token (see `stentor.filters.effort`), and roughly what one is.
+STEPS_PER_TOKEN: Final = 36
+_TOKENS: Final = re.compile(r"[\w.$]+|'[^']*'?|[^\w\s]")
 
 _TYPES: Final = ("bool", "number", "string")
 _ORDER: Final = frozenset({"<", "<=", ">", ">="})
@@ -75,6 +80,7 @@ def parse_selector(text: str) -> Expression:
         )
     if not text.isascii():
         check_text(text)
+    spend(STEPS_PER_TOKEN * len(_TOKENS.findall(text)))
     try:
         tree = _parser().parse(text)
         result: Expression = _Reader().transform(tree)

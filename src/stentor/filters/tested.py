@@ -17,7 +17,7 @@ cover", "overlaps", "is not equal".
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from functools import reduce
 from typing import Any, Final, Protocol
 
@@ -130,6 +130,24 @@ class Tested:
         made._dfa, made._cost, made.is_settled = self._dfa, self._cost, True
         return made
 
+    @property
+    def is_written(self) -> bool:
+        """Nobody has worked out yet what it means, nor what a part of it means."""
+        if self.is_settled:
+            return False
+        return self.operator in ("leaf", "not") or all(
+            p.is_written for p in self.parts if isinstance(p, Tested)
+        )
+
+    def as_written(self) -> Tested:
+        """The same set as if nobody had."""
+        parts = self.parts
+        if self.operator in ("and", "or"):
+            parts = frozenset([p.as_written() if isinstance(p, Tested) else p for p in parts])
+        made = Tested(self.domain, self.operator, parts)
+        made._dfa, made._cost = self._dfa, self._cost
+        return made
+
     # -- relations
 
     def includes(self, other: Plain | Tested) -> bool:
@@ -144,7 +162,7 @@ class Tested:
                 return other.is_none
             values = other.values
             if values is not None:
-                _account(values, self.weight)
+                _account(values, (self,))
                 return all(self.contains(v) for v in values)
         mine, theirs = self.dfa, _dfa(other)
         if mine is not None and theirs is not None:
@@ -181,7 +199,7 @@ class Tested:
                 return other.is_all
             values = other.values
             if values is not None:
-                _account(values, self.weight)
+                _account(values, (self,))
                 return any(self.contains(v) for v in values)
         mine, theirs = self.dfa, _dfa(other)
         if mine is not None and theirs is not None:
@@ -427,7 +445,7 @@ def _structure(domain: Domain, operator: str, nodes: Iterable[Plain | Tested]) -
     # The values on which the tests still matter, if they can be listed, are decided here.
     values = (rest if both else rest.complement()).values
     if values is not None:
-        _account(values, sum(map(_weight, tests)))
+        _account(values, tests)
         decide = all if both else any
         points = Ranges.points(domain, [v for v in values if decide(t.contains(v) for t in tests)])
         return points if both else numbers.union(rest, points)
@@ -488,12 +506,13 @@ def _merger(mine: Plain | Tested, theirs: Plain | Tested) -> Tested | None:
     return None if test is None else Tested.leaf(mine.domain, test)
 
 
-def _account(values: list[Any], tests: int) -> None:
-    """Spend what it takes to try so many tests on each of the values."""
-    size = 8 * len(values)
+def _account(values: list[Any], tests: Collection[Tested]) -> None:
+    """Spend what it takes to try the tests on each of the values."""
+    weight = sum(map(_weight, tests))
+    spend(8 * len(values) * (1 + weight))
     if values and isinstance(values[0], str | bytes):
-        size += sum(map(len, values)) // 3
-    spend(size * (1 + tests))
+        trials = [getattr(leaf.test, "trial", 0) for test in tests for leaf in test.leaves]
+        spend(sum(map(len, values)) * ((1 + weight) // 3 + sum(trials)))
 
 
 def _weight(node: Plain | Tested) -> int:

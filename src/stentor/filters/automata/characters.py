@@ -7,9 +7,11 @@ string attribute can hold one, so no set here contains one. Without that rule th
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import cache
+from sys import byteorder
 from typing import Final
 
 #: Disjoint ranges (first, last), both inclusive, ascending, never adjacent. Both ends are
@@ -98,6 +100,10 @@ def _ascii_variants() -> dict[int, tuple[int, ...]]:
     return {code: pair for pair in pairs for code in pair}
 
 
+#: So many characters are asked at once whether one of them has letter case.
+_BLOCK: Final = 64
+
+
 @cache
 def _variants() -> dict[int, tuple[int, ...]]:
     """Every character that has case variants, with all of its group."""
@@ -108,10 +114,14 @@ def _variants() -> dict[int, tuple[int, ...]]:
             code = leader[code]
         return code
 
-    for code in range(SURROGATES[0]):
-        _join_cases(code, leader, find)
-    for code in range(SURROGATES[1] + 1, 0x20000):  # no script above this plane has letter case
-        _join_cases(code, leader, find)
+    # No script above this plane has letter case, and few characters below have it.
+    codes = array("I", (*range(SURROGATES[0]), *range(SURROGATES[1] + 1, 0x20000)))
+    text = codes.tobytes().decode(f"utf-32-{byteorder[0]}e")
+    for start in range(0, len(text), _BLOCK):
+        block = text[start : start + _BLOCK]
+        if block.lower() != block or block.upper() != block:
+            for character in block:
+                _join_cases(ord(character), leader, find)
     groups: defaultdict[int, list[int]] = defaultdict(list)
     for code in leader:
         groups[find(code)].append(code)

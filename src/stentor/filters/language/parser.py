@@ -29,7 +29,7 @@ from stentor.filters.language.tokens import (
 #: The longest text that is read, in characters.
 MAX_LENGTH: Final = 1 << 20
 #: What parsing takes where no template is at hand, for each token (see `stentor.filters.effort`).
-STEPS_PER_TOKEN: Final = 28
+STEPS_PER_TOKEN: Final = 21
 
 
 def parse(text: str) -> Expression:
@@ -54,7 +54,7 @@ def parse(text: str) -> Expression:
     try:
         if len(shape) <= CACHED_TOKENS:
             return cached_template(shape).build(tokens)
-        spend(len(shape) * 3 // 2)
+        spend(len(shape) * 5 // 4)
         tokens, shape, places = without_lists(tokens, shape)
         return _build(tokens, shape)
     except TextError as problem:
@@ -66,7 +66,7 @@ def reading_steps(text: str) -> int:
     """The steps that parsing takes, without what is built from it."""
     tokens = scan(text)
     _, shape, _ = without_lists(tokens, kinds(tokens))
-    return len(tokens) * 3 // 2 + _steps(shape, alternatives(shape))
+    return len(tokens) * 5 // 4 + _steps(shape, alternatives(shape))
 
 
 def _build(tokens: list[str], shape: tuple[str, ...]) -> Expression:

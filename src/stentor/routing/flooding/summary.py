@@ -116,7 +116,11 @@ class Summary:
         while len(found) > self._max:
             # The two that differ in the fewest attributes are replaced by one around both.
             mine, theirs = min(combinations(found, 2), key=lambda pair: differing(*pair))
-            around = _shortened(widened(mine, theirs))
+            around = widened(mine, theirs)
+            if around is None:
+                found = [c for c in found if c is not mine and c is not theirs]
+                continue
+            around = _shortened(around)
             found = [c for c in found if not around.covers(c)]
             found.append(around)
         return tuple(found)

@@ -301,7 +301,8 @@ def perfect_merger(mine: Filter, theirs: Filter, name: str) -> Filter | None:
     constraint = _exact_merger(conjunct.constraints[name], theirs_on_it)
     if constraint is None:
         return None
-    return Filter.of_conjuncts([conjunct.replacing(name, constraint)])
+    merged = conjunct.replacing(name, constraint)
+    return Filter.of_conjuncts([] if merged is None else [merged])
 
 
 def _exact_merger(mine: Constraint, theirs: Constraint) -> Constraint | None:
@@ -329,7 +330,7 @@ def _widened(mine: Filter, theirs: Filter) -> Filter | None:
     if len(mine.conjuncts) != 1 or len(theirs.conjuncts) != 1:
         return None
     wide = widened(mine.conjuncts[0], theirs.conjuncts[0])
-    if any(_extent(constraint) > LARGEST for constraint in wide.constraints.values()):
+    if wide is None or any(_extent(c) > LARGEST for c in wide.constraints.values()):
         return None
     return Filter.of_conjuncts([wide])
 
