@@ -116,7 +116,7 @@ def test_a_value_that_repeats_in_a_batch_is_tested_once() -> None:
         ("x < 1", "number below"),
         ("x >= 1", "number above"),
         ("x between 1 and 2", "number interval"),
-        (f"x not in ({', '.join(map(str, range(200)))})", "number test"),
+        (" or ".join(f"x between {4 * i} and {4 * i + 1}" for i in range(70)), "number test"),
         ("x is number", "number any"),
         ("x is int and x = 3", "number/int point"),
         ("exists x", "rest"),
