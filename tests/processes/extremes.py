@@ -4,7 +4,7 @@ Each attack is one connection: who it is, and the bytes that it sends after it w
 in two sorts. One is made from the type of each message: every field in turn is blown up, to its
 limit, beyond it, and to all that a frame holds. The other is by hand: what costs a broker most for
 the bytes that it takes, such as events with a thousand attributes, thousands of subscriptions to
-everything, and floods of the smallest requests.
+everything, and floods of the smallest requests; and what happens while very many filters stand.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from stentor.protocol.frames import frame
 
 KINDS: Final = get_args(m.AnyMessage)
 FRAME: Final = 16 * 2**20
+#: Subscriptions that one client may have.
+CROWD: Final = 10_000
 BODIES: Final = (64 * 1024 - 64, 2**20 - 64, 2**20 + 64, FRAME - 64)
 
 
@@ -32,6 +34,8 @@ class Attack(NamedTuple):
     role: str
     data: list[bytes]
     name: str = "evil"
+    #: Connections that were made before and stay until this one is over.
+    before: tuple[Attack, ...] = ()
 
 
 def _raw(kind: Any, fields: list[Any], more: bytes = b"", extra: int = 0) -> bytes:
@@ -47,7 +51,7 @@ class Extremes:
     """Makes attacks from a seed."""
 
     #: The sorts of attacks, by the name of what makes them.
-    SORTS: Final = ("of_types", "publications", "floods", "filters", "neighbors")
+    SORTS: Final = ("of_types", "publications", "floods", "filters", "neighbors", "crowds")
 
     def __init__(
         self, seed: int, streams: tuple[str, ...] = ("b1#0",), sorts: tuple[str, ...] = SORTS
@@ -288,6 +292,47 @@ class Extremes:
             data = frame(message)
             flood = data * (2**19 // len(data))
             yield Attack(f"flood of {type(message).__name__}", "broker", [frame(own), flood])
+
+    def crowds(self) -> Iterator[Attack]:
+        """As many filters as one client may have, and what concerns them all at once."""
+        rng = self.rng
+        shapes: dict[str, Callable[[int], str]] = {
+            "everything": lambda i: "",
+            "nested": lambda i: f"x > {i}",
+            "boxes": lambda i: f"x > {i} and y < {i}",
+            "different values": lambda i: f"x = {i}",
+            "different names": lambda i: f"a{i} = 1",
+        }
+        others = m.Streams([m.Origin(f"evil#{i}", f"e{i}") for i in range(9)], [])
+        for shape, text in shapes.items():
+            self._names += 1
+            name = f"evil-{self._names}"
+            filters = [text(i) for i in range(1, CROWD)]
+            rng.shuffle(filters)
+            wish = [frame(m.Subscribe(i, f, 10)) for i, f in enumerate(filters, 1)]
+            entries = frame(m.Subscriptions([(f, f) for f in dict.fromkeys(filters)], []))
+            offers = frame(m.Advertisements([(f, f) for f in dict.fromkeys(filters)], []))
+            crowd = Attack("crowd", "client", wish, "crowd")
+            other = Attack("other", "broker", [frame(others)], "other")
+            event = self._event(1, {"x": 5000, "y": 5000, "a7": 1})
+            publish = frame(m.Publish(1, [event]))
+            more = frame(m.Publish(2, [self._event(i, {"x": i}) for i in range(2, 1000)]))
+            cover = [frame(m.Subscribe(0, "", 1)), frame(m.Unsubscribe(0))] * 2
+            demand = [frame(m.Advertise(i, text(i), demand=True)) for i in range(1, 3_000)]
+            data = {
+                "published to": [*wish, publish, more],
+                "covered": [*wish, *cover],
+                "in demand": [*wish, *demand[:20], publish],
+            }
+            for what, sent in data.items():
+                yield Attack(f"crowd of {shape}, {what}", "client", sent, name, (other,))
+            for what, role, sent in (
+                ("demanded", "client", demand),
+                ("asked for", "broker", [frame(others), entries]),
+                ("offered", "broker", [offers, offers]),
+                ("linked", "broker", [frame(others)] * 3),
+            ):
+                yield Attack(f"crowd of {shape}, {what}", role, sent, name, (crowd,))
 
     def __iter__(self) -> Iterator[Attack]:
         """All of them, for ever, in another order each time."""

@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
@@ -92,35 +93,51 @@ class MeasuredBroker:
         """Seconds of the longest step that the attack has caused, and which that was."""
         self._longest = (0.0, "")
         strike(self.address, attack, self._token)
+        deadline = time.monotonic() + PATIENCE
+        while self.broker.service.has_work and time.monotonic() < deadline:
+            time.sleep(0.01)
         return self._longest
 
 
 def strike(address: tuple[str, int], attack: Attack, token: str | None = None) -> None:
     """Carry the attack out, and wait until the broker has dealt with it."""
-    with socket.create_connection(address) as sock:
-        sock.settimeout(PATIENCE)
-        reading = threading.Thread(target=_drain, args=(sock,), daemon=True)
-        try:
-            if attack.role != "stranger":
-                hello = m.Hello(list(m.VERSIONS), attack.role, attack.name, token, stream="evil#s")
-                sock.sendall(frame(hello))
-                answer = _first(sock)
-                # Who is not let in attacks nothing. A link may still be there from the last time.
-                assert isinstance(answer, m.Welcome) or attack.role == "broker", answer
+    with ExitStack() as standing:
+        for each in attack.before:
+            sock = standing.enter_context(_entered(address, each, token))
+            threading.Thread(target=_drain, args=(sock,), daemon=True).start()
+            _send(sock, each.data)
+        with _entered(address, attack, token) as sock:
+            reading = threading.Thread(target=_drain, args=(sock,), daemon=True)
             reading.start()
-            for data in attack.data:
-                sock.sendall(data)
-            sock.sendall(frame(m.Goodbye()))
-            sock.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
-        if reading.is_alive():
+            _send(sock, [*attack.data, frame(m.Goodbye())], last=True)
             reading.join(PATIENCE)
     # What it has left behind is dealt with when somebody else has been served.
-    with socket.create_connection(address) as sock:
-        sock.settimeout(PATIENCE)
-        sock.sendall(frame(m.Hello(list(m.VERSIONS), "client", "witness", token)))
-        _first(sock)
+    with _entered(address, Attack("", "client", [], "witness"), token):
+        pass
+
+
+def _entered(address: tuple[str, int], attack: Attack, token: str | None) -> socket.socket:
+    """A connection that was let in, as far as it wants to be."""
+    sock = socket.create_connection(address)
+    sock.settimeout(PATIENCE)
+    if attack.role != "stranger":
+        stream = f"{attack.name}#s"
+        hello = m.Hello(list(m.VERSIONS), attack.role, attack.name, token, stream=stream)
+        sock.sendall(frame(hello))
+        answer = _first(sock)
+        # Who is not let in attacks nothing. A link may still be there from the last time.
+        assert isinstance(answer, m.Welcome) or attack.role == "broker", answer
+    return sock
+
+
+def _send(sock: socket.socket, data: list[bytes], *, last: bool = False) -> None:
+    try:
+        for piece in data:
+            sock.sendall(piece)
+        if last:
+            sock.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass  # the broker has had enough
 
 
 def _first(sock: socket.socket) -> Any:

@@ -48,7 +48,7 @@ from stentor.model.names import text_problem
 from stentor.node.actions import Append, CloseClient, CloseLink, Persist, ToClient, ToLink
 from stentor.node.hooks import Hooks
 from stentor.node.reading import Texts
-from stentor.node.service import Service
+from stentor.node.service import FILTERS_AT_ONCE, Service
 from stentor.node.streams import check_addresses
 from stentor.protocol import messages as m
 from stentor.routing.strategy import Strategy
@@ -191,7 +191,7 @@ class Broker:
             )
 
     def _make_service(self, name: str, strategy: Strategy) -> None:
-        router = TreeRouter(name, strategy, engine=Index)
+        router = TreeRouter(name, strategy, engine=Index, at_once=FILTERS_AT_ONCE)
         self.service = Service(
             name,
             self.journal,

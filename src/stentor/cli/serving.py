@@ -82,7 +82,7 @@ def _collect_rarely() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 1_000)
+    gc.set_threshold(20_000, 4, 12_500)
 
 
 def open_doors(settings: Settings) -> list[str]:

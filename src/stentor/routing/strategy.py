@@ -81,8 +81,9 @@ flooding, simple, identity, covering, merging
         """By what an entry is known to others."""
         return id if self.name == "simple" else filter
 
-    def reducer(self) -> Reducer:
-        return CoveringReducer() if self.name in ("covering", "merging") else PlainReducer()
+    def reducer(self, at_once: int | None = None) -> Reducer:
+        """`at_once` is how many filters one step looks at anew; None is all that it has to."""
+        return CoveringReducer(at_once) if self.name in ("covering", "merging") else PlainReducer()
 
     def stage(self, sample: Sample, *, of_client: bool) -> MergingStage | None:
         """What merges the filters of one destination; a client's only perfectly."""

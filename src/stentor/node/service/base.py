@@ -25,14 +25,15 @@ from stentor.node.session import Line, Session
 from stentor.node.streams import Directory, Probes, Sends
 from stentor.node.subscription import Consumer, Subscription
 from stentor.protocol import messages as m
-from stentor.routing import tree_router
+from stentor.routing import Strategy, TreeRouter
 from stentor.routing.messages import SubscriptionUpdate
 from stentor.routing.protocol import FilterId, Outputs, Send
-from stentor.routing.tree import TreeRouter
 
 #: About how many bytes of filters go into one frame, and what an entry takes besides its texts.
 FRAME_BYTES: Final = 512 * 1024
 ENTRY_BYTES: Final = 24
+#: Filters that are announced or hidden in one step because another one has gone or come.
+FILTERS_AT_ONCE: Final = 32
 #: Groups that one message names; a name has up to 255 characters.
 GROUPS_AT_ONCE: Final = 256
 
@@ -60,7 +61,7 @@ class Base:
         """`now` is a clock that only goes forward; `clock` is seconds since 1970."""
         self.name = name
         self.log = log
-        self.router = router or tree_router(name)
+        self.router = router or _router(name)
         self.hooks = hooks or Hooks()
         self.directory = Directory(m.Origin(log.stream, name, tuple(addresses)))
         self.sessions: dict[int, Session] = {}
@@ -144,7 +145,7 @@ class Base:
         self._stuck: dict[str, int] = {}
         self._dirty: dict[str, None] = {}
         #: What is offered everywhere: advertisements spread as subscriptions do, on their own.
-        self._offers = tree_router(name)
+        self._offers = _router(name)
         self._demands = Demands()
         #: Groups at other brokers.
         self._groups: dict[m.StreamId, set[str]] = {}
@@ -230,6 +231,10 @@ class Base:
                 news = subscription.news()
                 if news:
                     self._out.append(ToClient(consumer.session, m.Progress(consumer.number, news)))
+
+
+def _router(name: str) -> TreeRouter:
+    return TreeRouter(name, Strategy("covering"), at_once=FILTERS_AT_ONCE)
 
 
 def groups_at(

@@ -41,7 +41,15 @@ class Journals(Notifications):
     @property
     def has_work(self) -> bool:
         """Whether `work` has something to do at once."""
-        return bool(self._landed or self._leaving or self._serving or self._hungry or self._turns)
+        return bool(
+            self._landed
+            or self._leaving
+            or self._serving
+            or self._hungry
+            or self._turns
+            or self.router.has_work
+            or self._offers.has_work
+        )
 
     @property
     def wants_turn(self) -> bool:
@@ -50,6 +58,10 @@ class Journals(Notifications):
 
     def work(self) -> None:
         """Do one piece of what can wait, a stretch each for a broker, a client and a feed."""
+        if self.router.has_work:
+            self._route_filters(self.router.work())
+        if self._offers.has_work:
+            self._send_offers(self._offers.work())
         if self._serving:
             self._answer_fetch(self._serving.popleft())
         if self._hungry:

@@ -20,6 +20,12 @@ announced at that moment, so for each neighbor the way up leads to nodes hidden 
 The table is no full diagram of the order, and a node hangs only where it must: that makes a change
 cheap, whatever the number of filters held.
 
+A filter that covers very many hides them when it comes and frees them when it goes, and each costs
+a search. With `at_once` that is done a few at a time, by `work`, and gaplessly: what is to be
+hidden stays announced until its turn comes, and what is withdrawn stays announced, though it hides
+nothing any more, until all that it hid have been placed. In between neighbors are asked for more
+than is wanted, never for less.
+
 The first slot is no neighbor but a reference: everything wanted anywhere is wanted there, so what
 is announced there is covered by nothing. A link that comes up finds its announcements ready.
 """
@@ -27,9 +33,9 @@ is announced there is covered by nothing. A link that comes up finds its announc
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable
-from itertools import count
-from typing import Final
+from collections.abc import Hashable, Iterable, Iterator
+from itertools import count, islice
+from typing import Final, TypeVar
 
 from stentor.filters import Filter
 from stentor.matching import FilterTable
@@ -38,6 +44,9 @@ from stentor.routing.reducers.reducer import REFERENCE, slots_of
 
 #: How many of the last ones that were placed may hide the next one.
 LOOK_BACK: Final = 8
+
+#: For whose sake nodes wait for their turn.
+Cause = TypeVar("Cause")
 
 
 class _Node:
@@ -58,6 +67,17 @@ class _Node:
         return self.wanted & ~self.announced
 
 
+class _Parting:
+    """A filter is no longer wanted somewhere, and still announced at some of these neighbors."""
+
+    __slots__ = ("announced", "filter", "unwanted")
+
+    def __init__(self, filter: Filter, unwanted: int, announced: int) -> None:
+        self.filter = filter
+        self.unwanted = unwanted
+        self.announced = announced
+
+
 class CoveringReducer:
     """Announces the maximal ones of the wanted filters.
 
@@ -72,8 +92,16 @@ class CoveringReducer:
     [Filter('x > 5')]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, at_once: int | None = None) -> None:
+        """`at_once` is how many are hidden, or placed anew, in one step; None is all."""
         self.announcements = Announcements()
+        self._at_once = at_once
+        #: Those that may have lost what hid them.
+        self._freed: deque[tuple[_Parting, Iterator[_Node]]] = deque()
+        #: The last parting of each filter that has not gone yet.
+        self._parting: dict[Filter, _Parting] = {}
+        #: Announced ones that another one covers.
+        self._outdone: deque[tuple[_Node, Iterator[_Node]]] = deque()
         self._nodes: dict[Filter, _Node] = {}
         self._visible: FilterTable[_Node] = FilterTable()
         self._numbers = count()
@@ -86,7 +114,6 @@ class CoveringReducer:
 
         So of many filters that go together, none comes up just because another went first.
         """
-        freed: dict[_Node, int] = {}
         growing: list[tuple[_Node, int]] = []
         for _, filter, wanted in changes:
             node = self._nodes.get(filter)
@@ -96,7 +123,7 @@ class CoveringReducer:
                 node = self._nodes[filter] = _Node(filter, next(self._numbers))
             more, less = wanted & ~node.wanted, node.wanted & ~wanted
             if less:
-                self._want_less(node, less, freed)
+                self._want_less(node, less)
             if more:
                 node.wanted |= more
                 growing.append((node, more))
@@ -104,7 +131,49 @@ class CoveringReducer:
                 del self._nodes[filter]
         for node, more in growing:
             self._place(node, more & node.hidden)
-        self._place_freed(freed)
+        self.work()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `work` has something to do."""
+        return bool(self._freed or self._outdone)
+
+    def work(self) -> None:
+        """Go on with what the last changes have left to do."""
+        if self._outdone:
+            for larger, covered in self._next(self._outdone)[0]:
+                self._hide(covered, larger)
+        if self._freed:
+            nodes, over = self._next(self._freed)
+            freed: dict[_Node, int] = {}
+            for parting, child in nodes:
+                freed[child] = freed.get(child, 0) | parting.unwanted
+            self._place_freed(freed)
+            for parting in over:
+                self._part(parting)
+
+    def _next(
+        self, waiting: deque[tuple[Cause, Iterator[_Node]]]
+    ) -> tuple[list[tuple[Cause, _Node]], list[Cause]]:
+        """The nodes whose turn it is, and those for whose sake no more wait."""
+        nodes: list[tuple[Cause, _Node]] = []
+        over: list[Cause] = []
+        while waiting:
+            cause, rest = waiting[0]
+            room = None if self._at_once is None else self._at_once - len(nodes)
+            nodes += [(cause, node) for node in islice(rest, room)]
+            if len(nodes) == self._at_once:
+                break
+            over.append(cause)
+            waiting.popleft()
+        return nodes, over
+
+    def _part(self, parting: _Parting) -> None:
+        """All that the filter hid have been placed."""
+        if self._parting.get(parting.filter) is parting:  # it has not come and gone again
+            del self._parting[parting.filter]
+            for slot in slots_of(parting.announced):
+                self.announcements.withdraw(slot, parting.filter)
 
     def _place_freed(self, freed: dict[_Node, int]) -> None:
         """Place many that have lost what hid them.
@@ -113,32 +182,33 @@ class CoveringReducer:
         is hung below that one and not where they hang: filters that are nested in each other
         form a chain then, and the next withdrawal frees one of them instead of all.
         """
-        placed: deque[_Node] = deque(maxlen=LOOK_BACK)
+        placed: deque[tuple[_Node, int]] = deque(maxlen=LOOK_BACK)
         for node in sorted(freed, key=_mentions):
+            for parent in [parent for parent in node.parents if not parent.wanted]:
+                del parent.children[node], node.parents[parent]
             where = freed[node] & node.hidden
             if where:
-                for other in reversed(placed):
-                    if not where & ~other.wanted and other.filter.covers(node.filter):
+                for other, there in reversed(placed):
+                    if not where & ~there and other.filter.covers(node.filter):
                         node.parents[other] = None
                         other.children[node] = None
                         break
                 else:
                     self._place(node, where)
-                placed.append(node)
+                placed.append((node, where))
 
-    def _want_less(self, node: _Node, less: int, freed: dict[_Node, int]) -> None:
+    def _want_less(self, node: _Node, less: int) -> None:
         node.wanted &= ~less
-        if node.announced & less:
-            self._unannounce(node, node.announced & less)
+        parting = _Parting(node.filter, less, node.announced & less)
+        if parting.announced:
+            self._no_longer(node, less)
         if not node.hidden:
             self._detach(node)
-        for child in node.children:
-            if child.hidden & less:
-                freed[child] = freed.get(child, 0) | child.hidden & less
-        if not node.wanted:
-            for child in node.children:
-                del child.parents[node]
-            node.children = {}
+        last = self._parting.get(node.filter)
+        if last is not None:
+            parting.announced |= last.announced
+        self._parting[node.filter] = parting
+        self._freed.append((parting, iter(list(node.children))))
 
     def _place(self, node: _Node, where: int) -> None:
         """Decide anew for these neighbors, where the node is wanted and not announced."""
@@ -159,26 +229,40 @@ class CoveringReducer:
             self._announce(node, open_)
 
     def _announce(self, node: _Node, where: int) -> None:
-        for covered in sorted(self._visible.covered(node.filter), key=_number):
-            hidden = covered.announced & where
-            if hidden and covered is not node:
-                self._unannounce(covered, hidden)
-                covered.parents[node] = None
-                node.children[covered] = None
+        covered = self._visible.covered(node.filter)
+        covered.discard(node)
         if not node.announced:
             self._visible.add(node, node.filter)
         node.announced |= where
-        for slot in slots_of(where):
+        new, parting = where, self._parting.get(node.filter)
+        if parting is not None:  # it has not gone yet
+            new &= ~parting.announced
+            parting.announced &= ~where
+        for slot in slots_of(new):
             self.announcements.announce(slot, node.filter, node.filter)
         if not node.hidden:
             self._detach(node)
+        if self._at_once is None or len(covered) <= self._at_once:
+            for each in sorted(covered, key=_number):
+                self._hide(each, node)
+        else:
+            self._outdone.append((node, iter(sorted(covered, key=_number))))
 
-    def _unannounce(self, node: _Node, where: int) -> None:
+    def _hide(self, node: _Node, larger: _Node) -> None:
+        """Wherever the larger one is announced, it covers the other."""
+        hidden = node.announced & larger.announced
+        if hidden:
+            self._no_longer(node, hidden)
+            for slot in slots_of(hidden):
+                self.announcements.withdraw(slot, node.filter)
+            node.parents[larger] = None
+            larger.children[node] = None
+
+    def _no_longer(self, node: _Node, where: int) -> None:
+        """It is not announced there, as far as others are concerned."""
         node.announced &= ~where
         if not node.announced:
             self._visible.remove(node)
-        for slot in slots_of(where):
-            self.announcements.withdraw(slot, node.filter)
 
     def _detach(self, node: _Node) -> None:
         """It is hidden nowhere any more."""
@@ -213,6 +297,8 @@ class CoveringReducer:
     def drop_slot(self, slot: int) -> None:
         self.announcements.forget(slot)
         bit = 1 << slot
+        for parting in self._parting.values():
+            parting.announced &= ~bit
         for filter, node in list(self._nodes.items()):
             node.wanted &= ~bit
             if node.announced & bit:

@@ -43,6 +43,13 @@ class PlainReducer:
         for change in changes:
             self.want(*change)
 
+    @property
+    def has_work(self) -> bool:
+        return False
+
+    def work(self) -> None:
+        """Every change is complete at once."""
+
     def add_slot(self, slot: int, keys: dict[Hashable, tuple[Filter, int]]) -> None:
         for key, (filter, wanted) in keys.items():
             self.want(key, filter, wanted)

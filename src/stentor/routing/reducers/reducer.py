@@ -31,6 +31,13 @@ class Reducer(Protocol):
     def want_all(self, changes: Iterable[tuple[Hashable, Filter, int]]) -> None:
         """Many changes of one step; nothing is decided twice because of their order."""
 
+    @property
+    def has_work(self) -> bool:
+        """Whether what is announced is more than it has to be, until `work` was called."""
+
+    def work(self) -> None:
+        """Do a part of what the changes have left to do."""
+
     def add_slot(self, slot: int, keys: dict[Hashable, tuple[Filter, int]]) -> None:
         """A new neighbor. All that is wanted, with where it is wanted from now on."""
 

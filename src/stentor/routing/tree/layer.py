@@ -70,8 +70,12 @@ class Layer:
         sample: Sample | None = None,
         engine: Callable[[], Matcher[Any]] | None = None,
         on_entry: Callable[[Destination, Filter], None] | None = None,
+        at_once: int | None = None,
     ) -> None:
-        """`on_entry` is told of each entry of the table that has come or gone."""
+        """`on_entry` is told of each entry of the table that has come or gone.
+
+        With `at_once`, no step looks at more filters anew, and `work` does the rest.
+        """
         self.strategy = strategy
         self.table = RoutingTable(engine)
         self._on_entry = on_entry
@@ -79,7 +83,7 @@ class Layer:
         self._stages: dict[Destination, MergingStage] = {}
         self._demand: dict[Hashable, _Demand] = {}
         self._numbers = count()
-        self._reducer = strategy.reducer()
+        self._reducer = strategy.reducer(at_once)
         self._slots: dict[BrokerId, int] = {}
         #: Neighbors that are told of this layer, as a mask.
         self._told = 0
@@ -329,6 +333,14 @@ class Layer:
         self._flush()
         changes = self._reducer.announcements.take()
         return [(n, changes[slot]) for n, slot in self._slots.items() if slot in changes]
+
+    @property
+    def has_work(self) -> bool:
+        """Whether neighbors are asked for more than they have to be, until `work` was called."""
+        return self._reducer.has_work
+
+    def work(self) -> None:
+        self._reducer.work()
 
     def announced(self, neighbor: BrokerId) -> dict[Hashable, Filter]:
         """What the neighbor has been told."""

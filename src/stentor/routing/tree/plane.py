@@ -66,17 +66,18 @@ class Plane:
         advertisements: Strategy | None = None,
         role: Role | None = None,
         engine: Callable[[], Matcher[Any]] | None = None,
+        at_once: int | None = None,
     ) -> None:
         self.role = role or Role()
         self._sample = Sample(routing.sample)
-        self.subscriptions = Layer(routing, sample=self._sample, engine=engine)
+        self.subscriptions = Layer(routing, sample=self._sample, engine=engine, at_once=at_once)
         self.advertisements: Layer | None = None
         #: The distinct advertisements of neighbors, to find those that overlap a subscription.
         self._offered: FilterTable[Filter] = FilterTable()
         self._changed: dict[tuple[BrokerId, Filter], bool] = {}
         self._offers_flood = advertisements is None or advertisements.floods
         if advertisements is not None:
-            self.advertisements = Layer(advertisements, on_entry=self._offer)
+            self.advertisements = Layer(advertisements, on_entry=self._offer, at_once=at_once)
             if not advertisements.floods:
                 self.subscriptions.serve(self)
 
@@ -225,6 +226,15 @@ class Plane:
         return neighbor == self.role.parent
 
     # -- what results
+
+    @property
+    def has_work(self) -> bool:
+        return any(layer.has_work for layer in self._layers)
+
+    def work(self) -> None:
+        """Do a part of what the changes have left to do."""
+        for layer in self._layers:
+            layer.work()
 
     def take(self) -> list[tuple[BrokerId, Update]]:
         """What each neighbor is to be told now, advertisements first."""

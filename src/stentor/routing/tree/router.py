@@ -57,12 +57,18 @@ class TreeRouter:
         advertisements: Strategy | None = None,
         role: Role | None = None,
         engine: Callable[[], Matcher[Any]] | None = None,
+        at_once: int | None = None,
     ) -> None:
+        """With `at_once`, no step announces or hides more filters because of others that cover
+        them; while the router `has_work`, `work` does the rest, and no wanted filter is unasked
+        for meanwhile.
+        """
         self._id = id
         self._routing = routing
         self._advertisements = advertisements
         self._engine = engine
-        self.plane = Plane(routing, advertisements, role, engine)
+        self._at_once = at_once
+        self.plane = Plane(routing, advertisements, role, engine, at_once)
         self._ghosts = count()
         self._change: Change | None = None
         self._last_plan = 0
@@ -217,6 +223,17 @@ class TreeRouter:
                 plane.end_linger(timer)
         return self._tell()
 
+    @property
+    def has_work(self) -> bool:
+        """Whether neighbors are asked for more than they have to be, until `work` was called."""
+        return any(plane.has_work for plane in self._planes)
+
+    def work(self) -> Outputs:
+        """Do a part of what the changes have left to do."""
+        for plane in self._planes:
+            plane.work()
+        return self._tell()
+
     # -- planned changes
 
     def link_planned(self, neighbor: BrokerId) -> None:
@@ -248,7 +265,12 @@ class TreeRouter:
             if step.plan.number <= self._last_plan:
                 return []  # given up before it came here
             self._last_plan = step.plan.number
-            new = Plane(self._routing, self._advertisements, engine=self._engine)
+            new = Plane(
+                self._routing,
+                self._advertisements,
+                engine=self._engine,
+                at_once=self._at_once,
+            )
             change = self._change = Change(self._id, step.plan, self.plane, new)
             if not self._links.issuperset(change.ring):
                 return self._abandon(change)  # a link has failed before this came here
