@@ -19,7 +19,7 @@ from stentor.model import Notification, decode_headers, encode
 from stentor.routing import FilterId, Role, Strategy, TreeRouter
 from stentor.routing.messages import AdvertisementUpdate, Forward, SubscriptionUpdate
 from stentor.routing.protocol import BrokerId, Deliver, Outputs, Send
-from stentor.routing.table import Destination, Local, Neighbor, RoutingTable
+from stentor.routing.table import DESTINATION, Destination, Local, Neighbor, RoutingTable
 
 Targets = dict[Destination, list[int]]
 
@@ -57,6 +57,25 @@ def test_a_table_names_the_same_targets_for_a_batch(data: st.DataObject) -> None
                 expected.setdefault(destination, []).append(i)
         assert in_order(table.targets_of(envelopes(ns))) == expected
         assert in_order(table.targets_of(ns)) == expected
+
+
+@pytest.mark.spec("R-03.09")
+@given(st.data(), st.integers(1, 400))
+def test_a_table_names_the_targets_of_as_many_as_there_is_time_for(
+    data: st.DataObject, most: int
+) -> None:
+    owners = st.sampled_from([Local(f"c{i}") for i in range(9)])
+    entries = data.draw(st.lists(st.tuples(owners, filter_texts()), min_size=1, max_size=12))
+    ns = [Notification({**event, "always": 1}) for event in data.draw(st.lists(events, min_size=1))]
+    for engine in ENGINES:
+        table = RoutingTable(engine)
+        for key, (destination, text) in enumerate(entries):
+            table.add(destination, key, filter_of(text))
+        count, found = table.targets_of_leading(ns, most)
+        assert in_order(found) == table.targets_of(ns[:count])
+        cost = sum(DESTINATION + len(indexes) for indexes in found.values())
+        assert count == 1 or cost <= most
+        assert count == len(ns) or (DESTINATION + len(ns)) * len(table) > most
 
 
 def test_a_destination_with_many_filters_is_named_once() -> None:

@@ -675,6 +675,8 @@ class Broker:
             # same side dials again, it has lost the old one.
             if old.dialed != dialed and (self.stream < stream) == old.dialed:
                 raise LinkRefused(f"there is a link with {origin.broker!r} already")
+        elif self.service.is_unlinking(stream):
+            raise _still_unlinking(origin)
         elif self.service.directory.reaches(stream):
             raise LinkRefused(
                 f"{origin.broker!r} is reached another way already; a second link would close a "
@@ -697,6 +699,8 @@ class Broker:
         if old is not None:
             self.link_gone(old, None)
             old.connection.close()
+            if self.service.is_unlinking(origin.stream):
+                raise _still_unlinking(origin)
         link = Link(self, connection, origin, permissions, dialed)
         self.links[origin.stream] = link
         self.service.link_up(origin.stream, permissions.rights)
@@ -855,3 +859,9 @@ class Broker:
         from stentor.broker.report import ready
 
         return ready(self)
+
+
+def _still_unlinking(origin: m.Origin) -> Overloaded:
+    return Overloaded(
+        f"what {origin.broker!r} asked for over its last link is still being forgotten; try again"
+    )

@@ -78,11 +78,11 @@ def _collect_rarely() -> None:
 
     It would look again and again at what lives as long as the process: the program itself, and the
     filters of clients, which may be very many. Most garbage goes without it, by counting
-    references.
+    references. What is new is looked at often, so that it never takes long.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 4, 12_500)
+    gc.set_threshold(5_000, 4, 50_000)
 
 
 def open_doors(settings: Settings) -> list[str]:

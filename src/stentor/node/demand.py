@@ -6,6 +6,11 @@ overlap an advertisement are the union of current interests restricted to what t
 `Demands` keeps that set for each advertisement up to date as entries come and go, and looks only at
 advertisements that overlap what has changed. Overlap that cannot be decided counts (01/A-14).
 
+There may be thousands of advertisements and of filters, and all pairs may overlap. So with
+`at_once` what happens is only noted, and `work` looks at a few pairs at a time, in the order in
+which it has happened: at filters that have come or gone, and at those that stood when an
+advertisement came.
+
 When the last filter goes, the producer is told only after a while (`LINGER`): subscribers often
 come back. What is asked for again in the meantime never stopped. A producer with very many
 interested filters is told that everything is wanted, which is safe and small.
@@ -13,7 +18,10 @@ interested filters is told that everything is wanted, which is safe and small.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from stentor.filters import Filter, Questions
@@ -23,18 +31,22 @@ from stentor.matching import FilterTable
 LINGER: Final = 1.0
 #: With more filters than this, the producer is told that everything is wanted.
 MANY: Final = 1_000
+#: What a search for the advertisements that a filter overlaps costs, in pairs.
+SEARCH: Final = 20
+#: Texts of filters that are put together for producers in one step, and what it costs to write one.
+TOLD_AT_ONCE: Final = 5_000
+WRITING: Final = 10
 
 #: The session and its number for the advertisement.
 Offer = tuple[int, int]
 
 
 class _Wanted:
-    __slots__ = ("changed", "filters", "quiet_at", "told")
+    __slots__ = ("filters", "quiet_at", "told")
 
-    def __init__(self, filters: set[Filter]) -> None:
-        self.filters = filters
+    def __init__(self) -> None:
+        self.filters: set[Filter] = set()
         self.told: list[str] | None = None
-        self.changed = True
         #: When the producer is to be told that nobody listens.
         self.quiet_at: float | None = None
 
@@ -51,52 +63,155 @@ class Demands:
     ([], [((1, 1), [])])
     """
 
-    def __init__(self) -> None:
+    def __init__(self, at_once: int | None = None) -> None:
+        """`at_once` is how many pairs of a filter and an offer are looked at in one step."""
+        self._at_once = at_once
         self._offers: FilterTable[Offer] = FilterTable()
         self._wanted: dict[Offer, _Wanted] = {}
-        self._changed: set[Offer] = set()
+        #: What is to be looked at: filters that have come (True) or gone, or a new offer.
+        self._news: deque[dict[Filter, bool] | Offer] = deque()
+        #: What each new offer has not been compared with.
+        self._unseen: dict[Offer, tuple[Filter, Iterator[Filter]]] = {}
+        #: Offers whose producers are to be told something; those whose last filter has gone, with
+        #: the time at which that counts; and those whose producers do not read.
+        self._changed: dict[Offer, None] = {}
+        self._quiet: dict[Offer, float] = {}
+        self._blocked: dict[int, dict[Offer, None]] = {}
+        self._texts: dict[Filter, str] = {}
 
     def __len__(self) -> int:
         return len(self._wanted)
 
+    @property
+    def has_work(self) -> bool:
+        """Whether there is something to look at, or to tell."""
+        return bool(self._news or self._changed)
+
     def watch(self, offer: Offer, filter: Filter, asked: Iterable[Filter]) -> None:
         """A producer wants to know; `asked` is everything that is asked for now."""
         self._offers.add(offer, filter)
-        questions = Questions()
-        self._wanted[offer] = _Wanted({f for f in asked if questions.overlaps(f, filter)})
-        self._changed.add(offer)
+        self._wanted[offer] = _Wanted()
+        self._unseen[offer] = filter, iter(list(asked))
+        self._news.append(offer)
+        if self._at_once is None:
+            self.work()
 
     def forget(self, offer: Offer) -> None:
         if self._wanted.pop(offer, None) is not None:
             self._offers.remove(offer)
-            self._changed.discard(offer)
+            for notes in (self._unseen, self._changed, self._quiet):
+                notes.pop(offer, None)
+            self._blocked.get(offer[0], {}).pop(offer, None)
+            if not self._wanted:
+                self._texts.clear()
 
     def entry(self, filter: Filter, *, there: bool) -> None:
         """A filter is now asked for by somebody, or by nobody."""
+        if not self._news or not isinstance(self._news[-1], dict):
+            self._news.append({})
+        last = self._news[-1]
+        assert isinstance(last, dict)
+        last[filter] = there
+        if self._at_once is None:
+            self.work()
+
+    def work(self) -> None:
+        """Look at some of what has happened."""
+        left = self._at_once or sys.maxsize
+        while self._news and left > 0:
+            first = self._news[0]
+            if isinstance(first, dict):
+                while first and left > 0:
+                    filter = next(iter(first))
+                    left -= self._look_at(filter, there=first.pop(filter))
+                if not first:
+                    self._news.popleft()
+            else:
+                looked = self._compare(first, left)
+                if looked < left:
+                    self._news.popleft()
+                left -= looked
+
+    def _look_at(self, filter: Filter, *, there: bool) -> int:
+        """A filter has come or gone; what it has cost to look at that, in pairs."""
         if there:
-            for offer in self._offers.overlapping(filter):
-                self._wanted[offer].filters.add(filter)
-                self._changed.add(offer)
-            return
+            offers = self._offers.overlapping(filter)
+            for offer in offers:
+                self._add(offer, filter)
+            return SEARCH + len(offers)
+        self._texts.pop(filter, None)
         for offer, wanted in self._wanted.items():
             if filter in wanted.filters:
                 wanted.filters.remove(filter)
-                self._changed.add(offer)
+                self._has_changed(offer)
+        return 1 + len(self._wanted) // SEARCH
 
-    def changes(self, now: float) -> list[tuple[Offer, list[str]]]:
-        """What producers are to be told now."""
+    def _compare(self, offer: Offer, most: int) -> int:
+        """Compare a new offer with so many filters; fewer, if those were all."""
+        if offer not in self._unseen:
+            return 0  # forgotten
+        offered, asked = self._unseen[offer]
+        questions = Questions()
+        looked = 0
+        for filter in islice(asked, most):
+            looked += 1
+            if questions.overlaps(filter, offered):
+                self._add(offer, filter)
+        if looked < most:
+            del self._unseen[offer]
+            self._has_changed(offer)
+        return looked
+
+    def _add(self, offer: Offer, filter: Filter) -> None:
+        self._wanted[offer].filters.add(filter)
+        self._has_changed(offer)
+
+    def _has_changed(self, offer: Offer) -> None:
+        if offer not in self._unseen:  # its producer is told when all has been looked at
+            self._changed[offer] = None
+
+    def changes(self, now: float, blocked: Collection[int] = ()) -> list[tuple[Offer, list[str]]]:
+        """What producers are to be told now, unless their sessions are blocked."""
+        while self._quiet:
+            offer, due = next(iter(self._quiet.items()))
+            if now < due:
+                break
+            del self._quiet[offer]
+            if not self._wanted[offer].filters:
+                self._changed[offer] = None
         news: list[tuple[Offer, list[str]]] = []
-        for offer in list(self._changed):
+        left = sys.maxsize if self._at_once is None else TOLD_AT_ONCE
+        written = left // WRITING
+        while self._changed and left > 0:
+            offer = next(iter(self._changed))
+            del self._changed[offer]
             wanted = self._wanted[offer]
+            left -= SEARCH
+            if offer[0] in blocked:
+                self._blocked.setdefault(offer[0], {})[offer] = None
+                continue
             if not wanted.filters and wanted.told:
                 if wanted.quiet_at is None:
                     wanted.quiet_at = now + LINGER
+                    self._quiet[offer] = wanted.quiet_at
                 if now < wanted.quiet_at:
                     continue
+            texts = [""]
+            if len(wanted.filters) <= MANY:
+                new = [f for f in wanted.filters if f not in self._texts]
+                left -= len(wanted.filters) + WRITING * len(new)
+                self._texts.update((f, str(f)) for f in new[:written])
+                if len(new) > written:
+                    self._changed[offer] = None  # the next time for the others
+                    continue
+                texts = sorted(self._texts[f] for f in wanted.filters)
             wanted.quiet_at = None
-            self._changed.discard(offer)
-            texts = sorted(map(str, wanted.filters)) if len(wanted.filters) <= MANY else [""]
+            self._quiet.pop(offer, None)
             if texts != wanted.told:
                 wanted.told = texts
                 news.append((offer, texts))
         return news
+
+    def unblock(self, session: int) -> None:
+        """The session reads again."""
+        self._changed.update(self._blocked.pop(session, {}))

@@ -8,8 +8,9 @@ destination: a subscription's id where each is kept apart, else the filter itsel
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
@@ -18,6 +19,12 @@ from stentor.matching import Index, Matcher
 from stentor.model.codec import Envelope
 from stentor.model.notification import Notification
 from stentor.routing.protocol import BrokerId, ClientId
+
+#: What a destination costs, in places that an event goes to.
+DESTINATION: Final = 20
+#: Events that are looked at together, at least, and pairs of these with filters, at most.
+BLOCK: Final = 256
+PAIRS: Final = 4_000_000
 
 
 class Neighbor(Struct, frozen=True, gc=False):
@@ -71,6 +78,7 @@ class RoutingTable:
         self._engine: Matcher[Row] = Index(background=False) if engine is None else engine()
         self._rows: dict[Filter, Row] = {}
         self._entries: dict[Destination, dict[Hashable, Filter]] = {}
+        self._count = 0
 
     def add(self, destination: Destination, key: Hashable, filter: Filter) -> Row:
         """A new entry; the key must be free. The row shows all owners of the filter."""
@@ -79,7 +87,9 @@ class RoutingTable:
             row = Row(filter)
             self._engine.add(row, filter)
             self._rows[filter] = row
-        self._entries.setdefault(destination, {})[key] = filter
+        entries = self._entries.setdefault(destination, {})
+        self._count += key not in entries
+        entries[key] = filter
         row.owners[destination] = row.owners.get(destination, 0) + 1
         row.owners_changed()
         return row
@@ -88,6 +98,7 @@ class RoutingTable:
         """Take an entry away; the key must be held. The row shows the owners that are left."""
         entries = self._entries[destination]
         filter = entries.pop(key)
+        self._count -= 1
         if not entries:
             del self._entries[destination]
         row = self._rows[filter]
@@ -117,9 +128,32 @@ class RoutingTable:
         >>> table.targets_of([Notification({"x": x}) for x in (3, 7, 9)])
         {Local(id='ann'): [1, 2]}
         """
+        return self._targets(self._matching(events, None)[1])
+
+    def targets_of_leading(
+        self, events: Sequence[Envelope | Notification], most: int
+    ) -> tuple[int, dict[Destination, list[int]]]:
+        """The same for as many leading events, at least one, as cost about `most` to pass on.
+
+        How many these are comes first. Each place that an event goes to costs 1, and each
+        destination `DESTINATION` in addition.
+        """
+        if (DESTINATION + len(events)) * self._count <= most:  # however many match
+            return len(events), self.targets_of(events)
+        count, matching = self._matching(events[: max(BLOCK, PAIRS // self._count)], most)
+        while count > 1:
+            cost = sum((DESTINATION + len(rows)) * len(row.owners) for row, rows in matching)
+            if cost <= most:
+                break
+            count = max(1, min(count // 2, count * most // cost))
+            shorter = ((row, rows[: bisect_left(rows, count)]) for row, rows in matching)
+            matching = [(row, rows) for row, rows in shorter if rows]
+        return count, self._targets(matching)
+
+    def _targets(self, matching: Iterable[tuple[Row, list[int]]]) -> dict[Destination, list[int]]:
         found: dict[Destination, list[int]] = {}
         several: dict[Destination, list[list[int]]] = {}
-        for row, indexes in self._matching(events):
+        for row, indexes in matching:
             for destination in row.owners if row.sole is None else (row.sole,):
                 known = found.setdefault(destination, indexes)
                 if known is not indexes:  # it has several filters
@@ -129,16 +163,16 @@ class RoutingTable:
         return found
 
     def _matching(
-        self, events: Sequence[Envelope | Notification]
-    ) -> Iterable[tuple[Row, list[int]]]:
-        """For each row the indexes of the events that match it."""
+        self, events: Sequence[Envelope | Notification], most: int | None
+    ) -> tuple[int, Iterable[tuple[Row, list[int]]]]:
+        """How many events were looked at, and for each row the indexes of those that match it."""
         if isinstance(self._engine, Index):
-            return self._engine.match_by_key(events)
+            return self._engine.match_leading(events, most)
         found: dict[Row, list[int]] = {}
         indexes, rows = self._engine.match_batch([event.facts for event in events])
         for i, row in zip(indexes.tolist(), rows.tolist(), strict=True):
             found.setdefault(row, []).append(i)
-        return found.items()
+        return len(events), found.items()
 
     def at(self, destination: Destination) -> Mapping[Hashable, Filter]:
         """The entries of a destination."""
@@ -165,4 +199,4 @@ class RoutingTable:
         return sum(len(e) for d, e in self._entries.items() if isinstance(d, kind))
 
     def __len__(self) -> int:
-        return sum(len(entries) for entries in self._entries.values())
+        return self._count

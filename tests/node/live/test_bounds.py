@@ -9,11 +9,12 @@ from overlay import MemoryLog, Overlay
 from stentor.errors import NotPermitted, Overloaded
 from stentor.filters import Filter
 from stentor.model import Notification, NotificationId, decode, encode
-from stentor.node.actions import Append, Persist, ToClient
+from stentor.node.actions import Append, Persist, ToClient, ToLink
 from stentor.node.durable import Durable
 from stentor.node.feed import Feed, Run
 from stentor.node.service import Service
-from stentor.node.service.notifications import BLOCK_PATIENCE
+from stentor.node.service.notifications import BLOCK_PATIENCE, SERVED_AT_ONCE
+from stentor.node.service.overlay import UNLINKED_AT_ONCE
 from stentor.node.service.publishing import EPOCH_AHEAD
 from stentor.node.service.subscriptions import UNKNOWN_STREAMS
 from stentor.node.streams import Probes
@@ -472,3 +473,87 @@ def test_probes_of_nobody_are_not_kept() -> None:
     assert not [origin for origin in alone.service._probes._waves if origin.startswith("z")]
     answers = [action.message for action in alone.service.take()]  # type: ignore[union-attr]
     assert m.Echo("z7#", 1, {}) in answers
+
+
+# -- what one step does
+
+
+def asking(*numbers: int) -> m.Subscriptions:
+    return m.Subscriptions([(f"x = {i}", f"x = {i}") for i in numbers], [])
+
+
+def test_what_a_neighbor_asked_for_goes_in_steps() -> None:
+    alone = Alone()
+    service = alone.service
+    told: set[str] = set()
+
+    def listen() -> None:
+        for action in service.take():
+            if isinstance(action, ToLink) and action.neighbor == "c#":
+                message = action.message
+                if isinstance(message, m.Subscriptions):
+                    told.update(text for _, text in message.added)
+                    told.difference_update(map(str, message.removed))
+
+    for neighbor in ("b#", "c#"):
+        service.link_up(neighbor)
+    service.receive("b#", asking(*range(1_000)))
+    listen()
+    assert len(told) == 1_000
+    service.link_down("b#")
+    listen()
+    assert 0 < len(told) < 1_000
+    assert service.is_unlinking("b#")
+    assert service.neighbors == ["c#"]
+    while service.has_work:
+        before = len(told)
+        service.work()
+        listen()
+        assert before - len(told) <= UNLINKED_AT_ONCE
+    assert not told
+    assert not service.is_unlinking("b#")
+    service.link_down("c#")
+    assert service.router.plane.is_empty
+
+
+def test_a_neighbor_that_comes_back_at_once_begins_afresh() -> None:
+    alone = Alone()
+    service = alone.service
+    service.link_up("b#")
+    service.receive("b#", asking(*range(1_000)))
+    service.link_down("b#")
+    assert service.is_unlinking("b#")
+    service.link_up("b#")
+    assert not service.is_unlinking("b#")
+    service.receive("b#", asking(7))
+    alone.flush()
+    assert [str(row.filter) for row in service.router.plane.subscriptions.table.rows()] == ["x = 7"]
+
+
+@pytest.mark.parametrize("volatile", [False, True])
+def test_one_step_brings_little_to_very_many(volatile: bool) -> None:
+    """Each gets everything, in order, whatever the number of steps."""
+    alone = Alone()
+    alone.join(1)
+    alone.join(2, "bob")
+    count, published = 2_500, 60
+    alone.say(1, *[m.Subscribe(i, f"x >= {-i}", 10**6) for i in range(count)])
+    items = [note("bob", i) for i in range(published)]
+    given: dict[int, list[bytes]] = {i: [] for i in range(count)}
+    service = alone.service
+    steps = service.hear(2, m.Publish(1, items, volatile=volatile)) or iter(())
+    rest = True
+    while rest or service.wants_turn:
+        rest = next(steps, steps) is not steps
+        if service.has_work:
+            service.work()
+        actions = service.take()
+        delivered = [a.message for a in actions if isinstance(a, ToClient)]
+        for message in told(delivered, m.Deliver):
+            given[message.number] += message.items
+        assert len(told(delivered, m.Deliver)) < SERVED_AT_ONCE + published
+        for action in actions:
+            if isinstance(action, Append):
+                service.committed(action.context, alone.log.write(action, CLOCK), action.items)
+                rest = True
+    assert all(heard == items for heard in given.values())

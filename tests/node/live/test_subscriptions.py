@@ -2,7 +2,9 @@
 
 from itertools import pairwise
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from stentor.errors import JournalDamaged, UnknownStrategy
 from stentor.filters import Filter
@@ -243,3 +245,54 @@ def test_very_many_filters_are_told_as_everything() -> None:
     demands.entry(Filter("x = 0"), there=False)
     [(_, texts)] = demands.changes(0.0)
     assert len(texts) == MANY
+
+
+@pytest.mark.spec("R-07.73")
+@hypothesis.given(st.data(), st.integers(1, 30))
+def test_demand_that_is_worked_off_in_steps_ends_where_it_should(
+    data: st.DataObject, at_once: int
+) -> None:
+    filters = [Filter(text) for text in ("x = 1", "x = 2", "x > 1", "y = 1", "x = 1 and y = 2", "")]
+    happenings = ("offer", "forget", "come", "go", "work", "tell", "block")
+    demands = Demands(at_once)
+    asked: dict[Filter, None] = {}
+    offers: dict[tuple[int, int], Filter] = {}
+    told: dict[tuple[int, int], list[str]] = {}
+    blocked: set[int] = set()
+    for now in range(data.draw(st.integers(1, 25))):
+        filter = data.draw(st.sampled_from(filters))
+        match data.draw(st.sampled_from(happenings)):
+            case "offer":
+                offer = data.draw(st.integers(1, 3)), now
+                offers[offer] = filter
+                demands.watch(offer, filter, asked)
+            case "forget" if offers:
+                offer = data.draw(st.sampled_from(sorted(offers)))
+                del offers[offer]
+                told.pop(offer, None)
+                demands.forget(offer)
+            case "come":
+                asked[filter] = None
+                demands.entry(filter, there=True)
+            case "go":
+                asked.pop(filter, None)
+                demands.entry(filter, there=False)
+            case "work":
+                demands.work()
+            case "block":
+                blocked ^= {1}
+                if not blocked:
+                    demands.unblock(1)
+            case "tell":
+                news = dict(demands.changes(float(now), blocked))
+                assert blocked.isdisjoint(session for session, _ in news)
+                told |= news
+    demands.unblock(1)
+    while demands.has_work:
+        demands.work()
+        told |= dict(demands.changes(1_000.0))
+    told |= dict(demands.changes(2_000.0))
+    assert told == {
+        offer: sorted(str(f) for f in asked if f.overlaps(filter))
+        for offer, filter in offers.items()
+    }

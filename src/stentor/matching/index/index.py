@@ -65,6 +65,8 @@ K = TypeVar("K", bound=Hashable)
 
 #: Boxes in the growing table before it becomes a segment: compiling them takes some milliseconds.
 GROWING_LIMIT: Final = CAPACITY
+#: Attributes that they look at; each takes as long to compile as many boxes.
+GROWING_NAMES: Final = 1_000
 #: While it is searched, it holds this share of all boxes at most, but always so many, and never
 #: more than that: chains get long.
 RECENT_SHARE: Final = 1 / 16
@@ -239,7 +241,10 @@ class Index(Generic[K]):
             self._growing_names |= filter.names
             self._seen.names.update(filter.names)
             self._since_search += 1
-            if len(self._growing) >= self._growing_limit:
+            if (
+                len(self._growing) >= self._growing_limit
+                or len(self._growing_names) >= GROWING_NAMES
+            ):
                 self._settle_growing()
             elif self._since_search < GROWING_LIMIT:
                 self._show(slot, boxes)
@@ -358,12 +363,26 @@ class Index(Generic[K]):
         >>> sorted(index.match_by_key([{"price": 5}, {"price": 50}]))
         [('all', [0, 1]), ('cheap', [0])]
         """
+        return self.match_leading(batch, None)[1]
+
+    def match_leading(
+        self, batch: Sequence[Row], most: int | None
+    ) -> tuple[int, list[tuple[K, list[int]]]]:
+        """The same for as many leading rows, at least one, as have `most` matches together.
+
+        How many these are comes first.
+
+        >>> index = Index([("cheap", Filter("price < 10")), ("all", Filter("exists price"))])
+        >>> count, found = index.match_leading([{"price": price} for price in (50, 5, 5, 5)], 4)
+        >>> count, sorted(found)
+        (2, [('all', [0, 1]), ('cheap', [1])])
+        """
         if len(batch) <= SINGLY:
             singly: dict[K, list[int]] = {}
             for row, notification in enumerate(batch):
                 for key in self.match(notification):
                     singly.setdefault(key, []).append(row)
-            return list(singly.items())
+            return len(batch), list(singly.items())
         ticket, seen, parts = self._begin(len(batch))
         try:
             slots = self._slots
@@ -371,16 +390,21 @@ class Index(Generic[K]):
             for offset, source in _sources(batch, seen.names):
                 rows, labels = search_parts(parts, source, slots.alive, None)
                 pairs.append((rows + offset if offset else rows, labels))
+            count = len(batch)
             if not pairs:
-                return []
+                return count, []
             rows, labels = pairs[0]
             if len(pairs) > 1:
                 rows = np.concatenate([pair[0] for pair in pairs])
                 labels = np.concatenate([pair[1] for pair in pairs])
             if slots.any_several:
                 rows, labels = once_each(rows, labels, slots.several)
+            if most is not None and len(rows) > most:
+                count = max(1, int(rows[most]))
+                end = np.searchsorted(rows, count)
+                rows, labels = rows[:end], labels[:end]
             labels, lists = grouped(rows, labels, len(slots.alive))
-            return list(zip(slots.keys[labels].tolist(), lists, strict=True))
+            return count, list(zip(slots.keys[labels].tolist(), lists, strict=True))
         finally:
             self._slots.end_search(ticket)
 

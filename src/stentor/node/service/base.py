@@ -16,7 +16,7 @@ from stentor.node.actions import (
 from stentor.node.border import Border
 from stentor.node.demand import Demands
 from stentor.node.durable import Durable
-from stentor.node.feed import QUEUE_LIMIT
+from stentor.node.feed import QUEUE_LIMIT, Feed
 from stentor.node.hooks import Hooks
 from stentor.node.last_values import LastValues
 from stentor.node.log import Log
@@ -34,6 +34,8 @@ FRAME_BYTES: Final = 512 * 1024
 ENTRY_BYTES: Final = 24
 #: Filters that are announced or hidden in one step because another one has gone or come.
 FILTERS_AT_ONCE: Final = 32
+#: Pairs of a filter and an offer that are looked at in one step.
+PAIRS_AT_ONCE: Final = 1_000
 #: Groups that one message names; a name has up to 255 characters.
 GROUPS_AT_ONCE: Final = 256
 
@@ -119,7 +121,11 @@ class Base:
         #: Feeds that wait for a probe to be answered, and clients that wait with them.
         self._probing: dict[str, None] = {}
         self._settling: dict[Consumer, tuple[int, Session, bool]] = {}
+        #: Answers to probes that feeds are being told of.
+        self._answered: deque[Iterator[None]] = deque()
         self._marks: m.Positions = {}
+        #: How far streams had come that are gone, for feeds that do not know it yet.
+        self._last_marks: deque[Iterator[tuple[Feed, m.StreamId, int]]] = deque()
         self._ready: dict[str, None] = {}
         #: Feeds that may want to read journals, and those that have to wait for others to do so.
         self._hungry: dict[str, None] = {}
@@ -146,7 +152,7 @@ class Base:
         self._dirty: dict[str, None] = {}
         #: What is offered everywhere: advertisements spread as subscriptions do, on their own.
         self._offers = _router(name)
-        self._demands = Demands()
+        self._demands = Demands(at_once=PAIRS_AT_ONCE)
         #: Groups at other brokers.
         self._groups: dict[m.StreamId, set[str]] = {}
         #: Groups here as neighbors know them, those that began since, and whether some have ended.
@@ -157,6 +163,8 @@ class Base:
         self._last_filter = 0
         #: Neighbors whose grants do not allow everything.
         self._borders: dict[str, Border] = {}
+        #: Those whose links are gone, but not everything that they asked for.
+        self._unlinking: dict[str, None] = {}
         #: Neighbors that are in reserve, and since when.
         self._reserve: dict[str, float] = {}
         self._next_mark = now
@@ -173,7 +181,7 @@ class Base:
 
     @property
     def neighbors(self) -> list[str]:
-        return sorted(map(str, self.router.neighbors))
+        return sorted(n for n in map(str, self.router.neighbors) if n not in self._unlinking)
 
     @property
     def congested(self) -> bool:

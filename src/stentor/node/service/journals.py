@@ -43,12 +43,17 @@ class Journals(Notifications):
         """Whether `work` has something to do at once."""
         return bool(
             self._landed
+            or self._volatile[0]
             or self._leaving
+            or self._unlinking
+            or self._answered
+            or self._last_marks
             or self._serving
             or self._hungry
             or self._turns
             or self.router.has_work
             or self._offers.has_work
+            or self._demands.has_work
         )
 
     @property
@@ -62,6 +67,7 @@ class Journals(Notifications):
             self._route_filters(self.router.work())
         if self._offers.has_work:
             self._send_offers(self._offers.work())
+        self._demands.work()
         if self._serving:
             self._answer_fetch(self._serving.popleft())
         if self._hungry:

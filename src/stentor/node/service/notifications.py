@@ -7,7 +7,7 @@ which that stream comes, so that none goes around in a cycle.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from stentor.errors import (
@@ -30,12 +30,13 @@ from stentor.routing.table import Local
 #: Notifications that are routed as soon as so many have come. Larger batches gain nothing, and what
 #: was decoded is no longer in the processor's cache when its turn comes.
 ROUTED_AT_ONCE: Final = 1_000
-#: At most so many of those that are on disk; fewer if all together go to more places than this.
+#: At most so many of those that are on disk; fewer if to pass them on costs more than this, in
+#: places that they go to.
 MOST_AT_ONCE: Final = 4_000
-PLACES_AT_ONCE: Final = 100_000
-FEWEST_AT_ONCE: Final = 10
-#: Notifications that are delivered in one step.
+COST_AT_ONCE: Final = 100_000
+#: Notifications that are delivered in one step, and subscriptions that are served, or messages.
 DELIVERED_AT_ONCE: Final = 20_000
+SERVED_AT_ONCE: Final = 1_000
 #: Streams of which the newest volatile notification is remembered.
 STREAMS: Final = 100_000
 #: Seconds for which publishers wait for a subscriber ("block") that takes nothing. Then it is
@@ -51,13 +52,19 @@ class Notifications(Base):
 
     def _route_volatile(self) -> None:
         """What was published since the last time, by whomever, goes in one batch."""
-        items, envelopes = self._volatile
-        if items:
-            self._volatile = [], []
+        for _ in self._routing_volatile():
+            pass
+
+    def _routing_volatile(self) -> Iterator[None]:
+        """The same in steps, for whoever may have published very much."""
+        while self._volatile[0]:
+            items, envelopes = self._volatile
             first = self._volatile_number + 1
-            self._volatile_number += len(items)
             numbers = list(range(first, first + len(items)))
-            self._route(self.stream, numbers, items, envelopes, None, volatile=True)
+            count = self._route(self.stream, numbers, items, envelopes, None, volatile=True)
+            self._volatile_number += count
+            self._volatile = items[count:], envelopes[count:]
+            yield
 
     def _route(
         self,
@@ -68,13 +75,35 @@ class Notifications(Base):
         source: str | None,
         *,
         volatile: bool = False,
-    ) -> None:
-        if self.hooks.watches("route"):
-            offsets, items = self._hooked("route", offsets, items)
-            envelopes = decode_headers(items)
-        places = 1
-        for destination, indexes in self.router.route(envelopes, source).items():
-            places += len(indexes)
+    ) -> int:
+        """Pass on the first ones, as many as one step has time for; their number."""
+        if not self.hooks.watches("route"):
+            return self._pass_on(stream, offsets, items, envelopes, source, volatile=volatile)
+        all_ = len(items)
+        offsets, items = self._hooked("route", offsets, items)
+        envelopes = decode_headers(items)
+        while items:  # a hook sees each once
+            count = self._pass_on(stream, offsets, items, envelopes, source, volatile=volatile)
+            offsets, items, envelopes = offsets[count:], items[count:], envelopes[count:]
+        return all_
+
+    def _pass_on(
+        self,
+        stream: m.StreamId,
+        offsets: list[int],
+        items: list[bytes],
+        envelopes: Sequence[Envelope],
+        source: str | None,
+        *,
+        volatile: bool,
+    ) -> int:
+        count, targets = self.router.route_leading(envelopes, source, COST_AT_ONCE)
+        if count < len(items):
+            offsets, items = offsets[:count], items[:count]
+            self._routed_at_once = count
+        else:
+            self._routed_at_once = min(2 * self._routed_at_once, MOST_AT_ONCE)
+        for destination, indexes in targets.items():
             if len(indexes) == len(items):
                 these, numbers = items, offsets
             else:
@@ -100,8 +129,7 @@ class Notifications(Base):
                 for some, data in pieces(numbers, these):
                     message = m.Forward(stream, some, data, volatile)
                     self._out.append(ToLink(str(destination.id), message))
-        fitting = PLACES_AT_ONCE * len(items) // places
-        self._routed_at_once = max(FEWEST_AT_ONCE, min(fitting, MOST_AT_ONCE))
+        return count
 
     def _hooked(
         self, point: Point, offsets: list[int], items: list[bytes]
@@ -111,7 +139,7 @@ class Notifications(Base):
         kept = [i for i, answer in enumerate(answers) if answer is not VETO]
         return [offsets[i] for i in kept], [answers[i] for i in kept]
 
-    def _forwarded(self, neighbor: str, message: m.Forward) -> None:
+    def _forwarded(self, neighbor: str, message: m.Forward) -> Iterator[None]:
         stream = message.stream
         if self.directory.towards(stream) != neighbor:
             self.counters["off_path"] += len(message.items)
@@ -131,7 +159,11 @@ class Notifications(Base):
                 offsets = [offsets[i] for i in admitted]
                 items = [items[i] for i in admitted]
                 envelopes = [envelopes[i] for i in admitted]
-            self._route(stream, offsets, items, envelopes, neighbor, volatile=volatile)
+            while items:
+                count = self._route(stream, offsets, items, envelopes, neighbor, volatile=volatile)
+                offsets, items, envelopes = offsets[count:], items[count:], envelopes[count:]
+                if items:
+                    yield
 
     def _unseen(
         self, stream: m.StreamId, numbers: list[int], items: list[bytes]
@@ -176,8 +208,13 @@ class Notifications(Base):
         ready, self._ready = self._ready, {}
         most = self.counters["delivered"] + DELIVERED_AT_ONCE
         waiting = list(reversed(ready))
+        fewest, messages = len(waiting) - SERVED_AT_ONCE, len(self._out) + SERVED_AT_ONCE
         while waiting:
-            if self.counters["delivered"] >= most:
+            if (
+                self.counters["delivered"] >= most
+                or len(waiting) <= fewest
+                or len(self._out) >= messages
+            ):
                 self._ready = dict.fromkeys(reversed(waiting)) | self._ready
                 return
             id = waiting.pop()

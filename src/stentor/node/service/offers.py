@@ -87,5 +87,5 @@ class Offers(Overlay):
             self._demands.entry(filter, there=there)
 
     def _tell_demand(self) -> None:
-        for (id, number), filters in self._demands.changes(self._now):
+        for (id, number), filters in self._demands.changes(self._now, self._blocked):
             self._out.append(ToClient(id, m.Demand(number, filters)))

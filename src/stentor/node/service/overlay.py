@@ -7,7 +7,8 @@ Whenever a stream begins afresh (see `stentor.node.streams`), all feeds catch up
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice, product
 from typing import Final
 from zlib import crc32
 
@@ -37,6 +38,11 @@ from stentor.routing.protocol import FilterId
 
 #: Seconds, once to twice, for which a link may be in reserve before it counts as closing a cycle.
 RESERVE_PATIENCE: Final = 5.0
+#: Filters of a neighbor that is gone which are taken down in one step.
+UNLINKED_AT_ONCE: Final = 100
+#: Feeds that hear in one step of what concerns all of them; and how far streams came that are gone.
+FEEDS_AT_ONCE: Final = 500
+MARKS_AT_ONCE: Final = 10_000
 
 
 class Overlay(Journals):
@@ -55,6 +61,8 @@ class Overlay(Journals):
 
     def link_up(self, neighbor: str, rights: Rights | None = None) -> None:
         """A new link, over which nothing has been said yet; `rights` if not all is allowed."""
+        while neighbor in self._unlinking:
+            self._unlink(neighbor)
         self._borders.pop(neighbor, None)
         if rights is not None:
             self._borders[neighbor] = Border(neighbor, rights)
@@ -70,9 +78,12 @@ class Overlay(Journals):
                 self._out += [ToLink(neighbor, piece) for piece in groups_at(stream, names)]
 
     def link_down(self, neighbor: str) -> None:
-        """The link is gone, with everything that was on its way."""
-        self._route_filters(self.router.link_down(neighbor))
-        self._send_offers(self._offers.link_down(neighbor))
+        """The link is gone, with everything that was on its way.
+
+        What the neighbor asked for and offered is taken down in several steps, if it was much.
+        """
+        self._unlinking[neighbor] = None
+        self._unlink(neighbor)
         renewed, gone, sends = self.directory.link_down(neighbor)
         self._send(sends)
         self._gone(gone)
@@ -80,7 +91,31 @@ class Overlay(Journals):
         sends, complete = self._probes.link_down(neighbor, self._heads())
         self._send(sends)
         self._probed(complete)
-        self._borders.pop(neighbor, None)
+
+    def is_unlinking(self, neighbor: str) -> bool:
+        """Whether it is still being forgotten what a neighbor asked for that is gone."""
+        return neighbor in self._unlinking
+
+    def _unlink(self, neighbor: str) -> None:
+        """Take down some of what a neighbor asked for and offered whose link is gone."""
+        routers = (self.router, self._route_filters), (self._offers, self._send_offers)
+        for router, tell in routers:
+            tell(router.forget_some(neighbor, UNLINKED_AT_ONCE))
+        if not any(router.asks(neighbor) for router, _ in routers):
+            for router, tell in routers:
+                tell(router.link_down(neighbor))
+            del self._unlinking[neighbor]
+            self._borders.pop(neighbor, None)
+
+    def work(self) -> None:
+        """Go on with what links and streams that came or went have begun; then what can wait."""
+        if self._unlinking:
+            self._unlink(next(iter(self._unlinking)))
+        if self._answered:
+            self._settle_some()
+        if self._last_marks:
+            self._mark_some()
+        super().work()
 
     def _keeps_groups(self, neighbor: str) -> bool:
         """Whether groups do not cross the link with this neighbor."""
@@ -117,8 +152,8 @@ class Overlay(Journals):
         if cycle:
             self._refuse(neighbor)
         self._gone([s for s in message.down if not self.directory.reaches(s)])
-        for origin in fresh:  # all feeds have to look at each
-            self._fresh([origin])
+        for origin in fresh:
+            yield from self._freshly(origin)
             yield
 
     def _refuse(self, neighbor: str) -> None:
@@ -138,33 +173,56 @@ class Overlay(Journals):
     def _fresh(self, origins: Iterable[m.Origin]) -> None:
         """These streams begin afresh: all feeds may have missed something of them."""
         for origin in origins:
-            stream = origin.stream
-            self.counters["interruptions"] += 1
-            self._cancel(stream)
-            head = self._marks.pop(stream, 0)
-            for id, subscription in self.subscriptions.items():
-                feed = subscription.feed
+            for _ in self._freshly(origin):
+                pass
+
+    def _freshly(self, origin: m.Origin) -> Iterator[None]:
+        """The same in steps, between which nothing of the stream may come."""
+        stream = origin.stream
+        self.counters["interruptions"] += 1
+        self._cancel(stream)
+        head = self._marks.pop(stream, 0)
+        for i, (id, subscription) in enumerate(list(self.subscriptions.items()), 1):
+            feed = subscription.feed
+            if self.subscriptions.get(id) is subscription:
                 feed.mark(stream, head)
                 feed.interrupted(stream, self._probes.number + 1)
                 self._want_probe(feed)
                 self._hungry[id] = None
+            if not i % FEEDS_AT_ONCE:
+                yield
 
-    def _gone(self, streams: Iterable[m.StreamId]) -> None:
+    def _gone(self, streams: Collection[m.StreamId]) -> None:
+        heads: m.Positions = {}
         for stream in streams:
             self._cancel(stream)
             self._groups.pop(stream, None)
-            head = self._marks.pop(stream, 0)
-            for subscription in self.subscriptions.values():
-                subscription.feed.mark(stream, head)
-            if self._serving:
-                self._serving = deque(f for f in self._serving if f.origin != stream)
+            if stream in self._marks:
+                heads[stream] = self._marks.pop(stream)
+        if self._serving and streams:
+            gone = set(streams)
+            self._serving = deque(f for f in self._serving if f.origin not in gone)
+        if heads:
+            marks = product(list(self.subscriptions.values()), heads.items())
+            self._last_marks.append(((s.feed, *mark) for s, mark in marks))
+            self._mark_some()
+
+    def _mark_some(self) -> None:
+        """Tell some feeds how far streams have come that are gone."""
+        marks = self._last_marks[0]
+        looked = 0
+        for feed, stream, head in islice(marks, MARKS_AT_ONCE):
+            looked += 1
+            feed.mark(stream, head)
+        if looked < MARKS_AT_ONCE:
+            self._last_marks.popleft()
 
     def _want_probe(self, feed: Feed) -> None:
         self._probing[feed.id] = None
         self._probe_wanted = True
 
     def _begin_probe(self) -> None:
-        while self._probe_wanted and not self._probes.waiting:
+        while self._probe_wanted and not self._probes.waiting and not self._answered:
             self._probe_wanted = False
             self.counters["probes"] += 1
             self._send(self._probes.begin(self.neighbors))
@@ -195,7 +253,26 @@ class Overlay(Journals):
         # another way than its stream, and proves nothing: it has to be asked again, in a while.
         left_out = [o.stream for o in self.directory.others if o.stream not in heads]
         waiting, self._probing = self._probing, {}
-        for id in waiting:
+        settled = [c for c, (probe, *_) in self._settling.items() if probe <= number]
+        self._answered.append(self._settle(number, heads, left_out, waiting, settled))
+        self._settle_some()
+
+    def _settle_some(self) -> None:
+        """Tell some subscriptions that a probe was answered."""
+        if next(self._answered[0], self) is self:
+            self._answered.popleft()
+
+    def _settle(
+        self,
+        number: int,
+        heads: m.Positions,
+        left_out: list[m.StreamId],
+        waiting: Iterable[str],
+        settled: list[Consumer],
+    ) -> Iterator[None]:
+        for i, id in enumerate(waiting, 1):
+            if not i % FEEDS_AT_ONCE:
+                yield
             subscription = self.subscriptions.get(id)
             if subscription is None:
                 continue
@@ -216,9 +293,11 @@ class Overlay(Journals):
                 self._ask_last_values(feed, heads)
             self._hungry[id] = None
             self._ready[id] = None
-        for consumer, (probe, session, resumed) in list(self._settling.items()):
-            if probe <= number:
-                del self._settling[consumer]
+        for i, consumer in enumerate(settled, 1):
+            if not i % FEEDS_AT_ONCE:
+                yield
+            if consumer in self._settling:
+                _, session, resumed = self._settling.pop(consumer)
                 subscription, _ = session.subscriptions[consumer.number]
                 self._settled(session, subscription, consumer, resumed)
 

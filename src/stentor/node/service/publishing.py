@@ -96,6 +96,8 @@ class Publishing(Subscribing):
             start = end
             if not message.atomic:
                 self._let_in(session, entry, items, envelopes, retain, volatile=message.volatile)
+                if len(self._volatile[0]) >= ROUTED_AT_ONCE:
+                    yield from self._routing_volatile()
             elif reason is None:
                 first = len(whole[0])
                 whole[0].extend(items)
@@ -131,8 +133,6 @@ class Publishing(Subscribing):
             self.counters["volatile"] += len(items)
             self._volatile[0].extend(items)
             self._volatile[1].extend(envelopes)
-            if len(self._volatile[0]) >= ROUTED_AT_ONCE:
-                self._route_volatile()
             return
         line = session.line
         entry[2] += 1
@@ -270,29 +270,31 @@ class Publishing(Subscribing):
         offsets: list[int] = []
         items: list[bytes] = []
         envelopes: list[Envelope] = []
-        arrived = []
         landed, room, space = self._landed, self._routed_at_once, ROUTED_BYTES
-        while landed and room > 0 and space > 0:
-            session, entry, found, data, first = landed[0]
+        for _, _, found, data, first in landed:
             count, size = len(data), sum(map(len, data))
             if count > room or size > space:
                 count, size = _fitting(data, room, space)
-                landed[0] = (session, entry, found[count:], data[count:], first + count)
                 found, data = found[:count], data[:count]
-            else:
-                landed.popleft()
-                arrived.append((session, entry))
             offsets.extend(range(first, first + count))
             items += data
             envelopes += found
             room -= count
             space -= size
+            if room <= 0 or space <= 0:
+                break
+        routed = 0
         if items:
-            self._head = offsets[-1]
-            self._route(self.stream, offsets, items, envelopes, None)
-        for session, entry in arrived:
+            routed = self._route(self.stream, offsets, items, envelopes, None)
+            self._head = offsets[routed - 1]
+        while landed and len(landed[0][3]) <= routed:
+            session, entry, _, data, _ = landed.popleft()
+            routed -= len(data)
             self._arrived(session)
             self._answer(session, entry)
+        if routed:
+            session, entry, found, data, first = landed[0]
+            landed[0] = (session, entry, found[routed:], data[routed:], first + routed)
 
     def failed(self, context: Any, error: StentorError) -> None:
         """What was appended could not be stored, nor anything of this producer behind it.

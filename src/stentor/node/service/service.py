@@ -22,7 +22,7 @@ which that stream comes. Whenever a stream begins afresh (see `streams`), all fe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 from stentor.errors import (
@@ -47,8 +47,8 @@ MARK_EVERY: Final = 1.0
 PROGRESS_EVERY: Final = 5.0
 #: Subscriptions, and advertisements, of somebody who is gone that are taken down in one step; and
 #: leases that end in one.
-TAKEN_DOWN: Final = 100
-EXPIRED_AT_ONCE: Final = 1_000
+TAKEN_DOWN: Final = 64
+EXPIRED_AT_ONCE: Final = 256
 
 
 class Service(Publishing):
@@ -56,7 +56,7 @@ class Service(Publishing):
 
     def take(self) -> list[Action]:
         """What is to be done now."""
-        self._route_volatile()
+        next(self._routing_volatile(), None)
         self._tell_groups()
         self._begin_probe()
         self._deliver()
@@ -109,7 +109,7 @@ class Service(Publishing):
         session = self.sessions.get(id)
         if session is None or id in self._leaving:
             return
-        self._route_volatile()
+        next(self._routing_volatile(), None)
         self._answers.pop(id, None)
         self._turns.pop(id, None)
         self._blocked.add(id)
@@ -151,8 +151,18 @@ class Service(Publishing):
         handler = _FROM_CLIENT.get(type(message))
         if handler is None:
             raise ProtocolError(f"a client cannot send {type(message).__name__}")
-        if not isinstance(message, m.Publish):
-            self._route_volatile()  # it came before what this may change
+        if self._volatile[0] and not isinstance(message, m.Publish):
+            # It came before what this may change.
+            steps = self._routing_volatile()
+            next(steps, None)
+            if self._volatile[0]:
+                return chain(steps, self._heard_later(id, message))
+        return self._hear(session, handler, message)
+
+    def _heard_later(self, id: int, message: Any) -> Iterator[None]:
+        yield from self.hear(id, message) or ()
+
+    def _hear(self, session: Session, handler: Any, message: Any) -> Iterator[None] | None:
         try:
             steps: Iterator[None] | None = handler(self, session, message)
         except ProtocolError:
@@ -171,6 +181,7 @@ class Service(Publishing):
     def unblock(self, id: int) -> None:
         """It does again."""
         self._blocked.discard(id)
+        self._demands.unblock(id)
         session = self.sessions.get(id)
         if session is not None:
             self._ready.update((s.feed.id, None) for s, _ in session.subscriptions.values())

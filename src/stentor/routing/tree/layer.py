@@ -20,7 +20,7 @@ else (restricted change and restricted impact, R-03.15).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable
-from itertools import count
+from itertools import count, islice
 from typing import Any, Protocol
 
 from stentor.filters import Filter
@@ -171,10 +171,10 @@ class Layer:
             return destination in self._stages and key in self._stages[destination]
         return key in self.table.at(destination)
 
-    def clear(self, neighbor: Neighbor) -> None:
-        """The neighbor asks for nothing any more."""
+    def clear(self, neighbor: Neighbor, most: int | None = None) -> None:
+        """The neighbor asks for nothing any more; only so many filters go, if there are more."""
         self._stages.pop(neighbor, None)
-        for key, filter in list(self.table.at(neighbor).items()):
+        for key, filter in list(islice(self.table.at(neighbor).items(), most)):
             self._cancel(neighbor, key)
             self._disown(neighbor, self._demand_key(key, filter))
 

@@ -134,10 +134,14 @@ class Plane:
             layer.delete(destination, key)
         self._reconsider()
 
-    def clear(self, neighbor: Neighbor) -> None:
+    def asks(self, neighbor: BrokerId) -> bool:
+        """Whether the neighbor asks for anything, or offers anything."""
+        return any(layer.table.at(Neighbor(neighbor)) for layer in self._layers)
+
+    def clear(self, neighbor: Neighbor, most: int | None = None) -> None:
         """The neighbor asks for nothing any more, and offers nothing."""
         for layer in self._layers:
-            layer.clear(neighbor)
+            layer.clear(neighbor, most)
         self._reconsider()
 
     def linger(self, neighbor: BrokerId, ghost: Ghost) -> None:
@@ -256,21 +260,29 @@ class Plane:
         return neighbors, sorted(d.id for d in found if isinstance(d, Local))
 
     def targets_of(
-        self, events: Sequence[Envelope | Notification], sender: BrokerId | None
-    ) -> dict[Destination, list[int]]:
-        """The same for a batch: for each destination the indexes of what goes there, ascending."""
+        self, events: Sequence[Envelope | Notification], sender: BrokerId | None, most: int | None
+    ) -> tuple[int, dict[Destination, list[int]]]:
+        """The same for a batch: for each destination the indexes of what goes there, ascending.
+
+        With `most`, for as many leading events as cost about that much to pass on; their number
+        comes first.
+        """
         if self.subscriptions.strategy.looseness:  # nothing else asks for the sample
             for event in events[-OBSERVED:]:
                 known = event if isinstance(event, Notification) else event.notification()
                 self._sample.observe(known)
-        found = self.subscriptions.table.targets_of(events)
+        table = self.subscriptions.table
+        if most is None:
+            count, found = len(events), table.targets_of(events)
+        else:
+            count, found = table.targets_of_leading(events, most)
         if sender is not None:
             found.pop(Neighbor(sender), None)
         floods = self.subscriptions.strategy.floods
         for neighbor in self.subscriptions.neighbors:
             if neighbor != sender and (floods or self.role.always(neighbor)) and events:
-                found[Neighbor(neighbor)] = list(range(len(events)))
-        return found
+                found[Neighbor(neighbor)] = list(range(count))
+        return count, found
 
     def directions(self, notification: Notification | Mapping[str, Any]) -> list[BrokerId]:
         """All neighbors that lead to somebody who wants the notification."""

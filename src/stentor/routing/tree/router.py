@@ -134,15 +134,24 @@ class TreeRouter:
         change `is_changing` this router, what goes to a neighbor may have to be wrapped; only
         `publish` and `receive` say that.
         """
+        return self.route_leading(events, source, None)[1]
+
+    def route_leading(
+        self, events: Sequence[Envelope | Notification], source: BrokerId | None, most: int | None
+    ) -> tuple[int, dict[Destination, list[int]]]:
+        """The same for as many leading events as cost about `most` (`RoutingTable`) to pass on.
+
+        How many these are, at least one, comes first.
+        """
         plane = self.plane
         change = self._change
         if change is not None:
             ahead = True if source is None else change.of_new_plane(source)
             if ahead is None:
-                return {}  # of a plane that is gone
+                return len(events), {}  # of a plane that is gone
             if change.committed or (ahead and self._goes_ahead(source)):
                 plane = change.new
-        return plane.targets_of(events, source)
+        return plane.targets_of(events, source, most)
 
     # -- links
 
@@ -189,6 +198,16 @@ class TreeRouter:
             if neighbor in plane.subscriptions.neighbors:
                 plane.drop_neighbor(neighbor)
             plane.add_neighbor(neighbor)
+        return self._tell()
+
+    def asks(self, neighbor: BrokerId) -> bool:
+        """Whether the neighbor asks for anything, or offers anything."""
+        return any(plane.asks(neighbor) for plane in self._planes)
+
+    def forget_some(self, neighbor: BrokerId, most: int) -> Outputs:
+        """Forget so many filters of a neighbor that says nothing any more, before `link_down`."""
+        for plane in self._planes:
+            plane.clear(Neighbor(neighbor), most)
         return self._tell()
 
     def link_down(self, neighbor: BrokerId) -> Outputs:
