@@ -10,6 +10,9 @@ Run as a program, it attacks a broker with all of that and with what `extremes` 
 every step of the broker that took longer than it may:
 
     python tests/processes/fuzzing.py --seconds 600 --seed 1
+
+With `--witness` the broker is a process of its own, and what counts is its processor time between
+the pings of another client and their answers.
 """
 
 from __future__ import annotations
@@ -198,7 +201,7 @@ LONGEST = 0.05
 def main() -> int:
     """Attack for a while; the exit status is 1 if a step has taken too long."""
     from extremes import Attack, Extremes
-    from turns import MeasuredBroker
+    from turns import MeasuredBroker, WitnessedBroker
 
     parser = argparse.ArgumentParser(description="Attack a broker and measure its steps.")
     parser.add_argument("--seconds", type=float, default=60.0)
@@ -206,14 +209,15 @@ def main() -> int:
     parser.add_argument("--longest", type=float, default=LONGEST)
     parser.add_argument("--only", default="", help="attacks whose name holds this")
     parser.add_argument("--sort", choices=Extremes.SORTS, help="one sort of extremes only")
+    parser.add_argument("--witness", action="store_true", help="a process, and one who waits")
     options = parser.parse_args()
     deadline = time.monotonic() + options.seconds
     worst: dict[str, tuple[float, str]] = {}
     count = 0
-    with MeasuredBroker() as broker:
-        fuzzer = Fuzzer(options.seed, (broker.broker.stream, "b1"))
+    with WitnessedBroker() if options.witness else MeasuredBroker() as broker:
+        fuzzer = Fuzzer(options.seed, (broker.stream, "b1"))
         sorts = (options.sort,) if options.sort else Extremes.SORTS
-        for extreme in Extremes(options.seed, (broker.broker.stream,), sorts):
+        for extreme in Extremes(options.seed, (broker.stream,), sorts):
             if time.monotonic() > deadline:
                 break
             attacks = [extreme]

@@ -8,11 +8,15 @@ else is served: the longest is how long a client can hold the others up.
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -89,6 +93,10 @@ class MeasuredBroker:
         host, _, port = self.broker.address.rpartition(":")
         return host, int(port)
 
+    @property
+    def stream(self) -> str:
+        return self.broker.stream
+
     def suffer(self, attack: Attack) -> tuple[float, str]:
         """Seconds of the longest step that the attack has caused, and which that was."""
         self._longest = (0.0, "")
@@ -97,6 +105,72 @@ class MeasuredBroker:
         while self.broker.service.has_work and time.monotonic() < deadline:
             time.sleep(0.01)
         return self._longest
+
+
+class WitnessedBroker:
+    """A broker in a process of its own, and a client that pings it all the time; by `with`.
+
+    The broker's processor time between a ping and its answer is what somebody else had to wait for:
+    all that one round of its loop does. How long the answer was under way does not count.
+    """
+
+    def __enter__(self) -> WitnessedBroker:
+        command = [sys.executable, "-m", "stentor", "broker", "--listen", "127.0.0.1:0"]
+        self.process = subprocess.Popen([*command, "--name", "b1"], stdout=subprocess.PIPE)
+        assert self.process.stdout is not None
+        listening = next(line for line in self.process.stdout if b"listening" in line)
+        host, _, port = listening.decode().split()[-1].rpartition(":")
+        self.address = host, int(port)
+        self._longest = 0.0
+        self._over = threading.Event()
+        self._sock = _entered(self.address, Attack("", "client", [], "pinger"), None)
+        self._thread = threading.Thread(target=self._ping)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        self._thread.join(PATIENCE)
+        self._sock.close()
+        self.process.terminate()
+        self.process.wait(PATIENCE)
+
+    @property
+    def stream(self) -> str:
+        with socket.create_connection(self.address) as sock:
+            sock.sendall(frame(m.Hello(list(m.VERSIONS), "client", "asker")))
+            return str(_first(sock).stream)
+
+    @property
+    def resident(self) -> int:
+        """Bytes of memory that the broker occupies."""
+        pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
+        return int(pages) * resource.getpagesize()
+
+    def _spent(self) -> float:
+        """Seconds of processor time of the thread that serves everybody."""
+        pid = self.process.pid
+        return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+    def _ping(self) -> None:
+        while not self._over.is_set():
+            before = self._spent()
+            self._sock.sendall(frame(m.Ping()))
+            assert isinstance(_first(self._sock), m.Pong)
+            self._longest = max(self._longest, self._spent() - before)
+
+    def suffer(self, attack: Attack) -> tuple[float, str]:
+        """Seconds of processor time for which somebody else had to wait, at most."""
+        self._longest = 0.0
+        strike(self.address, attack)
+        assert self.process.poll() is None, "the broker has ended"
+        assert self._thread.is_alive(), "the broker serves nobody else"
+        return self._longest, "between a ping and its answer"
 
 
 def strike(address: tuple[str, int], attack: Attack, token: str | None = None) -> None:
