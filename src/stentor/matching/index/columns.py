@@ -91,6 +91,8 @@ class Source:
         self._columns: dict[str, Column | None] = {}
         self._objects: dict[str, tuple[Sequence[Any], frozenset[type]] | None] = {}
         self._seen: dict[Axis, list[str | None]] = {}
+        #: Whether several will ask for the same. Else it is cheaper to let go of it at once.
+        self.remembers = True
 
     def column(self, name: str) -> Column | None:
         """The column of an attribute; None if no notification has it."""
@@ -106,10 +108,13 @@ class Source:
         raise NotImplementedError
 
     def seen_on(self, axis: Axis, texts: list[str | None]) -> list[str | None]:
-        """What the distinct strings of an attribute look like on an axis; remembered."""
-        if axis not in self._seen:
-            self._seen[axis] = all_seen_on(axis, texts)
-        return self._seen[axis]
+        """What the distinct strings of an attribute look like on an axis."""
+        found = self._seen.get(axis)
+        if found is None:
+            found = all_seen_on(axis, texts)
+            if self.remembers:
+                self._seen[axis] = found
+        return found
 
     def facts(self, row: int, names: Iterable[str]) -> dict[str, Any]:
         """What one notification says under these names."""

@@ -57,6 +57,7 @@ def search_parts(
     With `numbers`, which holds a number for each slot, as (row, number).
     """
     found: Pairs = _NO_ROWS, _NO_SLOTS if numbers is None else _NO_ROWS
+    source.remembers = len(parts) > 1
     for part in sorted(parts, key=len):  # the most are put into their place without being moved
         found = _search_batch(part, source, alive, numbers, found)
     return found
