@@ -78,11 +78,11 @@ def _collect_rarely() -> None:
 
     It would look again and again at what lives as long as the process: the program itself, and the
     filters of clients, which may be very many. Most garbage goes without it, by counting
-    references. What is new is looked at often, so that it never takes long.
+    references. What is new is looked at soon, while it is little, so that it never takes long.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(5_000, 4, 50_000)
+    gc.set_threshold(50_000, 1, 10_000)
 
 
 def open_doors(settings: Settings) -> list[str]:
