@@ -126,7 +126,7 @@ class TestRoles:
             failure = await operator.ask(message, m.Failure)
             assert failure.code == ProtocolError.code
             assert await operator.hear() is None
-            assert not broker.service.subscriptions
+            assert not broker.core.subscriptions
 
         run(test)
 
@@ -161,7 +161,7 @@ class TestWhatGrantsCover:
                 sorted((await who.ask(m.Ask(9, "offers"), m.Done)).data)
                 for who in (desk, mallory, root)
             ]
-            everything = sorted(str(f) for f in broker.service.offers())
+            everything = sorted(str(f) for f in broker.core.offers())
             assert len(everything) == 3
             assert seen[0] == seen[2] == everything
             assert seen[1] == sorted(str(Filter(t)) for t in ("kind = 'm' and x > 1", "y > 2"))
@@ -178,7 +178,7 @@ class TestNames:
             taking = m.Subscribe(1, "kind = 'm'", 10, durable="desk-7")
             failure = await mallory.ask(taking, m.Failure, m.Subscribed)
             assert failure.code == NotPermitted.code
-            assert str(broker.service.durables["desk-7"].filter) == "secret > 1"
+            assert str(broker.core.durables["desk-7"].filter) == "secret > 1"
 
         run(test)
 

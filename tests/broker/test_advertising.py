@@ -113,9 +113,9 @@ def test_neighbors_hear_an_address_that_can_be_used() -> None:
             ) as two,
         ):
             async with asyncio.timeout(30):
-                while not (one.service.directory.others and two.service.directory.others):
+                while not (one.core.directory.others and two.core.directory.others):
                     await asyncio.sleep(0.01)
-            (b1,), (b2,) = (broker.service.directory.others for broker in (two, one))
+            (b1,), (b2,) = (broker.core.directory.others for broker in (two, one))
             assert b2.addresses == (f"b2.example:{Address.parse(two.address).port}",)
             for text in b1.addresses:
                 assert Address.parse(text).port

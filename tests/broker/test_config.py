@@ -338,6 +338,7 @@ class TestPrecedence:
             "secret": "hush",
             "flag": "true",
             "count": "17",
+            "share": "0.3",
             "duration": "2m",
             "size": "3 MiB",
             "path": str(tmp_path / "x"),
@@ -353,7 +354,9 @@ class TestPrecedence:
         flagged = load(environment={}, flags={key.dotted: text, **extra}).settings
         variables = load(environment={key.variable: text}, flags=extra).settings
         toml = {"flag": "true", "addresses": "['127.0.0.1:9000', '127.0.0.1:9001']"}
-        written = toml.get(key.about.kind, text if key.about.kind == "count" else f"'{text}'")
+        written = toml.get(
+            key.about.kind, text if key.about.kind in ("count", "share") else f"'{text}'"
+        )
         filed = settings(f"{key.dotted} = {written}\n", tmp_path, flags=extra)
         assert flagged == variables == filed
         assert flagged != Settings()

@@ -232,7 +232,7 @@ def test_the_history_of_a_drained_broker_is_read_from_elsewhere(tmp_path: Path) 
         await n.stop()
         n = Broker(settings(tmp_path, "n", far.address))
         await n.start()
-        await until(lambda: far.service.directory.reaches(stream))
+        await until(lambda: far.core.directory.reaches(stream))
         assert await history(far, 20) == list(range(20))
         await n.stop()
         await far.stop()
@@ -254,7 +254,7 @@ def test_a_neighbor_that_was_restarted_imports_what_it_adopted(tmp_path: Path) -
         mark = a.journal.published("p")
         await a.stop()
         n = await started(tmp_path, "n")
-        assert list(n.service.durables) == ["desk-7"]
+        assert list(n.core.durables) == ["desk-7"]
         await until((adopted / "imported").exists)
         assert n.journal.published("p") == mark
         assert n.adopted_journals[0].head == 1
@@ -269,7 +269,7 @@ def test_a_neighbor_that_was_restarted_imports_what_it_adopted(tmp_path: Path) -
                 await desk.close(forget=True)
         await n.stop()
         n = await started(tmp_path, "n")
-        assert not n.service.durables, "what was deleted here does not come back"
+        assert not n.core.durables, "what was deleted here does not come back"
         await n.stop()
 
     looped(test)
@@ -302,7 +302,7 @@ class TestCrashes:
             assert a.stream != stream
             await until(lambda: n.adopted_journals)
             await until(lambda: a.unconfirmed is None)
-            assert not n.service.directory.towards(stream)
+            assert not n.core.directory.towards(stream)
             assert await history(a, 5) == [0, 1, 2, 3, 4]
             await a.stop()
             a = await started(tmp_path, "a", n)
@@ -348,7 +348,7 @@ class TestCrashes:
                 with pytest.raises(JournalUnavailable, match="n: too late"):
                     await a.drain()
             await until(lambda: a.links and link not in a.links.values())
-            await until(lambda: n.service.directory.towards(stream) == stream)
+            await until(lambda: n.core.directory.towards(stream) == stream)
             assert not n.adopted_journals
             assert list((tmp_path / "n" / "adopted").iterdir()) == [], "the offer is void"
             await publish(a, range(5, 8))

@@ -39,7 +39,7 @@ def test_a_link_in_reserve_is_fine() -> None:
             b.add_link(a.address)
             await until(lambda: a.ready()[0] and len(a.links) == 1)
             c.add_link(b.address)
-            await until(lambda: c.service.directory.reaches(a.stream))
+            await until(lambda: c.core.directory.reaches(a.stream))
             assert c.ready() == (True, {"draining": False, "journal": True, "links_down": []})
             c.add_link(a.address)
             await until(lambda: states(c) == ["reserve", "up"])

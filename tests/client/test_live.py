@@ -43,7 +43,7 @@ async def overlay(count: int = 2, **options: Any) -> AsyncIterator[list[Broker]]
             )
             await broker.start()
             brokers.append(broker)
-        await until(lambda: all(len(b.service.directory.others) == count - 1 for b in brokers))
+        await until(lambda: all(len(b.core.directory.others) == count - 1 for b in brokers))
         yield brokers
     finally:
         for broker in brokers:
@@ -143,7 +143,7 @@ async def test_a_group_across_brokers_gets_each_notification_once() -> None:
     async with overlay() as (b1, b2):
         async with stentor.connect(b1) as one, stentor.connect(b2) as two:
             async with one.subscribe("k >= 0", group="desk") as first:
-                await until(lambda: b2.service._groups)
+                await until(lambda: b2.core.groups.elsewhere)
                 async with two.subscribe("k >= 0", group="desk") as second:
                     await two.publish_many([{"k": k} for k in range(100)], ack=True)
                     got: list[int] = []
@@ -168,7 +168,7 @@ async def test_a_group_whose_broker_restarts_repeats_and_loses_nothing(tmp_path:
     await broker.start()
     other = Broker(Settings(listen=("127.0.0.1:0",), name="b2", neighbors=home.listen))
     await other.start()
-    await until(lambda: broker.service.directory.others and other.service.directory.others)
+    await until(lambda: broker.core.directory.others and other.core.directory.others)
     got: list[int] = []
     async with (
         stentor.connect(other) as bus,
@@ -180,8 +180,8 @@ async def test_a_group_whose_broker_restarts_repeats_and_loses_nothing(tmp_path:
         await bus.publish_many([{"k": k} for k in range(100)], ack=True)
         await until(lambda: len(got) >= 100)
         # The broker's clock is known to a tick, which history would reach back.
-        later = broker.service._clock + 0.5
-        await until(lambda: broker.service._clock >= later)
+        later = broker.core.clock.time + 0.5
+        await until(lambda: broker.core.clock.time >= later)
         await broker.stop()
         await bus.publish_many([{"k": k} for k in range(100, 200)], ack=True)
         broker = Broker(home)

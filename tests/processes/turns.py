@@ -102,7 +102,7 @@ class MeasuredBroker:
         self._longest = (0.0, "")
         strike(self.address, attack, self._token)
         deadline = time.monotonic() + PATIENCE
-        while self.broker.service.has_work and time.monotonic() < deadline:
+        while self.broker.core.has_work and time.monotonic() < deadline:
             time.sleep(0.01)
         return self._longest
 

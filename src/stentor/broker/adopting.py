@@ -228,7 +228,7 @@ async def open_adopted(broker: Broker, directory: Path) -> Journal:
     journal.start(broker.call_from_thread, lambda done: None)
     try:
         if not (directory / _IMPORTED).exists():
-            durables = broker.service.import_durables(journal.durables())
+            durables = broker.core.import_durables(journal.durables())
             broker.journal.append(
                 Batch(producers=journal.producers(), durables=durables, context=Imported(directory))
             )
@@ -241,7 +241,7 @@ async def open_adopted(broker: Broker, directory: Path) -> Journal:
 
 def serve_adopted(broker: Broker, journal: Journal) -> None:
     """Answer for another's journal."""
-    broker.service.adopt(journal)
+    broker.core.adopt(journal)
     broker.changed()
     _log.info("serves the journal of %s, which was removed", journal.name)
 

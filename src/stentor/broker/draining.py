@@ -102,7 +102,7 @@ async def drain(broker: Broker) -> dict[str, Any]:
         "to": link.origin.broker,
         "stream": broker.stream,
         "head": broker.journal.head,
-        "durables": len(broker.service.durables),
+        "durables": len(broker.core.durables),
     }
 
 

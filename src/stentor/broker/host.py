@@ -1,7 +1,7 @@
-"""`Broker`: a live broker. Sockets, clocks, the journal's thread, around the pure `Service`.
+"""`Broker`: a live broker. Sockets, clocks, the journal's thread, around the pure `Core`.
 
-The host carries events to the service and the service's answers out. It works in turns of the event
-loop: whatever arrives is told to the service at once, and what is to be done is collected and done
+The host carries events to the core and the core's answers out. It works in turns of the event
+loop: whatever arrives is told to the core at once, and what is to be done is collected and done
 once at the end of the turn (`changed` arranges that). So work is batched exactly as far as it has
 already arrived: notifications of many clients are routed, written to the journal, and sent on
 together under load, and one by one when there is little to do.
@@ -45,10 +45,10 @@ from stentor.filters import Filter
 from stentor.matching import Index
 from stentor.matching.index.preparing import is_prepared, prepare
 from stentor.model.names import text_problem
-from stentor.node.actions import Append, CloseClient, CloseLink, Persist, ToClient, ToLink
+from stentor.node.agenda import Append, CloseClient, CloseLink, Persist, ToClient, ToLink
+from stentor.node.core import FILTERS_AT_ONCE, Core
 from stentor.node.hooks import Hooks
 from stentor.node.reading import Texts
-from stentor.node.service import FILTERS_AT_ONCE, Service
 from stentor.node.streams import check_addresses
 from stentor.protocol import messages as m
 from stentor.routing.strategy import Strategy
@@ -126,7 +126,7 @@ class Broker:
         #: Where others are told to connect, best first.
         self.advertised: list[str] = []
         self.journal: Journal
-        self.service: Service
+        self.core: Core
 
     # -- life
 
@@ -150,12 +150,12 @@ class Broker:
         problem = text_problem(name)
         if problem is not None:
             raise InvalidConfiguration(f"the name of the broker {problem}; give it another")
-        strategy = Strategy.of(settings.routing)
+        router = self._router(name)
         await self._prepare_kernels()
         self.unconfirmed = begin(settings.data)
         self.journal = Journal.open(settings.data, name=name, retention=settings.retention)
         try:
-            self._make_service(name, strategy)
+            self._make_core(name, router)
             # Before anybody can ask for a durable subscription that is in one of them.
             for directory in adopted(settings.data):
                 await open_adopted(self, directory)
@@ -190,23 +190,39 @@ class Broker:
                 extra={"event": "kernels"},
             )
 
-    def _make_service(self, name: str, strategy: Strategy) -> None:
-        router = TreeRouter(name, strategy, engine=Index, at_once=FILTERS_AT_ONCE)
-        self.service = Service(
+    def _router(self, name: str) -> TreeRouter:
+        settings = self.settings
+        loose = settings.looseness if settings.routing == "merging" else 0.0
+        steered = settings.advertisements != "none"
+        offers = Strategy(settings.advertisements if steered else "covering")
+        return TreeRouter(
+            name,
+            Strategy(settings.routing, loose),
+            offers,
+            engine=Index,
+            coupled=steered,
+            at_once=FILTERS_AT_ONCE,
+        )
+
+    def _make_core(self, name: str, router: TreeRouter) -> None:
+        settings = self.settings
+        self.core = Core(
             name,
             self.journal,
             router=router,
-            enforce_advertisements=self.settings.enforce_advertisements,
-            max_subscriptions=self.settings.limits.subscriptions_per_client,
-            max_durables=self.settings.limits.durables,
-            max_groups=self.settings.limits.groups,
-            window=self.settings.limits.window,
-            queue=self.settings.limits.queue,
+            enforce_advertisements=(
+                settings.enforce_advertisements or settings.advertisements != "none"
+            ),
+            max_subscriptions=settings.limits.subscriptions_per_client,
+            max_durables=settings.limits.durables,
+            max_groups=settings.limits.groups,
+            window=settings.limits.window,
+            queue=settings.limits.queue,
             hooks=self.hooks,
             now=self._loop.time(),
             clock=self._clock(),
         )
-        self.service.restore(self.journal.durables())
+        self.core.restore(self.journal.durables())
         self.journal.start(self._loop.call_soon_threadsafe, self._committed)
 
     def _clock(self) -> float:
@@ -225,7 +241,7 @@ class Broker:
             self._listeners.append(listener)
         listening = [listener.address for listener in self._listeners]
         self.advertised = advertised(self.settings.advertise, listening)
-        self.service.announce_as(self.advertised)
+        self.core.announce_as(self.advertised)
 
     async def _start_monitor(self) -> None:
         if self.settings.monitor is not None:
@@ -236,11 +252,11 @@ class Broker:
 
     @property
     def name(self) -> str:
-        return self.service.name
+        return self.core.name
 
     @property
     def stream(self) -> str:
-        return self.service.stream
+        return self.core.stream
 
     @property
     def addresses(self) -> list[str]:
@@ -340,7 +356,7 @@ class Broker:
         """Until everything that was published is on disk, routed and answered."""
         self._work()
         await self._until(
-            lambda: not (self.journal.pending or self.service.is_routing),
+            lambda: not (self.journal.pending or self.core.is_routing),
             self.settings.limits.shutdown,
         )
         self._work()
@@ -353,22 +369,22 @@ class Broker:
     # -- turns
 
     def changed(self) -> None:
-        """Something was told to the service: see at the end of this turn what is to be done."""
+        """Something was told to the core: see at the end of this turn what is to be done."""
         if self._turn is None:
             self._turn = self._loop.call_soon(self._work)
 
     def _work(self) -> None:
         self._turn = None
-        service = self.service
-        if service.has_work:
-            service.work()
+        core = self.core
+        if core.has_work:
+            core.work()
         self._carry_out()
-        if service.wants_turn:
+        if core.wants_turn:
             self.changed()
 
     def _carry_out(self) -> None:
         touched: set[Link] = set()
-        for action in self.service.take():
+        for action in self.core.take():
             match action:
                 case ToClient():
                     client = self.clients.get(action.session)
@@ -424,15 +440,15 @@ class Broker:
         for batch, first in done:
             action = batch.context
             if isinstance(action, Persist):
-                self.service.stored(action.context, batch.error)
+                self.core.stored(action.context, batch.error)
             elif isinstance(action, Imported):
                 action.stored(batch.error)
             elif batch.error is not None:
-                self.service.failed(action.context, batch.error)
+                self.core.failed(action.context, batch.error)
             else:
                 stored.append((action.context, first, batch.items))
         if stored:
-            self.service.committed_all(stored)
+            self.core.committed(stored)
         if self._held_back and not self.journal.full:
             for connection in self._held_back:
                 connection.last_heard = self._loop.time()
@@ -448,7 +464,7 @@ class Broker:
     def _tick(self) -> None:
         self._ticker = self._loop.call_later(TICK, self._tick)
         now = self._loop.time()
-        self.service.tick(now, self._clock())
+        self.core.tick(now, self._clock())
         for link in self.links.values():
             link.grant()
         timeout = self.settings.limits.timeout
@@ -482,6 +498,7 @@ class Broker:
             self.settings.token,
             self.stream,
             self.advertised,
+            self.core.router.terms,
         )
 
     def admit(self, guest: Guest, connection: Connection, hello: m.Hello) -> Client | Link:
@@ -500,6 +517,7 @@ class Broker:
             if problem is not None:
                 raise ProtocolError(f"the name of the broker {problem}")
             origin = m.Origin(hello.stream, hello.name, tuple(hello.addresses))
+            self.check_terms(hello.name, hello.terms)
             self._check_link(origin, permissions, dialed=False)
             connection.send(self._welcome(version))
             return self.link_made(connection, origin, permissions, dialed=False)
@@ -521,6 +539,7 @@ class Broker:
             limits.frame,
             limits.timeout,
             producer,
+            self.core.router.terms,
         )
 
     def _new_client(
@@ -538,7 +557,7 @@ class Broker:
             self.client_gone(old, None)
         id = next(self._sessions)
         published = self.journal.published(producer)
-        self.service.join(
+        self.core.join(
             id,
             name,
             producer=producer,
@@ -563,7 +582,7 @@ class Broker:
         if self._by_producer.get(client.producer) is client:
             del self._by_producer[client.producer]
         self._held_back.discard(client.connection)
-        self.service.leave(client.id)
+        self.core.leave(client.id)
         self.changed()
         _log.debug("client %s is gone%s", client.name, f": {error}" if error else "")
 
@@ -653,6 +672,16 @@ class Broker:
             await asyncio.sleep(delay * random.uniform(0.5, 1.5))
             delay = min(2 * delay, DIAL_MOST)
 
+    def check_terms(self, broker: str, terms: str) -> None:
+        """Raise if another broker routes in a way that does not go together with this one's."""
+        own = self.core.router.terms
+        terms = terms or TreeRouter("", Strategy("covering")).terms
+        if terms != own:
+            raise InvalidConfiguration(
+                f"{broker!r} routes on {terms}, this broker on {own}; set `routing` and "
+                "`advertisements` of both so that they go together"
+            )
+
     def _check_link(self, origin: m.Origin, permissions: Permissions, *, dialed: bool) -> None:
         """Raise why this broker cannot be linked, if it cannot."""
         stream = origin.stream
@@ -675,9 +704,9 @@ class Broker:
             # same side dials again, it has lost the old one.
             if old.dialed != dialed and (self.stream < stream) == old.dialed:
                 raise LinkRefused(f"there is a link with {origin.broker!r} already")
-        elif self.service.is_unlinking(stream):
+        elif self.core.is_unlinking(stream):
             raise _still_unlinking(origin)
-        elif self.service.directory.reaches(stream):
+        elif self.core.directory.reaches(stream):
             raise LinkRefused(
                 f"{origin.broker!r} is reached another way already; a second link would close a "
                 "cycle, it waits in reserve"
@@ -699,11 +728,11 @@ class Broker:
         if old is not None:
             self.link_gone(old, None)
             old.connection.close()
-            if self.service.is_unlinking(origin.stream):
+            if self.core.is_unlinking(origin.stream):
                 raise _still_unlinking(origin)
         link = Link(self, connection, origin, permissions, dialed)
         self.links[origin.stream] = link
-        self.service.link_up(origin.stream, permissions.rights)
+        self.core.link_up(origin.stream, permissions.rights)
         remind(self, link)
         self.changed()
         _log.info("linked with %s at %s", origin.broker, connection.peer)
@@ -715,7 +744,7 @@ class Broker:
             return
         del self.links[link.stream]
         self.dropped_by_links += link.outbox.dropped
-        self.service.link_down(link.stream)
+        self.core.link_down(link.stream)
         if link.legacy is not None:
             self.take_over_soon(link.legacy)
         self.changed()
@@ -803,7 +832,7 @@ class Broker:
                 since = arguments.get("since")
                 if since is not None and not isinstance(since, int | float):
                     raise ProtocolError(f"since={since!r} is no time; give seconds since 1970")
-                return self.service.streams(since)
+                return self.core.streams(since)
             case "status":
                 return self.status()
             case "links":
@@ -821,7 +850,7 @@ class Broker:
         found = []
         visible = permissions.discover
         until = time.monotonic() + BUDGET
-        for filter in self.service.offers():
+        for filter in self.core.offers():
             if (overlapping is None or filter.overlaps(overlapping)) and (
                 visible is None or visible(filter)
             ):

@@ -215,7 +215,7 @@ class Client:
 
     def _heard(self, message: Any) -> Steps | None:
         if isinstance(message, m.Publish) and not self.is_operator:
-            return self.broker.service.hear(self.id, message)
+            return self.broker.core.hear(self.id, message)
         if isinstance(message, m.Ping):
             self.connection.send(m.Pong())
         elif isinstance(message, m.Ask):
@@ -229,12 +229,12 @@ class Client:
         else:
             if len(getattr(message, "filter", "")) > SHORT_FILTER:
                 return self._after_parsing(message)
-            return self.broker.service.hear(self.id, message)
+            return self.broker.core.hear(self.id, message)
         return None
 
     def _after_parsing(self, message: m.Subscribe | m.Advertise | m.Read) -> Steps:
         yield self.broker.parse(message.filter, received)
-        yield from self.broker.service.hear(self.id, message) or ()
+        yield from self.broker.core.hear(self.id, message) or ()
 
     def _dealt(self) -> None:
         self.broker.changed()
@@ -245,10 +245,10 @@ class Client:
         connection = self.connection
         connection.send(message)
         if not connection.writable:
-            self.broker.service.block(self.id)
+            self.broker.core.block(self.id)
 
     def writable_again(self) -> None:
-        self.broker.service.unblock(self.id)
+        self.broker.core.unblock(self.id)
         self.broker.changed()
 
     def closed(self, error: Exception | None) -> None:
@@ -294,7 +294,7 @@ class Link:
 
     def _restart(self, stream: m.StreamId) -> m.Streams | None:
         """The word that a stream begins afresh, for this neighbor."""
-        return self.broker.service.broken(stream, self.stream)
+        return self.broker.core.broken(stream, self.stream)
 
     @property
     def stream(self) -> str:
@@ -338,7 +338,7 @@ class Link:
                 if len(text) > SHORT_FILTER:
                     yield self.broker.parse(text, parsed)
         try:
-            yield from self.broker.service.hear_neighbor(self.origin.stream, message)
+            yield from self.broker.core.hear_neighbor(self.origin.stream, message)
         except ProtocolError:
             raise
         except StentorError as error:
@@ -351,7 +351,7 @@ class Link:
 
     def grant(self) -> None:
         """Let the neighbor send more, unless a subscriber here makes publishers wait."""
-        if self._taken >= LINK_WINDOW // 4 and not self.broker.service.congested:
+        if self._taken >= LINK_WINDOW // 4 and not self.broker.core.congested:
             self.connection.send(m.Credit(0, self._taken))
             self._taken = 0
 
@@ -474,6 +474,7 @@ class Dialing:
                 raise ProtocolError(f"Hello is answered by Welcome, not {type(first).__name__}")
             origin = m.Origin(first.stream, first.broker, tuple(first.addresses) or (self.address,))
             try:
+                self.broker.check_terms(first.broker, first.terms)
                 permissions = self.broker.access.of_neighbor(connection.peer_certificate)
                 self.link = self.broker.link_made(connection, origin, permissions, dialed=True)
             except StentorError as error:

@@ -17,8 +17,8 @@ Metric = tuple[str, str, str, list[tuple[dict[str, str], float]]]
 
 def status(broker: Broker) -> dict[str, Any]:
     """Everything there is to know about a broker now."""
-    service = broker.service
-    table = service.router.table_size()
+    core = broker.core
+    table = core.router.table_size()
     return {
         "name": broker.name,
         "stream": broker.stream,
@@ -30,6 +30,7 @@ def status(broker: Broker) -> dict[str, Any]:
         "draining": broker.draining,
         "tasks": len(asyncio.all_tasks()),
         "routing": broker.settings.routing,
+        "advertisements": broker.settings.advertisements,
         "links": _links(broker),
         "brokers": [
             {
@@ -38,7 +39,7 @@ def status(broker: Broker) -> dict[str, Any]:
                 "addresses": list(o.addresses),
                 "via": _via(broker, o),
             }
-            for o in sorted(service.directory.others, key=lambda o: o.broker)
+            for o in sorted(core.directory.others, key=lambda o: o.broker)
         ],
         "clients": _clients(broker),
         "subscriptions": _subscriptions(broker),
@@ -46,34 +47,34 @@ def status(broker: Broker) -> dict[str, Any]:
             {
                 "name": durable.name,
                 "filter": str(durable.filter),
-                "attached": service.is_attached(durable),
+                "attached": core.is_attached(durable),
                 "positions": dict(durable.positions),
             }
-            for durable in service.durables.values()
+            for durable in core.durables.values()
         ],
         "table": {
             "local": table.local,
             "remote": table.remote,
-            "offers": len(service.offers()),
+            "offers": len(core.offers()),
         },
         "queues": {
-            "subscriptions": sum(len(s.feed) for s in service.subscriptions.values()),
+            "subscriptions": sum(len(s.feed) for s in core.subscriptions.values()),
             "links": sum(link.outbox.waiting for link in broker.links.values()),
             "journal": broker.journal.pending,
         },
         "dropped": {
-            "subscriptions": service.dropped
-            + sum(s.feed.dropped for s in service.subscriptions.values()),
+            "subscriptions": core.dropped
+            + sum(s.feed.dropped for s in core.subscriptions.values()),
             "links": broker.dropped_by_links
             + sum(link.outbox.dropped for link in broker.links.values()),
         },
-        "counters": dict(service.counters),
+        "counters": dict(core.counters),
         "journal": broker.journal.status(),
     }
 
 
 def _via(broker: Broker, origin: Any) -> str:
-    way = broker.service.directory.towards(origin.stream)
+    way = broker.core.directory.towards(origin.stream)
     link = broker.links.get(way) if way is not None else None
     return link.origin.broker if link is not None else ""
 
@@ -115,7 +116,7 @@ def _links(broker: Broker) -> list[dict[str, Any]]:
 
 
 def _origin_at(broker: Broker, address: str) -> m.Origin | None:
-    others = broker.service.directory.others
+    others = broker.core.directory.others
     return next((origin for origin in others if address in origin.addresses), None)
 
 
@@ -143,7 +144,7 @@ def _address(link: Link) -> str:
 
 
 def _clients(broker: Broker) -> list[dict[str, Any]]:
-    sessions = broker.service.sessions
+    sessions = broker.core.sessions
     return [
         {
             "name": client.name,
@@ -175,7 +176,7 @@ def _subscriptions(broker: Broker) -> list[dict[str, Any]]:
             "dropped": subscription.feed.dropped,
             "catching_up": subscription.feed.catching,
         }
-        for id, subscription in broker.service.subscriptions.items()
+        for id, subscription in broker.core.subscriptions.items()
     ]
 
 
@@ -197,10 +198,10 @@ _COUNTERS = {
 
 def metrics(broker: Broker) -> list[Metric]:
     """The numbers that change, for monitoring."""
-    service = broker.service
+    core = broker.core
     journal = broker.journal.status()
     labels = {"broker": broker.name}
-    table = service.router.table_size()
+    table = core.router.table_size()
 
     def gauge(name: str, help: str, value: float) -> Metric:
         return f"stentor_{name}", "gauge", help, [(labels, value)]
@@ -209,16 +210,16 @@ def metrics(broker: Broker) -> list[Metric]:
         return f"stentor_{name}_total", "counter", help, [(labels, value)]
 
     by_link = [({**labels, "neighbor": ln.origin.broker}, ln) for ln in broker.links.values()]
-    subscriptions = list(service.subscriptions.values())
+    subscriptions = list(core.subscriptions.values())
     return [
         *(
-            counter(f"notifications_{name}", help, service.counters[name])
+            counter(f"notifications_{name}", help, core.counters[name])
             for name, help in _COUNTERS.items()
         ),
         counter(
             "notifications_dropped_subscriptions",
             "Notifications that slow subscribers did not get.",
-            service.dropped + sum(s.feed.dropped for s in subscriptions),
+            core.dropped + sum(s.feed.dropped for s in subscriptions),
         ),
         counter(
             "notifications_dropped_links",
@@ -227,9 +228,9 @@ def metrics(broker: Broker) -> list[Metric]:
         ),
         gauge("clients", "Connected clients.", len(broker.clients)),
         gauge("links", "Links to neighbors that are up.", len(broker.links)),
-        gauge("brokers", "Other brokers that can be reached.", len(service.directory.others)),
+        gauge("brokers", "Other brokers that can be reached.", len(core.directory.others)),
         gauge("subscriptions", "Subscriptions of connected clients.", len(subscriptions)),
-        gauge("durables", "Durable subscriptions.", len(service.durables)),
+        gauge("durables", "Durable subscriptions.", len(core.durables)),
         gauge(
             "catching_up",
             "Subscriptions that read journals to catch up.",
@@ -255,7 +256,7 @@ def metrics(broker: Broker) -> list[Metric]:
 
 
 def _feeds(broker: Broker) -> list[Any]:
-    return [subscription.feed for subscription in broker.service.subscriptions.values()]
+    return [subscription.feed for subscription in broker.core.subscriptions.values()]
 
 
 def health(broker: Broker) -> tuple[bool, dict[str, Any]]:

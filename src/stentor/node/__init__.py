@@ -1,6 +1,7 @@
 """The broker's whole decision logic, without input or output.
 
-`Node` is a router and its clients, on any overlay; `stentor.node.service` is what live brokers run.
+`stentor.node.core` is what brokers run, made of the parts in `stentor.node.parts`. `Node` is
+a router and its clients, on any overlay, for the simulator.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -28,7 +28,7 @@ from stentor.model.codec import Envelope
 from stentor.node.last_values import owned
 from stentor.node.reading import parsed
 from stentor.protocol.messages import Chunk
-from stentor.routing.messages import SubscriptionUpdate
+from stentor.routing.messages import Update
 from stentor.routing.protocol import FilterId
 
 _log: Final = logging.getLogger("stentor.broker")
@@ -103,6 +103,34 @@ class Border:
         return before - len(chunk.items)
 
 
+class Borders:
+    """The borders of one broker; most links are without."""
+
+    def __init__(self) -> None:
+        self._borders: dict[str, Border] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._borders)
+
+    def link_up(self, neighbor: str, rights: Rights | None) -> None:
+        """A new link; `rights` if not everything is allowed."""
+        self._borders.pop(neighbor, None)
+        if rights is not None:
+            self._borders[neighbor] = Border(neighbor, rights)
+
+    def link_down(self, neighbor: str) -> None:
+        self._borders.pop(neighbor, None)
+
+    def with_(self, neighbor: str) -> Border | None:
+        """The border with this neighbor, if there is one."""
+        return self._borders.get(neighbor)
+
+    def keeps_groups(self, neighbor: str) -> bool:
+        """Whether groups do not cross the link with this neighbor."""
+        border = self._borders.get(neighbor)
+        return border is not None and border.keeps_groups
+
+
 class Narrowing:
     """Filters that cross a border, each narrowed to what is allowed.
 
@@ -129,7 +157,7 @@ class Narrowing:
         except StentorError:  # it would be too large
             return Filter("false")
 
-    def update(self, update: SubscriptionUpdate) -> SubscriptionUpdate:
+    def update(self, update: Update) -> Update:
         """The same change of the narrowed filters."""
         if self._allowed is None:
             return update
@@ -152,7 +180,7 @@ class Narrowing:
                 if not self._count[entry]:
                     del self._count[entry]
                     removed.append(entry)
-        return SubscriptionUpdate(tuple(added), tuple(removed))
+        return type(update)(tuple(added), tuple(removed))
 
 
 def _matching(allowed: Filter | None, envelopes: Sequence[Envelope]) -> list[int] | None:

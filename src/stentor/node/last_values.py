@@ -29,7 +29,7 @@ def owner_of(key: str) -> str:
     return key.partition(_OF)[0] if _OF in key else ""
 
 
-class LastValues:
+class Collection:
     """Last values that are being collected for a new subscription."""
 
     def __init__(self, waiting: set[str], deadline: float) -> None:

@@ -21,8 +21,13 @@ def tree_router(
     id: BrokerId,
     routing: str | Strategy = "covering",
     advertisements: str | Strategy | None = None,
+    *,
+    coupled: bool = True,
+    at_once: int | None = None,
 ) -> TreeRouter:
     """A router for a broker of an acyclic overlay.
+
+    Advertisements that are not `coupled` are known everywhere, but nobody depends on them.
 
     >>> tree_router("here", routing="merging").id
     'here'
@@ -31,6 +36,8 @@ def tree_router(
         id,
         Strategy.of(routing),
         None if advertisements is None else Strategy.of(advertisements),
+        coupled=coupled,
+        at_once=at_once,
     )
 
 

@@ -73,6 +73,15 @@ flooding, simple, identity, covering, merging
         return self.name == "flooding"
 
     @property
+    def terms(self) -> str:
+        """What neighbors have to agree on: whether filters are told, and by what they are known.
+
+        >>> Strategy("covering").terms, Strategy("merging").terms, Strategy("simple").terms
+        ('filters', 'filters', 'subscriptions')
+        """
+        return {"flooding": "nothing", "simple": "subscriptions"}.get(self.name, "filters")
+
+    @property
     def is_exact(self) -> bool:
         """Whether a notification only goes where somebody wants it."""
         return not self.floods and not self.looseness

@@ -28,12 +28,13 @@ from typing import Any
 from stentor.errors import GroupElsewhere, JournalUnavailable, LeaseExpired
 from stentor.filters import Filter
 from stentor.model import Notification, NotificationId, decode, encode
-from stentor.node.actions import Append, CloseClient, CloseLink, Persist, ToClient, ToLink
+from stentor.node.agenda import Append, CloseClient, CloseLink, Persist, ToClient, ToLink
 from stentor.node.border import Rights
+from stentor.node.core import Core
 from stentor.node.log import LastValue
-from stentor.node.service import Service
 from stentor.protocol import messages as m
 from stentor.protocol.messages import Positions, StreamId
+from stentor.routing import STRATEGIES, Strategy, TreeRouter
 
 
 class MemoryLog:
@@ -104,7 +105,7 @@ class Queue:
 
     def _drop(self, message: m.Forward) -> None:
         if not message.volatile and not self.words.get(message.stream):
-            word = self.source.service.broken(message.stream, self.to)
+            word = self.source.core.broken(message.stream, self.to)
             if word is not None:
                 self.words[message.stream] = 1
                 self.messages.append(m.encoder.encode(word))
@@ -136,19 +137,21 @@ class Host:
         self.up = True
         self.disk: deque[Append | Persist] = deque()
         self.written: deque[tuple[Append | Persist, int]] = deque()
-        self.service = Service(
+        self.core = Core(
             self.name,
             self.log,
             addresses=[self.name],
             queue=self.queue,
             now=self.sim.clock,
             clock=self.sim.clock,
+            router=self.sim.router(self.name),
+            enforce_advertisements=self.sim.enforced,
         )
-        self.service.restore(self.durables)
+        self.core.restore(self.durables)
 
     def flush(self) -> None:
         """Carry out what the core wants done."""
-        for action in self.service.take():
+        for action in self.core.take():
             match action:
                 case ToLink(neighbor, message):
                     queue = self.sim.queues.get((self.name, neighbor))
@@ -189,11 +192,11 @@ class Host:
         """The core hears of one thing that was written."""
         action, first = self.written.popleft()
         if isinstance(action, Persist):
-            self.service.stored(action.context, None)
+            self.core.stored(action.context, None)
         elif first < 0:
-            self.service.failed(action.context, JournalUnavailable("the disk is full"))
+            self.core.failed(action.context, JournalUnavailable("the disk is full"))
         else:
-            self.service.committed(action.context, first, action.items)
+            self.core.committed([(action.context, first, action.items)])
         self.flush()
 
 
@@ -308,7 +311,7 @@ class Client:
         assert host.up
         self.session = next(self.sim.session_ids)
         try:
-            host.service.join(self.session, self.name, newest=host.log.published.get(self.name))
+            host.core.join(self.session, self.name, newest=host.log.published.get(self.name))
         except JournalUnavailable:
             return
         self.host = host
@@ -316,15 +319,15 @@ class Client:
             self.homes.remove(host.name)
         self.homes.append(host.name)
         host.sessions[self.session] = self
+        offers, self.offers = self.offers, {}
+        self.demand.clear()
+        for filter in offers.values():
+            self.advertise(filter)
         for publish in self.unanswered:
             self.say(publish)
         subs, self.subs = list(self.subs.values()), {}
         for sub in subs:
             self.ask(sub)
-        offers, self.offers = self.offers, {}
-        self.demand.clear()
-        for filter in offers.values():
-            self.advertise(filter)
 
     def disconnect(self) -> None:
         """The connection breaks; both ends notice."""
@@ -340,7 +343,7 @@ class Client:
                 sub.last.clear()
                 sub.remembered.clear()
         if host.sessions.pop(self.session, None) is not None and host.up:
-            host.service.leave(self.session)
+            host.core.leave(self.session)
             host.flush()
 
     def restart(self) -> None:
@@ -478,6 +481,8 @@ class Client:
                 for each in self.subs.values():
                     for stream, position in each.asked.pop(number, {}).items():
                         each.confirmed[stream] = max(position, each.confirmed.get(stream, 0))
+            case m.Rejected():
+                raise AssertionError(f"{self.name} was told {message}")
             case m.Failure(code) if code != LeaseExpired.code:  # it ended while this was said
                 raise AssertionError(f"{self.name} was told {message}")
         self.answers.append(message)
@@ -503,8 +508,16 @@ class Overlay:
         link_limit: int = 10_000,
         seed: int = 0,
         rights: dict[tuple[str, str], Rights] | None = None,
+        routing: Strategy | str = "covering",
+        advertisements: Strategy | str | None = None,
+        mixed: int = 0,
     ) -> None:
         """`rights` are what the second broker of a link may at the first."""
+        self.routing = Strategy.of(routing)
+        #: If not 0, brokers use different strategies that go together.
+        self.mixed = mixed
+        #: The strategy of advertisements, if they steer subscriptions.
+        self.advertisements = None if advertisements is None else Strategy.of(advertisements)
         self.rng = random.Random(seed)
         self.rights = rights or {}
         self.clock = 1_000.0
@@ -533,6 +546,22 @@ class Overlay:
         for a, b in links:
             self.connect(a, b)
 
+    @property
+    def enforced(self) -> bool:
+        """Whether clients have to advertise what they publish."""
+        return self.advertisements is not None
+
+    def router(self, name: str) -> TreeRouter:
+        """Brokers differ in their strategies as far as these go together."""
+        routing, offers = self.routing, self.advertisements or Strategy("covering")
+        if self.mixed:
+            alike = random.Random(f"{name} {self.mixed}")
+            names = [n for n in STRATEGIES if Strategy(n).terms == routing.terms]
+            routing = routing if routing.looseness else Strategy(alike.choice(names))
+            names = [n for n in STRATEGIES if Strategy(n).terms == offers.terms]
+            offers = Strategy(alike.choice(names))
+        return TreeRouter(name, routing, offers, coupled=self.enforced)
+
     # -- what fails and heals
 
     def connect(self, a: str, b: str) -> None:
@@ -541,7 +570,7 @@ class Overlay:
         for x, y in ((a, b), (b, a)):
             self.queues[x, y] = Queue(self.hosts[x], y, self.link_limit)
         for x, y in ((a, b), (b, a)):
-            self.hosts[x].service.link_up(y, self.rights.get((x, y)))
+            self.hosts[x].core.link_up(y, self.rights.get((x, y)))
             self.hosts[x].flush()
 
     def disconnect(self, a: str, b: str) -> None:
@@ -550,7 +579,7 @@ class Overlay:
         del self.queues[b, a]
         for x, y in ((a, b), (b, a)):
             if self.hosts[x].up:
-                self.hosts[x].service.link_down(y)
+                self.hosts[x].core.link_down(y)
                 self.hosts[x].flush()
 
     def crash(self, name: str) -> None:
@@ -599,7 +628,7 @@ class Overlay:
                     found.append(("disk", host))
                 if host.written:
                     found.append(("written", host))
-                if host.service.has_work:
+                if host.core.has_work:
                     found.append(("work", host))
         return found
 
@@ -609,12 +638,12 @@ class Overlay:
         if kind == "link":
             message = self.queues[what].pop()
             host = self.hosts[what[1]]
-            host.service.receive(what[0], message)
+            host.core.receive(what[0], message)
             host.flush()
         elif kind == "up":
             message = m.decoder.decode(what.up.popleft())
             host = what.host
-            host.service.heard(what.session, message)
+            host.core.heard(what.session, message)
             host.flush()
         elif kind == "refused":
             self.refused.remove(what)
@@ -626,7 +655,7 @@ class Overlay:
         elif kind == "written":
             what.report()
         else:
-            what.service.work()
+            what.core.work()
             what.flush()
 
     def advance(self, most: int | None = None) -> None:
@@ -657,7 +686,7 @@ class Overlay:
         self.clock += seconds
         for host in self.hosts.values():
             if host.up:
-                host.service.tick(self.clock, self.clock)
+                host.core.tick(self.clock, self.clock)
                 host.flush()
 
     def heal(self) -> None:

@@ -33,7 +33,7 @@ class Liar:
 
     def __init__(self, sim: Overlay, victim: str, rng: random.Random) -> None:
         self.sim, self.victim, self.rng = sim, victim, rng
-        self.service = sim.hosts[victim].service
+        self.core = sim.hosts[victim].core
         self.streams = [f"{name}#" for name in sim.hosts if name != "evil"]
         self.number = 0
 
@@ -42,7 +42,7 @@ class Liar:
         self.say(self.rng.choice(lies)())
 
     def say(self, message: Any) -> None:
-        self.service.receive("evil", m.decoder.decode(m.encoder.encode(message)))
+        self.core.receive("evil", m.decoder.decode(m.encoder.encode(message)))
         self.sim.hosts[self.victim].flush()
 
     def stream(self) -> str:
@@ -51,8 +51,8 @@ class Liar:
     def echo(self) -> m.Echo:
         """The answer to a probe that it has heard, if there is one."""
         heads = {stream: FAR for stream in self.streams if self.rng.random() < 0.7}
-        waves = [(o, w.number) for o, w in self.service._probes._waves.items()]
-        asked = waves or [(self.stream(), self.service._probes.number + 1)]
+        waves = [(o, w.number) for o, w in self.core.probing.probes._waves.items()]
+        asked = waves or [(self.stream(), self.core.probing.probes.number + 1)]
         return m.Echo(*self.rng.choice(asked), heads)
 
     def probe(self) -> m.Probe:
@@ -218,7 +218,7 @@ def test_filters_that_are_narrowed_come_and_go(seed: int) -> None:
     sim.settle()
     here, there = run.border
     for at, other, allowed in ((here, there, run.shows), (there, here, run.admits)):
-        asked = sim.hosts[at].service.router.plane.subscriptions.asked
+        asked = sim.hosts[at].core.router.plane.subscriptions.asked
         from stentor.routing.table import Neighbor
 
         for _, filter in asked(Neighbor(other)):
@@ -228,8 +228,8 @@ def test_filters_that_are_narrowed_come_and_go(seed: int) -> None:
         sim.advance(rng.choice([5, 200]))
     sim.settle()
     for host in sim.hosts.values():
-        assert host.service.router.plane.subscriptions.is_empty
-        for border in host.service._borders.values():
+        assert host.core.router.plane.subscriptions.is_empty
+        for border in host.core.borders._borders.values():
             assert not border.asked._became
             assert not border.asks._became
 
@@ -259,18 +259,18 @@ def test_a_neighbor_without_rights_sends_and_sees_nothing() -> None:
         producers = {id.producer for _, _, id in sub.given} | {i.producer for i in sub.volatile}
         producers |= {n.id.producer for n in sub.retained if n.id is not None}
         assert producers == {sub.client.name}
-    assert [str(f) for f in sim.hosts["a"].service.offers()] == ["x = 5"]
-    assert [str(f) for f in sim.hosts["b"].service.offers()] == ["x = 6"]
+    assert [str(f) for f in sim.hosts["a"].core.offers()] == ["x = 5"]
+    assert [str(f) for f in sim.hosts["b"].core.offers()] == ["x = 6"]
 
 
 def test_what_is_kept_out_is_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
     sim = Overlay([("a", "b")], rights={("a", "b"): Rights("partner", Filter("x = 1"), None)})
     sim.settle()
-    service = sim.hosts["a"].service
+    core = sim.hosts["a"].core
     # The neighbor is not even asked for more; so it has to be told by somebody.
     items = [encode(Notification({"x": x}, id=NotificationId("eve", 0, x))) for x in (1, 2, 3)]
-    service.receive("b", m.Forward("b#", [1, 2, 3], items))
-    assert service.counters["kept_out"] == 2
+    core.receive("b", m.Forward("b#", [1, 2, 3], items))
+    assert core.counters["kept_out"] == 2
     assert "sends more than its grant 'partner' allows" in caplog.text
 
 

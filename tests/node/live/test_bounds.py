@@ -9,14 +9,14 @@ from overlay import MemoryLog, Overlay
 from stentor.errors import NotPermitted, Overloaded
 from stentor.filters import Filter
 from stentor.model import Notification, NotificationId, decode, encode
-from stentor.node.actions import Append, Persist, ToClient, ToLink
+from stentor.node.agenda import Append, Persist, ToClient, ToLink
+from stentor.node.checks import EPOCH_AHEAD
+from stentor.node.core import Core
 from stentor.node.durable import Durable
 from stentor.node.feed import Feed, Run
-from stentor.node.service import Service
-from stentor.node.service.notifications import BLOCK_PATIENCE, SERVED_AT_ONCE
-from stentor.node.service.overlay import UNLINKED_AT_ONCE
-from stentor.node.service.publishing import EPOCH_AHEAD
-from stentor.node.service.subscriptions import UNKNOWN_STREAMS
+from stentor.node.parts.deliveries import BLOCK_PATIENCE, SERVED_AT_ONCE
+from stentor.node.parts.routing import UNLINKED_AT_ONCE
+from stentor.node.parts.subscribing import UNKNOWN_STREAMS
 from stentor.node.streams import Probes
 from stentor.protocol import messages as m
 
@@ -28,26 +28,26 @@ class Alone:
 
     def __init__(self, **options: Any) -> None:
         self.log = MemoryLog("a#")
-        self.service = Service("a", self.log, now=0.0, clock=CLOCK, **options)
+        self.core = Core("a", self.log, now=0.0, clock=CLOCK, **options)
         self.stored: dict[str, bytes | None] = {}
         self.heard: dict[int, list[Any]] = {}
 
     def join(self, id: int, name: str = "ann", **options: Any) -> None:
         self.heard[id] = []
-        self.service.join(id, name, newest=self.log.published.get(name), **options)
+        self.core.join(id, name, newest=self.log.published.get(name), **options)
 
     def say(self, id: int, *messages: Any) -> list[Any]:
         """What the client is told in answer."""
         before = len(self.heard[id])
         for message in messages:
-            self.service.heard(id, message)
+            self.core.heard(id, message)
             self.flush()
         return self.heard[id][before:]
 
     def flush(self) -> None:
         while True:
-            actions = self.service.take()
-            if not actions and not self.service.has_work:
+            actions = self.core.take()
+            if not actions and not self.core.has_work:
                 return
             for action in actions:
                 match action:
@@ -55,15 +55,15 @@ class Alone:
                         self.heard[session].append(message)
                     case Append():
                         first = self.log.write(action, CLOCK)
-                        self.service.committed(action.context, first, action.items)
+                        self.core.committed([(action.context, first, action.items)])
                     case Persist():
                         self.stored[action.name] = action.data
-                        self.service.stored(action.context, None)
-            if self.service.has_work:
-                self.service.work()
+                        self.core.stored(action.context, None)
+            if self.core.has_work:
+                self.core.work()
 
     def tick(self, now: float) -> None:
-        self.service.tick(now, CLOCK + now)
+        self.core.tick(now, CLOCK + now)
         self.flush()
 
     def publish(self, id: int, name: str, sequence: int, **options: Any) -> list[Any]:
@@ -127,7 +127,7 @@ def test_a_durable_subscription_is_for_the_grant_that_made_it() -> None:
     assert told(alone.say(1, m.Subscribe(1, "x > 1", 10, durable="d")), m.Subscribed)
     assert codes(alone.say(2, m.Subscribe(1, "x > 5", 10, durable="d"))) == [NotPermitted.code]
     assert not told(alone.heard[1], m.Ended)
-    assert str(alone.service.durables["d"].filter) == "x > 1"
+    assert str(alone.core.durables["d"].filter) == "x > 1"
     (taken,) = told(alone.say(3, m.Subscribe(1, "x > 1", 10, durable="d")), m.Subscribed)
     assert taken.resumed
 
@@ -139,7 +139,7 @@ def test_who_owns_it_is_stored() -> None:
     data = alone.stored["d"]
     assert data is not None
     again = Alone()
-    again.service.restore({"d": data})
+    again.core.restore({"d": data})
     again.join(2, "eve", owner="mallory")
     assert codes(again.say(2, m.Subscribe(1, "x > 1", 10, durable="d"))) == [NotPermitted.code]
 
@@ -147,7 +147,7 @@ def test_who_owns_it_is_stored() -> None:
 def test_what_nobody_owns_belongs_to_who_takes_it_first() -> None:
     """It was made before there were grants."""
     alone = Alone()
-    alone.service.restore({"d": Durable("d", Filter("x > 1"), since=0.0).to_data()})
+    alone.core.restore({"d": Durable("d", Filter("x > 1"), since=0.0).to_data()})
     alone.join(1, "ann", owner="desk")
     alone.join(2, "eve", owner="mallory")
     assert told(alone.say(1, m.Subscribe(1, "x > 1", 10, durable="d")), m.Subscribed)
@@ -169,17 +169,17 @@ def test_members_of_a_durable_group_have_the_same_grant() -> None:
     alone.say(1, m.Subscribe(1, "x > 1", 10, durable="d", group="g"))
     joining = m.Subscribe(1, "x > 1", 10, durable="d", group="g")
     assert codes(alone.say(2, joining)) == [NotPermitted.code]
-    alone.service.leave(1)
+    alone.core.leave(1)
     assert codes(alone.say(2, joining)) == [NotPermitted.code]
 
 
 def test_a_removed_broker_does_not_move_what_another_grant_owns() -> None:
     alone = Alone()
     own = Durable("d", Filter("x > 1"), since=0.0, positions={"b#": 1}, owner="desk")
-    alone.service.restore({"d": own.to_data()})
+    alone.core.restore({"d": own.to_data()})
     theirs = Durable("d", Filter("x > 1"), since=0.0, positions={"b#": 9}, owner="mallory")
-    assert alone.service.import_durables({"d": theirs.to_data()}) == {}
-    assert alone.service.durables["d"].positions == {"b#": 1}
+    assert alone.core.import_durables({"d": theirs.to_data()}) == {}
+    assert alone.core.durables["d"].positions == {"b#": 1}
 
 
 # -- positions
@@ -193,7 +193,7 @@ def test_nobody_has_read_more_of_a_journal_than_there_is() -> None:
     answers = alone.say(1, m.Subscribe(1, "", 10, durable="d", positions=far))
     assert told(answers, m.Subscribed)
     alone.say(1, m.Confirm(1, far, 9))
-    assert alone.service.durables["d"].positions == {"a#": 1}
+    assert alone.core.durables["d"].positions == {"a#": 1}
     (delivered,) = told(alone.publish(1, "ann", 2), m.Deliver)
     assert delivered.offsets == [2]
 
@@ -202,9 +202,9 @@ def test_not_even_before_the_journal_was_looked_at() -> None:
     alone = stuck()
     alone.join(1)
     far = {"a#": 10**6}
-    alone.service.heard(1, m.Subscribe(1, "", 10, durable="d", positions=far))
-    alone.service.heard(1, m.Confirm(1, far, 9))
-    assert alone.service.durables["d"].positions == {"a#": 0}
+    alone.core.heard(1, m.Subscribe(1, "", 10, durable="d", positions=far))
+    alone.core.heard(1, m.Confirm(1, far, 9))
+    assert alone.core.durables["d"].positions == {"a#": 0}
 
 
 def test_nor_less_than_nothing() -> None:
@@ -214,8 +214,8 @@ def test_nor_less_than_nothing() -> None:
     for number, position in enumerate((-5, 2**64 - 1), 1):
         answers = alone.say(1, m.Subscribe(number, "", 10, positions={"a#": position}))
         assert told(answers, m.Subscribed)
-    assert alone.service.subscriptions["ann@1/1"].feed.positions == {"a#": 1}
-    assert alone.service.subscriptions["ann@1/2"].feed.positions == {"a#": 1}
+    assert alone.core.subscriptions["ann@1/1"].feed.positions == {"a#": 1}
+    assert alone.core.subscriptions["ann@1/2"].feed.positions == {"a#": 1}
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -239,7 +239,7 @@ def test_nor_more_of_the_journals_of_others(seed: int) -> None:
     offsets = [offset for _, offset, _ in sub.given]
     assert offsets[-1] == 4
     assert offsets == list(range(offsets[0], 5))
-    (feed,) = [s.feed for s in sim.hosts["a"].service.subscriptions.values()]
+    (feed,) = [s.feed for s in sim.hosts["a"].core.subscriptions.values()]
     assert feed.positions["c#"] == 4
 
 
@@ -261,7 +261,7 @@ def test_positions_of_streams_that_nobody_knows_are_few() -> None:
     alone.join(1)
     many = {f"s{i}": i for i in range(2 * UNKNOWN_STREAMS)}
     alone.say(1, m.Subscribe(1, "", 10, positions={**many, "a#": 0}))
-    feed = alone.service.subscriptions["ann@1/1"].feed
+    feed = alone.core.subscriptions["ann@1/1"].feed
     assert len(feed.positions) == UNKNOWN_STREAMS + 1
     assert "a#" in feed.positions
 
@@ -328,12 +328,12 @@ def test_what_is_attached_is_known() -> None:
     alone.join(1)
     alone.join(2, "bob")
     alone.say(1, m.Subscribe(1, "", 10, durable="d"))
-    durable = alone.service.durables["d"]
-    assert alone.service.is_attached(durable)
+    durable = alone.core.durables["d"]
+    assert alone.core.is_attached(durable)
     alone.say(2, m.Subscribe(1, "", 10, durable="d"))  # takes it over
-    assert alone.service.is_attached(durable)
-    alone.service.leave(2)
-    assert not alone.service.is_attached(durable)
+    assert alone.core.is_attached(durable)
+    alone.core.leave(2)
+    assert not alone.core.is_attached(durable)
 
 
 # -- publishers that wait
@@ -354,7 +354,7 @@ class TestBlock:
         assert not told(alone.heard[2], m.Published)
         alone.tick(BLOCK_PATIENCE)
         assert told(alone.heard[2], m.Published)
-        assert not alone.service.congested
+        assert not alone.core.congested
         assert told(alone.publish(2, "fast", 2), m.Published)
         assert told(alone.publish(2, "fast", 3), m.Published)
 
@@ -367,7 +367,7 @@ class TestBlock:
         alone.say(1, m.Credit(1, 1))
         assert not told(alone.publish(2, "fast", 4), m.Published)
         alone.say(1, m.Credit(1, 100))
-        assert not alone.service.congested
+        assert not alone.core.congested
         delivered = told(alone.heard[1], m.Deliver)
         assert [o for each in delivered for o in each.offsets] == [1, 2, 3, 4]
 
@@ -377,7 +377,7 @@ class TestBlock:
             alone.publish(2, "fast", i, volatile=True)
         for i in range(1, 4):
             alone.tick(i * (BLOCK_PATIENCE - 1))
-            assert alone.service.congested
+            assert alone.core.congested
             alone.say(1, m.Credit(1, 1))
 
 
@@ -387,8 +387,8 @@ class TestBlock:
 def stuck() -> Alone:
     """A neighbor that answers no probe."""
     alone = Alone()
-    alone.service.link_up("b")
-    alone.service.receive("b", m.Streams([m.Origin("b#", "b")], []))
+    alone.core.link_up("b")
+    alone.core.receive("b", m.Streams([m.Origin("b#", "b")], []))
     alone.flush()
     return alone
 
@@ -398,11 +398,11 @@ def test_who_comes_and_goes_while_a_probe_is_under_way_leaves_nothing() -> None:
     alone.join(1)
     for number in range(1, 100):
         alone.say(1, m.Subscribe(number, "", 10), m.Unsubscribe(number))
-    assert not alone.service._settling
+    assert not alone.core.probing.settling
     alone.say(1, m.Subscribe(100, "", 10))
-    assert len(alone.service._settling) == 1
-    alone.service.leave(1)
-    assert not alone.service._settling
+    assert len(alone.core.probing.settling) == 1
+    alone.core.leave(1)
+    assert not alone.core.probing.settling
 
 
 @pytest.mark.parametrize("durable", [None, "d"])
@@ -410,21 +410,21 @@ def test_who_comes_and_goes_while_a_probe_is_under_way_leaves_nothing() -> None:
 def test_only_who_leads_to_a_stream_says_how_far_it_is(durable: str | None, last: str) -> None:
     """A neighbor that answers for the stream of another does not make anybody miss what comes."""
     alone = stuck()
-    alone.service.link_up("evil")
-    alone.service.receive("evil", m.Streams([m.Origin("evil#", "evil")], []))
+    alone.core.link_up("evil")
+    alone.core.receive("evil", m.Streams([m.Origin("evil#", "evil")], []))
     alone.join(1)
     alone.say(1, m.Subscribe(1, "x > 0", 10, durable=durable))
-    probe = alone.service._probes.number
+    probe = alone.core.probing.probes.number
     echoes = {
         "b": m.Echo("a#", probe, {"b#": 3}),
         "evil": m.Echo("a#", probe, {"evil#": 0, "b#": 10**9, "a#": 10**9}),
     }
     for neighbor in sorted(echoes, key=lambda name: name == last):
-        alone.service.receive(neighbor, echoes[neighbor])
+        alone.core.receive(neighbor, echoes[neighbor])
     alone.flush()
     assert told(alone.heard[1], m.Subscribed)
-    alone.service.receive("evil", m.Mark("b#", 10**9))
-    alone.service.receive("b", m.Forward("b#", [4], [note("bob", 4)]))
+    alone.core.receive("evil", m.Mark("b#", 10**9))
+    alone.core.receive("b", m.Forward("b#", [4], [note("bob", 4)]))
     alone.publish(1, "ann", 5)
     assert [d.offsets for d in told(alone.heard[1], m.Deliver)] == [[4], [1]]
 
@@ -434,22 +434,22 @@ def test_a_position_that_a_stream_never_had_is_taken_back() -> None:
     alone = stuck()
     alone.join(1)
     alone.say(1, m.Subscribe(1, "x > 0", 10, durable="d"))
-    probe = alone.service._probes.number
-    alone.service.receive("b", m.Echo("a#", probe, {"b#": 10**9}))
+    probe = alone.core.probing.probes.number
+    alone.core.receive("b", m.Echo("a#", probe, {"b#": 10**9}))
     alone.flush()
-    assert alone.service.durables["d"].positions["b#"] == 10**9
-    alone.service.link_down("b")
-    alone.service.link_up("c")
-    alone.service.receive("c", m.Streams([m.Origin("b#", "b"), m.Origin("c#", "c")], []))
+    assert alone.core.durables["d"].positions["b#"] == 10**9
+    alone.core.link_down("b")
+    alone.core.link_up("c")
+    alone.core.receive("c", m.Streams([m.Origin("b#", "b"), m.Origin("c#", "c")], []))
     alone.flush()
-    probe = alone.service._probes.number
-    alone.service.receive("c", m.Echo("a#", probe, {"b#": 3, "c#": 0}))
+    probe = alone.core.probing.probes.number
+    alone.core.receive("c", m.Echo("a#", probe, {"b#": 3, "c#": 0}))
     alone.flush()
-    assert alone.service.durables["d"].positions["b#"] == 3
+    assert alone.core.durables["d"].positions["b#"] == 3
     stored = alone.stored["d"]
     assert stored is not None
     assert Durable.from_data("d", stored).positions["b#"] == 3
-    alone.service.receive("c", m.Forward("b#", [4], [note("bob", 4)]))
+    alone.core.receive("c", m.Forward("b#", [4], [note("bob", 4)]))
     alone.flush()
     assert [d.offsets for d in told(alone.heard[1], m.Deliver)] == [[4]]
 
@@ -466,12 +466,12 @@ def test_a_broker_has_one_wave() -> None:
 
 def test_probes_of_nobody_are_not_kept() -> None:
     alone = stuck()
-    alone.service.link_up("c")
-    alone.service.take()
+    alone.core.link_up("c")
+    alone.core.take()
     for number in range(100):
-        alone.service.receive("b", m.Probe(f"z{number}#", 1))
-    assert not [origin for origin in alone.service._probes._waves if origin.startswith("z")]
-    answers = [action.message for action in alone.service.take()]  # type: ignore[union-attr]
+        alone.core.receive("b", m.Probe(f"z{number}#", 1))
+    assert not [origin for origin in alone.core.probing.probes._waves if origin.startswith("z")]
+    answers = [action.message for action in alone.core.take()]  # type: ignore[union-attr]
     assert m.Echo("z7#", 1, {}) in answers
 
 
@@ -484,11 +484,11 @@ def asking(*numbers: int) -> m.Subscriptions:
 
 def test_what_a_neighbor_asked_for_goes_in_steps() -> None:
     alone = Alone()
-    service = alone.service
+    core = alone.core
     told: set[str] = set()
 
     def listen() -> None:
-        for action in service.take():
+        for action in core.take():
             if isinstance(action, ToLink) and action.neighbor == "c#":
                 message = action.message
                 if isinstance(message, m.Subscriptions):
@@ -496,38 +496,38 @@ def test_what_a_neighbor_asked_for_goes_in_steps() -> None:
                     told.difference_update(map(str, message.removed))
 
     for neighbor in ("b#", "c#"):
-        service.link_up(neighbor)
-    service.receive("b#", asking(*range(1_000)))
+        core.link_up(neighbor)
+    core.receive("b#", asking(*range(1_000)))
     listen()
     assert len(told) == 1_000
-    service.link_down("b#")
+    core.link_down("b#")
     listen()
     assert 0 < len(told) < 1_000
-    assert service.is_unlinking("b#")
-    assert service.neighbors == ["c#"]
-    while service.has_work:
+    assert core.is_unlinking("b#")
+    assert core.neighbors == ["c#"]
+    while core.has_work:
         before = len(told)
-        service.work()
+        core.work()
         listen()
         assert before - len(told) <= UNLINKED_AT_ONCE
     assert not told
-    assert not service.is_unlinking("b#")
-    service.link_down("c#")
-    assert service.router.plane.is_empty
+    assert not core.is_unlinking("b#")
+    core.link_down("c#")
+    assert core.router.plane.is_empty
 
 
 def test_a_neighbor_that_comes_back_at_once_begins_afresh() -> None:
     alone = Alone()
-    service = alone.service
-    service.link_up("b#")
-    service.receive("b#", asking(*range(1_000)))
-    service.link_down("b#")
-    assert service.is_unlinking("b#")
-    service.link_up("b#")
-    assert not service.is_unlinking("b#")
-    service.receive("b#", asking(7))
+    core = alone.core
+    core.link_up("b#")
+    core.receive("b#", asking(*range(1_000)))
+    core.link_down("b#")
+    assert core.is_unlinking("b#")
+    core.link_up("b#")
+    assert not core.is_unlinking("b#")
+    core.receive("b#", asking(7))
     alone.flush()
-    assert [str(row.filter) for row in service.router.plane.subscriptions.table.rows()] == ["x = 7"]
+    assert [str(row.filter) for row in core.router.plane.subscriptions.table.rows()] == ["x = 7"]
 
 
 @pytest.mark.parametrize("volatile", [False, True])
@@ -540,20 +540,21 @@ def test_one_step_brings_little_to_very_many(volatile: bool) -> None:
     alone.say(1, *[m.Subscribe(i, f"x >= {-i}", 10**6) for i in range(count)])
     items = [note("bob", i) for i in range(published)]
     given: dict[int, list[bytes]] = {i: [] for i in range(count)}
-    service = alone.service
-    steps = service.hear(2, m.Publish(1, items, volatile=volatile)) or iter(())
+    core = alone.core
+    steps = core.hear(2, m.Publish(1, items, volatile=volatile)) or iter(())
     rest = True
-    while rest or service.wants_turn:
+    while rest or core.wants_turn:
         rest = next(steps, steps) is not steps
-        if service.has_work:
-            service.work()
-        actions = service.take()
+        if core.has_work:
+            core.work()
+        actions = core.take()
         delivered = [a.message for a in actions if isinstance(a, ToClient)]
         for message in told(delivered, m.Deliver):
             given[message.number] += message.items
         assert len(told(delivered, m.Deliver)) < SERVED_AT_ONCE + published
         for action in actions:
             if isinstance(action, Append):
-                service.committed(action.context, alone.log.write(action, CLOCK), action.items)
+                first = alone.log.write(action, CLOCK)
+                core.committed([(action.context, first, action.items)])
                 rest = True
     assert all(heard == items for heard in given.values())

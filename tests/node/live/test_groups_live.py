@@ -11,8 +11,8 @@ from live_histories import EVENTS
 from overlay import Client, Overlay, Sub
 
 from stentor.errors import GroupElsewhere
-from stentor.node.service.base import GROUPS_AT_ONCE
-from stentor.node.service.groups import GROUPS_EVERY
+from stentor.node.parts.groups import AT_ONCE as GROUPS_AT_ONCE
+from stentor.node.parts.groups import EVERY as GROUPS_EVERY
 from stentor.protocol import messages as m
 
 
@@ -83,7 +83,7 @@ class Sharing:
 
     def look(self) -> None:
         """Brokers that cannot reach each other may begin the same group twice."""
-        homes = [h for h in self.sim.hosts.values() if "group g" in h.service.subscriptions]
+        homes = [h for h in self.sim.hosts.values() if "group g" in h.core.subscriptions]
         self.split = self.split or len(homes) > 1
 
     def return_(self) -> None:
@@ -251,13 +251,13 @@ class TestTelling:
 
     def test_each_group_that_begins_is_told_once_and_alone(self) -> None:
         sim, client = self.settled()
-        service = sim.hosts["a"].service
+        core = sim.hosts["a"].core
         for i in range(50):
-            service.heard(client.session, m.Subscribe(i + 1, "true", 0, group=f"g{i:03}"))
+            core.heard(client.session, m.Subscribe(i + 1, "true", 0, group=f"g{i:03}"))
             sim.hosts["a"].flush()
         assert [message.names for message in self.heard(sim)] == [[f"g{i:03}"] for i in range(50)]
         sim.settle()
-        assert sim.hosts["b"].service._groups == {"a#": {f"g{i:03}" for i in range(50)}}
+        assert sim.hosts["b"].core.groups.elsewhere == {"a#": {f"g{i:03}" for i in range(50)}}
 
     def test_groups_that_end_together_are_told_together(self) -> None:
         sim, client = self.settled()
@@ -273,9 +273,9 @@ class TestTelling:
 
     def test_what_does_not_change_is_not_told(self) -> None:
         sim, client = self.settled()
-        service = sim.hosts["a"].service
-        service.heard(client.session, m.Subscribe(1, "true", 0, group="g"))
-        service.heard(client.session, m.Unsubscribe(1))
+        core = sim.hosts["a"].core
+        core.heard(client.session, m.Subscribe(1, "true", 0, group="g"))
+        core.heard(client.session, m.Unsubscribe(1))
         sim.hosts["a"].flush()
         assert self.heard(sim) == []
         client.subscribe("true", group="g")
@@ -289,32 +289,32 @@ class TestTelling:
 
     def test_lists_of_those_that_are_left_come_once_in_a_while(self) -> None:
         sim, client = self.settled()
-        service = sim.hosts["a"].service
+        core = sim.hosts["a"].core
         numbers = range(1, 11)
         for i in numbers:
-            service.heard(client.session, m.Subscribe(i, "true", 0, group=f"g{i}"))
+            core.heard(client.session, m.Subscribe(i, "true", 0, group=f"g{i}"))
         sim.hosts["a"].flush()
         sim.settle()
-        service.tick(sim.clock, sim.clock)
+        core.tick(sim.clock, sim.clock)
         for i in numbers:
-            service.heard(client.session, m.Unsubscribe(i))
+            core.heard(client.session, m.Unsubscribe(i))
             sim.hosts["a"].flush()
         assert len(self.heard(sim)) == 1
-        service.tick(sim.clock + GROUPS_EVERY, sim.clock + GROUPS_EVERY)
+        core.tick(sim.clock + GROUPS_EVERY, sim.clock + GROUPS_EVERY)
         sim.hosts["a"].flush()
         assert [message.names for message in self.heard(sim)][1:] == [[]]
 
     def test_a_long_list_comes_in_pieces(self) -> None:
         sim, client = self.settled()
         sim.disconnect("a", "b")
-        service = sim.hosts["a"].service
+        core = sim.hosts["a"].core
         names = {f"g{i}" for i in range(2 * GROUPS_AT_ONCE + 1)}
         for i, name in enumerate(sorted(names)):
-            service.heard(client.session, m.Subscribe(i + 1, "true", 0, group=name))
+            core.heard(client.session, m.Subscribe(i + 1, "true", 0, group=name))
         sim.hosts["a"].flush()
         sim.connect("a", "b")
         pieces = self.heard(sim)
         assert [len(piece.names) for piece in pieces] == [GROUPS_AT_ONCE, GROUPS_AT_ONCE, 1]
         assert [piece.more for piece in pieces] == [False, True, True]
         sim.settle()
-        assert sim.hosts["b"].service._groups == {"a#": names}
+        assert sim.hosts["b"].core.groups.elsewhere == {"a#": names}

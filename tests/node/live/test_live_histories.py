@@ -13,7 +13,7 @@ from judging import judge, judge_empty
 from live_histories import run_history, small
 from overlay import Client, Overlay
 
-from stentor.node.actions import ToClient
+from stentor.node.agenda import ToClient
 from stentor.protocol import messages as m
 
 PROMISES = pytest.mark.spec("R-07.60", "R-07.73", "R-01.69", "R-01.96", "01/A-14")
@@ -196,7 +196,7 @@ def test_a_new_line_is_not_forgotten_with_the_old_one() -> None:
     publish(old, 1)
     sim.happen("up", old)
     host.write(1)
-    line = host.service.sessions[old.session].line
+    line = host.core.sessions[old.session].line
     host.sessions.pop(old.session)  # it is not told that it is closed
     host.report()
     sim.disk_fails = False
@@ -204,13 +204,13 @@ def test_a_new_line_is_not_forgotten_with_the_old_one() -> None:
     new.connect(host)
     while new.up:
         sim.happen("up", new)
-    host.service.leave(old.session)
+    host.core.leave(old.session)
     new.disconnect()
     new.connect(host)
     sim.clients.remove(old)
     sim.settle()
     assert host.log.head == 1
-    assert host.service.sessions[new.session].line is not line
+    assert host.core.sessions[new.session].line is not line
 
 
 def test_where_a_subscription_begins_is_told_before_that_it_is_in_force() -> None:
@@ -247,19 +247,19 @@ def test_a_refused_subscription_leaves_nothing_behind() -> None:
     client = sim.client(at="a")
     held = client.subscribe("true", durable="desk")
     sim.settle()
-    service = sim.hosts["a"].service
+    core = sim.hosts["a"].core
     for wrong in (
         m.Subscribe(100, "true", 1, durable="new", overflow="explode"),
         m.Subscribe(101, "true", 1, durable="new", group="g", choice="best"),
         m.Subscribe(102, "true", 1, durable="desk", group="g"),
         m.Subscribe(103, "true", 1, durable="desk", overflow="explode"),
     ):
-        service.heard(client.session, wrong)
-        [action] = service.take()
+        core.heard(client.session, wrong)
+        [action] = core.take()
         assert isinstance(action, ToClient)
         assert isinstance(action.message, m.Failure)
-    assert list(service.durables) == ["desk"]
-    assert list(service.subscriptions) == ["durable desk"]
+    assert list(core.durables) == ["desk"]
+    assert list(core.subscriptions) == ["durable desk"]
     assert not held.over
     client.unsubscribe(held, forget=True)
     sim.settle()
@@ -298,13 +298,13 @@ def test_a_full_set_of_requests_does_not_keep_the_broker_busy() -> None:
     with small(stretch=2, fetches=1):
         client = sim.client(at="a")
         subs = [client.subscribe(f"x >= {x}", since=0.0) for x in range(3)]
-        service = sim.hosts["a"].service
-        while len(service._fetches) < 1 or service.has_work:
+        core = sim.hosts["a"].core
+        while len(core.catching_up.fetches) < 1 or core.has_work:
             [found] = [c for c in sim.choices() if c[0] != "down" and c[1] != ("b", "a")][:1] or [
                 ("link", ("b", "a"))
             ]
             sim.happen(*found)
-        assert not service.has_work
+        assert not core.has_work
         sim.settle()
     assert [len(sub.given) for sub in subs] == [5, 4, 3]
 

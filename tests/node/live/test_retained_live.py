@@ -48,13 +48,13 @@ def test_last_values_do_not_wait_for_a_broker_that_is_lost() -> None:
     publisher.publish([{"key": "one"}], retain={0: "one"})
     sim.settle()
     sub = sim.client(at="a").subscribe("true", retained=True)
-    service = sim.hosts["a"].service
-    while not service._last_values:
+    core = sim.hosts["a"].core
+    while not core.last_values.collections:
         sim.happen(*next(c for c in sim.choices() if c[0] != "work"))
     sim.disconnect("a", "b")
     sim.advance()
     assert len(sub.retained) == 1
-    assert not service._last_values
+    assert not core.last_values.collections
 
 
 @pytest.mark.spec("R-07.49")
@@ -64,14 +64,14 @@ def test_last_values_do_not_wait_for_a_broker_that_says_nothing() -> None:
     publisher.publish([{"key": "one"}], retain={0: "one"})
     sim.settle()
     sub = sim.client(at="a").subscribe("true", retained=True)
-    service = sim.hosts["a"].service
-    while not service._last_values:
+    core = sim.hosts["a"].core
+    while not core.last_values.collections:
         sim.happen(*next(c for c in sim.choices() if c[0] != "work"))
     sim.tick(6.0)
     while sim.clients[-1].down:
         sim.clients[-1].hear()
     assert len(sub.retained) == 1
-    assert not service._last_values
+    assert not core.last_values.collections
 
 
 @pytest.mark.spec("R-01.69")
@@ -153,4 +153,4 @@ def test_links_that_close_a_cycle_together_do_not_stay(seed: int) -> None:
         sub.client.unsubscribe(sub)
     late.client.unsubscribe(late)
     sim.settle()
-    assert all(host.service.router.plane.is_empty for host in sim.hosts.values())
+    assert all(host.core.router.plane.is_empty for host in sim.hosts.values())

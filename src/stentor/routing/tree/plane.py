@@ -66,8 +66,11 @@ class Plane:
         advertisements: Strategy | None = None,
         role: Role | None = None,
         engine: Callable[[], Matcher[Any]] | None = None,
+        *,
+        coupled: bool = True,
         at_once: int | None = None,
     ) -> None:
+        """Advertisements that are not `coupled` spread, but subscriptions do not depend on them."""
         self.role = role or Role()
         self._sample = Sample(routing.sample)
         self.subscriptions = Layer(routing, sample=self._sample, engine=engine, at_once=at_once)
@@ -75,10 +78,11 @@ class Plane:
         #: The distinct advertisements of neighbors, to find those that overlap a subscription.
         self._offered: FilterTable[Filter] = FilterTable()
         self._changed: dict[tuple[BrokerId, Filter], bool] = {}
-        self._offers_flood = advertisements is None or advertisements.floods
+        #: Whether subscriptions go only where something that overlaps them is advertised.
+        self.is_coupled = coupled and advertisements is not None and not advertisements.floods
         if advertisements is not None:
             self.advertisements = Layer(advertisements, on_entry=self._offer, at_once=at_once)
-            if not advertisements.floods:
+            if self.is_coupled:
                 self.subscriptions.serve(self)
 
     # -- neighbors
@@ -207,7 +211,7 @@ class Plane:
     def _reconsider(self) -> None:
         """Tell the subscriptions of advertisements that came, then of those that are gone."""
         changed, self._changed = self._changed, {}
-        if changed and not self._offers_flood:
+        if changed and self.is_coupled:
             for (neighbor, filter), there in sorted(changed.items(), key=lambda item: not item[1]):
                 self.subscriptions.offered(neighbor, filter, there=there)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 from stentor.filters import Filter
 from stentor.matching import Matcher
@@ -38,6 +38,8 @@ from stentor.routing.table import Destination, Ghost, Local, Neighbor
 from stentor.routing.tree.change import Ahead, Change, ChangeStep, HungUp, Plan, Restart
 from stentor.routing.tree.plane import Plane, Role
 
+_EVERYTHING: Final = Filter("")
+
 
 class TreeRouter:
     """Routes on a tree, among peers or in a hierarchy.
@@ -57,18 +59,27 @@ class TreeRouter:
         advertisements: Strategy | None = None,
         role: Role | None = None,
         engine: Callable[[], Matcher[Any]] | None = None,
+        *,
+        coupled: bool = True,
         at_once: int | None = None,
     ) -> None:
-        """With `at_once`, no step announces or hides more filters because of others that cover
-        them; while the router `has_work`, `work` does the rest, and no wanted filter is unasked
-        for meanwhile.
+        """Subscriptions go only where something that overlaps them is advertised.
+
+        Without advertisements, or where they are not `coupled`, subscriptions go everywhere; what
+        is advertised is then only known everywhere.
+
+        With `at_once`, no step announces or hides more filters because of others that cover them;
+        while the router `has_work`, `work` does the rest, and no wanted filter is unasked for
+        meanwhile.
         """
         self._id = id
         self._routing = routing
         self._advertisements = advertisements
         self._engine = engine
+        self._coupled = coupled
         self._at_once = at_once
-        self.plane = Plane(routing, advertisements, role, engine, at_once)
+        self.plane = Plane(routing, advertisements, role, engine, coupled=coupled, at_once=at_once)
+        self._watcher: Callable[[Filter, bool], None] | None = None
         self._ghosts = count()
         self._change: Change | None = None
         self._last_plan = 0
@@ -82,6 +93,23 @@ class TreeRouter:
     @property
     def id(self) -> BrokerId:
         return self._id
+
+    @property
+    def is_coupled(self) -> bool:
+        """Whether subscriptions go only where something that overlaps them is advertised."""
+        return self.plane.is_coupled
+
+    @property
+    def terms(self) -> str:
+        """What neighbors have to agree on, in words.
+
+        >>> TreeRouter(1, Strategy("merging"), Strategy("covering")).terms
+        'a tree that announces filters, steered by advertisements that announce filters'
+        """
+        steered = ""
+        if self._advertisements is not None and self._coupled:
+            steered = f", steered by advertisements that announce {self._advertisements.terms}"
+        return f"a tree that announces {self._routing.terms}{steered}"
 
     @property
     def neighbors(self) -> frozenset[BrokerId]:
@@ -198,6 +226,7 @@ class TreeRouter:
             if neighbor in plane.subscriptions.neighbors:
                 plane.drop_neighbor(neighbor)
             plane.add_neighbor(neighbor)
+        self._asked(_EVERYTHING)
         return self._tell()
 
     def asks(self, neighbor: BrokerId) -> bool:
@@ -221,6 +250,7 @@ class TreeRouter:
         for plane in self._planes:
             if neighbor in plane.subscriptions.neighbors:
                 plane.drop_neighbor(neighbor)
+        self._asked(_EVERYTHING)
         return self._tell()
 
     def link_down_lingering(self, neighbor: BrokerId, patience: float) -> Outputs:
@@ -288,6 +318,7 @@ class TreeRouter:
                 self._routing,
                 self._advertisements,
                 engine=self._engine,
+                coupled=self._coupled,
                 at_once=self._at_once,
             )
             change = self._change = Change(self._id, step.plan, self.plane, new)
@@ -304,11 +335,21 @@ class TreeRouter:
             return []
         outputs = self._change.step(step.name, sender)
         if self._change.committed:
-            self.plane = self._change.new
+            self._use(self._change.new)
             self._links -= self._change.on_line - self._change.on_new_line
         if self._change.over:
             self._change = None
         return outputs
+
+    def _use(self, plane: Plane) -> None:
+        """Route by another plane; who watches hears what is different there."""
+        before, self.plane = self.plane, plane
+        if self._watcher is not None:
+            plane.subscriptions.watch(lambda _, filter: self._asked(filter))
+            asked = {row.filter for row in before.subscriptions.table.rows()}
+            now = {row.filter for row in plane.subscriptions.table.rows()}
+            for filter in asked ^ now:
+                self._watcher(filter, filter in now)
 
     def _abandon(self, change: Change) -> Outputs:
         """Give up a change; what is left of the cycle becomes the tree."""
@@ -396,3 +437,26 @@ class TreeRouter:
         if self.plane.advertisements is None:
             return []
         return [row.filter for row in self.plane.advertisements.table.rows()]
+
+    def interests(self) -> list[Filter]:
+        """What is asked for, as far as it is not covered by something from the same direction.
+
+        Where everything is flooded, neighbors do not say what they ask for: that may be everything.
+        """
+        found = [row.filter for row in self.plane.subscriptions.table.rows()]
+        return [*found, _EVERYTHING] if self._may_want_everything else found
+
+    @property
+    def _may_want_everything(self) -> bool:
+        return self._routing.floods and bool(self.neighbors)
+
+    def watch(self, changed: Callable[[Filter, bool], None]) -> None:
+        """Be told of each of the `interests` that has come (True) or gone."""
+        self._watcher = changed
+        self.plane.subscriptions.watch(lambda _, filter: self._asked(filter))
+
+    def _asked(self, filter: Filter) -> None:
+        """Whether somebody asks for this may have changed."""
+        if self._watcher is not None:
+            there = bool(self.plane.subscriptions.table.owners(filter))
+            self._watcher(filter, there or (filter.is_always and self._may_want_everything))

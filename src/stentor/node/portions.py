@@ -22,10 +22,10 @@ NOTIFICATIONS: Final = 1_000
 BYTES: Final = 256 * 1024
 
 
-def parts(message: Any) -> Iterator[Any]:
+def portions(message: Any) -> Iterator[Any]:
     """The message, or shorter ones in its place.
 
-    >>> [len(part.items) for part in parts(m.Forward("b1#0", [*range(2500)], [b""] * 2500))]
+    >>> [len(part.items) for part in portions(m.Forward("b1#0", [*range(2500)], [b""] * 2500))]
     [1000, 1000, 500]
     """
     match message:

@@ -1,7 +1,8 @@
-"""What a broker's core asks its host to do."""
+"""The agenda: what a broker's core asks its host to do, collected until the host takes it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeAlias
 
 from stentor.node.session import Line
@@ -61,3 +62,37 @@ class CloseClient(NamedTuple):
 
 
 Action: TypeAlias = ToLink | ToClient | Append | Persist | CloseLink | CloseClient
+
+
+class Agenda:
+    """Actions in the order in which they are to be carried out.
+
+    >>> agenda = Agenda()
+    >>> agenda.to_link("b2", "a message")
+    >>> agenda.take(), agenda.take()
+    ([ToLink(neighbor='b2', message='a message')], [])
+    """
+
+    def __init__(self) -> None:
+        self._actions: list[Action] = []
+
+    def __len__(self) -> int:
+        return len(self._actions)
+
+    def add(self, action: Action) -> None:
+        self._actions.append(action)
+
+    def to_client(self, session: int, message: Any) -> None:
+        self._actions.append(ToClient(session, message))
+
+    def to_link(self, neighbor: str, message: Any) -> None:
+        self._actions.append(ToLink(neighbor, message))
+
+    def to_links(self, sends: Iterable[tuple[str, Any]]) -> None:
+        """Each message to its neighbor."""
+        self._actions += [ToLink(to, message) for to, message in sends]
+
+    def take(self) -> list[Action]:
+        """What is to be done; it is no longer on the agenda."""
+        actions, self._actions = self._actions, []
+        return actions

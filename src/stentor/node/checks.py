@@ -1,0 +1,97 @@
+"""Checks: why a client may not publish what it wants to.
+
+Before a publication is journaled or routed it passes these, in this order. A check that does not
+concern a client costs nothing for what that one publishes; if none does, nothing is looked at one
+by one. A capability that has something to say about publications adds a check here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from stentor.errors import InvalidNotification, NotAdvertised, NotPermitted, StentorError
+from stentor.model.codec import Envelope
+from stentor.model.names import shown
+from stentor.node.clock import Clock
+from stentor.node.session import Session
+
+#: Seconds by which a publisher's clock may be ahead.
+EPOCH_AHEAD: Final = 86_400.0
+
+
+class Check(Protocol):
+    """One reason for which a publication may be refused."""
+
+    def concerns(self, session: Session, envelopes: Sequence[Envelope]) -> bool:
+        """Whether any of these has to be looked at."""
+
+    def problem(self, session: Session, envelope: Envelope) -> StentorError | None:
+        """Why the client may not publish this; None if it may."""
+
+
+class Identity:
+    """The id names the producer, and no time to come."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    @property
+    def _latest(self) -> int:
+        """The latest epoch that is taken.
+
+        Nothing older is taken afterwards: one far in the future would end what others publish under
+        the same name for good.
+        """
+        return int((self._clock.time + EPOCH_AHEAD) * 1000)
+
+    def concerns(self, session: Session, envelopes: Sequence[Envelope]) -> bool:
+        producer, latest = session.producer, self._latest
+        return not all(
+            e.id is not None and e.id.producer == producer and e.id.epoch <= latest
+            for e in envelopes
+        )
+
+    def problem(self, session: Session, envelope: Envelope) -> StentorError | None:
+        id = envelope.id
+        if id is None or id.producer != session.producer:
+            producer = None if id is None else id.producer
+            return InvalidNotification(
+                f"the id must name {session.producer!r} as its producer, not {shown(producer)}"
+            )
+        if id.epoch > self._latest:
+            return InvalidNotification(
+                f"the epoch {id.epoch} is more than a day ahead of the clock of this broker; use "
+                "milliseconds since 1970, and set the clock that is wrong"
+            )
+        return None
+
+
+class Permission:
+    """The grant of the client allows it."""
+
+    def concerns(self, session: Session, envelopes: Sequence[Envelope]) -> bool:
+        return session.may_publish is not None
+
+    def problem(self, session: Session, envelope: Envelope) -> StentorError | None:
+        if session.may_publish is not None and not session.may_publish(envelope):
+            return NotPermitted(
+                f"{session.name!r} may not publish {envelope.attributes}; publish what its grant "
+                "allows, or have the grant widened"
+            )
+        return None
+
+
+class Advertised:
+    """The client has advertised it (R-03.26)."""
+
+    def concerns(self, session: Session, envelopes: Sequence[Envelope]) -> bool:
+        return True
+
+    def problem(self, session: Session, envelope: Envelope) -> StentorError | None:
+        if any(f.matches(envelope.facts) for f in session.advertisements.values()):
+            return None
+        return NotAdvertised(
+            f"{session.name!r} has advertised nothing that matches {envelope.attributes}; "
+            "advertise it before publishing"
+        )

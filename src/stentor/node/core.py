@@ -1,0 +1,548 @@
+"""`Core`: everything a broker decides, without input or output, made of parts.
+
+A host feeds it what happens (a client says something, a neighbor says something, a link comes or
+goes, the journal has committed, time has passed) and then calls `take`, which returns what is to be
+done. The core itself decides nothing. It puts the parts together, and says in two tables which part
+hears which message.
+
+    part           owns                                               file in `parts`
+    routing        the router: which filters go where                 routing.py
+    traffic        notifications on their way                         traffic.py
+    deliveries     what consumers are given, and whom they hold up    deliveries.py
+    publishing     what publishers send, until it is routed           publishing.py
+    subscribing    what subscribers ask                               subscribing.py
+    durables       what is kept of durable subscriptions              durables.py
+    leases         subscriptions that end by themselves               leases.py
+    groups         which groups live where                            groups.py
+    offers         advertisements, and demand for what is offered     offers.py
+    overlay        links, which brokers there are, marks              overlay.py
+    probing        when subscriptions are in force                    probing.py
+    catching_up    reading journals for feeds                         catching_up.py
+    last_values    last values for new subscribers                    last_values.py
+    bulk_reads     reading journals for clients                       bulk_reads.py
+    progress       how far streams have come                          progress.py
+
+What several parts look at is given to each in its constructor: the `sessions` of clients, the
+`subscriptions`, the `journals`, the `directory` of brokers, the `borders` with neighbors, the
+`clock`, the `agenda` of what is to be done, and two queues of subscriptions: those that are `ready`
+to deliver and those that are `hungry` for what is in journals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any, Final
+
+from stentor.errors import ProtocolError, StentorError
+from stentor.filters import Filter
+from stentor.node.agenda import Action, Agenda
+from stentor.node.border import Borders, Rights
+from stentor.node.checks import Advertised, Check, Identity, Permission
+from stentor.node.clock import Clock
+from stentor.node.durable import Durable
+from stentor.node.feed import QUEUE_LIMIT
+from stentor.node.hooks import Hooks
+from stentor.node.journals import Journals
+from stentor.node.log import Log
+from stentor.node.marks import Marks
+from stentor.node.parts.bulk_reads import BulkReads
+from stentor.node.parts.catching_up import CatchingUp
+from stentor.node.parts.deliveries import Deliveries
+from stentor.node.parts.durables import Durables
+from stentor.node.parts.groups import Groups
+from stentor.node.parts.last_values import LastValues
+from stentor.node.parts.leases import Leases
+from stentor.node.parts.offers import Offers
+from stentor.node.parts.overlay import Overlay
+from stentor.node.parts.probing import Probing
+from stentor.node.parts.progress import Progress
+from stentor.node.parts.publishing import Publishing
+from stentor.node.parts.routing import Routing
+from stentor.node.parts.subscribing import Subscribing
+from stentor.node.parts.traffic import Traffic
+from stentor.node.portions import portions
+from stentor.node.reading import Fetches
+from stentor.node.session import AdvertiseRule, PublishRule, Session, SubscribeRule
+from stentor.node.sessions import Sessions
+from stentor.node.streams import Directory
+from stentor.node.subscription import Subscription
+from stentor.node.subscriptions import Subscriptions
+from stentor.node.turns import Turns
+from stentor.protocol import messages as m
+from stentor.routing import tree_router
+from stentor.routing.tree import TreeRouter
+
+#: Filters that are announced or hidden in one step because another one has gone or come.
+FILTERS_AT_ONCE: Final = 32
+
+
+class Core:
+    """The decisions of one broker."""
+
+    def __init__(
+        self,
+        name: str,
+        log: Log,
+        *,
+        router: TreeRouter | None = None,
+        addresses: Iterable[str] = (),
+        enforce_advertisements: bool = False,
+        max_subscriptions: int = 10_000,
+        max_durables: int = 10_000,
+        max_groups: int = 1_000,
+        window: int = 20_000,
+        queue: int = QUEUE_LIMIT,
+        hooks: Hooks | None = None,
+        now: float = 0.0,
+        clock: float = 0.0,
+    ) -> None:
+        """`now` is a clock that only goes forward; `clock` is seconds since 1970."""
+        self.name = name
+        self.hooks = hooks = hooks or Hooks()
+        self.clock = time = Clock(now, clock)
+        self.agenda = agenda = Agenda()
+        self.borders = borders = Borders()
+        self.journals = journals = Journals(log)
+        self.directory = directory = Directory(m.Origin(log.stream, name, tuple(addresses)))
+        self._ready = ready = Turns[str]()
+        hungry = Turns[str]()
+        self._sessions = sessions = Sessions()
+        self._subscriptions = subscriptions = Subscriptions(ready)
+        marks = Marks()
+        fetches = Fetches()
+        self.routing = routing = Routing(
+            router or _router(name),
+            subscriptions=subscriptions,
+            borders=borders,
+            hooks=hooks,
+            agenda=agenda,
+        )
+        self.traffic = Traffic(
+            routing,
+            directory=directory,
+            subscriptions=subscriptions,
+            ready=ready,
+            borders=borders,
+            hooks=hooks,
+            agenda=agenda,
+        )
+        checks: list[Check] = [Identity(time), Permission()]
+        if enforce_advertisements:
+            checks.append(Advertised())
+        self.publishing = Publishing(
+            self.traffic,
+            checks=checks,
+            journals=journals,
+            sessions=sessions,
+            clock=time,
+            agenda=agenda,
+            window=window,
+        )
+        self.deliveries = Deliveries(
+            subscriptions,
+            sessions=sessions,
+            ready=ready,
+            hungry=hungry,
+            hooks=hooks,
+            clock=time,
+            agenda=agenda,
+        )
+        self._durables = durables = Durables(
+            subscriptions, sessions=sessions, agenda=agenda, most=max_durables
+        )
+        self.leases = Leases(subscriptions, sessions=sessions, clock=time, agenda=agenda)
+        self.groups = Groups(
+            subscriptions,
+            sessions=sessions,
+            journals=journals,
+            directory=directory,
+            routing=routing,
+            borders=borders,
+            clock=time,
+            agenda=agenda,
+            most=max_groups,
+        )
+        self.last_values = LastValues(
+            subscriptions,
+            journals=journals,
+            directory=directory,
+            fetches=fetches,
+            ready=ready,
+            clock=time,
+            agenda=agenda,
+        )
+        self.catching_up = CatchingUp(
+            subscriptions,
+            journals=journals,
+            directory=directory,
+            durables=durables,
+            last_values=self.last_values,
+            fetches=fetches,
+            ready=ready,
+            hungry=hungry,
+            borders=borders,
+            hooks=hooks,
+            agenda=agenda,
+        )
+        self.bulk_reads = BulkReads(name, journals=journals, sessions=sessions, agenda=agenda)
+        self.progress = Progress(
+            subscriptions, journals=journals, marks=marks, clock=time, agenda=agenda
+        )
+        self.probing = Probing(
+            subscriptions,
+            routing=routing,
+            directory=directory,
+            journals=journals,
+            durables=durables,
+            last_values=self.last_values,
+            progress=self.progress,
+            ready=ready,
+            hungry=hungry,
+            clock=time,
+            agenda=agenda,
+        )
+        self._offers = Offers(
+            routing,
+            probing=self.probing,
+            publishing=self.publishing,
+            deliveries=self.deliveries,
+            sessions=sessions,
+            clock=time,
+            agenda=agenda,
+            most=max_subscriptions,
+        )
+        self.overlay = Overlay(
+            directory,
+            journals=journals,
+            marks=marks,
+            routing=routing,
+            probing=self.probing,
+            catching_up=self.catching_up,
+            groups=self.groups,
+            subscriptions=subscriptions,
+            hungry=hungry,
+            clock=time,
+            agenda=agenda,
+        )
+        self.subscribing = Subscribing(
+            subscriptions,
+            sessions=sessions,
+            durables=durables,
+            groups=self.groups,
+            leases=self.leases,
+            probing=self.probing,
+            routing=routing,
+            journals=journals,
+            directory=directory,
+            ready=ready,
+            hungry=hungry,
+            clock=time,
+            agenda=agenda,
+            most=max_subscriptions,
+            queue=queue,
+        )
+        self._from_clients: dict[type, Any] = {
+            m.Publish: self.publishing.publish,
+            m.Subscribe: self.subscribing.subscribe,
+            m.Unsubscribe: self.subscribing.unsubscribe,
+            m.Renew: self.subscribing.renew,
+            m.Credit: self.subscribing.credit,
+            m.Confirm: self.subscribing.confirm,
+            m.Advertise: self._offers.advertise,
+            m.Unadvertise: self._offers.unadvertise,
+            m.Read: self.bulk_reads.read_asked,
+        }
+        self._from_neighbors: dict[type, Any] = {
+            m.Subscriptions: routing.filters_heard,
+            m.Advertisements: routing.filters_heard,
+            m.Forward: self.traffic.forward_heard,
+            m.Streams: self.overlay.streams_heard,
+            m.Mark: self.overlay.mark_heard,
+            m.Probe: self.probing.probe_heard,
+            m.Echo: self.probing.echo_heard,
+            m.Fetch: self.catching_up.fetch_heard,
+            m.Chunk: self.catching_up.chunk_heard,
+            m.Groups: self.groups.groups_heard,
+        }
+
+    # -- what is to be done
+
+    def take(self) -> list[Action]:
+        """What is to be done now."""
+        next(self.publishing.route_volatile(), None)
+        self.routing.withdraw()
+        self.groups.tell()
+        self.probing.begin()
+        self.deliveries.deliver()
+        if not self.deliveries.congested:
+            self.publishing.answer()
+        self._durables.settle()
+        self._offers.tell()
+        return self.agenda.take()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `work` has something to do at once."""
+        return (
+            self.publishing.has_work
+            or self._sessions.some_leave
+            or self.catching_up.has_work
+            or self.bulk_reads.has_work
+            or self.routing.has_work
+            or self.overlay.has_work
+            or self.probing.has_work
+            or self._offers.has_work
+        )
+
+    @property
+    def wants_turn(self) -> bool:
+        """Whether the host should come back at once, to `work` or to `take`."""
+        return self.has_work or bool(self._ready)
+
+    def work(self) -> None:
+        """Do one piece of each thing that can wait."""
+        self._sessions.work()
+        self.publishing.work()
+        self.routing.work()
+        self.overlay.work()
+        self.probing.work()
+        self._offers.work()
+        self.catching_up.work()
+        self.bulk_reads.work()
+
+    def tick(self, now: float, clock: float) -> None:
+        """Time has passed: `now` only goes forward, `clock` is seconds since 1970."""
+        self.clock.now, self.clock.time = now, clock
+        self.probing.tick()
+        self.leases.tick()
+        self.deliveries.tick()
+        self.last_values.tick()
+        self.overlay.tick()
+        self.progress.tick()
+
+    # -- clients
+
+    def join(
+        self,
+        id: int,
+        name: str,
+        *,
+        producer: str | None = None,
+        newest: tuple[int, int] | None = None,
+        may_publish: PublishRule | None = None,
+        may_subscribe: SubscribeRule | None = None,
+        may_advertise: AdvertiseRule | None = None,
+        owner: str | None = None,
+    ) -> Session:
+        """A client has connected; `newest` is what the journal holds of it as a producer.
+
+        Its name is what it says. What it publishes is told from that of others by `producer`.
+        """
+        producer = name if producer is None else producer
+        line = self.publishing.line(producer, name, newest)
+        session = Session(
+            id, name, producer, line, may_publish, may_subscribe, may_advertise, owner
+        )
+        self._sessions.begin(session)
+        return session
+
+    def leave(self, id: int) -> None:
+        """A client's connection is gone. What it had many of is taken down in several steps."""
+        self._sessions.leave(id)
+
+    def heard(self, id: int, message: Any) -> None:
+        """A client says something."""
+        for _ in self.hear(id, message) or ():
+            pass
+
+    def hear(self, id: int, message: Any) -> Iterator[None] | None:
+        """The same; what takes long is done in steps, of which all but the first are returned.
+
+        They are to be done before the client is heard again. If it leaves they may be left undone.
+        """
+        session = self._sessions.held.get(id)
+        if session is None:
+            return None
+        handler = self._from_clients.get(type(message))
+        if handler is None:
+            raise ProtocolError(f"a client cannot send {type(message).__name__}")
+        if self.publishing.waits_to_be_routed and not isinstance(message, m.Publish):
+            # It came before what this may change.
+            routing = self.publishing.route_volatile()
+            next(routing, None)
+            if self.publishing.waits_to_be_routed:
+                return chain(routing, self._heard_later(id, message))
+        return self._hear(session, handler, message)
+
+    def _heard_later(self, id: int, message: Any) -> Iterator[None]:
+        yield from self.hear(id, message) or ()
+
+    def _hear(self, session: Session, handler: Any, message: Any) -> Iterator[None] | None:
+        try:
+            steps: Iterator[None] | None = handler(session, message)
+        except ProtocolError:
+            raise
+        except StentorError as error:
+            number = getattr(message, "number", None)
+            self.agenda.to_client(session.id, m.Failure(error.code, str(error), number))
+            return None
+        return steps
+
+    def block(self, id: int) -> None:
+        """The client does not read what it is sent."""
+        self.deliveries.block(id)
+        self.bulk_reads.block(id)
+
+    def unblock(self, id: int) -> None:
+        """It does again."""
+        session = self._sessions.held.get(id)
+        if session is not None:
+            self.deliveries.unblock(session)
+            self._offers.unblock(id)
+            self.bulk_reads.unblock(session)
+
+    # -- neighbors
+
+    def link_up(self, neighbor: str, rights: Rights | None = None) -> None:
+        """A new link, over which nothing has been said yet; `rights` if not all is allowed."""
+        self.overlay.link_up(neighbor, rights)
+
+    def link_down(self, neighbor: str) -> None:
+        """The link is gone, with everything that was on its way."""
+        self.overlay.link_down(neighbor)
+
+    def is_unlinking(self, neighbor: str) -> bool:
+        """Whether it is still being forgotten what a neighbor asked for that is gone."""
+        return self.routing.is_unlinking(neighbor)
+
+    def receive(self, neighbor: str, message: Any) -> None:
+        """A neighbor says something."""
+        for _ in self.hear_neighbor(neighbor, message):
+            pass
+
+    def hear_neighbor(self, neighbor: str, message: Any) -> Iterator[None]:
+        """The same, in steps: a long message is dealt with as several short ones."""
+        handler = self._from_neighbors.get(type(message))
+        if handler is None:
+            raise ProtocolError(f"a broker cannot send {type(message).__name__}")
+        for portion in portions(message):
+            yield from handler(neighbor, portion) or ()
+            yield
+
+    def broken(self, stream: m.StreamId, neighbor: str | None = None) -> m.Streams | None:
+        """What to say to a neighbor in place of notifications that were dropped on the way."""
+        return self.overlay.broken(stream, neighbor)
+
+    def announce_as(self, addresses: Iterable[str]) -> None:
+        """Where others can connect; to be said before the first link is made."""
+        self.overlay.announce_as(self.name, addresses)
+
+    # -- the journal
+
+    def committed(self, commits: Iterable[tuple[Any, int, list[bytes]]]) -> None:
+        """These are on disk: what `Append` had as its context, from which offset on, which items.
+
+        They follow one another in the journal.
+        """
+        self.publishing.committed(commits)
+
+    def failed(self, context: Any, error: StentorError) -> None:
+        """What was appended could not be stored, nor anything of this producer behind it."""
+        self.publishing.failed(context, error)
+
+    def stored(self, context: Any, error: StentorError | None) -> None:
+        """The state of a durable subscription is on disk, or could not be stored."""
+        self._durables.stored(context, error)
+
+    def restore(self, durables: dict[str, bytes]) -> None:
+        """Take up the durable subscriptions that were stored."""
+        self._durables.restore(durables)
+
+    def import_durables(self, durables: dict[str, bytes]) -> dict[str, bytes | None]:
+        """Take over durable subscriptions of a broker that was removed; what is to be stored."""
+        return self._durables.adopt(durables)
+
+    def adopt(self, log: Log) -> None:
+        """Answer for the journal of a broker that was removed."""
+        self.overlay.adopt(log)
+
+    # -- what it holds
+
+    @property
+    def stream(self) -> m.StreamId:
+        return self.journals.stream
+
+    @property
+    def head(self) -> int:
+        """The last offset of the own stream that was routed."""
+        return self.journals.head
+
+    @property
+    def router(self) -> TreeRouter:
+        return self.routing.router
+
+    @property
+    def neighbors(self) -> list[str]:
+        return self.routing.neighbors
+
+    @property
+    def congested(self) -> bool:
+        """Whether publishers wait for a slow subscriber, by its own policy."""
+        return self.deliveries.congested
+
+    @property
+    def is_routing(self) -> bool:
+        """Whether something that was published is still to be routed."""
+        return self.publishing.has_work
+
+    @property
+    def sessions(self) -> dict[int, Session]:
+        """The clients that are connected."""
+        return self._sessions.held
+
+    @property
+    def subscriptions(self) -> dict[str, Subscription]:
+        return self._subscriptions.held
+
+    @property
+    def durables(self) -> dict[str, Durable]:
+        return self._durables.held
+
+    def is_attached(self, durable: Durable) -> bool:
+        """Whether somebody consumes this durable subscription now."""
+        return self._durables.is_attached(durable)
+
+    @property
+    def dropped(self) -> int:
+        """Notifications that subscriptions dropped which are gone."""
+        return self._subscriptions.dropped
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """What was forwarded, received, delivered, ...: for operators."""
+        total: dict[str, int] = {}
+        for part in (
+            self.publishing,
+            self.traffic,
+            self.deliveries,
+            self.catching_up,
+            self.bulk_reads,
+            self.probing,
+            self.overlay,
+        ):
+            for name, count in part.counters.items():
+                total[name] = total.get(name, 0) + count
+        return total
+
+    def streams(self, since: float | None = None) -> list[dict[str, object]]:
+        """The journals that this broker has; with a time, also where each was at that time."""
+        return self.journals.listed(since)
+
+    def offers(self) -> list[Filter]:
+        """What is advertised anywhere, as far as it is not covered by something else."""
+        return self.routing.offers()
+
+
+def _router(name: str) -> TreeRouter:
+    return tree_router(name, advertisements="covering", coupled=False, at_once=FILTERS_AT_ONCE)

@@ -1,0 +1,159 @@
+"""Deliveries: from the feeds of subscriptions to those who consume them.
+
+A consumer gets as much as it has granted credit for, unless it does not read what it is sent. A
+subscriber that wants publishers to wait for it ("block") is *congested* while its feed is full;
+nobody waits for one that takes nothing at all.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stentor.errors import QueueOverflow
+from stentor.node.agenda import Agenda, CloseClient
+from stentor.node.clock import Clock
+from stentor.node.feed import Feed
+from stentor.node.hooks import Dropped, Hooks
+from stentor.node.pieces import pieces
+from stentor.node.session import Session
+from stentor.node.sessions import Sessions
+from stentor.node.subscription import Subscription
+from stentor.node.subscriptions import Subscriptions
+from stentor.node.turns import Turns
+from stentor.protocol import messages as m
+
+#: Notifications that are delivered in one step, and subscriptions that are served, or messages.
+DELIVERED_AT_ONCE: Final = 20_000
+SERVED_AT_ONCE: Final = 1_000
+#: Seconds for which publishers wait for a subscriber ("block") that takes nothing. Then it is
+#: served as by "spill", until it takes something again.
+BLOCK_PATIENCE: Final = 5.0
+
+
+class Deliveries:
+    """Gives consumers what waits for them."""
+
+    def __init__(
+        self,
+        subscriptions: Subscriptions,
+        *,
+        sessions: Sessions,
+        ready: Turns[str],
+        hungry: Turns[str],
+        hooks: Hooks,
+        clock: Clock,
+        agenda: Agenda,
+    ) -> None:
+        """`ready` are subscriptions that may have something; `hungry` those that want to read."""
+        self._subscriptions = subscriptions
+        self._ready = ready
+        self._hungry = hungry
+        self._hooks = hooks
+        self._clock = clock
+        self._agenda = agenda
+        self.counters = {"delivered": 0}
+        #: Clients that do not read what they are sent.
+        self.blocked: set[int] = set()
+        #: Subscriptions for which publishers wait: since when, and what had been taken by then.
+        self._congested: dict[str, tuple[float, int]] = {}
+        #: Those for which they no longer do, until more than this has been taken.
+        self._stuck: dict[str, int] = {}
+        subscriptions.at_end(self._forget)
+        sessions.at_leave(self._left)
+        sessions.at_end(self._gone)
+
+    @property
+    def congested(self) -> bool:
+        """Whether publishers wait for a slow subscriber, by its own policy."""
+        return bool(self._congested)
+
+    def _forget(self, subscription: Subscription) -> None:
+        self._congested.pop(subscription.feed.id, None)
+        self._stuck.pop(subscription.feed.id, None)
+
+    def block(self, session: int) -> None:
+        """The client does not read what it is sent."""
+        self.blocked.add(session)
+
+    def unblock(self, session: Session) -> None:
+        """It does again."""
+        self.blocked.discard(session.id)
+        self._ready.update((s.feed.id, None) for s, _ in session.subscriptions.values())
+
+    def _left(self, session: Session) -> None:
+        self.blocked.add(session.id)  # until all that it had is taken down
+
+    def _gone(self, session: Session) -> None:
+        self.blocked.discard(session.id)
+
+    def deliver(self) -> None:
+        """Give consumers what they have credit for; if that is much, the rest has to wait."""
+        if not self._ready:
+            return
+        most = self.counters["delivered"] + DELIVERED_AT_ONCE
+        waiting = self._ready.take()
+        waiting.reverse()
+        fewest, messages = len(waiting) - SERVED_AT_ONCE, len(self._agenda) + SERVED_AT_ONCE
+        while waiting:
+            if (
+                self.counters["delivered"] >= most
+                or len(waiting) <= fewest
+                or len(self._agenda) >= messages
+            ):
+                later = list(self._ready)
+                self._ready.clear()
+                self._ready.update(dict.fromkeys(reversed(waiting)))
+                self._ready.update(dict.fromkeys(later))
+                return
+            subscription = self._subscriptions.held.get(waiting.pop())
+            if subscription is not None:
+                self._deliver(subscription)
+
+    def _deliver(self, subscription: Subscription) -> None:
+        feed = subscription.feed
+        to_client = self._agenda.to_client
+        for consumer, run in subscription.deliveries(self.blocked):
+            if run.gap:
+                gap = m.Gap(consumer.number, run.stream, run.offsets[0], run.offsets[1])
+                to_client(consumer.session, gap)
+                continue
+            self.counters["delivered"] += len(run.items)
+            for offsets, items in pieces(run.offsets, run.items):
+                message = m.Deliver(consumer.number, run.stream, offsets, items, run.retained)
+                to_client(consumer.session, message)
+        if feed.dropped > subscription.told_dropped:
+            lost = feed.dropped - subscription.told_dropped
+            subscription.told_dropped = feed.dropped
+            self._hooks.tell("drop", Dropped(feed.id, f"{lost} too many for its queue"))
+        self._note_congestion(feed)
+        if feed.overflowed:
+            for consumer in subscription.consumers:
+                text = (
+                    f"more than {feed.limit} notifications waited; read faster, or choose another "
+                    "overflow policy"
+                )
+                self._agenda.add(CloseClient(consumer.session, QueueOverflow.code, text))
+        if feed.catching:
+            self._hungry.add(feed.id)
+        if subscription.has_more(self.blocked):
+            self._ready.add(feed.id)
+
+    def _note_congestion(self, feed: Feed) -> None:
+        """Let publishers wait for a subscriber that wants it so, or no longer."""
+        if not feed.congested:
+            self._congested.pop(feed.id, None)
+            self._stuck.pop(feed.id, None)
+        elif self._stuck.get(feed.id) != feed.delivered:
+            self._stuck.pop(feed.id, None)
+            self._congested.setdefault(feed.id, (self._clock.now, feed.delivered))
+
+    def tick(self) -> None:
+        """Do not wait for subscribers that take nothing at all: everybody would, for ever."""
+        now = self._clock.now
+        for id, (since, taken) in list(self._congested.items()):
+            delivered = self._subscriptions.held[id].feed.delivered
+            if delivered != taken:
+                self._congested[id] = now, delivered
+            elif now - since >= BLOCK_PATIENCE:
+                del self._congested[id]
+                self._stuck[id] = delivered

@@ -1,0 +1,128 @@
+"""Durable subscriptions: what is kept of them, and when it goes to disk.
+
+What changes with every confirmation is stored at the end of a turn, once; what a client waits for
+is stored at once, and the client is answered when it is on disk.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stentor.errors import NotPermitted, Overloaded, StentorError
+from stentor.filters import Filter
+from stentor.node.agenda import Agenda, Persist
+from stentor.node.durable import Durable
+from stentor.node.session import Session
+from stentor.node.sessions import Sessions
+from stentor.node.subscription import Subscription
+from stentor.node.subscriptions import Subscriptions
+from stentor.node.turns import Turns
+from stentor.protocol import messages as m
+
+
+class Durables:
+    """Durable subscriptions by their names."""
+
+    def __init__(
+        self, subscriptions: Subscriptions, *, sessions: Sessions, agenda: Agenda, most: int
+    ) -> None:
+        self.held: dict[str, Durable] = {}
+        self._sessions = sessions
+        self._agenda = agenda
+        self._most = most
+        self._attached: set[str] = set()
+        self._changed: Turns[str] = Turns()
+        subscriptions.at_end(self._forget)
+
+    def restore(self, stored: dict[str, bytes]) -> None:
+        """Take up what was stored."""
+        for name, data in stored.items():
+            self.held[name] = Durable.from_data(name, data)
+
+    def adopt(self, stored: dict[str, bytes]) -> dict[str, bytes | None]:
+        """Take over those of a broker that was removed; what is to be stored."""
+        news: dict[str, bytes | None] = {}
+        for name, data in stored.items():
+            theirs = Durable.from_data(name, data)
+            ours = self.held.setdefault(name, theirs)
+            if ours is not theirs:
+                if not ours.belongs_to(theirs.owner):
+                    continue  # the same name for something else
+                ours.confirm(theirs.positions)
+            news[name] = ours.to_data()
+        return news
+
+    def new(
+        self, session: Session, name: str, filter: Filter, since: float, *, group: bool = False
+    ) -> Durable:
+        """One that begins; it is not held before somebody is `attached`."""
+        if len(self.held) >= self._most:
+            raise Overloaded(
+                f"{len(self.held)} durable subscriptions are kept, the most that this broker "
+                "allows; forget some that nobody needs, or raise limits.durables"
+            )
+        return Durable(name, filter, since=since, group=group, owner=session.owner)
+
+    def check_owner(self, session: Session, durable: Durable) -> None:
+        """Raise if the durable subscription is somebody else's."""
+        if not durable.belongs_to(session.owner):
+            raise NotPermitted(
+                f"the durable subscription {durable.name!r} belongs to another grant than that of "
+                f"{session.name!r}; choose another name"
+            )
+
+    def attach(self, session: Session, durable: Durable, filter: Filter) -> None:
+        """Somebody consumes it from now on, by this filter."""
+        durable.filter = filter
+        durable.owner = session.owner or durable.owner
+        self.held[durable.name] = durable
+        self._attached.add(durable.name)
+
+    def is_attached(self, durable: Durable) -> bool:
+        """Whether somebody consumes this durable subscription now."""
+        return durable.name in self._attached
+
+    def _forget(self, subscription: Subscription) -> None:
+        if subscription.durable is not None:
+            self._attached.discard(subscription.durable.name)
+
+    # -- to disk
+
+    def changed(self, durable: Durable) -> None:
+        """It is to be stored, at the end of this turn."""
+        self._changed.add(durable.name)
+
+    def delete(self, durable: Durable) -> None:
+        """Nobody will come back to it."""
+        self.held.pop(durable.name, None)
+        self._changed.add(durable.name)
+
+    def store(self, durable: Durable, session: Session, answer: Any) -> None:
+        """Store it, and answer the client when that is done."""
+        self._changed.discard(durable.name)
+        self._agenda.add(Persist(durable.name, durable.to_data(), (session, answer)))
+
+    def stored(self, context: Any, error: StentorError | None) -> None:
+        """One is on disk, or could not be stored."""
+        if context is None:
+            return
+        session, answer = context
+        if session.id in self._sessions.held:
+            if error is not None:
+                answer = m.Failure(error.code, str(error), answer.number)
+            self._agenda.to_client(session.id, answer)
+
+    def take_back(self, subscription: Subscription) -> None:
+        """Keep no position that its stream never had."""
+        feed, durable = subscription.feed, subscription.durable
+        if feed.taken_back:
+            if durable is not None:
+                durable.positions |= feed.taken_back
+                self.changed(durable)
+            feed.taken_back = {}
+
+    def settle(self) -> None:
+        """Store what has changed."""
+        for name in self._changed.take():
+            durable = self.held.get(name)
+            self._agenda.add(Persist(name, durable.to_data() if durable else None, None))

@@ -1,0 +1,93 @@
+"""Last values for new subscribers: asked of all brokers, put before everything else."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stentor.node.agenda import Agenda
+from stentor.node.clock import Clock
+from stentor.node.feed import Feed
+from stentor.node.journals import Journals
+from stentor.node.last_values import Collection
+from stentor.node.reading import Fetches, Pending, last_values
+from stentor.node.streams import Directory
+from stentor.node.subscription import Subscription
+from stentor.node.subscriptions import Subscriptions
+from stentor.node.turns import Turns
+from stentor.protocol import messages as m
+
+#: Seconds that a subscriber waits for last values from brokers that do not answer.
+PATIENCE: Final = 5.0
+
+
+class LastValues:
+    """Collects the last values that new subscriptions want."""
+
+    def __init__(
+        self,
+        subscriptions: Subscriptions,
+        *,
+        journals: Journals,
+        directory: Directory,
+        fetches: Fetches,
+        ready: Turns[str],
+        clock: Clock,
+        agenda: Agenda,
+    ) -> None:
+        self._subscriptions = subscriptions
+        self._journals = journals
+        self._directory = directory
+        self._fetches = fetches
+        self._ready = ready
+        self._clock = clock
+        self._agenda = agenda
+        self.collections: dict[str, Collection] = {}
+        subscriptions.at_end(self._forget)
+
+    def _forget(self, subscription: Subscription) -> None:
+        self.collections.pop(subscription.feed.id, None)
+
+    def ask(self, feed: Feed, heads: m.Positions) -> None:
+        """Ask the brokers of these streams, unless that was done."""
+        if feed.id in self.collections:
+            return
+        self.collections[feed.id] = Collection(set(heads), self._clock.now + PATIENCE)
+        journals = self._journals
+        for stream in heads:
+            fetch = m.Fetch(stream, journals.stream, 0, str(feed.filter), 0, 0.0, retained=True)
+            neighbor = self._directory.towards(stream)
+            if stream in journals:
+                for chunk in last_values(journals[stream], fetch):
+                    self.came(feed.id, stream, chunk)
+            elif neighbor is None:
+                self.came(feed.id, stream, None)
+            else:
+                fetch.number = self._fetches.add(Pending(feed.id, stream, 0, True))
+                self._agenda.to_link(neighbor, fetch)
+
+    def came(self, id: str, stream: m.StreamId, chunk: m.Chunk | None) -> None:
+        """The last values of one broker, or that there will be none; the newest of a key counts."""
+        collection = self.collections.get(id)
+        if collection is None:
+            return
+        if chunk is not None:
+            for key, time, data in zip(chunk.keys, chunk.times, chunk.items, strict=True):
+                collection.put(key, time, data)
+            if chunk.through < chunk.head:
+                return
+        collection.waiting.discard(stream)
+        if not collection.waiting:
+            self._put(id)
+
+    def tick(self) -> None:
+        """Wait no longer for brokers that do not answer."""
+        for id, collection in list(self.collections.items()):
+            if collection.deadline <= self._clock.now:
+                self._put(id)
+
+    def _put(self, id: str) -> None:
+        collection = self.collections.pop(id)
+        subscription = self._subscriptions.held.get(id)
+        if subscription is not None:
+            subscription.feed.put_last_values(collection.in_order())
+            self._ready.add(id)

@@ -1,0 +1,132 @@
+"""Offers: what clients advertise, and what is asked for of it anywhere.
+
+Where advertisements steer subscriptions, a subscription is known at a producer's broker only after
+the advertisement has been there and back. So an advertisement is *in force* when a probe that was
+sent after it has been answered: on every link the subscriptions that it calls for come before the
+echo. The client hears `Done` then, and what it publishes before waits as long; nobody misses it.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Final
+
+from stentor.errors import NotPermitted, Overloaded, ProtocolError
+from stentor.filters import Filter
+from stentor.node.agenda import Agenda
+from stentor.node.clock import Clock
+from stentor.node.demand import Demands
+from stentor.node.parts.deliveries import Deliveries
+from stentor.node.parts.probing import Probing
+from stentor.node.parts.publishing import Publishing
+from stentor.node.parts.routing import Routing
+from stentor.node.reading import received
+from stentor.node.session import Session
+from stentor.node.sessions import Sessions
+from stentor.protocol import messages as m
+from stentor.routing.protocol import FilterId
+
+#: Pairs of a filter and an offer that are looked at in one step.
+PAIRS_AT_ONCE: Final = 1_000
+
+
+class Offers:
+    """Keeps what clients offer and tells them what is asked for of it."""
+
+    def __init__(
+        self,
+        routing: Routing,
+        *,
+        probing: Probing,
+        publishing: Publishing,
+        deliveries: Deliveries,
+        sessions: Sessions,
+        clock: Clock,
+        agenda: Agenda,
+        most: int,
+    ) -> None:
+        """`most` advertisements are allowed to one client."""
+        self._routing = routing
+        self._probing = probing
+        self._publishing = publishing
+        self._deliveries = deliveries
+        self._clock = clock
+        self._agenda = agenda
+        self._most = most
+        self._demands = Demands(at_once=PAIRS_AT_ONCE)
+        routing.watch(self._asked)
+        sessions.taken_down_by(self.take_down)
+
+    def advertise(self, session: Session, message: m.Advertise) -> None:
+        if message.number in session.advertisements:
+            raise ProtocolError(f"the number {message.number} is in use by another advertisement")
+        if len(session.advertisements) >= self._most:
+            raise Overloaded(
+                f"{session.name!r} has {self._most} advertisements, the most that this broker "
+                "allows to one client"
+            )
+        filter = received(message.filter)
+        # What others ask for is told only to those who may answer it.
+        permitted = session.may_advertise
+        if message.demand and permitted is not None and not permitted(filter):
+            raise NotPermitted(
+                f"{session.name!r} may not publish all of {str(filter) or 'everything'!r}, so it "
+                "may not know who asks for that; advertise less, or have the grant widened"
+            )
+        session.advertisements[message.number] = filter
+        self._routing.advertise(_id(session, message.number), filter)
+        if self._routing.is_steered:
+            self._publishing.hold(session)
+            self._probing.then(lambda: self._in_force(session, message.number))
+        else:
+            self._agenda.to_client(session.id, m.Done(message.number))
+        if message.demand:
+            asked = self._routing.interests()
+            self._demands.watch((session.id, message.number), filter, asked)
+
+    def _in_force(self, session: Session, number: int) -> None:
+        self._publishing.release(session)
+        self._agenda.to_client(session.id, m.Done(number))
+
+    def unadvertise(self, session: Session, message: m.Unadvertise) -> None:
+        if message.number in session.advertisements:
+            self._withdraw(session, message.number)
+        self._agenda.to_client(session.id, m.Done(message.number))
+
+    def take_down(self, session: Session, most: int) -> bool:
+        """Withdraw some of what a client has offered that is gone; whether that was all."""
+        for number in list(islice(session.advertisements, most)):
+            self._withdraw(session, number)
+        return not session.advertisements
+
+    def _withdraw(self, session: Session, number: int) -> None:
+        del session.advertisements[number]
+        self._demands.forget((session.id, number))
+        self._routing.unadvertise(_id(session, number))
+
+    def _asked(self, filter: Filter, there: bool) -> None:
+        if self._demands:
+            self._demands.entry(filter, there=there)
+
+    def unblock(self, session: int) -> None:
+        """The client reads again what it is sent."""
+        self._demands.unblock(session)
+
+    @property
+    def has_work(self) -> bool:
+        return self._demands.has_work
+
+    def work(self) -> None:
+        """Look at some of what is asked for anew, or no longer."""
+        self._demands.work()
+
+    def tell(self) -> None:
+        """Tell producers what has changed for them."""
+        if self._demands:
+            blocked = self._deliveries.blocked
+            for (id, number), filters in self._demands.changes(self._clock.now, blocked):
+                self._agenda.to_client(id, m.Demand(number, filters))
+
+
+def _id(session: Session, number: int) -> FilterId:
+    return FilterId(f"{session.name}@{session.id}", number)

@@ -1,0 +1,217 @@
+"""The overlay: links that come and go, which brokers there are, and how far their streams are.
+
+Whenever a stream begins afresh (see `stentor.node.streams`), all feeds catch up on it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice, product
+from typing import Final
+from zlib import crc32
+
+from stentor.errors import LinkRefused, ProtocolError
+from stentor.node.agenda import Agenda, CloseLink
+from stentor.node.border import Rights
+from stentor.node.clock import Clock
+from stentor.node.feed import Feed
+from stentor.node.journals import Journals
+from stentor.node.log import Log
+from stentor.node.marks import Marks
+from stentor.node.parts.catching_up import CatchingUp
+from stentor.node.parts.groups import Groups
+from stentor.node.parts.probing import Probing
+from stentor.node.parts.routing import Routing
+from stentor.node.streams import Directory
+from stentor.node.subscriptions import Subscriptions
+from stentor.node.turns import Turns
+from stentor.protocol import messages as m
+
+#: Seconds between two words to neighbors on how far the own stream has come.
+MARK_EVERY: Final = 1.0
+#: Seconds, once to twice, for which a link may be in reserve before it counts as closing a cycle.
+RESERVE_PATIENCE: Final = 5.0
+#: Feeds that hear in one step of what concerns all of them; and how far streams came that are gone.
+FEEDS_AT_ONCE: Final = 500
+MARKS_AT_ONCE: Final = 10_000
+
+
+class Overlay:
+    """The place of this broker among others."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        *,
+        journals: Journals,
+        marks: Marks,
+        routing: Routing,
+        probing: Probing,
+        catching_up: CatchingUp,
+        groups: Groups,
+        subscriptions: Subscriptions,
+        hungry: Turns[str],
+        clock: Clock,
+        agenda: Agenda,
+    ) -> None:
+        self._directory = directory
+        self._journals = journals
+        self._marks = marks
+        self._routing = routing
+        self._probing = probing
+        self._catching_up = catching_up
+        self._groups = groups
+        self._subscriptions = subscriptions
+        self._hungry = hungry
+        self._clock = clock
+        self._agenda = agenda
+        self.counters = {"interruptions": 0}
+        #: Neighbors that are in reserve, and since when.
+        self._reserve: dict[str, float] = {}
+        #: How far streams had come that are gone, for feeds that do not know it yet.
+        self._last_marks: deque[Iterator[tuple[Feed, m.StreamId, int]]] = deque()
+        self._marked = journals.head
+        self._next_mark = clock.now
+
+    def announce_as(self, name: str, addresses: Iterable[str]) -> None:
+        """Where others can connect; to be said before the first link is made."""
+        self._directory.own = m.Origin(self._journals.stream, name, tuple(addresses))
+
+    def adopt(self, log: Log) -> None:
+        """Answer for the journal of a broker that was removed."""
+        self._journals.adopt(log)
+        origin, sends = self._directory.adopt(log.stream)
+        self._agenda.to_links(sends)
+        self._fresh_at_once(origin)
+
+    # -- links
+
+    def link_up(self, neighbor: str, rights: Rights | None = None) -> None:
+        """A new link, over which nothing has been said yet; `rights` if not all is allowed."""
+        self._routing.link_up(neighbor, rights)
+        self._agenda.to_link(neighbor, self._directory.link_up(neighbor))
+        self._groups.link_up(neighbor)
+
+    def link_down(self, neighbor: str) -> None:
+        """The link is gone, with everything that was on its way."""
+        self._routing.link_down(neighbor)
+        renewed, gone, sends = self._directory.link_down(neighbor)
+        self._agenda.to_links(sends)
+        self._gone(gone)
+        for origin in renewed:
+            self._fresh_at_once(origin)
+        self._probing.link_down(neighbor)
+
+    def broken(self, stream: m.StreamId, neighbor: str | None = None) -> m.Streams | None:
+        """What to say to a neighbor in place of notifications that were dropped on the way.
+
+        Nothing if the stream is gone, or now comes through that neighbor: it has been told so.
+        """
+        origin = self._directory.origin(stream)
+        if origin is None or (neighbor is not None and self._directory.towards(stream) == neighbor):
+            return None
+        return m.Streams([origin], [])
+
+    def _refuse(self, neighbor: str) -> None:
+        text = f"the link to {neighbor!r} closes a cycle; links must form a tree"
+        self._agenda.add(CloseLink(neighbor, LinkRefused.code, text))
+
+    # -- streams
+
+    def streams_heard(self, neighbor: str, message: m.Streams) -> Iterator[None]:
+        """Streams begin afresh or are gone; in steps, as all feeds have to look at each."""
+        directory = self._directory
+        if len(directory.others) + len(message.up) > m.MAX_STREAMS:
+            raise ProtocolError(
+                f"{neighbor!r} knows too many brokers; at most {m.MAX_STREAMS} form an overlay"
+            )
+        fresh, sends, cycle = directory.heard(neighbor, message)
+        self._agenda.to_links(sends)
+        if cycle:
+            self._refuse(neighbor)
+        self._gone([s for s in message.down if not directory.reaches(s)])
+        for origin in fresh:
+            yield from self._fresh(origin)
+            yield
+
+    def _fresh_at_once(self, origin: m.Origin) -> None:
+        for _ in self._fresh(origin):
+            pass
+
+    def _fresh(self, origin: m.Origin) -> Iterator[None]:
+        """The stream begins afresh: all feeds may have missed something of it.
+
+        In steps, between which nothing of the stream may come.
+        """
+        stream, held = origin.stream, self._subscriptions.held
+        self.counters["interruptions"] += 1
+        self._catching_up.interrupted(stream)
+        head = self._marks.end(stream)
+        for i, (id, subscription) in enumerate(list(held.items()), 1):
+            if held.get(id) is subscription:
+                feed = subscription.feed
+                feed.mark(stream, head)
+                feed.interrupted(stream, self._probing.next)
+                self._probing.want(feed)
+                self._hungry[id] = None
+            if not i % FEEDS_AT_ONCE:
+                yield
+
+    def _gone(self, streams: Collection[m.StreamId]) -> None:
+        self._catching_up.gone(streams)
+        heads: m.Positions = {}
+        for stream in streams:
+            self._groups.gone(stream)
+            head = self._marks.end(stream)
+            if head:
+                heads[stream] = head
+        if heads:
+            marks = product(list(self._subscriptions.held.values()), heads.items())
+            self._last_marks.append((s.feed, *mark) for s, mark in marks)
+            self.work()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether feeds are still to be told how far streams had come that are gone."""
+        return bool(self._last_marks)
+
+    def work(self) -> None:
+        """Tell some of them."""
+        if not self._last_marks:
+            return
+        looked = 0
+        for feed, stream, head in islice(self._last_marks[0], MARKS_AT_ONCE):
+            looked += 1
+            feed.mark(stream, head)
+        if looked < MARKS_AT_ONCE:
+            self._last_marks.popleft()
+
+    # -- how far they are
+
+    def mark_heard(self, neighbor: str, message: m.Mark) -> None:
+        if self._directory.towards(message.stream) == neighbor:
+            self._marks.heard(message.stream, message.head)
+            self._flood(message, but=neighbor)
+
+    def tick(self) -> None:
+        """Say how far the own stream is; close links that have been in reserve for too long."""
+        if self._clock.now < self._next_mark:
+            return
+        self._next_mark = self._clock.now + MARK_EVERY
+        self._look_for_cycles()
+        if self._journals.head > self._marked:
+            self._marked = self._journals.head
+            self._flood(m.Mark(self._journals.stream, self._marked))
+
+    def _look_for_cycles(self) -> None:
+        now = self._clock.now
+        self._reserve = {n: self._reserve.get(n, now) for n in sorted(self._directory.reserve)}
+        # Usually one broker acts before the others, and then they need not.
+        patience = RESERVE_PATIENCE * (1 + crc32(self._journals.stream.encode()) % 100 / 100)
+        for neighbor, since in self._reserve.items():
+            if now - since >= patience:
+                self._refuse(neighbor)
+
+    def _flood(self, message: m.Mark, but: str | None = None) -> None:
+        self._agenda.to_links((n, message) for n in self._routing.neighbors if n != but)

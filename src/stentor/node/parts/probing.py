@@ -1,0 +1,224 @@
+"""Probing: when a subscription is in force everywhere, and how far streams had come by then.
+
+A client hears `Subscribed` when a probe sent after its subscription has been echoed by all brokers
+(see `stentor.node.streams`). The same answer tells feeds where a stream was whose way was
+interrupted. One probe is under way at a time, and serves all that wait for it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from stentor.node.agenda import Agenda
+from stentor.node.clock import Clock
+from stentor.node.feed import Feed
+from stentor.node.journals import Journals
+from stentor.node.parts.durables import Durables
+from stentor.node.parts.last_values import LastValues
+from stentor.node.parts.progress import Progress
+from stentor.node.parts.routing import Routing
+from stentor.node.session import Session
+from stentor.node.streams import Directory, Probes
+from stentor.node.subscription import Consumer, Subscription
+from stentor.node.subscriptions import Subscriptions
+from stentor.node.turns import Turns
+from stentor.protocol import messages as m
+
+#: Feeds, and clients, that are told of an answer in one step.
+TOLD_AT_ONCE: Final = 500
+
+
+class Probing:
+    """Sends probes, and passes on those of others."""
+
+    def __init__(
+        self,
+        subscriptions: Subscriptions,
+        *,
+        routing: Routing,
+        directory: Directory,
+        journals: Journals,
+        durables: Durables,
+        last_values: LastValues,
+        progress: Progress,
+        ready: Turns[str],
+        hungry: Turns[str],
+        clock: Clock,
+        agenda: Agenda,
+    ) -> None:
+        self._subscriptions = subscriptions
+        self._routing = routing
+        self._directory = directory
+        self._journals = journals
+        self._durables = durables
+        self._last_values = last_values
+        self._progress = progress
+        self._ready = ready
+        self._hungry = hungry
+        self._clock = clock
+        self._agenda = agenda
+        self.counters = {"probes": 0}
+        # Numbers must not come again after a restart; no broker sends a million a second.
+        self.probes = Probes(journals.stream, int(clock.time * 1_000_000))
+        #: Whether one is to be sent at once, or when time has passed.
+        self._wanted = False
+        self._later = False
+        #: Feeds that wait for a probe to be answered, and clients that wait with them.
+        self._feeds: Turns[str] = Turns()
+        self.settling: dict[Consumer, tuple[int, Session, bool]] = {}
+        #: What else is to happen when a probe is answered.
+        self._afterwards: list[tuple[int, Callable[[], None]]] = []
+        #: Answers of which not everybody has been told.
+        self._answers: deque[Iterator[None]] = deque()
+        subscriptions.at_leave(self._left)
+        subscriptions.at_end(self._forget)
+
+    def _left(self, consumer: Consumer) -> None:
+        self.settling.pop(consumer, None)
+
+    def _forget(self, subscription: Subscription) -> None:
+        self._feeds.discard(subscription.feed.id)
+
+    @property
+    def next(self) -> int:
+        """The number of the next probe that will be sent."""
+        return self.probes.number + 1
+
+    def want(self, feed: Feed) -> None:
+        """The feed waits for the answer to a probe that is yet to be sent."""
+        self._feeds.add(feed.id)
+        self._wanted = True
+
+    def then(self, done: Callable[[], None]) -> None:
+        """Call this when all brokers have dealt with what they have been told by now."""
+        self._afterwards.append((self.next, done))
+        self._wanted = True
+
+    def settle(self, consumer: Consumer, session: Session, *, resumed: bool) -> None:
+        """Tell the client when its subscription is in force."""
+        subscription, _ = session.subscriptions[consumer.number]
+        self.want(subscription.feed)
+        self.settling[consumer] = self.next, session, resumed
+
+    def begin(self) -> None:
+        """Send a probe if one is wanted and none is under way."""
+        while self._wanted and not self.probes.waiting and not self._answers:
+            self._wanted = False
+            self.counters["probes"] += 1
+            self._agenda.to_links(self.probes.begin(self._routing.neighbors))
+            self._complete(self.probes.finish_own(self._journals.heads()))
+
+    def tick(self) -> None:
+        self._wanted |= self._later
+        self._later = False
+
+    def probe_heard(self, neighbor: str, message: m.Probe) -> None:
+        if self._directory.towards(message.origin) != neighbor:
+            # Nobody there waits for it whom we know. For whom we do not know, we are left out.
+            self._agenda.to_link(neighbor, m.Echo(message.origin, message.number, {}))
+            return
+        neighbors, heads = self._routing.neighbors, self._journals.heads()
+        self._agenda.to_links(self.probes.passed(neighbor, message, neighbors, heads))
+
+    def echo_heard(self, neighbor: str, message: m.Echo) -> None:
+        # Of a stream that comes another way, nobody there can know how far it is.
+        towards = self._directory.towards
+        message.heads = {s: head for s, head in message.heads.items() if towards(s) == neighbor}
+        sends, complete = self.probes.echoed(neighbor, message, self._journals.heads())
+        self._agenda.to_links(sends)
+        self._complete(complete)
+
+    def link_down(self, neighbor: str) -> None:
+        sends, complete = self.probes.link_down(neighbor, self._journals.heads())
+        self._agenda.to_links(sends)
+        self._complete(complete)
+
+    def _complete(self, complete: tuple[int, m.Positions] | None) -> None:
+        """All brokers have answered: subscriptions from before are in force."""
+        if complete is None:
+            return
+        number, heads = complete
+        # In a tree a broker is left out only if its link has failed. In a cycle its answer may come
+        # another way than its stream, and proves nothing: it has to be asked again, in a while.
+        left_out = [o.stream for o in self._directory.others if o.stream not in heads]
+        settled = [c for c, (probe, *_) in self.settling.items() if probe <= number]
+        self._answers.append(self._tell(number, heads, left_out, self._feeds.take(), settled))
+        self.work()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether not everybody has been told of an answer."""
+        return bool(self._answers)
+
+    def work(self) -> None:
+        """Tell some of them."""
+        if self._answers and next(self._answers[0], self) is self:
+            self._answers.popleft()
+
+    def _tell(
+        self,
+        number: int,
+        heads: m.Positions,
+        left_out: list[m.StreamId],
+        feeds: list[str],
+        settled: list[Consumer],
+    ) -> Iterator[None]:
+        for i, id in enumerate(feeds, 1):
+            if not i % TOLD_AT_ONCE:
+                yield
+            subscription = self._subscriptions.held.get(id)
+            if subscription is not None:
+                self._answered(subscription, number, heads, left_out)
+        for i, consumer in enumerate(settled, 1):
+            if not i % TOLD_AT_ONCE:
+                yield
+            if consumer in self.settling:
+                _, session, resumed = self.settling.pop(consumer)
+                subscription, _ = session.subscriptions[consumer.number]
+                self._in_force(session, subscription, consumer, resumed)
+        done = [after for probe, after in self._afterwards if probe <= number]
+        self._afterwards = [each for each in self._afterwards if each[0] > number]
+        for i, after in enumerate(done, 1):
+            if not i % TOLD_AT_ONCE:
+                yield
+            after()
+
+    def _answered(
+        self,
+        subscription: Subscription,
+        number: int,
+        heads: m.Positions,
+        left_out: list[m.StreamId],
+    ) -> None:
+        """A feed learns how far streams had come."""
+        feed = subscription.feed
+        for stream in left_out:
+            feed.interrupted(stream, number + 1)
+        begins = feed.heads(number, heads)
+        self._durables.take_back(subscription)
+        if begins and subscription.durable is not None:
+            # It begins here. Brokers that could not be asked are read from the time of its making
+            # on, when they are there.
+            subscription.durable.confirm(feed.positions)
+        if feed.waits_for(number):
+            self._feeds.add(feed.id)
+            self._later |= bool(left_out)
+            self._wanted |= not left_out
+        if feed.held:
+            self._last_values.ask(feed, heads)
+        self._hungry.add(feed.id)
+        self._ready.add(feed.id)
+
+    def _in_force(
+        self, session: Session, subscription: Subscription, consumer: Consumer, resumed: bool
+    ) -> None:
+        """A subscription is in force; one that is durable, when that is on disk."""
+        # Where it begins comes first: who knows that it is in force must know from where on.
+        self._progress.tell(subscription)
+        answer = m.Subscribed(consumer.number, subscription.lease, resumed, self._clock.time)
+        if subscription.durable is None:
+            self._agenda.to_client(session.id, answer)
+        else:
+            self._durables.store(subscription.durable, session, answer)

@@ -1,0 +1,67 @@
+"""Progress: telling subscribers how far streams have come in which there was nothing for them.
+
+So who comes back after a long time need not read a journal in vain.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from stentor.node.agenda import Agenda
+from stentor.node.clock import Clock
+from stentor.node.journals import Journals
+from stentor.node.marks import Marks
+from stentor.node.subscription import Subscription
+from stentor.node.subscriptions import Subscriptions
+from stentor.protocol import messages as m
+
+#: Seconds between two words to the same client.
+EVERY: Final = 5.0
+#: Subscriptions that are told in one step.
+AT_ONCE: Final = 1_000
+
+
+class Progress:
+    """Tells how far streams have come."""
+
+    def __init__(
+        self,
+        subscriptions: Subscriptions,
+        *,
+        journals: Journals,
+        marks: Marks,
+        clock: Clock,
+        agenda: Agenda,
+    ) -> None:
+        self._subscriptions = subscriptions
+        self._journals = journals
+        self._marks = marks
+        self._clock = clock
+        self._agenda = agenda
+        self._to_tell: deque[str] = deque()
+        self._next = clock.now
+
+    def tell(self, subscription: Subscription) -> None:
+        """Tell its consumer what it does not know."""
+        if subscription.group is None:  # the members of a group know their own part only
+            for consumer in subscription.consumers:
+                news = subscription.news()
+                if news:
+                    self._agenda.to_client(consumer.session, m.Progress(consumer.number, news))
+
+    def tick(self) -> None:
+        """That is no hurry, so a few at a time: nobody else shall wait while very many are told."""
+        if self._clock.now >= self._next and not self._to_tell:
+            self._next = self._clock.now + EVERY
+            self._to_tell.extend(self._subscriptions.held)
+        if not self._to_tell:
+            return
+        marks = {**self._marks.heads, **self._journals.heads()}
+        for _ in range(min(AT_ONCE, len(self._to_tell))):
+            subscription = self._subscriptions.held.get(self._to_tell.popleft())
+            if subscription is None:
+                continue
+            for stream, head in marks.items():
+                subscription.feed.mark(stream, head)
+            self.tell(subscription)

@@ -1,0 +1,459 @@
+"""Publishing: what publishers send is checked, journaled, then routed and answered.
+
+A publication goes through these stages:
+
+    count      as many as the window allows, of somebody who may publish at all
+    hold       until what the client has advertised is in force
+    check      each of the `checks`: the id, the grant, the advertisement
+    journal    unless it is volatile; what was published before is left out
+    route      under its offset, when it is on disk
+    answer     the client hears that it is done
+
+So what travels is always on disk at its entry, and an offset that was ever seen anywhere never
+stands for anything else.
+
+A frame may hold very many, and whoever sent it shall not hold up the others. Counts and rights are
+looked at before anything is done for each item; the items are then checked in steps, and what is on
+disk is routed in steps.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from stentor.errors import (
+    DecodeError,
+    JournalUnavailable,
+    NotPermitted,
+    ProtocolError,
+    StentorError,
+)
+from stentor.model.codec import Envelope, decode_header, decode_headers
+from stentor.model.names import shown, text_problem
+from stentor.node.agenda import Agenda, Append, CloseClient
+from stentor.node.batch import Batch
+from stentor.node.checks import Check
+from stentor.node.clock import Clock
+from stentor.node.journals import Journals
+from stentor.node.last_values import owned
+from stentor.node.parts.traffic import Traffic
+from stentor.node.session import Line, Session, nothing
+from stentor.node.sessions import Sessions
+from stentor.node.turns import Turns
+from stentor.protocol import messages as m
+
+_DONE: Final = object()
+#: Notifications beyond its window, as a multiple, that a client may have on their way.
+BEYOND_WINDOW: Final = 4
+#: Notifications that are checked in one step, and their bytes.
+CHECKED_AT_ONCE: Final = 1_000
+CHECKED_BYTES: Final = 128 * 1024
+#: Volatile notifications that are routed as soon as so many have come. Larger batches gain nothing,
+#: and what was decoded is no longer in the processor's cache when its turn comes.
+ROUTED_AT_ONCE: Final = 1_000
+#: Bytes of notifications that are routed in one step.
+ROUTED_BYTES: Final = 256 * 1024
+
+
+class Publishing:
+    """Takes publications."""
+
+    def __init__(
+        self,
+        traffic: Traffic,
+        *,
+        checks: Sequence[Check],
+        journals: Journals,
+        sessions: Sessions,
+        clock: Clock,
+        agenda: Agenda,
+        window: int,
+    ) -> None:
+        """A client may have `window` notifications unanswered."""
+        self._traffic = traffic
+        self._checks = checks
+        self._journals = journals
+        self._sessions = sessions
+        self._agenda = agenda
+        self._window = window
+        self.counters = {"published": 0, "volatile": 0, "repeated": 0, "refused": 0}
+        self._lines: dict[str, Line] = {}
+        #: What is on disk and was not yet routed: for whom, and from which offset on.
+        self._landed: deque[tuple[Session, list[int], list[Envelope], list[bytes], int]] = deque()
+        #: Volatile publications that wait to be routed together, and the number of the newest.
+        #: Numbers rise over restarts: no broker takes a million a second for long.
+        self._volatile: tuple[list[bytes], list[Envelope]] = ([], [])
+        self._newest_volatile = int(clock.time * 1_000_000)
+        #: Up to which number each client's requests are done, where it was not told.
+        self._answers: dict[int, int] = {}
+        #: Clients whose publications wait, how many advertisements they wait for, and frames in
+        #: order; those for which they wait no longer; and what is left of the frame of one.
+        self._holds: dict[int, int] = {}
+        self._held: dict[int, deque[tuple[m.Publish, list[int]]]] = {}
+        self._released: Turns[int] = Turns()
+        self._going_on: dict[int, Iterator[None]] = {}
+        sessions.at_leave(self._left)
+
+    # -- publishers come and go
+
+    def line(self, producer: str, name: str, newest: tuple[int, int] | None) -> Line:
+        """What the producer has on its way, for one more connection; `newest` is on disk."""
+        line = self._lines.get(producer)
+        if line is None:
+            line = self._lines[producer] = Line(newest or (-1, -1))
+        elif line.failed:
+            raise JournalUnavailable(
+                f"what {name!r} has published before could not be stored; try again"
+            )
+        line.sessions += 1
+        return line
+
+    def _left(self, session: Session) -> None:
+        next(self.route_volatile(), None)
+        for kept in (self._answers, self._holds, self._held, self._released, self._going_on):
+            kept.pop(session.id, None)
+        session.line.sessions -= 1
+        self._release(session)
+
+    def _release(self, session: Session) -> None:
+        """Forget what a producer has on its way, if that is nothing, and nobody goes on with it."""
+        line = session.line
+        if (
+            not line.pending
+            and self._lines.get(session.producer) is line
+            and (line.failed or not line.sessions)
+        ):
+            del self._lines[session.producer]
+
+    # -- checked
+
+    def publish(self, session: Session, message: m.Publish) -> Iterator[None] | None:
+        """Take a frame; one that is long in steps, of which all but the first are returned."""
+        count = len(message.items)
+        if session.unanswered + count > BEYOND_WINDOW * self._window:
+            raise ProtocolError(
+                f"{session.unanswered + count} publications are unanswered; at most {self._window} "
+                "are allowed at a time"
+            )
+        for index, key in message.retain.items():
+            if not 0 <= index < count or text_problem(key) is not None:
+                raise ProtocolError(f"item {index} cannot be kept under {shown(key)}")
+        entry = session.opened(message.number, count)
+        if session.may_publish is nothing:
+            refusal = NotPermitted(
+                f"{session.name!r} may not publish anything; have the grant widened"
+            )
+            self._reject(session, message, list(range(count)), refusal)
+            self._done(session, entry)
+            return None
+        if session.id in self._held:
+            self._held[session.id].append((message, entry))
+            return None
+        steps = self._taken(session, message, entry)
+        return None if next(steps, _DONE) is _DONE else steps
+
+    # -- held
+
+    def hold(self, session: Session) -> None:
+        """Let what this client publishes wait, until `release` was called as often as this."""
+        self._holds[session.id] = self._holds.get(session.id, 0) + 1
+        self._held.setdefault(session.id, deque())
+        self._released.discard(session.id)
+
+    def release(self, session: Session) -> None:
+        """What it waits for is in force; one of them."""
+        if session.id in self._holds:
+            self._holds[session.id] -= 1
+            if not self._holds[session.id]:
+                del self._holds[session.id]
+                self._released.add(session.id)
+
+    def work(self) -> None:
+        """Go on with what is on disk, and with what had to wait."""
+        if self._landed:
+            self._route_landed()
+        if self._released:
+            self._go_on(next(iter(self._released)))
+
+    def _go_on(self, id: int) -> None:
+        """A step for a client whose publications had to wait."""
+        steps = self._going_on.pop(id, None)
+        if steps is None and self._held[id]:
+            message, entry = self._held[id].popleft()
+            steps = self._taken(self._sessions.held[id], message, entry)
+        if steps is None:
+            del self._held[id], self._released[id]
+        elif next(steps, _DONE) is not _DONE:
+            self._going_on[id] = steps
+
+    def _taken(self, session: Session, message: m.Publish, entry: list[int]) -> Iterator[None]:
+        """Check the items and let them in, stretch by stretch; a transaction as a whole."""
+        all_items, all_retain = message.items, message.retain
+        whole: tuple[list[bytes], list[Envelope], dict[int, str]] = ([], [], {})
+        refused: list[int] = []
+        reason: StentorError | None = None
+        start = 0
+        for end in _cuts(all_items):
+            if start:
+                yield
+                if session.id not in self._sessions.held:
+                    return
+            items = all_items if end - start == len(all_items) else all_items[start:end]
+            items, envelopes, bad, problem = self._checked(session, items)
+            retain = all_retain
+            if all_retain and (bad or len(items) < len(all_items)):
+                good = (i for i in range(start, end) if i - start not in bad)
+                retain = {new: all_retain[i] for new, i in enumerate(good) if i in all_retain}
+            if problem is not None:
+                reason = reason or problem
+                refused += [start + i for i in sorted(bad)]
+            start = end
+            if not message.atomic:
+                self._let_in(session, entry, items, envelopes, retain, volatile=message.volatile)
+                if len(self._volatile[0]) >= ROUTED_AT_ONCE:
+                    yield from self.route_volatile()
+            elif reason is None:
+                first = len(whole[0])
+                whole[0].extend(items)
+                whole[1].extend(envelopes)
+                whole[2].update((first + i, key) for i, key in retain.items())
+        if reason is not None:
+            if message.atomic:
+                refused = list(range(len(all_items)))
+            self._reject(session, message, refused, reason)
+        elif message.atomic:
+            self._let_in(session, entry, *whole, volatile=message.volatile)
+        self._done(session, entry)
+
+    def _checked(
+        self, session: Session, items: list[bytes]
+    ) -> tuple[list[bytes], list[Envelope], set[int], StentorError | None]:
+        """What is in order; the indexes of the others, and why the first of those is not."""
+        envelopes: Sequence[Envelope | DecodeError]
+        try:
+            read = decode_headers(items)
+        except DecodeError as error:
+            alone = len(items) == 1
+            envelopes = [error.with_traceback(None)] if alone else [_header(data) for data in items]
+            checks = self._checks
+        else:
+            checks = [check for check in self._checks if check.concerns(session, read)]
+            if not checks:
+                return items, read, set(), None
+            envelopes = read
+        first: StentorError | None = None
+        bad: set[int] = set()
+        kept: list[bytes] = []
+        found: list[Envelope] = []
+        for i, envelope in enumerate(envelopes):
+            if isinstance(envelope, DecodeError):
+                problem: StentorError | None = envelope
+            else:
+                problems = (check.problem(session, envelope) for check in checks)
+                problem = next(filter(None, problems), None)
+                if problem is None:
+                    kept.append(items[i])
+                    found.append(envelope)
+                    continue
+            bad.add(i)
+            first = first or problem
+        return kept, found, bad, first
+
+    def _reject(
+        self, session: Session, message: m.Publish, refused: list[int], reason: StentorError
+    ) -> None:
+        self.counters["refused"] += len(refused)
+        session.refused += len(refused)
+        rejected = m.Rejected(message.number, refused, reason.code, str(reason))
+        self._agenda.to_client(session.id, rejected)
+
+    # -- journaled
+
+    def _let_in(
+        self,
+        session: Session,
+        entry: list[int],
+        items: list[bytes],
+        envelopes: list[Envelope],
+        retain: dict[int, str],
+        *,
+        volatile: bool,
+    ) -> None:
+        """Publications that are in order: to be routed, or to be journaled first."""
+        if volatile:
+            self.counters["volatile"] += len(items)
+            self._volatile[0].extend(items)
+            self._volatile[1].extend(envelopes)
+            return
+        line = session.line
+        entry[2] += 1
+        if line.failed:
+            return  # its connection is about to be closed
+        items, envelopes, keys = self._new(session, items, envelopes, retain)
+        # If all are repeats, the originals may still be on their way to the disk: the empty batch
+        # behind them says when they have arrived.
+        line.pending += 1
+        context = (session, entry, envelopes)
+        self._agenda.add(Append(items, session.producer, line.newest, line, keys, context))
+
+    def _new(
+        self,
+        session: Session,
+        items: list[bytes],
+        envelopes: list[Envelope],
+        retain: dict[int, str],
+    ) -> tuple[list[bytes], list[Envelope], list[tuple[str, int]]]:
+        """Without what was published before; the client sends again what was not answered."""
+        newest = session.line.newest
+        keep: list[int] = []
+        for i, envelope in enumerate(envelopes):
+            id = envelope.id
+            assert id is not None
+            this = (id.epoch, id.sequence)
+            if this > newest:
+                newest = this
+                keep.append(i)
+        session.line.newest = newest
+        session.published += len(keep)
+        self.counters["published"] += len(keep)
+        keys = {i: owned(session.owner, key) for i, key in retain.items()}
+        if len(keep) == len(items):
+            return items, envelopes, [(key, i) for i, key in keys.items()]
+        self.counters["repeated"] += len(items) - len(keep)
+        kept_keys = [(keys[i], new) for new, i in enumerate(keep) if i in keys]
+        return [items[i] for i in keep], [envelopes[i] for i in keep], kept_keys
+
+    def committed(self, commits: Iterable[tuple[Any, int, list[bytes]]]) -> None:
+        """These are on disk, each from an offset on; they follow one another in the journal."""
+        self._landed.extend(
+            (session, entry, envelopes, items, first)
+            for (session, entry, envelopes), first, items in commits
+        )
+        self._route_landed()
+
+    def failed(self, context: Any, error: StentorError) -> None:
+        """What was appended could not be stored, nor anything of this producer behind it.
+
+        The client loses its connection; it will send everything again, in order.
+        """
+        session = context[0]
+        session.line.failed = True
+        self._arrived(session)
+        for other in self._sessions.held.values():
+            if other.line is session.line:
+                self._agenda.add(CloseClient(other.id, error.code, str(error)))
+
+    def _arrived(self, session: Session) -> None:
+        """One batch less of a producer is on its way to the disk."""
+        session.line.pending -= 1
+        self._release(session)
+
+    # -- routed
+
+    def route_volatile(self) -> Iterator[None]:
+        """What was published since the last time, by whomever, goes in one batch.
+
+        In steps, for whoever may have published very much.
+        """
+        while self._volatile[0]:
+            items, envelopes = self._volatile
+            first = self._newest_volatile + 1
+            numbers = list(range(first, first + len(items)))
+            stream = self._journals.stream
+            batch = Batch(stream, numbers, items, envelopes, volatile=True)
+            count = self._traffic.route(batch, None)
+            self._newest_volatile += count
+            self._volatile = items[count:], envelopes[count:]
+            yield
+
+    @property
+    def waits_to_be_routed(self) -> bool:
+        """Whether something volatile does."""
+        return bool(self._volatile[0])
+
+    @property
+    def has_work(self) -> bool:
+        """Whether something is to be routed, or need not wait any more."""
+        return bool(self._landed or self._released or self._volatile[0])
+
+    def _route_landed(self) -> None:
+        """Route what is on disk and answer for it; if that is much, the rest waits."""
+        offsets: list[int] = []
+        items: list[bytes] = []
+        envelopes: list[Envelope] = []
+        landed, room, space = self._landed, self._traffic.at_once, ROUTED_BYTES
+        for _, _, found, data, first in landed:
+            count, size = len(data), sum(map(len, data))
+            if count > room or size > space:
+                count, size = _fitting(data, room, space)
+                found, data = found[:count], data[:count]
+            offsets.extend(range(first, first + count))
+            items += data
+            envelopes += found
+            room -= count
+            space -= size
+            if room <= 0 or space <= 0:
+                break
+        routed = 0
+        if items:
+            routed = self._traffic.route(
+                Batch(self._journals.stream, offsets, items, envelopes), None
+            )
+            self._journals.head = offsets[routed - 1]
+        while landed and len(landed[0][3]) <= routed:
+            session, entry, _, data, _ = landed.popleft()
+            routed -= len(data)
+            self._arrived(session)
+            self._done(session, entry)
+        if routed:
+            session, entry, found, data, first = landed[0]
+            landed[0] = (session, entry, found[routed:], data[routed:], first + routed)
+
+    # -- answered
+
+    def _done(self, session: Session, entry: list[int]) -> None:
+        through = session.closed(entry)
+        if through is not None and session.id in self._sessions.held:
+            self._answers[session.id] = through
+
+    def answer(self) -> None:
+        """Tell publishers what is done."""
+        for id, through in self._answers.items():
+            self._agenda.to_client(id, m.Published(through))
+        self._answers.clear()
+
+
+def _header(data: bytes) -> Envelope | DecodeError:
+    try:
+        return decode_header(data)
+    except DecodeError as error:
+        return error.with_traceback(None)
+
+
+def _cuts(items: list[bytes]) -> list[int]:
+    """Where the steps end in which these are checked.
+
+    >>> _cuts([b""] * 3), _cuts([b""] * 2_500), _cuts([bytes(100_000)] * 3)
+    ([3], [1000, 2000, 2500], [1, 2, 3])
+    """
+    if len(items) <= CHECKED_AT_ONCE and sum(map(len, items)) <= CHECKED_BYTES:
+        return [len(items)]
+    ends = []
+    start = 0
+    while start < len(items):
+        start += _fitting(items[start : start + CHECKED_AT_ONCE], CHECKED_AT_ONCE, CHECKED_BYTES)[0]
+        ends.append(start)
+    return ends
+
+
+def _fitting(items: list[bytes], room: int, space: int) -> tuple[int, int]:
+    """How many of these, at least one, are within so many and so many bytes; and their bytes."""
+    count = size = 0
+    for data in items[:room]:
+        if count and size + len(data) > space:
+            break
+        count += 1
+        size += len(data)
+    return count, size

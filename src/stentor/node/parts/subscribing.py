@@ -1,0 +1,320 @@
+"""Subscribing: what subscribers ask of the broker.
+
+A subscription becomes a feed and a filter in the router's table. A durable one is also stored; it
+has one consumer at a time, and outlives it. The members of a group share one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stentor.errors import (
+    InvalidConfiguration,
+    LeaseExpired,
+    NameTaken,
+    NotPermitted,
+    Overloaded,
+    ProtocolError,
+)
+from stentor.filters import Filter
+from stentor.node.agenda import Agenda
+from stentor.node.clock import Clock
+from stentor.node.feed import Feed
+from stentor.node.journals import Journals
+from stentor.node.parts.durables import Durables
+from stentor.node.parts.groups import Groups, group_id
+from stentor.node.parts.leases import Leases
+from stentor.node.parts.probing import Probing
+from stentor.node.parts.routing import Routing
+from stentor.node.reading import received
+from stentor.node.session import Session
+from stentor.node.sessions import Sessions
+from stentor.node.streams import Directory
+from stentor.node.subscription import Consumer, Subscription
+from stentor.node.subscriptions import Subscriptions
+from stentor.node.turns import Turns
+from stentor.protocol import messages as m
+
+#: The longest name of a durable subscription or group.
+MAX_NAME: Final = 255
+#: Streams that nobody knows of which a client may bring a position.
+UNKNOWN_STREAMS: Final = 1_000
+#: No stream comes so far; a journal can still count it.
+MAX_OFFSET: Final = 1 << 62
+
+
+class Subscribing:
+    """Does what subscribers ask."""
+
+    def __init__(
+        self,
+        subscriptions: Subscriptions,
+        *,
+        sessions: Sessions,
+        durables: Durables,
+        groups: Groups,
+        leases: Leases,
+        probing: Probing,
+        routing: Routing,
+        journals: Journals,
+        directory: Directory,
+        ready: Turns[str],
+        hungry: Turns[str],
+        clock: Clock,
+        agenda: Agenda,
+        most: int,
+        queue: int,
+    ) -> None:
+        """`most` subscriptions are allowed to one client, and `queue` notifications to wait."""
+        self._subscriptions = subscriptions
+        self._sessions = sessions
+        self._durables = durables
+        self._groups = groups
+        self._leases = leases
+        self._probing = probing
+        self._routing = routing
+        self._journals = journals
+        self._directory = directory
+        self._ready = ready
+        self._hungry = hungry
+        self._clock = clock
+        self._agenda = agenda
+        self._most = most
+        self._queue = queue
+        sessions.taken_down_by(subscriptions.take_down)
+
+    # -- to subscribe
+
+    def subscribe(self, session: Session, message: m.Subscribe) -> None:
+        self._check(session, message)
+        filter = received(message.filter)
+        if session.may_subscribe is not None and not session.may_subscribe(filter):
+            raise NotPermitted(
+                f"{session.name!r} may not subscribe to {str(filter) or 'everything'!r}; ask for "
+                "less, or have the grant widened"
+            )
+        consumer = Consumer(session.id, message.number, max(0, message.credit))
+        resumed = False
+        if message.group is None:
+            subscription, resumed = self._new(session, message, filter)
+        else:
+            group = self._group(session, message, message.group, filter)
+            if group is None:
+                return
+            subscription = group
+        self._subscriptions.join(subscription, session, consumer)
+        self._probing.settle(consumer, session, resumed=resumed)
+
+    def _check(self, session: Session, message: m.Subscribe) -> None:
+        if message.number in session.subscriptions:
+            raise ProtocolError(f"the number {message.number} is in use by another subscription")
+        if len(session.subscriptions) >= self._most:
+            raise Overloaded(
+                f"{session.name!r} has {self._most} subscriptions, the most that this broker "
+                "allows to one client"
+            )
+        for name in (message.durable, message.group):
+            if name is not None and not 0 < len(name) <= MAX_NAME:
+                raise InvalidConfiguration(
+                    f"the name of a durable subscription or group has 1 to {MAX_NAME} characters"
+                )
+        if message.lease is not None and not message.lease > 0:
+            raise InvalidConfiguration(f"a lease of {message.lease} seconds ends before it begins")
+
+    def _new(
+        self, session: Session, message: m.Subscribe, filter: Filter
+    ) -> tuple[Subscription, bool]:
+        """A subscription of one client; and whether it goes on with a durable one."""
+        durable = None
+        resumed = False
+        since = message.since
+        positions = self._plausible(message.positions)
+        id = f"{session.name}@{session.id}/{message.number}"
+        if message.durable is not None:
+            id = f"durable {message.durable}"
+            durable = self._durables.held.get(message.durable)
+            resumed = durable is not None
+            if durable is None:
+                begin = self._clock.time if since is None else since
+                durable = self._durables.new(session, message.durable, filter, begin)
+            else:
+                self._durables.check_owner(session, durable)
+                if durable.group:
+                    raise NameTaken(
+                        f"the durable subscription {durable.name!r} belongs to a group; join the "
+                        "group, or choose another name"
+                    )
+                since = durable.since
+            merged = dict(durable.positions)
+            for stream, position in (positions or {}).items():
+                merged[stream] = max(position, merged.get(stream, 0))
+            positions = merged
+        feed = self._feed(id, filter, message, since, positions)
+        subscription = Subscription(feed, durable=durable, lease=message.lease)
+        if durable is not None:  # nothing can go wrong any more
+            self._take_over(id)
+            self._durables.attach(session, durable, filter)
+        self._begin(subscription)
+        feed.held = message.retained
+        return subscription, resumed
+
+    def _group(
+        self, session: Session, message: m.Subscribe, name: str, filter: Filter
+    ) -> Subscription | None:
+        """The group's subscription, made if need be; None if the group lives elsewhere."""
+        subscription = self._subscriptions.held.get(group_id(name))
+        if subscription is None:
+            home = self._groups.home(name)
+            if home is not None:
+                self._groups.send_home(session, message.number, name, home)
+                return None
+            self._groups.check_room()
+            return self._new_group(session, message, name, filter)
+        if subscription.owner != session.owner:
+            raise NotPermitted(
+                f"the group {name!r} belongs to another grant than that of {session.name!r}; "
+                "choose another name"
+            )
+        if subscription.feed.filter != filter:
+            raise InvalidConfiguration(
+                f"the group {name!r} subscribes to {str(subscription.feed.filter)!r}; its members "
+                "must all use the same filter"
+            )
+        return subscription
+
+    def _new_group(
+        self, session: Session, message: m.Subscribe, name: str, filter: Filter
+    ) -> Subscription:
+        durable = None
+        since = message.since
+        # A member that has lost the group may know where to begin it again.
+        positions = self._plausible(message.positions)
+        if message.durable is not None:
+            durable = self._durables.held.get(message.durable)
+            if durable is None:
+                begin = self._clock.time if since is None else since
+                durable = self._durables.new(session, message.durable, filter, begin, group=True)
+            elif not durable.group or self._durables.is_attached(durable):
+                raise NameTaken(
+                    f"the durable subscription {durable.name!r} belongs to another group or to a "
+                    "single client; choose another name"
+                )
+            else:
+                self._durables.check_owner(session, durable)
+                since, positions = durable.since, dict(durable.positions)
+        subscription = Subscription(
+            self._feed(group_id(name), filter, message, since, positions),
+            durable=durable,
+            group=name,
+            choice=message.choice,
+            owner=session.owner,
+        )
+        if durable is not None:
+            self._durables.attach(session, durable, filter)
+        self._begin(subscription)
+        self._groups.begin(name)
+        return subscription
+
+    def _plausible(self, positions: m.Positions | None) -> m.Positions | None:
+        """Positions that a client brings, without what cannot be.
+
+        Nothing lies behind the head of a stream that is kept here. Of other streams the feed finds
+        out. Streams that nobody knows may come back, but not very many.
+        """
+        if positions is None:
+            return None
+        heads = self._journals.heads()
+        found: m.Positions = {}
+        unknown = 0
+        for stream, position in positions.items():
+            if stream not in heads and not self._directory.reaches(stream):
+                unknown += 1
+                if unknown > UNKNOWN_STREAMS:
+                    continue
+            found[stream] = max(0, min(position, heads.get(stream, MAX_OFFSET)))
+        return found
+
+    def _feed(
+        self,
+        id: str,
+        filter: Filter,
+        message: m.Subscribe,
+        since: float | None,
+        positions: m.Positions | None,
+    ) -> Feed:
+        return Feed(
+            id,
+            filter,
+            since=since,
+            positions=positions,
+            limit=min(message.limit or self._queue, self._queue),
+            overflow=message.overflow,
+            probe=self._probing.next,
+            made=self._clock.time,
+        )
+
+    def _begin(self, subscription: Subscription) -> None:
+        feed = subscription.feed
+        self._subscriptions.begin(subscription)
+        self._leases.renew(subscription)
+        self._routing.subscribe(feed.id, feed.filter)
+        if feed.catching:
+            self._hungry.add(feed.id)
+
+    def _take_over(self, id: str) -> None:
+        """A durable subscription has one consumer; a new one takes the place of the old."""
+        old = self._subscriptions.held.get(id)
+        for consumer in [] if old is None else list(old.consumers):
+            session = self._sessions.held[consumer.session]
+            text = "another client has taken over this durable subscription"
+            self._agenda.to_client(session.id, m.Ended(consumer.number, NameTaken.code, text))
+            self._subscriptions.leave(session, consumer.number)
+
+    # -- afterwards
+
+    def unsubscribe(self, session: Session, message: m.Unsubscribe) -> None:
+        if message.number in session.subscriptions:
+            subscription, _ = session.subscriptions[message.number]
+            self._subscriptions.leave(session, message.number)
+            durable = subscription.durable
+            if message.forget and durable is not None and not subscription.consumers:
+                self._durables.delete(durable)
+        self._agenda.to_client(session.id, m.Ended(message.number))
+
+    def renew(self, session: Session, message: m.Renew) -> None:
+        if message.number not in session.subscriptions:
+            raise LeaseExpired(_no_subscription(message.number))
+        subscription, _ = session.subscriptions[message.number]
+        self._leases.renew(subscription)
+        answer = m.Subscribed(message.number, subscription.lease, time=self._clock.time)
+        self._agenda.to_client(session.id, answer)
+
+    def credit(self, session: Session, message: m.Credit) -> None:
+        held = session.subscriptions.get(message.number)
+        if held is not None:
+            subscription, consumer = held
+            consumer.credit = min(consumer.credit + max(0, message.more), 1 << 40)
+            self._ready.add(subscription.feed.id)
+
+    def confirm(self, session: Session, message: m.Confirm) -> None:
+        held = session.subscriptions.get(message.number)
+        if held is not None:
+            subscription, consumer = held
+            durable = subscription.durable
+            news = subscription.confirm(consumer, message.positions)
+            if durable is not None:
+                if message.request is not None:
+                    self._durables.store(durable, session, m.Done(message.request))
+                    return
+                if news:
+                    self._durables.changed(durable)
+        if message.request is not None:
+            answer: m.Done | m.Failure = m.Done(message.request)
+            if held is None:
+                text = _no_subscription(message.number)
+                answer = m.Failure(LeaseExpired.code, text, message.request)
+            self._agenda.to_client(session.id, answer)
+
+
+def _no_subscription(number: int) -> str:
+    return f"there is no subscription {number}, or no longer; subscribe again"

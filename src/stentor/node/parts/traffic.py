@@ -1,0 +1,181 @@
+"""Traffic: notifications on their way, to feeds here and to neighbors.
+
+A notification travels with the stream it belongs to and is taken only from the neighbor through
+which that stream comes, so that none goes around in a cycle. Its way through a broker has these
+stages:
+
+    path      only from the neighbor through which its stream comes
+    repeats   volatile ones that came another way before are left out
+    border    what the neighbor's grant does not admit is kept out
+    hooks     "route" sees, changes or stops it
+    match     the router says where it goes
+    border    what the grant of the neighbor that it goes to does not show is left out
+    hooks     "forward" sees, changes or stops it
+    feed, or frame to the neighbor
+
+What was published here begins at the hooks.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Final
+
+from stentor.errors import ProtocolError
+from stentor.model.codec import decode_headers
+from stentor.node.agenda import Agenda
+from stentor.node.batch import Batch
+from stentor.node.border import Borders
+from stentor.node.feed import Run
+from stentor.node.hooks import VETO, Hooks, Point
+from stentor.node.parts.routing import Routing
+from stentor.node.pieces import pieces
+from stentor.node.streams import Directory
+from stentor.node.subscriptions import Subscriptions
+from stentor.node.turns import Turns
+from stentor.protocol import messages as m
+from stentor.routing.table import Local
+
+#: At most so many of those that are on disk are routed in one step; fewer if to pass them on costs
+#: more than this, in places that they go to.
+MOST_AT_ONCE: Final = 4_000
+COST_AT_ONCE: Final = 100_000
+#: Streams of which the newest volatile notification is remembered.
+STREAMS: Final = 100_000
+
+
+class Traffic:
+    """Passes notifications on."""
+
+    def __init__(
+        self,
+        routing: Routing,
+        *,
+        directory: Directory,
+        subscriptions: Subscriptions,
+        ready: Turns[str],
+        borders: Borders,
+        hooks: Hooks,
+        agenda: Agenda,
+    ) -> None:
+        self._routing = routing
+        self._directory = directory
+        self._subscriptions = subscriptions
+        self._ready = ready
+        self._borders = borders
+        self._hooks = hooks
+        self._agenda = agenda
+        #: How many are to be routed in one step, by how far the last ones went.
+        self.at_once = MOST_AT_ONCE
+        self.counters = {"received": 0, "forwarded": 0, "off_path": 0, "kept_out": 0}
+        #: The newest volatile notification that came of each stream.
+        self._newest: dict[m.StreamId, int] = {}
+
+    def forward_heard(self, neighbor: str, message: m.Forward) -> Iterator[None]:
+        """Notifications from a neighbor; in steps, if they go to very many."""
+        stream, offsets, items = message.stream, message.offsets, message.items
+        if self._directory.towards(stream) != neighbor:
+            self.counters["off_path"] += len(items)
+            return
+        if len(offsets) != len(items):
+            raise ProtocolError(f"{len(items)} notifications with {len(offsets)} offsets")
+        self.counters["received"] += len(items)
+        if message.volatile:
+            offsets, items = self._unseen(stream, offsets, items)
+        if not items:
+            return
+        batch = Batch(stream, offsets, items, decode_headers(items), message.volatile)
+        border = self._borders.with_(neighbor)
+        if border is not None:
+            admitted = border.admitted(batch.envelopes)
+            if admitted is not None:
+                self.counters["kept_out"] += len(items) - len(admitted)
+                batch = batch.only(admitted)
+        while batch.items:
+            batch = batch.after(self.route(batch, neighbor))
+            if batch.items:
+                yield
+
+    def _unseen(
+        self, stream: m.StreamId, numbers: list[int], items: list[bytes]
+    ) -> tuple[list[int], list[bytes]]:
+        """Volatile notifications without those that came before by another way.
+
+        They come in order; when the way has changed, the new one may bring old ones again.
+        """
+        newest = self._newest.pop(stream, 0)
+        if numbers and numbers[0] <= newest:
+            start = bisect_right(numbers, newest)
+            self.counters["off_path"] += start
+            numbers, items = numbers[start:], items[start:]
+        self._newest[stream] = numbers[-1] if numbers else newest
+        while len(self._newest) > STREAMS:
+            del self._newest[next(iter(self._newest))]
+        return numbers, items
+
+    def route(self, batch: Batch, source: str | None) -> int:
+        """Pass on what a client (None) published or a neighbor forwarded.
+
+        Only the first ones, as many as one step has time for; their number.
+        """
+        if not self._hooks.watches("route"):
+            return self._pass_on(batch, source)
+        count = len(batch.items)
+        offsets, items = hooked(self._hooks, "route", batch.offsets, batch.items)
+        batch = Batch(batch.stream, offsets, items, decode_headers(items), batch.volatile)
+        while batch.items:  # a hook sees each once
+            batch = batch.after(self._pass_on(batch, source))
+        return count
+
+    def _pass_on(self, batch: Batch, source: str | None) -> int:
+        stream, offsets, items, envelopes, volatile = batch
+        count, targets = self._routing.route_leading(envelopes, source, COST_AT_ONCE)
+        if count < len(items):
+            offsets, items = offsets[:count], items[:count]
+            batch = Batch(stream, offsets, items, envelopes, volatile)
+            self.at_once = count
+        else:
+            self.at_once = min(2 * self.at_once, MOST_AT_ONCE)
+        held, ready = self._subscriptions.held, self._ready
+        for destination, indexes in targets.items():
+            if not isinstance(destination, Local):
+                self._forward(str(destination.id), batch, indexes)
+                continue
+            subscription = held.get(destination.id)
+            if subscription is None:
+                continue
+            if len(indexes) == len(items):
+                these, numbers = items, offsets
+            else:
+                these = [items[i] for i in indexes]
+                numbers = [offsets[i] for i in indexes]
+            run = Run(m.VOLATILE, [], these) if volatile else Run(stream, numbers, these)
+            subscription.feed.offer(run)
+            ready[destination.id] = None
+        return count
+
+    def _forward(self, neighbor: str, batch: Batch, indexes: list[int]) -> None:
+        """Give these of the batch to a neighbor."""
+        stream, offsets, items, envelopes, volatile = batch
+        border = self._borders.with_(neighbor) if self._borders else None
+        if border is not None:
+            indexes = border.shown(envelopes, indexes)
+        if len(indexes) < len(items):
+            offsets = [offsets[i] for i in indexes]
+            items = [items[i] for i in indexes]
+        if self._hooks.watches("forward"):
+            offsets, items = hooked(self._hooks, "forward", offsets, items)
+        self.counters["forwarded"] += len(items)
+        if items:
+            for some, data in pieces(offsets, items):
+                self._agenda.to_link(neighbor, m.Forward(stream, some, data, volatile))
+
+
+def hooked(
+    hooks: Hooks, point: Point, offsets: list[int], items: list[bytes]
+) -> tuple[list[int], list[bytes]]:
+    """What the hooks leave of encoded notifications, with their offsets."""
+    answers = [hooks.run(point, data) for data in items]
+    kept = [i for i, answer in enumerate(answers) if answer is not VETO]
+    return [offsets[i] for i in kept], [answers[i] for i in kept]
