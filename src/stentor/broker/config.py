@@ -18,6 +18,7 @@ import os
 import stat
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -413,6 +414,8 @@ def convert(key: Key, given: Given) -> Any:
             return _flag(value, given.textual)
         case "count":
             return _at_least(key, _count(value, given.textual))
+        case "share":
+            return _share(value, given.textual)
         case "duration":
             return _at_least(key, _measure(value, parse_duration, DURATION_FORM, float))
         case "size":
@@ -465,6 +468,15 @@ def _count(value: Any, textual: bool) -> int:
         if digits.removeprefix("-").isdecimal():
             return int(digits)
     raise InvalidConfiguration(f"{value!r} is not a whole number")
+
+
+def _share(value: Any, textual: bool) -> float:
+    if textual and isinstance(value, str):
+        with suppress(ValueError):
+            value = float(value)
+    if type(value) in (int, float) and 0 <= value <= 1:
+        return float(value)
+    raise InvalidConfiguration(f"{value!r} is not a number from 0 to 1")
 
 
 def _measure(value: Any, parse: Any, form: str, kind: type[int] | type[float]) -> Any:
@@ -651,7 +663,7 @@ def _written(key: Key, value: Any, secrets: bool) -> str | None:
         return _quoted("@" + value)
     if kind in ("addresses", "filters"):
         return "[" + ", ".join(_quoted(item) for item in value) + "]"
-    if kind in ("flag", "count", "duration", "size"):
+    if kind in ("flag", "count", "share", "duration", "size"):
         text = shown(key, value)
         return _quoted(text) if kind in ("duration", "size") else text
     return _quoted(str(value))

@@ -76,8 +76,6 @@ def shown(key: Key, value: Any) -> str:
             return "true" if value else "false"
         case "addresses" | "filters":
             return ", ".join(value)
-        case "count":
-            return str(value)
         case _:
             return str(value)
 
@@ -137,6 +135,7 @@ _KINDS: Final = {
     "secret": "text, or @FILE",
     "flag": "true or false",
     "count": "whole number",
+    "share": "number from 0 to 1",
     "duration": "duration",
     "size": "size",
     "path": "path",

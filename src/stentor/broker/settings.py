@@ -19,11 +19,23 @@ DEFAULT_PORT: Final = 7411
 
 #: How a setting is written and read.
 Kind: TypeAlias = Literal[
-    "text", "secret", "flag", "count", "duration", "size", "path", "address", "addresses", "filters"
+    "text",
+    "secret",
+    "flag",
+    "count",
+    "share",
+    "duration",
+    "size",
+    "path",
+    "address",
+    "addresses",
+    "filters",
 ]
 
-#: Routing strategies that a live broker runs.
+#: How filters are announced to neighbors.
 ROUTING: Final = ("covering", "identity", "simple", "merging", "flooding")
+#: The same for advertisements that steer subscriptions; or they do not.
+ADVERTISEMENTS: Final = ("none", *ROUTING)
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("text", "json")
 
@@ -224,6 +236,23 @@ class Settings:
         str,
         About("How subscriptions are announced to neighbors.", "text", choices=ROUTING),
     ] = "covering"
+    advertisements: Annotated[
+        str,
+        About(
+            "How advertisements are announced to neighbors, if subscriptions go only where "
+            "something that overlaps them is advertised; publications then have to be advertised. "
+            "All brokers of an overlay agree on whether they do.",
+            "text",
+            choices=ADVERTISEMENTS,
+        ),
+    ] = "none"
+    looseness: Annotated[
+        float,
+        About(
+            "For merging: the share of what a merged filter matches that may be in vain.",
+            "share",
+        ),
+    ] = 0.0
     enforce_advertisements: Annotated[
         bool,
         About(

@@ -112,7 +112,9 @@ def banner(broker: Broker) -> str:
     else:
         rows.append(("data", f"{settings.data}, {counted(kept, 'notification')}"))
     rows.append(("neighbors", ", ".join(settings.neighbors) or "none"))
-    rows.append(("routing", settings.routing))
+    steered = settings.advertisements != "none"
+    by = f", steered by advertisements ({settings.advertisements})" if steered else ""
+    rows.append(("routing", settings.routing + by))
     if settings.grants:
         rows.append(("access", counted(len(settings.grants), "grant")))
     else:

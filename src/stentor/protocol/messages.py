@@ -74,6 +74,8 @@ class Hello(_Message, tag=1):
     #: Brokers: the own stream, and the addresses where others may connect, best first.
     stream: StreamId = ""
     addresses: _Addresses = field(default_factory=list)
+    #: Brokers: how they route, on which linked ones have to agree; empty for the default.
+    terms: str = ""
 
 
 class Welcome(_Message, tag=2):
@@ -94,6 +96,8 @@ class Welcome(_Message, tag=2):
     timeout: float = 0.0
     #: The producer in the ids of what the client publishes; empty for its name.
     producer: str = ""
+    #: To brokers: how this one routes; empty for the default.
+    terms: str = ""
 
 
 class Failure(_Message, tag=3):

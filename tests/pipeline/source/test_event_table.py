@@ -24,7 +24,7 @@ from stentor.errors import (
     UnsupportedColumn,
 )
 from stentor.model.event_types import event_types
-from stentor.pipeline import events, match
+from stentor.pipeline import events, match, register
 
 if TYPE_CHECKING:
     from nursery import Nursery
@@ -244,6 +244,7 @@ def test_dataframes_answer_each_query_for_themselves(
     """However they were made, in sessions of their own, and side by side."""
     random = Random(seed)
     address = addresses(brokers)
+    register(spark)
     plain = spark.read.format("stentor").option("columns", COLUMNS).load(address)
     other = events(spark.newSession(), brokers=address, columns=COLUMNS)
     tables = [plain, events(spark, brokers=address).table(), other.table()]
