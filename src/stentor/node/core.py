@@ -288,6 +288,7 @@ class Core:
             self.publishing.has_work
             or self._sessions.some_leave
             or self.catching_up.has_work
+            or self.last_values.has_work
             or self.bulk_reads.has_work
             or self.routing.has_work
             or self.overlay.has_work
@@ -309,6 +310,7 @@ class Core:
         self.probing.work()
         self._offers.work()
         self.catching_up.work()
+        self.last_values.work()
         self.bulk_reads.work()
 
     def tick(self, now: float, clock: float) -> None:

@@ -44,5 +44,5 @@ class Log(Protocol):
     def offset_at(self, since: float) -> int:
         """The first offset that was journaled at this time or later; `head + 1` if none was."""
 
-    def last_values(self) -> list[LastValue]:
-        """What is kept under keys."""
+    def last_values(self, after: str, limit: int) -> list[LastValue]:
+        """Up to `limit` of what is kept under keys, in their order, behind one of them."""

@@ -1,17 +1,19 @@
 """Reading journals: for feeds, here and elsewhere in the overlay, and for clients in bulk.
 
 A *serving* broker reads one stretch of its journal at a time, so that no request holds up live
-traffic: at most `STRETCH` entries are looked at or `STRETCH_BYTES` returned, and the answer says
-how far it goes. A *fetching* broker has at most `FETCHES` requests on their way; feeds that want
-more wait for their turn. A client that reads in bulk gets larger stretches as long as nothing has
-to be decoded for them, and has at most `READS` requests waiting. It may ask for times alone, to
-find out in which order journals should be read.
+traffic: at most `STRETCH` entries or `LOOKED_BYTES` are looked at, or `STRETCH_BYTES` returned, and
+the answer says how far it goes. A *fetching* broker has at most `FETCHES` requests on their way;
+feeds that want more wait for their turn. A client that reads in bulk gets larger stretches as long
+as nothing has to be decoded for them, and has at most `READS` requests waiting. It may ask for
+times alone, to find out in which order journals should be read.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 from secrets import randbits
 from typing import Final, NamedTuple
 
@@ -26,11 +28,15 @@ from stentor.protocol.messages import Chunk, Fetch, Read, StreamId, Stretch
 
 STRETCH: Final = 1_000
 STRETCH_BYTES: Final = 256 * 1024
+#: Bytes that are looked at in search of what a filter matches.
+LOOKED_BYTES: Final = 256 * 1024
 FETCHES: Final = 32
 #: The same for a client that reads everything: nothing is decoded, the entries only pass through.
 BULK: Final = 4_096
 BULK_BYTES: Final = 1024 * 1024
 READS: Final = 16
+#: Last values that are looked at in one step.
+LAST_VALUES: Final = 1_000
 
 
 #: Filters that are remembered, and characters of all their texts.
@@ -110,9 +116,9 @@ def _scan(
     """What the filter matches from `first` to `end`, and how far that goes: `limit` is in bytes."""
     offsets: list[int] = []
     items: list[bytes] = []
-    size = 0
+    size = looked = 0
     at = first
-    while at <= end and size < limit:
+    while at <= end and size < limit and looked < LOOKED_BYTES:
         try:
             found = log.read(at, end - at + 1)
         except JournalDamaged:
@@ -122,6 +128,10 @@ def _scan(
         if filter.is_always:
             wanted: Iterable[int] = range(len(found))
         else:
+            ends = list(accumulate(map(len, found), initial=looked))
+            fitting = max(1, bisect_right(ends, LOOKED_BYTES) - 1)
+            looked = ends[fitting] if fitting == len(found) else LOOKED_BYTES
+            found = found[:fitting]
             wanted = select(filter, decode_headers(found))
         for i in wanted:
             size += len(found[i])
@@ -133,27 +143,38 @@ def _scan(
     return offsets, items, at - 1
 
 
-def last_values(log: Log, fetch: Fetch) -> Iterator[Chunk]:
-    """The last values that a request asks for, in chunks: the last goes `through` to the head."""
+def last_values(log: Log, fetch: Fetch) -> Iterator[Chunk | None]:
+    """The last values that a request asks for, in chunks: the last goes `through` to the head.
+
+    What lies between two of them is one step; None is one that has found nothing.
+    """
     filter = parsed(fetch.filter)
-    found = log.last_values()
-    envelopes = decode_headers([value.data for value in found])
-    kept = [v for v, e in zip(found, envelopes, strict=True) if filter.matches(e.facts)]
-    done = 0
-    for _, items in pieces([], [value.data for value in kept]):
-        these = kept[done : done + len(items)]
-        done += len(items)
-        yield Chunk(
-            fetch.origin,
-            fetch.number,
-            log.stream,
-            [],
-            items,
-            through=done,
-            head=len(kept),
-            times=[value.time for value in these],
-            keys=[value.key for value in these],
-        )
+    done, after, more = 0, "", True
+    while more:
+        page = log.last_values(after, LAST_VALUES)
+        more = bool(page)
+        envelopes = decode_headers([value.data for value in page])
+        kept = [v for v, e in zip(page, envelopes, strict=True) if filter.matches(e.facts)]
+        after = page[-1].key if page else after
+        if more and not kept:
+            yield None
+            continue
+        start = 0
+        for _, items in pieces([], [value.data for value in kept]):
+            these = kept[start : start + len(items)]
+            start += len(items)
+            done += len(items)
+            yield Chunk(
+                fetch.origin,
+                fetch.number,
+                log.stream,
+                [],
+                items,
+                through=done,
+                head=done + more,
+                times=[value.time for value in these],
+                keys=[value.key for value in these],
+            )
 
 
 class Pending(NamedTuple):

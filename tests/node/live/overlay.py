@@ -67,8 +67,9 @@ class MemoryLog:
         times = (o for o, (_, time) in enumerate(self.entries, 1) if time >= since)
         return max(next(times, self.head + 1), self._low)
 
-    def last_values(self) -> list[LastValue]:
-        return list(self.kept.values())
+    def last_values(self, after: str, limit: int) -> list[LastValue]:
+        keys = sorted(key for key in self.kept if key > after)
+        return [self.kept[key] for key in keys[: min(limit, 2)]]
 
     def write(self, append: Append, time: float) -> int:
         first = self.head + 1

@@ -17,6 +17,7 @@ from stentor.node.feed import Feed, Run
 from stentor.node.parts.deliveries import BLOCK_PATIENCE, SERVED_AT_ONCE
 from stentor.node.parts.routing import UNLINKED_AT_ONCE
 from stentor.node.parts.subscribing import UNKNOWN_STREAMS
+from stentor.node.reading import LOOKED_BYTES, stretch
 from stentor.node.streams import Probes
 from stentor.protocol import messages as m
 
@@ -558,3 +559,28 @@ def test_one_step_brings_little_to_very_many(volatile: bool) -> None:
                 core.committed([(action.context, first, action.items)])
                 rest = True
     assert all(heard == items for heard in given.values())
+
+
+@pytest.mark.parametrize("text", ["x < 0", "x >= 0", "x = 77"])
+def test_one_step_looks_at_few_large_entries(text: str) -> None:
+    class Whole(MemoryLog):
+        """It gives all that is asked for, as a journal in memory does."""
+
+        def read(self, first: int, limit: int) -> list[bytes]:
+            return [data for data, _ in self.entries[first - 1 : first - 1 + limit]]
+
+    log = Whole("a#")
+    for i in range(100):
+        id = NotificationId("ann", 0, i)
+        data = encode(Notification({"x": i, "text": "t" * (i % 7) * 10_000}, id=id))
+        log.entries.append((data, CLOCK))
+    found: list[int] = []
+    through = 0
+    while through < log.head:
+        chunk = stretch(log, log.head, m.Fetch("a#", "b#", 1, text, through + 1, 0.0))
+        sizes = [len(data) for data, _ in log.entries[through : chunk.through]]
+        assert sizes
+        assert sum(sizes) <= LOOKED_BYTES or len(sizes) == 1
+        found += chunk.offsets
+        through = chunk.through
+    assert found == [i for i in range(1, 101) if Filter(text).matches({"x": i - 1})]

@@ -68,6 +68,10 @@ def test_last_values_do_not_wait_for_a_broker_that_says_nothing() -> None:
     while not core.last_values.collections:
         sim.happen(*next(c for c in sim.choices() if c[0] != "work"))
     sim.tick(6.0)
+    assert core.last_values.collections, "its own it has"
+    while core.has_work:
+        core.work()
+    sim.hosts["a"].flush()
     while sim.clients[-1].down:
         sim.clients[-1].hear()
     assert len(sub.retained) == 1

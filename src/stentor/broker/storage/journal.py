@@ -317,9 +317,9 @@ class Journal:
         """
         return self._reader.offset_at(since, self._low, self._head)
 
-    def last_values(self) -> list[LastValue]:
-        """What is kept under keys."""
-        return self._reader.last_values()
+    def last_values(self, after: str = "", limit: int = -1) -> list[LastValue]:
+        """What is kept under keys, in their order, behind one of them; all, or so many."""
+        return self._reader.last_values(after, limit)
 
     def published(self, name: str) -> tuple[int, int] | None:
         """The newest epoch and sequence number of a producer that is journaled."""

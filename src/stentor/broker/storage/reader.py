@@ -146,8 +146,8 @@ class Reader:
         found = list(self._rows("durable", " WHERE name = ?", (name,)))
         return found[0][1] if found else None
 
-    def last_values(self) -> list[LastValue]:
-        rows = self._rows("last_value")
+    def last_values(self, after: str = "", limit: int = -1) -> list[LastValue]:
+        rows = self._rows("last_value", " WHERE key > ? ORDER BY key LIMIT ?", (after, limit))
         return [LastValue(key, time, data) for key, _, time, data in rows]
 
     def producers(self) -> dict[str, tuple[int, int]]:

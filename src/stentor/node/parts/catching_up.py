@@ -7,7 +7,7 @@ the broker that has them. `work` does one piece at a time, behind live traffic.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from stentor.errors import JournalDamaged, ProtocolError, StentorError
@@ -66,6 +66,8 @@ class CatchingUp:
         self._starved: Turns[str] = Turns()
         #: Requests of other brokers.
         self._serving: deque[m.Fetch] = deque()
+        #: Those for last values that are being answered.
+        self._retained: deque[tuple[m.StreamId, Iterator[m.Chunk | None]]] = deque()
         subscriptions.at_end(self._forget)
 
     def _forget(self, subscription: Subscription) -> None:
@@ -79,12 +81,14 @@ class CatchingUp:
 
     @property
     def has_work(self) -> bool:
-        return bool(self._serving or self._hungry)
+        return bool(self._serving or self._hungry or self._retained)
 
     def work(self) -> None:
         """A stretch for a broker and one for a feed."""
         if self._serving:
             self._answer(self._serving.popleft())
+        if self._retained:
+            self._answer_retained()
         if self._hungry:
             subscription = self._subscriptions.held.get(self._hungry.next())
             if subscription is not None:
@@ -155,13 +159,22 @@ class CatchingUp:
         if neighbor is None:
             return
         if fetch.retained:
-            for chunk in last_values(self._journals[fetch.stream], fetch):
-                self._agenda.to_link(neighbor, chunk)
+            chunks = last_values(self._journals[fetch.stream], fetch)
+            self._retained.append((fetch.origin, chunks))
             return
         chunk = self._read(fetch)
         if self._hooks.watches("forward"):
             chunk.offsets, chunk.items = hooked(self._hooks, "forward", chunk.offsets, chunk.items)
         self._agenda.to_link(neighbor, chunk)
+
+    def _answer_retained(self) -> None:
+        origin, chunks = self._retained[0]
+        neighbor = self._directory.towards(origin)
+        for chunk in chunks if neighbor is not None else ():
+            if chunk is not None and neighbor is not None:
+                self._agenda.to_link(neighbor, chunk)
+            return
+        self._retained.popleft()
 
     def chunk_heard(self, neighbor: str, message: m.Chunk) -> None:
         """An answer, for us or to be passed on."""

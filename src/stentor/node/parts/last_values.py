@@ -1,7 +1,13 @@
-"""Last values for new subscribers: asked of all brokers, put before everything else."""
+"""Last values for new subscribers: asked of all brokers, put before everything else.
+
+There may be very many, and very many may want them: the own ones are looked through a few at
+a time, for one subscriber after the other.
+"""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from typing import Final
 
 from stentor.node.agenda import Agenda
@@ -18,6 +24,7 @@ from stentor.protocol import messages as m
 
 #: Seconds that a subscriber waits for last values from brokers that do not answer.
 PATIENCE: Final = 5.0
+_NO_MORE: Final = m.Chunk("", 0, "", [], [], 0, 0)
 
 
 class LastValues:
@@ -42,6 +49,8 @@ class LastValues:
         self._clock = clock
         self._agenda = agenda
         self.collections: dict[str, Collection] = {}
+        #: Subscriptions that the own last values are looked through for, and how far.
+        self._looking: deque[tuple[str, m.StreamId, Iterator[m.Chunk | None]]] = deque()
         subscriptions.at_end(self._forget)
 
     def _forget(self, subscription: Subscription) -> None:
@@ -57,13 +66,28 @@ class LastValues:
             fetch = m.Fetch(stream, journals.stream, 0, str(feed.filter), 0, 0.0, retained=True)
             neighbor = self._directory.towards(stream)
             if stream in journals:
-                for chunk in last_values(journals[stream], fetch):
-                    self.came(feed.id, stream, chunk)
+                chunks = last_values(journals[stream], fetch)
+                self._looking.append((feed.id, stream, chunks))
             elif neighbor is None:
                 self.came(feed.id, stream, None)
             else:
                 fetch.number = self._fetches.add(Pending(feed.id, stream, 0, True))
                 self._agenda.to_link(neighbor, fetch)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether own last values are still to be looked through."""
+        return bool(self._looking)
+
+    def work(self) -> None:
+        """Look through some for a subscriber."""
+        if self._looking:
+            id, stream, chunks = self._looking[0]
+            chunk = next(chunks, _NO_MORE) if id in self.collections else _NO_MORE
+            if chunk is _NO_MORE:
+                self._looking.popleft()
+            elif chunk is not None:
+                self.came(id, stream, chunk)
 
     def came(self, id: str, stream: m.StreamId, chunk: m.Chunk | None) -> None:
         """The last values of one broker, or that there will be none; the newest of a key counts."""
@@ -83,7 +107,9 @@ class LastValues:
         """Wait no longer for brokers that do not answer."""
         for id, collection in list(self.collections.items()):
             if collection.deadline <= self._clock.now:
-                self._put(id)
+                collection.waiting = {s for s in collection.waiting if s in self._journals}
+                if not collection.waiting:
+                    self._put(id)
 
     def _put(self, id: str) -> None:
         collection = self.collections.pop(id)
