@@ -15,7 +15,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,7 +23,9 @@ from judging import judge, judge_empty
 from overlay import Client, Host, Overlay, Sub
 
 from stentor.filters import Filter
-from stentor.node import feed, reading
+from stentor.node import feed, reading, sessions
+from stentor.node.parts import deliveries, offers, probing, publishing, routing, traffic
+from stentor.node.parts import overlay as overlay_part
 from stentor.routing import STRATEGIES, Strategy
 
 EVENTS: list[dict[str, Any]] = [{"x": x, "y": y} for x in range(4) for y in range(3)]
@@ -34,11 +36,29 @@ FILTERS = (
 )
 
 
+#: What one step does at most: small, so that what is much takes many steps, and as it is.
+STEPS: list[tuple[Any, str, int]] = [
+    (publishing, "ROUTED_BYTES", 50),
+    (publishing, "CHECKED_AT_ONCE", 2),
+    (publishing, "ROUTED_AT_ONCE", 2),
+    (traffic, "COST_AT_ONCE", 40),
+    (traffic, "MOST_AT_ONCE", 3),
+    (deliveries, "SERVED_AT_ONCE", 1),
+    (probing, "TOLD_AT_ONCE", 1),
+    (overlay_part, "FEEDS_AT_ONCE", 1),
+    (overlay_part, "MARKS_AT_ONCE", 1),
+    (routing, "UNLINKED_AT_ONCE", 1),
+    (sessions, "TAKEN_DOWN", 1),
+    (offers, "PAIRS_AT_ONCE", 1),
+    (reading, "LOOKED_BYTES", 100),
+]
+
+
 @contextmanager
-def small(stretch: int, fetches: int) -> Iterator[None]:
+def small(stretch: int, fetches: int, steps: Iterable[tuple[Any, str, int]] = ()) -> Iterator[None]:
     """Read journals in stretches of so many, with so many requests at a time."""
     small = [(reading, "STRETCH", stretch), (feed, "STRETCH", stretch)]
-    small.append((reading, "FETCHES", fetches))
+    small += [(reading, "FETCHES", fetches), *steps]
     before = [(module, name, getattr(module, name)) for module, name, _ in small]
     try:
         for module, name, value in small:
@@ -59,6 +79,7 @@ class History:
         links = [(names[rng.randrange(i)], names[i]) for i in range(1, size)]
         self.stretch = rng.choice([2, 3, 1_000])
         self.fetches = rng.choice([1, 2, 32])
+        self.steps = [step for step in STEPS if rng.random() < 0.3]
         queue = rng.choice([1, 2, 4, 1_000])
         limit = rng.choice([2, 5, 10_000])
         routing, advertisements = self._strategies()
@@ -96,7 +117,7 @@ class History:
 
     def run(self) -> None:
         rng, sim = self.rng, self.sim
-        with small(self.stretch, self.fetches):
+        with small(self.stretch, self.fetches, self.steps):
             for _ in range(rng.randint(1, 3)):
                 for _ in range(rng.randint(5, 40)):
                     self.act()

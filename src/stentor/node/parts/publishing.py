@@ -386,7 +386,8 @@ class Publishing:
         landed, room, space = self._landed, self._traffic.at_once, ROUTED_BYTES
         for _, _, found, data, first in landed:
             count, size = len(data), sum(map(len, data))
-            if count > room or size > space:
+            fits = count <= room and size <= space
+            if not fits:
                 count, size = _fitting(data, room, space)
                 found, data = found[:count], data[:count]
             offsets.extend(range(first, first + count))
@@ -394,8 +395,8 @@ class Publishing:
             envelopes += found
             room -= count
             space -= size
-            if room <= 0 or space <= 0:
-                break
+            if not fits or room <= 0 or space <= 0:
+                break  # what comes next is the rest of this one
         routed = 0
         if items:
             routed = self._traffic.route(
