@@ -80,6 +80,18 @@ def _claim_numba_cache(caches: Path) -> IO[str]:
 _claim = _claim_numba_cache(ROOT / ".cache" / "numba")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def kernels(request: pytest.FixtureRequest) -> None:
+    """Where brokers run, matching code is compiled before: no test has time for that."""
+    if any(_RUN_BROKERS & set(item.path.parts) for item in request.session.items):
+        from stentor.matching.index.preparing import prepare
+
+        prepare()
+
+
+_RUN_BROKERS = {"broker", "cli", "client", "pipeline", "processes"}
+
+
 # -- what tests with processes share: one nursery for all of them
 
 
