@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from stentor.filters import Filter
 from stentor.matching import Index, Matcher
+from stentor.matching.index import select
 from stentor.model.codec import Envelope
 from stentor.model.notification import Notification
 from stentor.routing.protocol import BrokerId, ClientId
@@ -25,6 +26,9 @@ DESTINATION: Final = 20
 #: Events that are looked at together, at least, and pairs of these with filters, at most.
 BLOCK: Final = 256
 PAIRS: Final = 4_000_000
+#: So few filters are tested one by one, on so many events: that takes less than to begin a search.
+FEW: Final = 2
+MANY: Final = 32
 
 
 class Neighbor(Struct, frozen=True, gc=False):
@@ -167,6 +171,9 @@ class RoutingTable:
     ) -> tuple[int, Iterable[tuple[Row, list[int]]]]:
         """How many events were looked at, and for each row the indexes of those that match it."""
         if isinstance(self._engine, Index):
+            if len(self._rows) <= FEW and len(events) > MANY:
+                each = ((row, select(row.filter, events)) for row in self._rows.values())
+                return len(events), [(row, indexes) for row, indexes in each if indexes]
             return self._engine.match_leading(events, most)
         found: dict[Row, list[int]] = {}
         indexes, rows = self._engine.match_batch([event.facts for event in events])

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from stentor.errors import (
     DecodeError,
@@ -43,6 +43,9 @@ from stentor.node.session import Line, Session, nothing
 from stentor.node.sessions import Sessions
 from stentor.node.turns import Turns
 from stentor.protocol import messages as m
+
+#: For whom, the request, what is in it, from which offset on, and at most how many bytes.
+_Landed: TypeAlias = tuple[Session, list[int], list[Envelope], list[bytes], int, int]
 
 _DONE: Final = object()
 #: Notifications beyond its window, as a multiple, that a client may have on their way.
@@ -80,8 +83,8 @@ class Publishing:
         self._window = window
         self.counters = {"published": 0, "volatile": 0, "repeated": 0, "refused": 0}
         self._lines: dict[str, Line] = {}
-        #: What is on disk and was not yet routed: for whom, and from which offset on.
-        self._landed: deque[tuple[Session, list[int], list[Envelope], list[bytes], int]] = deque()
+        #: What is on disk and was not yet routed.
+        self._landed: deque[_Landed] = deque()
         #: Volatile publications that wait to be routed together, and the number of the newest.
         #: Numbers rise over restarts: no broker takes a million a second for long.
         self._volatile: tuple[list[bytes], list[Envelope]] = ([], [])
@@ -192,10 +195,11 @@ class Publishing:
         """Check the items and let them in, stretch by stretch; a transaction as a whole."""
         all_items, all_retain = message.items, message.retain
         whole: tuple[list[bytes], list[Envelope], dict[int, str]] = ([], [], {})
+        bytes_ = 0
         refused: list[int] = []
         reason: StentorError | None = None
         start = 0
-        for end in _cuts(all_items):
+        for end, size in _cuts(all_items):
             if start:
                 yield
                 if session.id not in self._sessions.held:
@@ -211,11 +215,14 @@ class Publishing:
                 refused += [start + i for i in sorted(bad)]
             start = end
             if not message.atomic:
-                self._let_in(session, entry, items, envelopes, retain, volatile=message.volatile)
+                self._let_in(
+                    session, entry, items, envelopes, retain, size, volatile=message.volatile
+                )
                 if len(self._volatile[0]) >= ROUTED_AT_ONCE:
                     yield from self.route_volatile()
             elif reason is None:
                 first = len(whole[0])
+                bytes_ += size
                 whole[0].extend(items)
                 whole[1].extend(envelopes)
                 whole[2].update((first + i, key) for i, key in retain.items())
@@ -224,7 +231,7 @@ class Publishing:
                 refused = list(range(len(all_items)))
             self._reject(session, message, refused, reason)
         elif message.atomic:
-            self._let_in(session, entry, *whole, volatile=message.volatile)
+            self._let_in(session, entry, *whole, bytes_, volatile=message.volatile)
         self._done(session, entry)
 
     def _checked(
@@ -278,10 +285,14 @@ class Publishing:
         items: list[bytes],
         envelopes: list[Envelope],
         retain: dict[int, str],
+        size: int,
         *,
         volatile: bool,
     ) -> None:
-        """Publications that are in order: to be routed, or to be journaled first."""
+        """Publications that are in order: to be routed, or to be journaled first.
+
+        They have no more bytes than `size`.
+        """
         if volatile:
             self.counters["volatile"] += len(items)
             self._volatile[0].extend(items)
@@ -295,7 +306,7 @@ class Publishing:
         # If all are repeats, the originals may still be on their way to the disk: the empty batch
         # behind them says when they have arrived.
         line.pending += 1
-        context = (session, entry, envelopes)
+        context = (session, entry, envelopes, size)
         self._agenda.add(Append(items, session.producer, line.newest, line, keys, context))
 
     def _new(
@@ -328,8 +339,8 @@ class Publishing:
     def committed(self, commits: Iterable[tuple[Any, int, list[bytes]]]) -> None:
         """These are on disk, each from an offset on; they follow one another in the journal."""
         self._landed.extend(
-            (session, entry, envelopes, items, first)
-            for (session, entry, envelopes), first, items in commits
+            (session, entry, envelopes, items, first, size)
+            for (session, entry, envelopes, size), first, items in commits
         )
         self._route_landed()
 
@@ -384,8 +395,8 @@ class Publishing:
         items: list[bytes] = []
         envelopes: list[Envelope] = []
         landed, room, space = self._landed, self._traffic.at_once, ROUTED_BYTES
-        for _, _, found, data, first in landed:
-            count, size = len(data), sum(map(len, data))
+        for _, _, found, data, first, size in landed:
+            count = len(data)
             fits = count <= room and size <= space
             if not fits:
                 count, size = _fitting(data, room, space)
@@ -404,13 +415,14 @@ class Publishing:
             )
             self._journals.head = offsets[routed - 1]
         while landed and len(landed[0][3]) <= routed:
-            session, entry, _, data, _ = landed.popleft()
+            session, entry, _, data, *_ = landed.popleft()
             routed -= len(data)
             self._arrived(session)
             self._done(session, entry)
         if routed:
-            session, entry, found, data, first = landed[0]
-            landed[0] = (session, entry, found[routed:], data[routed:], first + routed)
+            session, entry, found, data, first, _ = landed[0]
+            found, data = found[routed:], data[routed:]
+            landed[0] = (session, entry, found, data, first + routed, sum(map(len, data)))
 
     # -- answered
 
@@ -433,20 +445,23 @@ def _header(data: bytes) -> Envelope | DecodeError:
         return error.with_traceback(None)
 
 
-def _cuts(items: list[bytes]) -> list[int]:
-    """Where the steps end in which these are checked.
+def _cuts(items: list[bytes]) -> list[tuple[int, int]]:
+    """Where the steps end in which these are checked, and how many bytes each has.
 
-    >>> _cuts([b""] * 3), _cuts([b""] * 2_500), _cuts([bytes(100_000)] * 3)
-    ([3], [1000, 2000, 2500], [1, 2, 3])
+    >>> _cuts([b"a"] * 3), _cuts([b""] * 2_500), _cuts([bytes(100_000)] * 2)
+    ([(3, 3)], [(1000, 0), (2000, 0), (2500, 0)], [(1, 100000), (2, 100000)])
     """
-    if len(items) <= CHECKED_AT_ONCE and sum(map(len, items)) <= CHECKED_BYTES:
-        return [len(items)]
-    ends = []
+    size = sum(map(len, items))
+    if len(items) <= CHECKED_AT_ONCE and size <= CHECKED_BYTES:
+        return [(len(items), size)]
+    cuts = []
     start = 0
     while start < len(items):
-        start += _fitting(items[start : start + CHECKED_AT_ONCE], CHECKED_AT_ONCE, CHECKED_BYTES)[0]
-        ends.append(start)
-    return ends
+        some = items[start : start + CHECKED_AT_ONCE]
+        count, size = _fitting(some, CHECKED_AT_ONCE, CHECKED_BYTES)
+        start += count
+        cuts.append((start, size))
+    return cuts
 
 
 def _fitting(items: list[bytes], room: int, space: int) -> tuple[int, int]:
