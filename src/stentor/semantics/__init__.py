@@ -12,7 +12,7 @@ actions knows whom a publication may and must reach.
     >>> trace.pub("a", Notification({"price": 12}, id=NotificationId("a", 0, 0)))
     >>> trace.quiescent()
     >>> print(check(trace))
-    1 violation (4 actions, 1 publications, 0 deliveries, 1 owed)
+    1 violation (4 actions, 1 publication, 0 deliveries, 1 owed)
       LOST at action 2: a published a:0:0 at action 2, but b was not notified of it by the last
       settling point, action 3, although its subscription b#1 (price > 10) had settled at action 1
 
