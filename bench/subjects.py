@@ -38,8 +38,10 @@ class Subject:
 
 
 def _run_matching(profile: profiles.Profile, parts: tuple[str, ...]) -> Results:
+    from stentor.matching.index.preparing import prepare
     from suite import run_suite  # imports the engines, which a mere report can do without
 
+    prepare()  # as brokers do before they listen
     return run_suite(profile, parts)
 
 
