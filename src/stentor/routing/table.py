@@ -23,9 +23,11 @@ from stentor.routing.protocol import BrokerId, ClientId
 
 #: What a destination costs, in places that an event goes to.
 DESTINATION: Final = 20
-#: Events that are looked at together, at least, and pairs of these with filters, at most.
+#: Events that are looked at together, at least, and pairs of these with filters, at most; and as
+#: long as few of them match.
 BLOCK: Final = 256
 PAIRS: Final = 4_000_000
+MOST_PAIRS: Final = 32_000_000
 #: So few filters are tested one by one, on so many events: that takes less than to begin a search.
 FEW: Final = 2
 MANY: Final = 32
@@ -83,6 +85,8 @@ class RoutingTable:
         self._rows: dict[Filter, Row] = {}
         self._entries: dict[Destination, dict[Hashable, Filter]] = {}
         self._count = 0
+        #: Pairs that are looked at together now: fewer after very many of them matched.
+        self._pairs = PAIRS
 
     def add(self, destination: Destination, key: Hashable, filter: Filter) -> Row:
         """A new entry; the key must be free. The row shows all owners of the filter."""
@@ -144,14 +148,17 @@ class RoutingTable:
         """
         if (DESTINATION + len(events)) * self._count <= most:  # however many match
             return len(events), self.targets_of(events)
-        count, matching = self._matching(events[: max(BLOCK, PAIRS // self._count)], most)
+        count, matching = self._matching(events[: max(BLOCK, self._pairs // self._count)], most)
+        quiet = True
         while count > 1:
             cost = sum((DESTINATION + len(rows)) * len(row.owners) for row, rows in matching)
             if cost <= most:
                 break
+            quiet = False
             count = max(1, min(count // 2, count * most // cost))
             shorter = ((row, rows[: bisect_left(rows, count)]) for row, rows in matching)
             matching = [(row, rows) for row, rows in shorter if rows]
+        self._pairs = min(2 * self._pairs, MOST_PAIRS) if quiet else PAIRS
         return count, self._targets(matching)
 
     def _targets(self, matching: Iterable[tuple[Row, list[int]]]) -> dict[Destination, list[int]]:

@@ -40,7 +40,7 @@ from stentor.routing.table import Local
 #: At most so many of those that are on disk are routed in one step; fewer if to pass them on costs
 #: more than this, in places that they go to.
 MOST_AT_ONCE: Final = 4_000
-COST_AT_ONCE: Final = 100_000
+COST_AT_ONCE: Final = 250_000
 #: Streams of which the newest volatile notification is remembered.
 STREAMS: Final = 100_000
 
@@ -130,13 +130,16 @@ class Traffic:
 
     def _pass_on(self, batch: Batch, source: str | None) -> int:
         stream, offsets, items, envelopes, volatile = batch
-        count, targets = self._routing.route_leading(envelopes, source, COST_AT_ONCE)
+        # More would mostly be looked at in vain.
+        some = envelopes if len(items) <= self.at_once else envelopes[: self.at_once]
+        count, targets = self._routing.route_leading(some, source, COST_AT_ONCE)
+        if count < len(some):
+            self.at_once = count
+        elif len(some) == self.at_once:
+            self.at_once = min(self.at_once + self.at_once // 8 + 1, MOST_AT_ONCE)
         if count < len(items):
             offsets, items = offsets[:count], items[:count]
             batch = Batch(stream, offsets, items, envelopes, volatile)
-            self.at_once = count
-        else:
-            self.at_once = min(2 * self.at_once, MOST_AT_ONCE)
         held, ready = self._subscriptions.held, self._ready
         for destination, indexes in targets.items():
             if not isinstance(destination, Local):
