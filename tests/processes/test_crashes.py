@@ -10,6 +10,7 @@ import asyncio
 import random
 from contextlib import AsyncExitStack
 from functools import partial
+from typing import Any
 
 import pytest
 from mortals import Mortal, MortalConsumer, MortalProducer
@@ -28,10 +29,16 @@ SHAPES = {
 }
 
 
-async def storm(overlay: Overlay, shape: list[list[int]], *, seconds: float, seed: int) -> str:
-    """Load, and deaths at random moments; then judgment. What happened, in a line."""
+async def storm(
+    overlay: Overlay, shape: list[list[int]], *, seconds: float, seed: int, **settings: Any
+) -> str:
+    """Load, and deaths at random moments; then judgment. What happened, in a line.
+
+    Where advertisements steer subscriptions, publishers advertise, and none of them dies.
+    """
     rng = random.Random(seed)
-    names = overlay.graph(shape)
+    steered = "advertisements" in settings
+    names = overlay.graph(shape, **settings)
     await overlay.linked()
     recorder = Recorder()
     async with AsyncExitStack() as stack:
@@ -63,10 +70,14 @@ async def storm(overlay: Overlay, shape: list[list[int]], *, seconds: float, see
         publishers = []
         for i, name in enumerate([names[0], names[1], names[-1]]):
             bus = await stack.enter_async_context(connect(overlay[name].address, name=f"p-{i}"))
+            if steered:
+                await stack.enter_async_context(bus.advertise("exists price"))
             publishers.append(recorder.publisher(bus))
-        producer.start()
         kills = 0
-        victims: list[BrokerProcess | Mortal] = [*overlay.brokers.values(), consumer, producer]
+        victims: list[BrokerProcess | Mortal] = [*overlay.brokers.values(), consumer]
+        if not steered:
+            producer.start()
+            victims.append(producer)
         loop = asyncio.get_running_loop()
         async with under_load(publishers, seed) as load:
             end = loop.time() + seconds
@@ -79,8 +90,9 @@ async def storm(overlay: Overlay, shape: list[list[int]], *, seconds: float, see
                 await asyncio.sleep(rng.choice([0.02, 0.2, 0.6]) * rng.random())
                 load.check()
         await overlay.linked()
-        producer.kill()
-        await recorder.settled(diaries=[producer, consumer])
+        if not steered:
+            producer.kill()
+        await recorder.settled(diaries=[consumer] if steered else [producer, consumer])
         report = recorder.check()
         assert report.owed > 0
         return f"{kills} deaths, {consumer.again} notifications again to the dead; {report}"
@@ -90,6 +102,20 @@ async def storm(overlay: Overlay, shape: list[list[int]], *, seconds: float, see
 @pytest.mark.parametrize("shape", ["tree", "ring"])
 def test_nothing_acknowledged_is_lost_or_repeated(overlay: Overlay, shape: str) -> None:
     asyncio.run(storm(overlay, SHAPES[shape], seconds=2.0, seed=len(shape)))
+
+
+@pytest.mark.spec("R-03.26", "R-07.60")
+def test_nothing_is_lost_where_advertisements_steer(overlay: Overlay) -> None:
+    asyncio.run(
+        storm(
+            overlay,
+            SHAPES["tree"],
+            seconds=2.0,
+            seed=3,
+            routing="merging",
+            advertisements="covering",
+        )
+    )
 
 
 @pytest.mark.slow
