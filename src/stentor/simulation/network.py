@@ -13,24 +13,24 @@ from stentor.errors import (
 )
 from stentor.matching import Matcher
 from stentor.model.event_types import EventType, EventTypes
-from stentor.routing.clusters import CellRouter, Cells
-from stentor.routing.flooding import FloodingRouter, MatchEarlyRouter, SubscriptionFloodingRouter
-from stentor.routing.gossip import GossipRouter, GroupRouter, GroupTree, SemiProbabilisticRouter
-from stentor.routing.graph import FirstArrivalRouter, GraphRouter
-from stentor.routing.protocol import BrokerId, Router
-from stentor.routing.reducers import check_reduction
-from stentor.routing.rendezvous import (
+from stentor.research.clusters import CellRouter, Cells
+from stentor.research.first_arrival import FirstArrivalRouter
+from stentor.research.flooding import FloodingRouter, MatchEarlyRouter, SubscriptionFloodingRouter
+from stentor.research.gossip import GossipRouter, GroupRouter, GroupTree, SemiProbabilisticRouter
+from stentor.research.rendezvous import (
     AttributeSplit,
     Axis,
     BoxRouter,
     BoxSpace,
     KeyRendezvousRouter,
     KeySpaceSplit,
-    Pastry,
     SelectiveAttribute,
     TopicRouter,
-    TypeRendezvousRouter,
 )
+from stentor.routing.graph import GraphRouter
+from stentor.routing.protocol import BrokerId, Router
+from stentor.routing.reducers import check_reduction
+from stentor.routing.rendezvous import Pastry, TypeRendezvousRouter
 from stentor.routing.strategy import STRATEGIES, Strategy
 from stentor.routing.tree import Role, TreeRouter
 from stentor.simulation import topology
