@@ -42,6 +42,7 @@ from stentor.node.checks import Advertised, Check, Identity, Permission
 from stentor.node.clock import Clock
 from stentor.node.durable import Durable
 from stentor.node.feed import QUEUE_LIMIT
+from stentor.node.graph_directory import GraphDirectory
 from stentor.node.hooks import Hooks
 from stentor.node.journals import Journals
 from stentor.node.log import Log
@@ -69,8 +70,11 @@ from stentor.node.streams import Directory
 from stentor.node.subscription import Subscription
 from stentor.node.subscriptions import Subscriptions
 from stentor.node.turns import Turns
+from stentor.node.ways import Ways
 from stentor.protocol import messages as m
 from stentor.routing import tree_router
+from stentor.routing.graph import GraphRouter
+from stentor.routing.protocol import LiveRouter
 from stentor.routing.tree import TreeRouter
 
 #: Filters that are announced or hidden in one step because another one has gone or come.
@@ -85,7 +89,7 @@ class Core:
         name: str,
         log: Log,
         *,
-        router: TreeRouter | None = None,
+        router: LiveRouter | None = None,
         addresses: Iterable[str] = (),
         enforce_advertisements: bool = False,
         max_subscriptions: int = 10_000,
@@ -104,7 +108,9 @@ class Core:
         self.agenda = agenda = Agenda()
         self.borders = borders = Borders()
         self.journals = journals = Journals(log)
-        self.directory = directory = Directory(m.Origin(log.stream, name, tuple(addresses)))
+        router = router or _router(name)
+        own = m.Origin(log.stream, name, tuple(addresses))
+        self.directory = directory = _ways(own, router)
         self._ready = ready = Turns[str]()
         hungry = Turns[str]()
         self._sessions = sessions = Sessions()
@@ -112,7 +118,7 @@ class Core:
         marks = Marks()
         fetches = Fetches()
         self.routing = routing = Routing(
-            router or _router(name),
+            router,
             subscriptions=subscriptions,
             borders=borders,
             hooks=hooks,
@@ -264,6 +270,7 @@ class Core:
             m.Fetch: self.catching_up.fetch_heard,
             m.Chunk: self.catching_up.chunk_heard,
             m.Groups: self.groups.groups_heard,
+            m.Links: self.overlay.links_heard,
         }
 
     # -- what is to be done
@@ -481,7 +488,7 @@ class Core:
         return self.journals.head
 
     @property
-    def router(self) -> TreeRouter:
+    def router(self) -> LiveRouter:
         return self.routing.router
 
     @property
@@ -548,3 +555,8 @@ class Core:
 
 def _router(name: str) -> TreeRouter:
     return tree_router(name, advertisements="covering", coupled=False, at_once=FILTERS_AT_ONCE)
+
+
+def _ways(own: m.Origin, router: LiveRouter) -> Ways:
+    """How streams get about, where this router routes."""
+    return GraphDirectory(own, router) if isinstance(router, GraphRouter) else Directory(own)

@@ -35,6 +35,8 @@ from stentor.node.log import LastValue
 from stentor.protocol import messages as m
 from stentor.protocol.messages import Positions, StreamId
 from stentor.routing import STRATEGIES, Strategy, TreeRouter
+from stentor.routing.graph import GraphRouter
+from stentor.routing.protocol import LiveRouter
 
 
 class MemoryLog:
@@ -127,7 +129,7 @@ class Host:
     def __init__(self, sim: Overlay, name: str, *, queue: int) -> None:
         self.sim = sim
         self.name = name
-        self.log = MemoryLog(f"{name}#")
+        self.log = MemoryLog(name if sim.graph else f"{name}#")
         self.durables: dict[str, bytes] = {}
         self.queue = queue
         self.up = True
@@ -512,8 +514,11 @@ class Overlay:
         routing: Strategy | str = "covering",
         advertisements: Strategy | str | None = None,
         mixed: int = 0,
+        graph: bool = False,
     ) -> None:
         """`rights` are what the second broker of a link may at the first."""
+        #: Whether links may form cycles.
+        self.graph = graph
         self.routing = Strategy.of(routing)
         #: If not 0, brokers use different strategies that go together.
         self.mixed = mixed
@@ -552,7 +557,7 @@ class Overlay:
         """Whether clients have to advertise what they publish."""
         return self.advertisements is not None
 
-    def router(self, name: str) -> TreeRouter:
+    def router(self, name: str) -> LiveRouter:
         """Brokers differ in their strategies as far as these go together."""
         routing, offers = self.routing, self.advertisements or Strategy("covering")
         if self.mixed:
@@ -561,6 +566,8 @@ class Overlay:
             routing = routing if routing.looseness else Strategy(alike.choice(names))
             names = [n for n in STRATEGIES if Strategy(n).terms == offers.terms]
             offers = Strategy(alike.choice(names))
+        if self.graph:
+            return GraphRouter(name, routing, offers, coupled=self.enforced, at_once=2)
         return TreeRouter(name, routing, offers, coupled=self.enforced)
 
     # -- what fails and heals
@@ -697,7 +704,7 @@ class Overlay:
             if not host.up:
                 self.restart(name)
         for a, b in self.links:
-            if b not in self.reached(a):
+            if self.graph or b not in self.reached(a):
                 self.connect(a, b)
         for queue in self.queues.values():
             queue.limit = 10_000
@@ -720,8 +727,9 @@ class Overlay:
             while more := {y for x, y in self._both_ways() if x in reached} - reached:
                 reached |= more
             ends = sorted(set(self.hosts) - reached), sorted(reached)
-            self.links.append((self.rng.choice(ends[0]), self.rng.choice(ends[1])))
-            self.connect(*self.links[-1])
+            if ends[0]:
+                self.links.append((self.rng.choice(ends[0]), self.rng.choice(ends[1])))
+                self.connect(*self.links[-1])
         else:
             self.connect(*self.rng.sample(sorted(self.hosts), 2))
 
@@ -736,7 +744,7 @@ class Overlay:
                 if client.host is None:
                     client.connect(self.rng.choice(self.places(client)))
                 client.give_credit()
-            if len(self.queues) > 2 * len(self.hosts) - 2:  # there is a cycle
+            if not self.graph and len(self.queues) > 2 * len(self.hosts) - 2:  # there is a cycle
                 self.advance(10_000)
                 self.tick(1.0)
                 continue

@@ -9,24 +9,28 @@ announced anew just because another went before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from stentor.errors import ProtocolError, StentorError
 from stentor.filters import Filter
 from stentor.model.codec import Envelope
+from stentor.model.names import shown
 from stentor.node.agenda import Agenda
 from stentor.node.border import Borders, Rights
 from stentor.node.hooks import VETO, Hooks
 from stentor.node.reading import parsed
+from stentor.node.streams import check_addresses
 from stentor.node.subscription import Subscription
 from stentor.node.subscriptions import Subscriptions
 from stentor.node.turns import Turns
 from stentor.protocol import messages as m
+from stentor.routing.graph import GraphRouter
+from stentor.routing.graph.link_states import LinkState
+from stentor.routing.graph.messages import Topology
 from stentor.routing.messages import AdvertisementUpdate, SubscriptionUpdate, Update
-from stentor.routing.protocol import FilterId, Outputs, Send
+from stentor.routing.protocol import BrokerId, FilterId, LiveRouter, Outputs, Send
 from stentor.routing.table import Destination
-from stentor.routing.tree import TreeRouter
 
 #: About how many bytes of filters go into one frame, and what an entry takes besides its texts.
 FRAME_BYTES: Final = 512 * 1024
@@ -40,7 +44,7 @@ class Routing:
 
     def __init__(
         self,
-        router: TreeRouter,
+        router: LiveRouter,
         *,
         subscriptions: Subscriptions,
         borders: Borders,
@@ -142,10 +146,22 @@ class Routing:
             update = (border.asked if asks else border.offered).update(update)
         self._tell(self.router.receive(neighbor, update))
 
+    def links_heard(self, neighbor: str, message: m.Links) -> None:
+        """A neighbor in a graph tells of links."""
+        self._tell(self.router.receive(neighbor, Topology(_states(message))))
+
+    def describe(self, streams: tuple[m.Origin, ...]) -> None:
+        """Let all brokers of a graph know which streams enter here."""
+        if isinstance(self.router, GraphRouter):
+            self._tell(self.router.describe(streams))
+
     def _tell(self, outputs: Outputs) -> None:
         for output in outputs:
             if isinstance(output, Send):
                 update, to = output.message, str(output.to)
+                if isinstance(update, Topology):
+                    self._agenda.to_link(to, _links(update))
+                    continue
                 assert isinstance(update, Update)
                 asks = isinstance(update, SubscriptionUpdate)
                 border = self._borders.with_(to)
@@ -169,14 +185,33 @@ class Routing:
     # -- notifications
 
     def route_leading(
-        self, envelopes: Sequence[Envelope], source: str | None, most: int
+        self, envelopes: Sequence[Envelope], source: str | None, most: int, root: str
     ) -> tuple[int, dict[Destination, list[int]]]:
         """For each destination the indexes of what goes there, ascending.
 
-        For as many leading ones, at least one, as cost about `most` (`RoutingTable`) to pass on;
-        their number comes first.
+        All entered at `root`. For as many leading ones, at least one, as cost about `most`
+        (`RoutingTable`) to pass on; their number comes first.
         """
-        return self.router.route_leading(envelopes, source, most)
+        return self.router.route_leading(envelopes, source, most, root)
+
+
+def _links(topology: Topology) -> m.Links:
+    return m.Links(
+        [m.LinkState(str(s.origin), s.number, _names(s.links), s.about) for s in topology.states]
+    )
+
+
+def _names(links: Iterable[tuple[BrokerId, int]]) -> tuple[tuple[str, int], ...]:
+    return tuple((str(neighbor), cost) for neighbor, cost in links)
+
+
+def _states(message: m.Links) -> tuple[LinkState, ...]:
+    for state in message.states:
+        if any(cost < 1 for _, cost in state.links):
+            raise ProtocolError(f"a link of {shown(state.broker)} costs nothing, or less")
+        for origin in state.streams:
+            check_addresses(origin)
+    return tuple(LinkState(s.broker, s.number, s.links, s.streams) for s in message.states)
 
 
 def _written(update: Update) -> Iterator[tuple[list[tuple[m.Key, str]], list[m.Key]]]:

@@ -13,7 +13,8 @@ from typing import NamedTuple
 from stentor.filters import Filter
 from stentor.routing.graph.messages import Entry
 from stentor.routing.protocol import FilterId
-from stentor.routing.reducers import Reduction
+from stentor.routing.reducers import Reduction, Sample
+from stentor.routing.strategy import Strategy
 
 
 class Delta(NamedTuple):
@@ -26,35 +27,62 @@ class Delta(NamedTuple):
 class LocalSet:
     """The filters of a broker's clients, and the reduced set that is announced for them.
 
-    >>> subscriptions = LocalSet("covering")
+    >>> subscriptions = LocalSet(Strategy("covering"))
     >>> subscriptions.add(FilterId("ann", 1), Filter("x > 5"))
+    >>> subscriptions.take()
     Delta(add=((0, Filter('x > 5')),), remove=())
     >>> subscriptions.add(FilterId("bob", 1), Filter("x > 1"))
+    >>> subscriptions.take()
     Delta(add=((1, Filter('x > 1')),), remove=(0,))
-    >>> subscriptions.remove(FilterId("bob", 1))
+    >>> _ = subscriptions.remove(FilterId("bob", 1))
+    >>> subscriptions.take()
     Delta(add=((2, Filter('x > 5')),), remove=(1,))
     """
 
-    def __init__(self, strategy: str) -> None:
-        """`UnknownStrategy` unless it is simple, identity, covering or merging."""
+    def __init__(
+        self, strategy: Strategy, sample: Sample | None = None, at_once: int | None = None
+    ) -> None:
+        """A strategy that floods announces nothing.
+
+        The sample is what imperfect merging is measured on. With `at_once`, no step looks at more
+        filters anew, and `work` does the rest.
+        """
         #: All filters, by id.
         self.filters: dict[FilterId, Filter] = {}
-        self._reduction = Reduction(strategy)
+        self._reduction: Reduction | None = None
+        if not strategy.floods:
+            stage = strategy.stage(sample or Sample(strategy.sample), of_client=False)
+            self._reduction = Reduction(strategy.name, stage=stage, at_once=at_once)
         self._numbers: dict[Hashable, int] = {}
         self._next = count()
 
-    def add(self, id: FilterId, filter: Filter) -> Delta:
+    def add(self, id: FilterId, filter: Filter) -> None:
         """Hold a filter under an id that is not in use."""
         self.filters[id] = filter
-        self._reduction.add(id, filter)
-        return self._taken()
+        if self._reduction is not None:
+            self._reduction.add(id, filter)
 
-    def remove(self, id: FilterId) -> Delta:
+    def remove(self, id: FilterId) -> Filter:
         """Forget the filter under an id that is in use."""
-        self._reduction.remove(id, self.filters.pop(id))
-        return self._taken()
+        filter = self.filters.pop(id)
+        if self._reduction is not None:
+            self._reduction.remove(id, filter)
+        return filter
 
-    def _taken(self) -> Delta:
+    @property
+    def has_work(self) -> bool:
+        """Whether more is announced than has to be, until `work` was called."""
+        return self._reduction is not None and self._reduction.has_work
+
+    def work(self) -> None:
+        """Do a part of what the changes have left to do."""
+        if self._reduction is not None:
+            self._reduction.work()
+
+    def take(self) -> Delta:
+        """What is to be announced and withdrawn since this was last asked."""
+        if self._reduction is None:
+            return Delta((), ())
         change = self._reduction.take()
         remove = tuple(self._numbers.pop(key) for key in change.removed)
         add: list[Entry] = []

@@ -165,11 +165,15 @@ class TreeRouter:
         return self.route_leading(events, source, None)[1]
 
     def route_leading(
-        self, events: Sequence[Envelope | Notification], source: BrokerId | None, most: int | None
+        self,
+        events: Sequence[Envelope | Notification],
+        source: BrokerId | None,
+        most: int | None,
+        root: BrokerId | None = None,
     ) -> tuple[int, dict[Destination, list[int]]]:
         """The same for as many leading events as cost about `most` (`RoutingTable`) to pass on.
 
-        How many these are, at least one, comes first.
+        How many these are, at least one, comes first. Where they entered makes no difference.
         """
         plane = self.plane
         change = self._change
@@ -423,6 +427,11 @@ class TreeRouter:
         return change.switched or sender in change.on_line | change.on_new_line
 
     # -- what it holds
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is held of what anybody asks for or offers."""
+        return self.plane.is_empty
 
     def table_size(self) -> TableSize:
         subscriptions = self.plane.subscriptions.table
