@@ -51,6 +51,7 @@ from stentor.node.hooks import Hooks
 from stentor.node.reading import Texts
 from stentor.node.streams import check_addresses
 from stentor.protocol import messages as m
+from stentor.protocol.handshake import Handshake, hello
 from stentor.routing.strategy import Strategy
 from stentor.routing.tree import TreeRouter
 from stentor.transport import (
@@ -491,39 +492,27 @@ class Broker:
 
     def hello(self) -> m.Hello:
         """What this broker says to a neighbor that it dials."""
-        return m.Hello(
-            list(m.VERSIONS),
+        return hello(
             "broker",
             self.name,
             self.settings.token,
-            self.stream,
-            self.advertised,
-            self.core.router.terms,
+            stream=self.stream,
+            addresses=self.advertised,
+            terms=self.core.router.terms,
         )
 
-    def admit(self, guest: Guest, connection: Connection, hello: m.Hello) -> Client | Link:
+    def admit(self, connection: Connection, handshake: Handshake) -> Client | Link:
         """Somebody has said who they are: let them in, or raise why not."""
-        version = next((v for v in m.VERSIONS if v in hello.versions), None)
-        if version is None:
-            raise ProtocolError(
-                f"this broker speaks versions {list(m.VERSIONS)} of the protocol, "
-                f"not {hello.versions}"
-            )
+        hello = handshake.hello
         if self.draining and hello.role != "operator":
             raise ShuttingDown("this broker is being shut down; connect to another")
         permissions = self.access.admit(hello, connection.peer_certificate)
         if hello.role == "broker":
-            problem = text_problem(hello.name)
-            if problem is not None:
-                raise ProtocolError(f"the name of the broker {problem}")
-            origin = m.Origin(hello.stream, hello.name, tuple(hello.addresses))
-            self.check_terms(hello.name, hello.terms)
+            origin = handshake.neighbor(self.core.router.terms)
             self._check_link(origin, permissions, dialed=False)
-            connection.send(self._welcome(version))
-            return self.link_made(connection, origin, permissions, dialed=False)
-        if hello.role not in ("client", "operator"):
-            raise ProtocolError(f"there is no role {hello.role!r}")
-        return self._new_client(connection, hello, permissions, version)
+            connection.send(self._welcome(handshake.version))
+            return self.link_made(connection, handshake, origin, permissions, dialed=False)
+        return self._new_client(connection, handshake, permissions)
 
     def _welcome(
         self, version: int, published: tuple[int, int] | None = None, producer: str = ""
@@ -543,13 +532,13 @@ class Broker:
         )
 
     def _new_client(
-        self, connection: Connection, hello: m.Hello, permissions: Permissions, version: int
+        self, connection: Connection, handshake: Handshake, permissions: Permissions
     ) -> Client:
         if len(self.clients) >= self.settings.limits.clients:
             raise Overloaded(
                 f"{len(self.clients)} clients are connected, the most that this broker allows"
             )
-        name = hello.name
+        name = handshake.hello.name
         producer = permissions.producer(name)
         old = self._by_producer.get(producer)
         if old is not None:
@@ -567,11 +556,9 @@ class Broker:
             may_advertise=permissions.advertise,
             owner=permissions.name,
         )
-        client = Client(
-            self, connection, id, producer, name, permissions, is_operator=hello.role == "operator"
-        )
+        client = Client(self, connection, handshake, id, producer, permissions)
         self.clients[id] = self._by_producer[producer] = client
-        connection.send(self._welcome(version, published, producer))
+        connection.send(self._welcome(handshake.version, published, producer))
         _log.debug("client %s connected from %s", name, connection.peer)
         return client
 
@@ -672,16 +659,6 @@ class Broker:
             await asyncio.sleep(delay * random.uniform(0.5, 1.5))
             delay = min(2 * delay, DIAL_MOST)
 
-    def check_terms(self, broker: str, terms: str) -> None:
-        """Raise if another broker routes in a way that does not go together with this one's."""
-        own = self.core.router.terms
-        terms = terms or TreeRouter("", Strategy("covering")).terms
-        if terms != own:
-            raise InvalidConfiguration(
-                f"{broker!r} routes on {terms}, this broker on {own}; set `routing` and "
-                "`advertisements` of both so that they go together"
-            )
-
     def _check_link(self, origin: m.Origin, permissions: Permissions, *, dialed: bool) -> None:
         """Raise why this broker cannot be linked, if it cannot."""
         stream = origin.stream
@@ -689,9 +666,6 @@ class Broker:
             raise InvalidConfiguration(
                 "this broker cannot be its own neighbor; give another address"
             )
-        problem = text_problem(stream)
-        if problem is not None:
-            raise ProtocolError(f"the stream of the broker {problem}")
         check_addresses(origin)
         old = self.links.get(stream)
         if old is not None:
@@ -715,6 +689,7 @@ class Broker:
     def link_made(
         self,
         connection: Connection,
+        handshake: Handshake,
         origin: m.Origin,
         permissions: Permissions,
         *,
@@ -730,7 +705,7 @@ class Broker:
             old.connection.close()
             if self.core.is_unlinking(origin.stream):
                 raise _still_unlinking(origin)
-        link = Link(self, connection, origin, permissions, dialed)
+        link = Link(self, connection, handshake, origin, permissions, dialed)
         self.links[origin.stream] = link
         self.core.link_up(origin.stream, permissions.rights)
         remind(self, link)
@@ -762,10 +737,9 @@ class Broker:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    def link_ending(self, link: Link, message: m.Failure | m.Goodbye) -> None:
+    def link_ending(self, link: Link, reason: StentorError) -> None:
         """The neighbor says why it will close the link."""
-        text = message.message if isinstance(message, m.Failure) else message.reason
-        _log.info("%s ends the link: %s", link.origin.broker, text)
+        _log.info("%s ends the link: %s", link.origin.broker, reason)
         link.connection.close()
 
     # -- filters

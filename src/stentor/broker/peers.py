@@ -27,7 +27,6 @@ from stentor.broker.draining import acknowledged
 from stentor.broker.outbox import LINK_WINDOW, Outbox
 from stentor.errors import (
     JournalUnavailable,
-    LinkRefused,
     NoReply,
     NotPermitted,
     Overloaded,
@@ -37,6 +36,7 @@ from stentor.errors import (
 )
 from stentor.node.reading import parsed, received
 from stentor.protocol import messages as m
+from stentor.protocol.handshake import Handshake, Left
 from stentor.transport import Connection
 
 if TYPE_CHECKING:
@@ -132,6 +132,7 @@ class Guest:
 
     def opened(self, connection: Connection) -> None:
         self.connection = connection
+        self._handshake = Handshake(connection.peer)
         connection.max_open = ASK_FRAME
         connection.room = self.broker.room
         self.broker.guests.add(self)
@@ -147,23 +148,21 @@ class Guest:
     def _too_late(self) -> None:
         assert self.connection is not None
         error = NoReply(f"no Hello within {HELLO_PATIENCE:g} seconds")
-        self.connection.send(m.Failure(error.code, str(error)))
+        self.connection.send(self._handshake.refuse(error))
         self.connection.close()
 
     def received(self, connection: Connection, messages: list[Any]) -> None:
         if self._role is None:
-            hello = messages[0]
-            if not isinstance(hello, m.Hello):
-                raise ProtocolError(f"the first message must be Hello, not {type(hello).__name__}")
+            self._handshake.hear(messages[0])
             self._hush()
             self.broker.strangers.pop(self, None)
             try:
-                self._role = self.broker.admit(self, connection, hello)
+                self._role = self.broker.admit(connection, self._handshake)
             except ProtocolError:
                 raise
             except StentorError as error:
-                self.broker.refused(connection, hello, error)
-                connection.send(m.Failure(error.code, str(error)))
+                self.broker.refused(connection, self._handshake.hello, error)
+                connection.send(self._handshake.refuse(error))
                 connection.close()
                 return
             connection.max_frame = self.broker.settings.limits.frame
@@ -195,20 +194,19 @@ class Client:
         self,
         broker: Broker,
         connection: Connection,
+        handshake: Handshake,
         id: int,
         producer: str,
-        name: str,
         permissions: Permissions,
-        *,
-        is_operator: bool = False,
     ) -> None:
         self.broker = broker
         self.connection = connection
+        self._handshake = handshake
         self.id = id
         self.producer = producer
-        self.name = name
+        self.name = handshake.hello.name
         self.permissions = permissions
-        self.is_operator = is_operator
+        self.is_operator = handshake.hello.role == "operator"
         #: Questions that are not answered yet.
         self.questions = 0
         self.received = Backlog(connection, self._heard, self._dealt).add
@@ -216,20 +214,21 @@ class Client:
     def _heard(self, message: Any) -> Steps | None:
         if isinstance(message, m.Publish) and not self.is_operator:
             return self.broker.core.hear(self.id, message)
-        if isinstance(message, m.Ping):
-            self.connection.send(m.Pong())
-        elif isinstance(message, m.Ask):
-            self.broker.asked(self, message)
-        elif isinstance(message, m.Goodbye):
-            self.connection.close()
-        elif isinstance(message, m.Pong):
-            pass
-        elif self.is_operator:
-            raise ProtocolError(f"an operator cannot send {type(message).__name__}")
-        else:
-            if len(getattr(message, "filter", "")) > SHORT_FILTER:
+        match self._handshake.hear(message):
+            case None:
+                pass
+            case m.Pong() as answer:
+                self.connection.send(answer)
+            case Left():
+                self.connection.close()
+            case m.Ask() as question:
+                self.broker.asked(self, question)
+            case _ if self.is_operator:
+                raise ProtocolError(f"an operator cannot send {type(message).__name__}")
+            case _ if len(getattr(message, "filter", "")) > SHORT_FILTER:
                 return self._after_parsing(message)
-            return self.broker.core.hear(self.id, message)
+            case _:
+                return self.broker.core.hear(self.id, message)
         return None
 
     def _after_parsing(self, message: m.Subscribe | m.Advertise | m.Read) -> Steps:
@@ -267,12 +266,14 @@ class Link:
         self,
         broker: Broker,
         connection: Connection,
+        handshake: Handshake,
         origin: m.Origin,
         permissions: Permissions,
         dialed: bool,
     ) -> None:
         self.broker = broker
         self.connection = connection
+        self._handshake = handshake
         self.origin = origin
         self.permissions = permissions
         #: Whether this broker has made the connection.
@@ -304,30 +305,32 @@ class Link:
         stream = self.origin.stream
         if self.broker.links.get(stream) is not self:
             return None  # it was replaced
-        if isinstance(message, m.Credit):
-            self.outbox.grant(message.more)
-        elif isinstance(message, m.Ping):
-            self.connection.send(m.Pong())
-        elif isinstance(message, m.Pong):
-            pass
-        elif isinstance(message, m.Handover):
-            self._adopt(message)
-        elif isinstance(message, m.HandedOver):
-            if self.handed_over is None:
-                acknowledged(self.broker, self)
-            self._answered(None)
-        elif isinstance(message, m.Failure) and self.handed_over is not None:
+        if self.handed_over is not None and isinstance(message, m.Failure):
             self._answered(JournalUnavailable(message.message))
-        elif isinstance(message, m.Failure | m.Goodbye):
-            self.broker.link_ending(self, message)
-        else:
-            if isinstance(message, m.Forward):
-                self._taken += len(message.items)
-                self.received_notifications += len(message.items)
-            if not self._is_heard:
-                self._is_heard = True
-                discard_offer(self.broker.settings.data, stream)
-            return self._stepwise(message)
+            return None
+        match self._handshake.hear(message):
+            case None:
+                pass
+            case m.Pong() as answer:
+                self.connection.send(answer)
+            case Left(reason):
+                self.broker.link_ending(self, reason)
+            case m.Credit():
+                self.outbox.grant(message.more)
+            case m.Handover():
+                self._adopt(message)
+            case m.HandedOver():
+                if self.handed_over is None:
+                    acknowledged(self.broker, self)
+                self._answered(None)
+            case _:
+                if isinstance(message, m.Forward):
+                    self._taken += len(message.items)
+                    self.received_notifications += len(message.items)
+                if not self._is_heard:
+                    self._is_heard = True
+                    discard_offer(self.broker.settings.data, stream)
+                return self._stepwise(message)
         return None
 
     def _stepwise(self, message: Any) -> Steps:
@@ -450,7 +453,8 @@ class Dialing:
 
     def opened(self, connection: Connection) -> None:
         connection.max_open = ASK_FRAME
-        connection.send(self.broker.hello())
+        self._handshake = Handshake(f"the broker at {self.address}", self.broker.hello())
+        connection.send(self._handshake.hello)
         # Whoever took the connection may never say a word: a host that hangs, a way that is cut.
         patience = min(HELLO_PATIENCE, self.broker.settings.limits.timeout)
         error = NoReply(f"no answer to Hello within {patience:g} seconds")
@@ -463,28 +467,32 @@ class Dialing:
             self._patience = None
 
     def received(self, connection: Connection, messages: list[Any]) -> None:
-        if self.link is None:
+        while messages and self.link is None:
             self._hush()
-            first = messages[0]
-            if isinstance(first, m.Failure):
-                self._reason = _as_error(first)
-                connection.close()
-                return
-            if not isinstance(first, m.Welcome):
-                raise ProtocolError(f"Hello is answered by Welcome, not {type(first).__name__}")
-            origin = m.Origin(first.stream, first.broker, tuple(first.addresses) or (self.address,))
-            try:
-                self.broker.check_terms(first.broker, first.terms)
-                permissions = self.broker.access.of_neighbor(connection.peer_certificate)
-                self.link = self.broker.link_made(connection, origin, permissions, dialed=True)
-            except StentorError as error:
-                self._reason = error
-                connection.send(m.Goodbye(str(error)))
-                connection.close()
-                return
-            messages = messages[1:]
-        if messages:
+            first, *messages = messages
+            match self._handshake.hear(first):
+                case m.Pong() as answer:
+                    connection.send(answer)
+                case Left(reason):
+                    self._reason = reason
+                    connection.close()
+                    return
+                case m.Welcome():
+                    try:
+                        self.link = self._linked(connection)
+                    except StentorError as error:
+                        self._reason = error
+                        connection.send(self._handshake.refuse(error))
+                        connection.close()
+                        return
+        if messages and self.link is not None:
             self.link.received(messages)
+
+    def _linked(self, connection: Connection) -> Link:
+        broker = self.broker
+        origin = self._handshake.neighbor(broker.core.router.terms, self.address)
+        permissions = broker.access.of_neighbor(connection.peer_certificate)
+        return broker.link_made(connection, self._handshake, origin, permissions, dialed=True)
 
     def writable_again(self, connection: Connection) -> None:
         if self.link is not None:
@@ -496,10 +504,3 @@ class Dialing:
             self.link.closed(error)
         if not self.over.done():
             self.over.set_result(self._reason or error)
-
-
-def _as_error(failure: m.Failure) -> StentorError:
-    for kind in (LinkRefused, Overloaded):
-        if failure.code == kind.code:
-            return kind(failure.message)
-    return StentorError(f"{failure.code}: {failure.message}")

@@ -25,26 +25,17 @@ from collections.abc import Callable, Sequence
 from itertools import chain, zip_longest
 from typing import Final, Literal, Protocol, TypeAlias
 
-from stentor.client.backoff import Backoff
-from stentor.client.faults import PERMANENT, error_of
+from stentor.client.backoff import PERMANENT, Backoff
 from stentor.client.trust import Trust
 from stentor.errors import (
     NameTaken,
-    ProtocolError,
     RedirectRefused,
     ShuttingDown,
     StentorError,
     Unreachable,
 )
-from stentor.protocol.messages import (
-    AnyMessage,
-    Failure,
-    Goodbye,
-    Hello,
-    Ping,
-    Pong,
-    Welcome,
-)
+from stentor.protocol.handshake import Handshake, Left
+from stentor.protocol.messages import AnyMessage, Goodbye, Hello, Ping, Pong, Welcome
 from stentor.transport import Address, Connection, connect
 
 State: TypeAlias = Literal["connecting", "connected", "reconnecting", "closed"]
@@ -97,46 +88,31 @@ class _Wire:
 
     def opened(self, connection: Connection) -> None:
         self.connection = connection
+        self._handshake = Handshake(f"the broker at {connection.address}", self._hello)
         connection.send(self._hello)
 
     def received(self, connection: Connection, messages: list[AnyMessage]) -> None:
         rest: list[AnyMessage] = []
         for message in messages:
-            match message:
-                case Ping():
-                    connection.send(Pong())
-                case Pong():
+            match self._handshake.hear(message):
+                case None:
                     pass
-                case Failure(number=None):
-                    self.reason = error_of(message.code, message.message)
-                    self._refused(self.reason)
-                case Goodbye():
-                    self.reason = ShuttingDown(
-                        f"the broker at {connection.address} says goodbye"
-                        + (f": {message.reason}" if message.reason else "")
-                    )
-                    self._link._named(message.instead, connection.address)
-                    self._refused(self.reason)
+                case Pong() as answer:
+                    connection.send(answer)
+                case Welcome() as welcome:
+                    self._welcomed(connection, welcome)
+                case Left(reason, instead):
+                    self.reason = reason
+                    if instead is not None:
+                        self._link._named(instead, connection.address)
+                    self._refused(reason)
                     connection.close()
-                case Welcome() if not self.welcome.done():
-                    self._welcomed(connection, message)
-                case _ if not self.welcome.done() or isinstance(message, Welcome | Hello):
-                    raise ProtocolError(f"{type(message).__name__} is no answer to Hello")
                 case _:
                     rest.append(message)
         if rest and self._link._wire is self:
             self._link._user.heard(self._link, rest)
 
     def _welcomed(self, connection: Connection, welcome: Welcome) -> None:
-        if welcome.version not in self._hello.versions:
-            self._refused(
-                ProtocolError(
-                    f"the broker speaks version {welcome.version} of the protocol, and this "
-                    f"release {', '.join(map(str, self._hello.versions))}; update the older one"
-                )
-            )
-            connection.close()
-            return
         try:
             self._link._welcomed(self, welcome)
         except StentorError as error:

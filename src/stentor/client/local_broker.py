@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stentor.client.backoff import Backoff
 from stentor.client.encoding import EventEncoder
-from stentor.client.faults import error_of
 from stentor.client.link import Link, State
 from stentor.client.outbox import Outbox, Waiter
 from stentor.client.trust import Trust
@@ -45,13 +44,14 @@ from stentor.errors import (
     StentorError,
     Unreachable,
     Vetoed,
+    error_of,
 )
 from stentor.model import Notification, NotificationId
 from stentor.model.codec import decode
 from stentor.model.names import shown, text_problem
 from stentor.notation.counts import counted
+from stentor.protocol.handshake import hello
 from stentor.protocol.messages import (
-    VERSIONS,
     AnyMessage,
     Ask,
     Deliver,
@@ -60,7 +60,6 @@ from stentor.protocol.messages import (
     Ended,
     Failure,
     Gap,
-    Hello,
     Progress,
     Published,
     Rejected,
@@ -158,10 +157,9 @@ class LocalBroker:
 
     async def open(self, timeout: float) -> None:
         """Connect for the first time."""
-        hello = Hello(list(VERSIONS), "client", self.name, self._token)
         link = Link(
             self._addresses,
-            hello,
+            hello("client", self.name, self._token),
             self,
             tls=self._tls,
             trust=self._trust,
@@ -556,8 +554,8 @@ class LocalBroker:
         link = self._away.get(places)
         if link is None:
             name = f"{self.name}~{secrets.token_hex(4)}"
-            hello = Hello(list(VERSIONS), "client", name, self._token)
-            link = Link(places, hello, self, tls=self._tls, trust=self._trust, lasting=False)
+            said = hello("client", name, self._token)
+            link = Link(places, said, self, tls=self._tls, trust=self._trust, lasting=False)
             self._away[places] = link
             subscription.link = link
             try:

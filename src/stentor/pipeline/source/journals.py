@@ -15,9 +15,8 @@ from contextlib import contextmanager
 from time import monotonic, sleep
 from typing import Final, NamedTuple
 
-from stentor.client.backoff import Backoff
+from stentor.client.backoff import TRANSIENT, Backoff
 from stentor.client.direct import Direct
-from stentor.client.faults import TRANSIENT
 from stentor.errors import InvalidConfiguration, StentorError, Unreachable
 from stentor.pipeline.source.options import EARLIEST, Connecting, Offsets
 from stentor.protocol.messages import Stretch

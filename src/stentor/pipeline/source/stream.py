@@ -32,7 +32,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from stentor.client.faults import TRANSIENT
+from stentor.client.backoff import TRANSIENT
 from stentor.errors import HistoryGone
 from stentor.pipeline.columns import BatchMaker, Layout
 from stentor.pipeline.source.journals import Journal, Journals, Seen
