@@ -19,8 +19,8 @@ import pytest
 import stentor
 from stentor.broker import Broker, Settings, draining
 from stentor.broker.settings import Retention
-from stentor.broker.storage import Batch, HandedOver, Journal, copy_journal, hand_over, set_aside
-from stentor.broker.storage.directory import Mark
+from stentor.broker.storage import Batch, Journal, Moved, copy_journal, hand_over, set_aside
+from stentor.broker.storage.directory import MarkFile
 from stentor.broker.storage.moving import confirmed
 from stentor.errors import (
     InvalidConfiguration,
@@ -146,7 +146,7 @@ class TestMoving:
             stream = journal.stream
         (directory / "journal.db-wal").write_bytes(b"")
         assert set_aside(directory) is None
-        handed = HandedOver(stream, "n#1", "n")
+        handed = Moved(stream, "n#1", "n")
         hand_over(directory, handed)
         rename, left = Path.rename, iter(range(steps))
 
@@ -178,7 +178,7 @@ class TestMoving:
 
         monkeypatch.setattr("stentor.broker.storage.moving.sync", full)
         with pytest.raises(JournalUnavailable, match="no space"):
-            hand_over(tmp_path, HandedOver("a#1", "n#1", "n"))
+            hand_over(tmp_path, Moved("a#1", "n#1", "n"))
         assert set_aside(tmp_path) is None
 
 
@@ -367,7 +367,7 @@ class TestFailures:
     ) -> None:
         def damaged(journal: Journal, directory: Path) -> int:
             head = copy_journal(journal, directory)
-            Mark(directory, journal.stream, journal.status()["commits"] + 1, head).close()
+            MarkFile(directory, journal.stream, journal.status()["commits"] + 1, head).close()
             return head
 
         async def test() -> None:
@@ -453,7 +453,7 @@ class TestFailures:
     def test_an_earlier_draining_is_finished_first(self, tmp_path: Path) -> None:
         async def test() -> None:
             with journal_with(tmp_path / "a", [b"one"]) as journal:
-                hand_over(tmp_path / "a", HandedOver(journal.stream, "gone#1", "gone"))
+                hand_over(tmp_path / "a", Moved(journal.stream, "gone#1", "gone"))
             n = await started(tmp_path, "n")
             a = await started(tmp_path, "a", n)
             with pytest.raises(InvalidConfiguration, match="'gone' has not confirmed"):

@@ -41,7 +41,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from stentor.broker.adopting import FILES, RELEASED
-from stentor.broker.storage import HandedOver, confirmed, copy_journal, hand_over, set_aside
+from stentor.broker.storage import Moved, confirmed, copy_journal, hand_over, set_aside
 from stentor.errors import (
     InvalidConfiguration,
     JournalUnavailable,
@@ -106,7 +106,7 @@ async def drain(broker: Broker) -> dict[str, Any]:
     }
 
 
-def begin(data: Path | None) -> HandedOver | None:
+def begin(data: Path | None) -> Moved | None:
     """Before a journal is opened: finish a draining that was interrupted.
 
     What was handed over, as long as its new owner may not know.
@@ -239,7 +239,7 @@ async def _answered(answer: asyncio.Future[None]) -> None:
 
 def _move(broker: Broker, link: Link) -> None:
     """From here on the neighbor is the owner."""
-    handed = HandedOver(broker.stream, link.stream, link.origin.broker)
+    handed = Moved(broker.stream, link.stream, link.origin.broker)
     if broker.settings.data is not None:
         hand_over(broker.settings.data, handed)
         broker.unconfirmed = handed

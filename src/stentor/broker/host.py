@@ -28,7 +28,7 @@ from stentor.broker.advertising import advertised
 from stentor.broker.draining import begin, drain, remind
 from stentor.broker.peers import BUDGET, HELLO_FRAME, Client, Dialing, Guest, Link
 from stentor.broker.settings import Settings
-from stentor.broker.storage import Batch, HandedOver, Journal
+from stentor.broker.storage import Batch, Journal, Moved
 from stentor.errors import (
     DuplicateBroker,
     InvalidAddress,
@@ -121,7 +121,7 @@ class Broker:
         self.adopted_journals: list[Journal] = []
         self._taking_over: set[asyncio.Task[None]] = set()
         #: What was handed over from this directory to a neighbor that may not know it yet.
-        self.unconfirmed: HandedOver | None = None
+        self.unconfirmed: Moved | None = None
         #: Notifications that links dropped which are gone.
         self.dropped_by_links = 0
         #: Where others are told to connect, best first.
@@ -718,7 +718,7 @@ class Broker:
         if self.links.get(link.stream) is not link:
             return
         del self.links[link.stream]
-        self.dropped_by_links += link.outbox.dropped
+        self.dropped_by_links += link.queue.dropped
         self.core.link_down(link.stream)
         if link.legacy is not None:
             self.take_over_soon(link.legacy)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from stentor.broker.access import Permissions
 from stentor.broker.adopting import RELEASED, Adoption, discard_offer, released
 from stentor.broker.draining import acknowledged
-from stentor.broker.outbox import LINK_WINDOW, Outbox
+from stentor.broker.link_queue import LINK_WINDOW, LinkQueue
 from stentor.errors import (
     JournalUnavailable,
     NoReply,
@@ -278,7 +278,7 @@ class Link:
         self.permissions = permissions
         #: Whether this broker has made the connection.
         self.dialed = dialed
-        self.outbox = Outbox(limit=broker.settings.limits.link_queue, restart=self._restart)
+        self.queue = LinkQueue(limit=broker.settings.limits.link_queue, restart=self._restart)
         self._taken = 0
         self.received = Backlog(connection, self._heard, self._dealt).add
         #: Set while this broker hands over to the neighbor.
@@ -316,7 +316,7 @@ class Link:
             case Left(reason):
                 self.broker.link_ending(self, reason)
             case m.Credit():
-                self.outbox.grant(message.more)
+                self.queue.grant(message.more)
             case m.Handover():
                 self._adopt(message)
             case m.HandedOver():
@@ -414,13 +414,13 @@ class Link:
                 waiting.set_exception(error)
 
     def push(self, message: Any) -> None:
-        self.outbox.push(message)
+        self.queue.push(message)
 
     def flush(self) -> None:
         """Send as much as credit and the connection allow."""
         connection = self.connection
         while connection.writable and not connection.is_closing:
-            found = self.outbox.pop(AT_ONCE)
+            found = self.queue.pop(AT_ONCE)
             if not found:
                 return
             for message in found:

@@ -1,14 +1,14 @@
-"""A link: the connection to a broker, made again whenever it is lost.
+"""An uplink: a client's connection to a broker, made again whenever it is lost.
 
-A link has the addresses of one or more brokers that serve equally well. It tries them in order,
+An uplink has the addresses of one or more brokers that serve equally well. It tries them in order,
 beginning with the one that was good last, and waits longer and longer between rounds in which none
-answered (`backoff`). A connection counts from its `Welcome` on. A link that is not `lasting` makes
-one connection only.
+answered (`backoff`). A connection counts from its `Welcome` on. An uplink that is not `lasting`
+makes one connection only.
 
 Errors have three fates. While the first connection is being made, those that no waiting heals (a
 wrong token, an untrusted certificate) are raised as soon as every broker has one, the others when
 time is up. Later nothing is raised: outages are ridden out, the reasons are logged, and the last
-one is in `error`. Only a client that takes our name ends the link for good. A broker that says
+one is in `error`. Only a client that takes our name ends the uplink for good. A broker that says
 `Goodbye` may name others; those that are trusted (`trust`) are tried first. That happens at once,
 but not again and again: brokers that send a client around in a circle are waited for like others.
 
@@ -54,29 +54,29 @@ CLOSING: Final = 6.0
 _log: Final = logging.getLogger("stentor.client")
 
 
-class LinkUser(Protocol):
-    """Who uses a link. All calls are made by the event loop."""
+class UplinkUser(Protocol):
+    """Who uses an uplink. All calls are made by the event loop."""
 
-    def welcomed(self, link: Link, welcome: Welcome) -> None:
+    def welcomed(self, link: Uplink, welcome: Welcome) -> None:
         """A connection is there. A `StentorError` refuses this broker."""
 
-    def heard(self, link: Link, messages: list[AnyMessage]) -> None:
+    def heard(self, link: Uplink, messages: list[AnyMessage]) -> None:
         """Messages have come, other than those about the connection itself."""
 
-    def writable(self, link: Link) -> None:
+    def writable(self, link: Uplink) -> None:
         """What piled up has been sent."""
 
-    def lost(self, link: Link, error: StentorError) -> None:
-        """The connection is gone. A lasting link makes another."""
+    def lost(self, link: Uplink, error: StentorError) -> None:
+        """The connection is gone. A lasting uplink makes another."""
 
-    def gone(self, link: Link, error: StentorError) -> None:
+    def gone(self, link: Uplink, error: StentorError) -> None:
         """There will not be another connection."""
 
 
 class _Wire:
     """One connection, from `Hello` to its end."""
 
-    def __init__(self, link: Link, hello: Hello) -> None:
+    def __init__(self, link: Uplink, hello: Hello) -> None:
         self._link = link
         self._hello = hello
         self.connection: Connection | None = None
@@ -140,14 +140,14 @@ class _Wire:
         self._link._closed(self, self.reason)
 
 
-class Link:
+class Uplink:
     """A connection that is kept up. Made, used and closed within one event loop."""
 
     def __init__(
         self,
         addresses: Sequence[Address],
         hello: Hello,
-        user: LinkUser,
+        user: UplinkUser,
         *,
         tls: ssl.SSLContext | None = None,
         trust: Trust | None = None,
