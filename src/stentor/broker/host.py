@@ -19,16 +19,14 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
-from pathlib import Path
 from typing import Any, Final
 
 from stentor.broker.access import Access, Permissions
-from stentor.broker.adopting import Imported, adopted, open_adopted, serve_adopted, take_over
 from stentor.broker.advertising import advertised
-from stentor.broker.draining import begin, drain, remind
 from stentor.broker.peers import BUDGET, HELLO_FRAME, Client, Dialing, Guest, Link
 from stentor.broker.settings import Settings
-from stentor.broker.storage import Batch, Journal, Moved
+from stentor.broker.storage import Batch, Journal
+from stentor.broker.succession import Imported, Succession
 from stentor.errors import (
     DuplicateBroker,
     InvalidAddress,
@@ -112,16 +110,11 @@ class Broker:
         self._ticker: asyncio.TimerHandle | None = None
         self._stopped: asyncio.Event | None = None
         self._stopping: asyncio.Task[None] | None = None
-        self._afterwards: Callable[[Broker], None] | None = None
         self._monitor: Any = None
         self._pinged = 0.0
         #: Whether the last commit of the journal failed.
         self.journal_failing = False
-        #: Journals of brokers that were removed.
-        self.adopted_journals: list[Journal] = []
-        self._taking_over: set[asyncio.Task[None]] = set()
-        #: What was handed over from this directory to a neighbor that may not know it yet.
-        self.unconfirmed: Moved | None = None
+        self.succession = Succession(self)
         #: Notifications that links dropped which are gone.
         self.dropped_by_links = 0
         #: Where others are told to connect, best first.
@@ -153,22 +146,20 @@ class Broker:
             raise InvalidConfiguration(f"the name of the broker {problem}; give it another")
         router = self._router(name)
         await self._prepare_kernels()
-        self.unconfirmed = begin(settings.data)
+        self.succession.begin()
         self.journal = Journal.open(settings.data, name=name, retention=settings.retention)
         try:
             self._make_core(name, router)
             # Before anybody can ask for a durable subscription that is in one of them.
-            for directory in adopted(settings.data):
-                await open_adopted(self, directory)
+            await self.succession.open()
             await self.settle()
             await self._listen(addresses)
-            for journal in self.adopted_journals:
-                serve_adopted(self, journal)
+            self.succession.serve()
             await self._start_monitor()
         except BaseException:
             await self._close_listeners()
-            for journal in [*self.adopted_journals, self.journal]:
-                journal.close()
+            await self.succession.close()
+            self.journal.close()
             raise
         self.started_at = time.time()
         for address in settings.neighbors:
@@ -300,17 +291,11 @@ class Broker:
                 handle.cancel()
         if self._monitor is not None:
             await self._monitor.stop()
-        await asyncio.gather(*self._taking_over)
-        for journal in [self.journal, *self.adopted_journals]:
-            await asyncio.to_thread(journal.close)
+        await self.succession.close()
+        await asyncio.to_thread(self.journal.close)
         self._parser.shutdown(wait=False, cancel_futures=True)
-        if self._afterwards is not None:
-            self._afterwards(self)
+        self.succession.finish()
         self._stopped.set()
-
-    def afterwards(self, function: Callable[[Broker], None]) -> None:
-        """Call this when the broker has stopped, whatever stops it."""
-        self._afterwards = function
 
     def stop_soon(self, reason: str) -> None:
         """Stop when this turn is over."""
@@ -708,7 +693,7 @@ class Broker:
         link = Link(self, connection, handshake, origin, permissions, dialed)
         self.links[origin.stream] = link
         self.core.link_up(origin.stream, permissions.rights)
-        remind(self, link)
+        self.succession.remind(link)
         self.changed()
         _log.info("linked with %s at %s", origin.broker, connection.peer)
         return link
@@ -720,19 +705,13 @@ class Broker:
         del self.links[link.stream]
         self.dropped_by_links += link.queue.dropped
         self.core.link_down(link.stream)
-        if link.legacy is not None:
-            self.take_over_soon(link.legacy)
+        if link.transfer.legacy is not None:
+            self.succession.take_over_soon(link.transfer.legacy)
         self.changed()
         _log.info("lost the link with %s%s", link.origin.broker, f": {error}" if error else "")
 
-    def take_over_soon(self, directory: Path) -> None:
-        """Serve the journal of a neighbor that is gone for good."""
-        task = self._loop.create_task(take_over(self, directory))
-        self._taking_over.add(task)
-        task.add_done_callback(self._taking_over.discard)
-
-    def adopt_soon(self, work: Coroutine[Any, Any, None]) -> None:
-        """Look at what a neighbor has handed over, while everything else goes on."""
+    def start_soon(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something while everything else goes on, unless the broker stops."""
         task = self._loop.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
@@ -776,9 +755,7 @@ class Broker:
             return
         if asyncio.iscoroutine(answer):
             client.questions += 1
-            task = self._loop.create_task(self._answer_later(client, ask, answer))
-            self._background.add(task)
-            task.add_done_callback(self._background.discard)
+            self.start_soon(self._answer_later(client, ask, answer))
         else:
             client.connection.send(m.Done(ask.number, answer))
 
@@ -836,7 +813,7 @@ class Broker:
 
     async def drain(self) -> dict[str, Any]:
         """Leave the overlay for good; a neighbor takes over what this broker answers for."""
-        return await drain(self)
+        return await self.succession.drain()
 
     # -- what operators see
 

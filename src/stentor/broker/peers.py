@@ -17,23 +17,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from stentor.broker.access import Permissions
-from stentor.broker.adopting import RELEASED, Adoption, discard_offer, released
-from stentor.broker.draining import acknowledged
 from stentor.broker.link_queue import LINK_WINDOW, LinkQueue
-from stentor.errors import (
-    JournalUnavailable,
-    NoReply,
-    NotPermitted,
-    Overloaded,
-    ProtocolError,
-    ShuttingDown,
-    StentorError,
-)
+from stentor.broker.succession import Transfer
+from stentor.errors import NoReply, Overloaded, ProtocolError, ShuttingDown, StentorError
 from stentor.node.reading import parsed, received
 from stentor.protocol import messages as m
 from stentor.protocol.handshake import Handshake, Left
@@ -281,15 +271,7 @@ class Link:
         self.queue = LinkQueue(limit=broker.settings.limits.link_queue, restart=self._restart)
         self._taken = 0
         self.received = Backlog(connection, self._heard, self._dealt).add
-        #: Set while this broker hands over to the neighbor.
-        self.handed_over: asyncio.Future[None] | None = None
-        self._adoption: Adoption | None = None
-        #: Whether an offer of the neighbor was refused. What is still to come of it is ignored.
-        self._refused = False
-        #: Whether the neighbor has said anything yet as the owner of its stream.
-        self._is_heard = False
-        #: The journal that this neighbor has handed over, to be served when it is gone.
-        self.legacy: Path | None = None
+        self.transfer = Transfer(self)
         self.received_notifications = 0
         self.sent_notifications = 0
 
@@ -302,34 +284,24 @@ class Link:
         return self.origin.stream
 
     def _heard(self, message: Any) -> Steps | None:
-        stream = self.origin.stream
-        if self.broker.links.get(stream) is not self:
+        if self.broker.links.get(self.stream) is not self:
             return None  # it was replaced
-        if self.handed_over is not None and isinstance(message, m.Failure):
-            self._answered(JournalUnavailable(message.message))
-            return None
         match self._handshake.hear(message):
             case None:
                 pass
             case m.Pong() as answer:
                 self.connection.send(answer)
             case Left(reason):
+                self.transfer.lost(reason)
                 self.broker.link_ending(self, reason)
             case m.Credit():
                 self.queue.grant(message.more)
-            case m.Handover():
-                self._adopt(message)
-            case m.HandedOver():
-                if self.handed_over is None:
-                    acknowledged(self.broker, self)
-                self._answered(None)
+            case _ if self.transfer.hear(message):
+                pass
             case _:
                 if isinstance(message, m.Forward):
                     self._taken += len(message.items)
                     self.received_notifications += len(message.items)
-                if not self._is_heard:
-                    self._is_heard = True
-                    discard_offer(self.broker.settings.data, stream)
                 return self._stepwise(message)
         return None
 
@@ -358,61 +330,6 @@ class Link:
             self.connection.send(m.Credit(0, self._taken))
             self._taken = 0
 
-    def _adopt(self, piece: m.Handover) -> None:
-        """The neighbor is about to go and hands its journal over."""
-        if piece.file == RELEASED:
-            released(self.broker, self, piece.data.decode(errors="replace"))
-            return
-        if self._refused:
-            return
-        if self.permissions.rights is not None:
-            text = "its grant limits what it may publish or see, so its journal is not taken over"
-            self._refuse(NotPermitted(text))
-            return
-        try:
-            if self._adoption is None:
-                self._adoption = Adoption(
-                    self.broker.settings.data, self.stream, self.permissions.name
-                )
-            if self._adoption.take(piece):
-                self.broker.adopt_soon(self._verify(self._adoption))
-        except JournalUnavailable as error:
-            self._refuse(error)
-
-    async def _verify(self, adoption: Adoption) -> None:
-        """Everything is there: answer whether it is good."""
-        try:
-            await asyncio.to_thread(adoption.verify)
-            if self._adoption is adoption and not self.connection.is_closing:
-                adoption.keep()
-                self._adoption = None
-                self.connection.send(m.HandedOver())
-        except StentorError as error:
-            self._refuse(error)
-        finally:
-            adoption.abandon()
-
-    def _refuse(self, error: StentorError) -> None:
-        self._refused = True
-        adoption, self._adoption = self._adoption, None
-        if adoption is not None:
-            adoption.abandon()
-        self.connection.send(m.Failure(error.code, str(error)))
-
-    def expect_handed_over(self) -> asyncio.Future[None]:
-        """Done when the neighbor says `HandedOver`; fails when it refuses or is lost."""
-        self.handed_over = asyncio.get_running_loop().create_future()
-        return self.handed_over
-
-    def _answered(self, error: Exception | None) -> None:
-        """The neighbor has taken over what this broker handed it, or could not."""
-        waiting, self.handed_over = self.handed_over, None
-        if waiting is not None and not waiting.done():
-            if error is None:
-                waiting.set_result(None)
-            else:
-                waiting.set_exception(error)
-
     def push(self, message: Any) -> None:
         self.queue.push(message)
 
@@ -432,10 +349,7 @@ class Link:
         self.flush()
 
     def closed(self, error: Exception | None) -> None:
-        self._answered(ShuttingDown("the link was lost"))
-        adoption, self._adoption = self._adoption, None
-        if adoption is not None:
-            adoption.abandon()
+        self.transfer.lost(ShuttingDown("the link was lost"))
         self.broker.link_gone(self, error)
 
 
