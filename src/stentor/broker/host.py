@@ -19,16 +19,14 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
-from pathlib import Path
 from typing import Any, Final
 
 from stentor.broker.access import Access, Permissions
-from stentor.broker.adopting import Imported, adopted, open_adopted, serve_adopted, take_over
 from stentor.broker.advertising import advertised
-from stentor.broker.draining import begin, drain, remind
 from stentor.broker.peers import BUDGET, HELLO_FRAME, Client, Dialing, Guest, Link
 from stentor.broker.settings import Settings
-from stentor.broker.storage import Batch, HandedOver, Journal
+from stentor.broker.storage import Batch, Journal
+from stentor.broker.succession import Imported, Succession
 from stentor.errors import (
     DuplicateBroker,
     InvalidAddress,
@@ -51,6 +49,7 @@ from stentor.node.hooks import Hooks
 from stentor.node.reading import Texts
 from stentor.node.streams import check_addresses
 from stentor.protocol import messages as m
+from stentor.protocol.handshake import Handshake, hello
 from stentor.routing.strategy import Strategy
 from stentor.routing.tree import TreeRouter
 from stentor.transport import (
@@ -111,16 +110,11 @@ class Broker:
         self._ticker: asyncio.TimerHandle | None = None
         self._stopped: asyncio.Event | None = None
         self._stopping: asyncio.Task[None] | None = None
-        self._afterwards: Callable[[Broker], None] | None = None
         self._monitor: Any = None
         self._pinged = 0.0
         #: Whether the last commit of the journal failed.
         self.journal_failing = False
-        #: Journals of brokers that were removed.
-        self.adopted_journals: list[Journal] = []
-        self._taking_over: set[asyncio.Task[None]] = set()
-        #: What was handed over from this directory to a neighbor that may not know it yet.
-        self.unconfirmed: HandedOver | None = None
+        self.succession = Succession(self)
         #: Notifications that links dropped which are gone.
         self.dropped_by_links = 0
         #: Where others are told to connect, best first.
@@ -152,22 +146,20 @@ class Broker:
             raise InvalidConfiguration(f"the name of the broker {problem}; give it another")
         router = self._router(name)
         await self._prepare_kernels()
-        self.unconfirmed = begin(settings.data)
+        self.succession.begin()
         self.journal = Journal.open(settings.data, name=name, retention=settings.retention)
         try:
             self._make_core(name, router)
             # Before anybody can ask for a durable subscription that is in one of them.
-            for directory in adopted(settings.data):
-                await open_adopted(self, directory)
+            await self.succession.open()
             await self.settle()
             await self._listen(addresses)
-            for journal in self.adopted_journals:
-                serve_adopted(self, journal)
+            self.succession.serve()
             await self._start_monitor()
         except BaseException:
             await self._close_listeners()
-            for journal in [*self.adopted_journals, self.journal]:
-                journal.close()
+            await self.succession.close()
+            self.journal.close()
             raise
         self.started_at = time.time()
         for address in settings.neighbors:
@@ -299,17 +291,11 @@ class Broker:
                 handle.cancel()
         if self._monitor is not None:
             await self._monitor.stop()
-        await asyncio.gather(*self._taking_over)
-        for journal in [self.journal, *self.adopted_journals]:
-            await asyncio.to_thread(journal.close)
+        await self.succession.close()
+        await asyncio.to_thread(self.journal.close)
         self._parser.shutdown(wait=False, cancel_futures=True)
-        if self._afterwards is not None:
-            self._afterwards(self)
+        self.succession.finish()
         self._stopped.set()
-
-    def afterwards(self, function: Callable[[Broker], None]) -> None:
-        """Call this when the broker has stopped, whatever stops it."""
-        self._afterwards = function
 
     def stop_soon(self, reason: str) -> None:
         """Stop when this turn is over."""
@@ -491,39 +477,27 @@ class Broker:
 
     def hello(self) -> m.Hello:
         """What this broker says to a neighbor that it dials."""
-        return m.Hello(
-            list(m.VERSIONS),
+        return hello(
             "broker",
             self.name,
             self.settings.token,
-            self.stream,
-            self.advertised,
-            self.core.router.terms,
+            stream=self.stream,
+            addresses=self.advertised,
+            terms=self.core.router.terms,
         )
 
-    def admit(self, guest: Guest, connection: Connection, hello: m.Hello) -> Client | Link:
+    def admit(self, connection: Connection, handshake: Handshake) -> Client | Link:
         """Somebody has said who they are: let them in, or raise why not."""
-        version = next((v for v in m.VERSIONS if v in hello.versions), None)
-        if version is None:
-            raise ProtocolError(
-                f"this broker speaks versions {list(m.VERSIONS)} of the protocol, "
-                f"not {hello.versions}"
-            )
+        hello = handshake.hello
         if self.draining and hello.role != "operator":
             raise ShuttingDown("this broker is being shut down; connect to another")
         permissions = self.access.admit(hello, connection.peer_certificate)
         if hello.role == "broker":
-            problem = text_problem(hello.name)
-            if problem is not None:
-                raise ProtocolError(f"the name of the broker {problem}")
-            origin = m.Origin(hello.stream, hello.name, tuple(hello.addresses))
-            self.check_terms(hello.name, hello.terms)
+            origin = handshake.neighbor(self.core.router.terms)
             self._check_link(origin, permissions, dialed=False)
-            connection.send(self._welcome(version))
-            return self.link_made(connection, origin, permissions, dialed=False)
-        if hello.role not in ("client", "operator"):
-            raise ProtocolError(f"there is no role {hello.role!r}")
-        return self._new_client(connection, hello, permissions, version)
+            connection.send(self._welcome(handshake.version))
+            return self.link_made(connection, handshake, origin, permissions, dialed=False)
+        return self._new_client(connection, handshake, permissions)
 
     def _welcome(
         self, version: int, published: tuple[int, int] | None = None, producer: str = ""
@@ -543,13 +517,13 @@ class Broker:
         )
 
     def _new_client(
-        self, connection: Connection, hello: m.Hello, permissions: Permissions, version: int
+        self, connection: Connection, handshake: Handshake, permissions: Permissions
     ) -> Client:
         if len(self.clients) >= self.settings.limits.clients:
             raise Overloaded(
                 f"{len(self.clients)} clients are connected, the most that this broker allows"
             )
-        name = hello.name
+        name = handshake.hello.name
         producer = permissions.producer(name)
         old = self._by_producer.get(producer)
         if old is not None:
@@ -567,11 +541,9 @@ class Broker:
             may_advertise=permissions.advertise,
             owner=permissions.name,
         )
-        client = Client(
-            self, connection, id, producer, name, permissions, is_operator=hello.role == "operator"
-        )
+        client = Client(self, connection, handshake, id, producer, permissions)
         self.clients[id] = self._by_producer[producer] = client
-        connection.send(self._welcome(version, published, producer))
+        connection.send(self._welcome(handshake.version, published, producer))
         _log.debug("client %s connected from %s", name, connection.peer)
         return client
 
@@ -672,16 +644,6 @@ class Broker:
             await asyncio.sleep(delay * random.uniform(0.5, 1.5))
             delay = min(2 * delay, DIAL_MOST)
 
-    def check_terms(self, broker: str, terms: str) -> None:
-        """Raise if another broker routes in a way that does not go together with this one's."""
-        own = self.core.router.terms
-        terms = terms or TreeRouter("", Strategy("covering")).terms
-        if terms != own:
-            raise InvalidConfiguration(
-                f"{broker!r} routes on {terms}, this broker on {own}; set `routing` and "
-                "`advertisements` of both so that they go together"
-            )
-
     def _check_link(self, origin: m.Origin, permissions: Permissions, *, dialed: bool) -> None:
         """Raise why this broker cannot be linked, if it cannot."""
         stream = origin.stream
@@ -689,9 +651,6 @@ class Broker:
             raise InvalidConfiguration(
                 "this broker cannot be its own neighbor; give another address"
             )
-        problem = text_problem(stream)
-        if problem is not None:
-            raise ProtocolError(f"the stream of the broker {problem}")
         check_addresses(origin)
         old = self.links.get(stream)
         if old is not None:
@@ -715,6 +674,7 @@ class Broker:
     def link_made(
         self,
         connection: Connection,
+        handshake: Handshake,
         origin: m.Origin,
         permissions: Permissions,
         *,
@@ -730,10 +690,10 @@ class Broker:
             old.connection.close()
             if self.core.is_unlinking(origin.stream):
                 raise _still_unlinking(origin)
-        link = Link(self, connection, origin, permissions, dialed)
+        link = Link(self, connection, handshake, origin, permissions, dialed)
         self.links[origin.stream] = link
         self.core.link_up(origin.stream, permissions.rights)
-        remind(self, link)
+        self.succession.remind(link)
         self.changed()
         _log.info("linked with %s at %s", origin.broker, connection.peer)
         return link
@@ -743,29 +703,22 @@ class Broker:
         if self.links.get(link.stream) is not link:
             return
         del self.links[link.stream]
-        self.dropped_by_links += link.outbox.dropped
+        self.dropped_by_links += link.queue.dropped
         self.core.link_down(link.stream)
-        if link.legacy is not None:
-            self.take_over_soon(link.legacy)
+        if link.transfer.legacy is not None:
+            self.succession.take_over_soon(link.transfer.legacy)
         self.changed()
         _log.info("lost the link with %s%s", link.origin.broker, f": {error}" if error else "")
 
-    def take_over_soon(self, directory: Path) -> None:
-        """Serve the journal of a neighbor that is gone for good."""
-        task = self._loop.create_task(take_over(self, directory))
-        self._taking_over.add(task)
-        task.add_done_callback(self._taking_over.discard)
-
-    def adopt_soon(self, work: Coroutine[Any, Any, None]) -> None:
-        """Look at what a neighbor has handed over, while everything else goes on."""
+    def start_soon(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something while everything else goes on, unless the broker stops."""
         task = self._loop.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    def link_ending(self, link: Link, message: m.Failure | m.Goodbye) -> None:
+    def link_ending(self, link: Link, reason: StentorError) -> None:
         """The neighbor says why it will close the link."""
-        text = message.message if isinstance(message, m.Failure) else message.reason
-        _log.info("%s ends the link: %s", link.origin.broker, text)
+        _log.info("%s ends the link: %s", link.origin.broker, reason)
         link.connection.close()
 
     # -- filters
@@ -802,9 +755,7 @@ class Broker:
             return
         if asyncio.iscoroutine(answer):
             client.questions += 1
-            task = self._loop.create_task(self._answer_later(client, ask, answer))
-            self._background.add(task)
-            task.add_done_callback(self._background.discard)
+            self.start_soon(self._answer_later(client, ask, answer))
         else:
             client.connection.send(m.Done(ask.number, answer))
 
@@ -862,7 +813,7 @@ class Broker:
 
     async def drain(self) -> dict[str, Any]:
         """Leave the overlay for good; a neighbor takes over what this broker answers for."""
-        return await drain(self)
+        return await self.succession.drain()
 
     # -- what operators see
 

@@ -39,10 +39,10 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from stentor.client.backoff import Backoff
 from stentor.client.inbox import Inbox
-from stentor.client.link import Link
 from stentor.client.local_broker import LocalBroker
 from stentor.client.past import Past, Recall
 from stentor.client.typed import Reader
+from stentor.client.uplink import Uplink
 from stentor.client.waiting import TimeLimit
 from stentor.errors import (
     InvalidConfiguration,
@@ -195,7 +195,7 @@ class Subscription(Generic[T]):
         self._task: asyncio.Task[None] | None = None
         self.filter = filter
         #: The link that it uses; a group may live at another broker.
-        self.link: Link | None = None
+        self.link: Uplink | None = None
         self.moves = 0
         self.patience = Backoff()
         #: Whether the application has ended it, and whether nothing more will come in any case.
