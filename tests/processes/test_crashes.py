@@ -28,9 +28,12 @@ SHAPES = {
     "ring": [[3], [0], [1], [2]],
 }
 
+#: With cycles, for brokers that route on them: seven, each reached by two ways or more.
+GRAPH = [[], [0], [1, 0], [2], [3, 1], [4, 0], [5, 3, 2]]
+
 
 async def storm(
-    overlay: Overlay, shape: list[list[int]], *, seconds: float, seed: int, **settings: Any
+    place: Overlay, shape: list[list[int]], *, seconds: float, seed: int, **settings: Any
 ) -> str:
     """Load, and deaths at random moments; then judgment. What happened, in a line.
 
@@ -38,21 +41,21 @@ async def storm(
     """
     rng = random.Random(seed)
     steered = "advertisements" in settings
-    names = overlay.graph(shape, **settings)
-    await overlay.linked()
+    names = place.graph(shape, **settings)
+    await place.linked()
     recorder = Recorder()
     async with AsyncExitStack() as stack:
         for i, name in enumerate(names):
-            bus = await stack.enter_async_context(connect(overlay[name].address, name=f"s-{name}"))
+            bus = await stack.enter_async_context(connect(place[name].address, name=f"s-{name}"))
             filter = FILTERS[i % len(FILTERS)]
             await stack.enter_async_context(recorder.subscribed(bus, name, filter))
         consumer = MortalConsumer(
             recorder,
-            overlay.nursery,
-            overlay.directory,
+            place.nursery,
+            place.directory,
             "price > 50",
             name="desk",
-            addresses=[overlay[names[-1]].address],
+            addresses=[place[names[-1]].address],
             durable="desk-7",
             every=20,
         )
@@ -60,21 +63,21 @@ async def storm(
         await consumer.alive()
         producer = MortalProducer(
             recorder,
-            overlay.nursery,
-            overlay.directory,
+            place.nursery,
+            place.directory,
             name="feed",
-            addresses=[overlay[names[len(names) // 2]].address],
+            addresses=[place[names[len(names) // 2]].address],
             seed=seed,
         )
         recorder.quiescent()
         publishers = []
         for i, name in enumerate([names[0], names[1], names[-1]]):
-            bus = await stack.enter_async_context(connect(overlay[name].address, name=f"p-{i}"))
+            bus = await stack.enter_async_context(connect(place[name].address, name=f"p-{i}"))
             if steered:
                 await stack.enter_async_context(bus.advertise("exists price"))
             publishers.append(recorder.publisher(bus))
         kills = 0
-        victims: list[BrokerProcess | Mortal] = [*overlay.brokers.values(), consumer]
+        victims: list[BrokerProcess | Mortal] = [*place.brokers.values(), consumer]
         if not steered:
             producer.start()
             victims.append(producer)
@@ -89,7 +92,7 @@ async def storm(
                     victim.start()
                 await asyncio.sleep(rng.choice([0.02, 0.2, 0.6]) * rng.random())
                 load.check()
-        await overlay.linked()
+        await place.linked()
         if not steered:
             producer.kill()
         await recorder.settled(diaries=[consumer] if steered else [producer, consumer])
@@ -102,6 +105,13 @@ async def storm(
 @pytest.mark.parametrize("shape", ["tree", "ring"])
 def test_nothing_acknowledged_is_lost_or_repeated(overlay: Overlay, shape: str) -> None:
     asyncio.run(storm(overlay, SHAPES[shape], seconds=2.0, seed=len(shape)))
+
+
+@pytest.mark.spec("R-07.60", "R-08.43")
+@pytest.mark.parametrize("advertisements", ["none", "covering"])
+def test_nothing_is_lost_in_a_graph_with_cycles(overlay: Overlay, advertisements: str) -> None:
+    steered = {} if advertisements == "none" else {"advertisements": advertisements}
+    asyncio.run(storm(overlay, GRAPH, seconds=2.0, seed=5, overlay="graph", **steered))
 
 
 @pytest.mark.spec("R-03.26", "R-07.60")

@@ -24,7 +24,7 @@ from typing import Any, Final
 from stentor.broker.access import Access, Permissions
 from stentor.broker.advertising import advertised
 from stentor.broker.peers import BUDGET, HELLO_FRAME, Client, Dialing, Guest, Link
-from stentor.broker.settings import Settings
+from stentor.broker.settings import OVERLAYS, Settings
 from stentor.broker.storage import Batch, Journal
 from stentor.broker.succession import Imported, Succession
 from stentor.errors import (
@@ -50,6 +50,8 @@ from stentor.node.reading import Texts
 from stentor.node.streams import check_addresses
 from stentor.protocol import messages as m
 from stentor.protocol.handshake import Handshake, hello
+from stentor.routing.graph import GraphRouter
+from stentor.routing.protocol import LiveRouter, Place
 from stentor.routing.strategy import Strategy
 from stentor.routing.tree import TreeRouter
 from stentor.transport import (
@@ -144,12 +146,12 @@ class Broker:
         problem = text_problem(name)
         if problem is not None:
             raise InvalidConfiguration(f"the name of the broker {problem}; give it another")
-        router = self._router(name)
+        self._check_overlay()
         await self._prepare_kernels()
         self.succession.begin()
         self.journal = Journal.open(settings.data, name=name, retention=settings.retention)
         try:
-            self._make_core(name, router)
+            self._make_core(name)
             # Before anybody can ask for a durable subscription that is in one of them.
             await self.succession.open()
             await self.settle()
@@ -162,7 +164,7 @@ class Broker:
             self.journal.close()
             raise
         self.started_at = time.time()
-        for address in settings.neighbors:
+        for address in (*settings.neighbors, *([settings.parent] if settings.parent else ())):
             self.add_link(address)
         self._tick()
 
@@ -182,26 +184,52 @@ class Broker:
                 extra={"event": "kernels"},
             )
 
-    def _router(self, name: str) -> TreeRouter:
+    def _check_overlay(self) -> None:
+        """Raise if the settings ask for links that the overlay does not have."""
+        settings = self.settings
+        places = OVERLAYS[settings.overlay]
+        if settings.parent is not None and "parent" not in places:
+            raise InvalidConfiguration(
+                f"in a {settings.overlay} brokers have no parent; name it among the neighbors, or "
+                "make the overlay a hierarchy or hybrid"
+            )
+        if settings.neighbors and ("peer" not in places or settings.parent is not None):
+            raise InvalidConfiguration(
+                "a broker of a hierarchy is linked with its parent and with those that name it as "
+                "theirs; leave its neighbors out"
+            )
+
+    def _router(self, name: str) -> LiveRouter:
         settings = self.settings
         loose = settings.looseness if settings.routing == "merging" else 0.0
+        routing = Strategy(settings.routing, loose)
         steered = settings.advertisements != "none"
         offers = Strategy(settings.advertisements if steered else "covering")
+        if settings.overlay == "graph":
+            return GraphRouter(
+                self.journal.stream,
+                routing,
+                offers,
+                engine=Index,
+                coupled=steered,
+                at_once=FILTERS_AT_ONCE,
+            )
         return TreeRouter(
             name,
-            Strategy(settings.routing, loose),
+            routing,
             offers,
             engine=Index,
+            shape=settings.overlay,
             coupled=steered,
             at_once=FILTERS_AT_ONCE,
         )
 
-    def _make_core(self, name: str, router: TreeRouter) -> None:
+    def _make_core(self, name: str) -> None:
         settings = self.settings
         self.core = Core(
             name,
             self.journal,
-            router=router,
+            router=self._router(name),
             enforce_advertisements=(
                 settings.enforce_advertisements or settings.advertisements != "none"
             ),
@@ -475,7 +503,7 @@ class Broker:
 
     # -- who connects
 
-    def hello(self) -> m.Hello:
+    def hello(self, address: str) -> m.Hello:
         """What this broker says to a neighbor that it dials."""
         return hello(
             "broker",
@@ -484,7 +512,13 @@ class Broker:
             stream=self.stream,
             addresses=self.advertised,
             terms=self.core.router.terms,
+            below=self.place_of(address) == "parent",
         )
+
+    def place_of(self, address: str) -> Place:
+        """What the broker at an address that is dialed is to this one."""
+        parent = self.settings.parent
+        return "parent" if parent and address in (parent, str(Address.parse(parent))) else "peer"
 
     def admit(self, connection: Connection, handshake: Handshake) -> Client | Link:
         """Somebody has said who they are: let them in, or raise why not."""
@@ -494,9 +528,10 @@ class Broker:
         permissions = self.access.admit(hello, connection.peer_certificate)
         if hello.role == "broker":
             origin = handshake.neighbor(self.core.router.terms)
-            self._check_link(origin, permissions, dialed=False)
+            place: Place = "child" if hello.below else "peer"
+            self._check_link(origin, permissions, place, dialed=False)
             connection.send(self._welcome(handshake.version))
-            return self.link_made(connection, handshake, origin, permissions, dialed=False)
+            return self.link_made(connection, handshake, origin, permissions, place, dialed=False)
         return self._new_client(connection, handshake, permissions)
 
     def _welcome(
@@ -644,9 +679,16 @@ class Broker:
             await asyncio.sleep(delay * random.uniform(0.5, 1.5))
             delay = min(2 * delay, DIAL_MOST)
 
-    def _check_link(self, origin: m.Origin, permissions: Permissions, *, dialed: bool) -> None:
+    def _check_link(
+        self, origin: m.Origin, permissions: Permissions, place: Place, *, dialed: bool
+    ) -> None:
         """Raise why this broker cannot be linked, if it cannot."""
-        stream = origin.stream
+        stream, overlay = origin.stream, self.settings.overlay
+        if place not in OVERLAYS[overlay] or (place == "peer" and self.settings.parent is not None):
+            raise InvalidConfiguration(
+                f"in this {overlay} {origin.broker!r} cannot be a {place} of {self.name!r}; links "
+                "lead to the broker that is named as `parent`, or between peers that have none"
+            )
         if stream == self.stream:
             raise InvalidConfiguration(
                 "this broker cannot be its own neighbor; give another address"
@@ -665,7 +707,7 @@ class Broker:
                 raise LinkRefused(f"there is a link with {origin.broker!r} already")
         elif self.core.is_unlinking(stream):
             raise _still_unlinking(origin)
-        elif self.core.directory.reaches(stream):
+        elif self.core.directory.reaches(stream) and not self.core.directory.allows_cycles:
             raise LinkRefused(
                 f"{origin.broker!r} is reached another way already; a second link would close a "
                 "cycle, it waits in reserve"
@@ -677,13 +719,14 @@ class Broker:
         handshake: Handshake,
         origin: m.Origin,
         permissions: Permissions,
+        place: Place,
         *,
         dialed: bool,
     ) -> Link:
         """Both sides have said who they are."""
         if self.draining:
             raise ShuttingDown("this broker is being shut down; link with another")
-        self._check_link(origin, permissions, dialed=dialed)
+        self._check_link(origin, permissions, place, dialed=dialed)
         old = self.links.get(origin.stream)
         if old is not None:
             self.link_gone(old, None)
@@ -692,7 +735,7 @@ class Broker:
                 raise _still_unlinking(origin)
         link = Link(self, connection, handshake, origin, permissions, dialed)
         self.links[origin.stream] = link
-        self.core.link_up(origin.stream, permissions.rights)
+        self.core.link_up(origin.stream, permissions.rights, place)
         self.succession.remind(link)
         self.changed()
         _log.info("linked with %s at %s", origin.broker, connection.peer)

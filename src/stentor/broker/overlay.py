@@ -17,11 +17,12 @@ or, for a regular one, nothing but a number:
 
     [overlay]
     brokers = 5
-    topology = "line"               # or "star" or "tree"
+    topology = "line"               # or "star" or "tree", or "ring" in a graph
     base_port = 7411                # b1 gets this port, b2 the next, ...
 
 A link is named at either end or at both; it is the same link. Links must form a tree, so a cycle is
-a mistake, and it is named. Several trees are allowed, though seldom meant.
+a mistake, and it is named, unless `overlay = "graph"`. In a hierarchy a broker names its `parent`.
+Several trees are allowed, though seldom meant.
 
 Port 0 is a port that is free when the overlay is started, and stays the same while it runs.
 """
@@ -54,7 +55,7 @@ from stentor.broker.settings import DEFAULT_PORT, Settings
 from stentor.errors import InvalidAddress, InvalidConfiguration, InvalidTopology, StentorError
 from stentor.transport.address import Address
 
-TOPOLOGIES: Final = ("line", "star", "tree")
+TOPOLOGIES: Final = ("line", "star", "tree", "ring")
 MAX_BROKERS: Final = 1000
 
 #: Of `[overlay]`: keys that are no settings of a broker.
@@ -67,7 +68,7 @@ _OWN: Final = (
     "run",
 )
 #: Settings that every broker must have for itself.
-_EACH: Final = ("listen", "name", "neighbors", "monitor")
+_EACH: Final = ("listen", "name", "neighbors", "parent", "monitor")
 _DEFAULT_HOST: Final = "127.0.0.1"
 #: Hosts that mean every interface, and how the machine itself reaches them.
 _EVERYWHERE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -78,6 +79,8 @@ class Edge(NamedTuple):
 
     dialer: str
     other: str
+    #: Whether the other one is above the dialer.
+    up: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,8 +98,11 @@ class Overlay:
     def settings(self, name: str) -> Settings:
         """The complete settings of a broker."""
         broker = self.brokers[name]
-        linked = [self.address(link.other) for link in self.links if link.dialer == name]
-        return replace(broker, neighbors=(*linked, *broker.neighbors))
+        links = [link for link in self.links if link.dialer == name]
+        linked = [self.address(link.other) for link in links if not link.up]
+        parents = [self.address(link.other) for link in links if link.up]
+        parent = parents[0] if parents else broker.parent
+        return replace(broker, neighbors=(*linked, *broker.neighbors), parent=parent)
 
     def address(self, name: str) -> str:
         """Where the other brokers, on the same machine, reach this one."""
@@ -170,6 +176,7 @@ class _Reader:
         #: Where in the file each broker is.
         self._places: dict[str, tuple[str | int, ...]] = {}
         self._islands: list[list[str]] = []
+        self._shape = "tree"
 
     def overlay(self) -> Overlay:
         document, problems = self._document, self._problems
@@ -228,6 +235,7 @@ class _Reader:
                     f"{name} is each broker's own; set it in [[broker]]",
                 )
         self._defaults = document.layer(table, ("overlay",), problems, others=(*_OWN, *_EACH))
+        self._shape = str(table.get("overlay", "tree"))
 
     # -- [[broker]]
 
@@ -245,7 +253,8 @@ class _Reader:
                         "[overlay]",
                     )
                 return []
-            return regular(count, self._common.get("topology", "line"))
+            above = self._shape == "hierarchy"
+            return regular(count, self._common.get("topology", "line"), hierarchy=above)
         if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
             problems.add(document.origin(("broker",)), "write [[broker]] for each broker")
             return []
@@ -280,15 +289,18 @@ class _Reader:
                     document.origin((*prefix, "name")),
                     f"{name!r} is the name of another broker, too",
                 )
-            own = document.layer(table, prefix, problems, others=("neighbors",))
+            own = document.layer(table, prefix, problems, others=("neighbors", "parent"))
             own = self._completed(own, index, name, prefix)
             settings = build(
                 merge([self._environment, own, self._defaults_without_data()]), problems
             )
             neighbors = table.get("neighbors", [])
-            outside = self._neighbors(neighbors, prefix, name, names, links)
+            outside = self._neighbors(neighbors, (*prefix, "neighbors"), name, names, links)
+            parents = [table["parent"]] if "parent" in table else []
+            above = self._neighbors(parents, (*prefix, "parent"), name, names, links, up=True)
             if name is not None and name not in brokers:
-                brokers[name] = replace(settings, neighbors=tuple(outside))
+                parent = above[0] if above else None
+                brokers[name] = replace(settings, neighbors=tuple(outside), parent=parent)
                 self._places[name] = prefix
         return brokers, links
 
@@ -327,14 +339,15 @@ class _Reader:
     def _neighbors(
         self,
         given: Any,
-        prefix: tuple[str | int, ...],
+        place: tuple[str | int, ...],
         name: str | None,
         names: Sequence[str | None],
         links: dict[Edge, str],
+        *,
+        up: bool = False,
     ) -> list[str]:
         """Note the links that are named here; the neighbors that are not in the file."""
         document, problems = self._document, self._problems
-        place = (*prefix, "neighbors")
         if isinstance(given, str):
             given = [given]
         if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
@@ -347,7 +360,7 @@ class _Reader:
                 problems.add(origin, f"{name} cannot be its own neighbor")
             elif neighbor in names:
                 if name is not None and Edge(neighbor, name) not in links:
-                    links.setdefault(Edge(name, neighbor), origin)
+                    links.setdefault(Edge(name, neighbor, up), origin)
             else:
                 try:
                     if ":" not in neighbor:
@@ -392,17 +405,24 @@ class _Reader:
 
     def _check_links(self, brokers: Mapping[str, Settings], links: Mapping[Edge, str]) -> None:
         """A link between two brokers that are linked already closes a cycle."""
+        shapes = {settings.overlay for settings in brokers.values()}
+        if len(shapes) > 1:
+            self._problems.add(
+                str(self._document.file),
+                f"all brokers must be of one overlay, not of {' and '.join(sorted(shapes))}; set "
+                "`overlay` in [overlay]",
+            )
         groups = _Groups(brokers)
         so_far: list[Edge] = []
         for link, origin in links.items():
-            if groups.join(link):
+            if groups.join(link) or "graph" in shapes:
                 so_far.append(link)
                 continue
             cycle = " - ".join([link.dialer, *path_between(link.other, link.dialer, so_far)])
             self._problems.add(
                 origin,
                 f"the link between {link.dialer} and {link.other} closes a cycle: {cycle}; "
-                "leave one of these links out",
+                'leave one of these links out, or set overlay = "graph"',
             )
         self._islands = groups.members()
 
@@ -432,19 +452,23 @@ class _Groups:
         return list(found.values())
 
 
-def regular(count: int, topology: str) -> list[dict[str, Any]]:
+def regular(count: int, topology: str, *, hierarchy: bool = False) -> list[dict[str, Any]]:
     """The tables of a regular overlay, where each broker but the first has one neighbor above it.
+
+    In a ring the last one is linked with the first, too.
 
     >>> [table.get("neighbors") for table in regular(5, "tree")]
     [None, ['b1'], ['b1'], ['b2'], ['b2']]
     """
 
-    def above(number: int) -> int:
-        return {"line": number - 1, "star": 1, "tree": number // 2}[topology]
+    def linked(number: int) -> dict[str, Any]:
+        above = {"star": 1, "tree": number // 2}.get(topology, number - 1)
+        if hierarchy:
+            return {"parent": f"b{above}"}
+        closes = ["b1"] if topology == "ring" and number == count > 2 else []
+        return {"neighbors": [f"b{above}", *closes]}
 
-    first: dict[str, Any] = {"name": "b1"}
-    others = range(2, count + 1)
-    return [first, *({"name": f"b{n}", "neighbors": [f"b{above(n)}"]} for n in others)]
+    return [{"name": "b1"}, *({"name": f"b{n}", **linked(n)} for n in range(2, count + 1))]
 
 
 def path_between(start: str, end: str, links: Iterable[Edge]) -> list[str]:

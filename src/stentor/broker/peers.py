@@ -367,7 +367,9 @@ class Dialing:
 
     def opened(self, connection: Connection) -> None:
         connection.max_open = ASK_FRAME
-        self._handshake = Handshake(f"the broker at {self.address}", self.broker.hello())
+        self._handshake = Handshake(
+            f"the broker at {self.address}", self.broker.hello(self.address)
+        )
         connection.send(self._handshake.hello)
         # Whoever took the connection may never say a word: a host that hangs, a way that is cut.
         patience = min(HELLO_PATIENCE, self.broker.settings.limits.timeout)
@@ -406,7 +408,10 @@ class Dialing:
         broker = self.broker
         origin = self._handshake.neighbor(broker.core.router.terms, self.address)
         permissions = broker.access.of_neighbor(connection.peer_certificate)
-        return broker.link_made(connection, self._handshake, origin, permissions, dialed=True)
+        place = broker.place_of(self.address)
+        return broker.link_made(
+            connection, self._handshake, origin, permissions, place, dialed=True
+        )
 
     def writable_again(self, connection: Connection) -> None:
         if self.link is not None:

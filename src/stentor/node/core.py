@@ -74,7 +74,7 @@ from stentor.node.ways import Ways
 from stentor.protocol import messages as m
 from stentor.routing import tree_router
 from stentor.routing.graph import GraphRouter
-from stentor.routing.protocol import LiveRouter
+from stentor.routing.protocol import LiveRouter, Place
 from stentor.routing.tree import TreeRouter
 
 #: Filters that are announced or hidden in one step because another one has gone or come.
@@ -413,9 +413,14 @@ class Core:
 
     # -- neighbors
 
-    def link_up(self, neighbor: str, rights: Rights | None = None) -> None:
-        """A new link, over which nothing has been said yet; `rights` if not all is allowed."""
-        self.overlay.link_up(neighbor, rights)
+    def link_up(
+        self, neighbor: str, rights: Rights | None = None, place: Place | None = None
+    ) -> None:
+        """A new link, over which nothing has been said yet; `rights` if not all is allowed.
+
+        `place` is what the neighbor is to this broker, if the router does not know.
+        """
+        self.overlay.link_up(neighbor, rights, place)
 
     def link_down(self, neighbor: str) -> None:
         """The link is gone, with everything that was on its way."""

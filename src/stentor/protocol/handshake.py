@@ -81,9 +81,10 @@ def hello(
     stream: str = "",
     addresses: Sequence[str] = (),
     terms: str = "",
+    below: bool = False,
 ) -> Hello:
     """What the side that connects says; what follows the token is for brokers."""
-    return Hello(list(VERSIONS), role, name, token, stream, list(addresses), terms)
+    return Hello(list(VERSIONS), role, name, token, stream, list(addresses), terms, below)
 
 
 class Handshake:

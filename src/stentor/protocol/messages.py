@@ -76,6 +76,8 @@ class Hello(_Message, tag=1):
     addresses: _Addresses = field(default_factory=list)
     #: Brokers: how they route, on which linked ones have to agree; empty for the default.
     terms: str = ""
+    #: Brokers: whether the receiver is above the sender, in a hierarchy.
+    below: bool = False
 
 
 class Welcome(_Message, tag=2):

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 BrokerId: TypeAlias = int | str
 ClientId: TypeAlias = str
+#: What a neighbor is to a broker.
+Place: TypeAlias = Literal["peer", "parent", "child"]
 Kind: TypeAlias = Literal["notification", "subscription", "advertisement", "control"]
 
 
@@ -211,6 +213,9 @@ class LiveRouter(Protocol):
     def link_up(self, neighbor: BrokerId) -> Outputs: ...
 
     def link_down(self, neighbor: BrokerId) -> Outputs: ...
+
+    def place(self, neighbor: BrokerId, place: Place) -> None:
+        """What the neighbor is to this broker from now on; to be said while there is no link."""
 
     def asks(self, neighbor: BrokerId) -> bool:
         """Whether `forget_some` has something left to do before `link_down`."""

@@ -28,6 +28,7 @@ from stentor.node.subscriptions import Subscriptions
 from stentor.node.turns import Turns
 from stentor.node.ways import Ways
 from stentor.protocol import messages as m
+from stentor.routing.protocol import Place
 
 #: Seconds between two words to neighbors on how far the own stream has come.
 MARK_EVERY: Final = 1.0
@@ -89,9 +90,14 @@ class Overlay:
 
     # -- links
 
-    def link_up(self, neighbor: str, rights: Rights | None = None) -> None:
-        """A new link, over which nothing has been said yet; `rights` if not all is allowed."""
-        self._routing.link_up(neighbor, rights)
+    def link_up(
+        self, neighbor: str, rights: Rights | None = None, place: Place | None = None
+    ) -> None:
+        """A new link, over which nothing has been said yet; `rights` if not all is allowed.
+
+        `place` is what the neighbor is to this broker, if the router does not know.
+        """
+        self._routing.link_up(neighbor, rights, place)
         word = self._directory.link_up(neighbor)
         if word is not None:
             self._agenda.to_link(neighbor, word)

@@ -29,7 +29,7 @@ from stentor.routing.graph import GraphRouter
 from stentor.routing.graph.link_states import LinkState
 from stentor.routing.graph.messages import Topology
 from stentor.routing.messages import AdvertisementUpdate, SubscriptionUpdate, Update
-from stentor.routing.protocol import BrokerId, FilterId, LiveRouter, Outputs, Send
+from stentor.routing.protocol import BrokerId, FilterId, LiveRouter, Outputs, Place, Send
 from stentor.routing.table import Destination
 
 #: About how many bytes of filters go into one frame, and what an entry takes besides its texts.
@@ -61,6 +61,8 @@ class Routing:
         self._ended: list[FilterId] = []
         #: Neighbors whose links are gone, but not everything that they asked for.
         self._unlinking: Turns[str] = Turns()
+        #: Neighbors of which the router was told what they are.
+        self._placed: set[str] = set()
         subscriptions.at_end(self._forget)
 
     @property
@@ -109,11 +111,17 @@ class Routing:
 
     # -- neighbors
 
-    def link_up(self, neighbor: str, rights: Rights | None) -> None:
-        """A new link; `rights` if not everything is allowed."""
+    def link_up(self, neighbor: str, rights: Rights | None, place: Place | None) -> None:
+        """A new link; `rights` if not everything is allowed.
+
+        `place` is what the neighbor is to this broker, if the router does not know.
+        """
         while neighbor in self._unlinking:
             self._unlink(neighbor)
         self._borders.link_up(neighbor, rights)
+        if place is not None:
+            self.router.place(neighbor, place)
+            self._placed.add(neighbor)
         self._tell(self.router.link_up(neighbor))
 
     def link_down(self, neighbor: str) -> None:
@@ -131,6 +139,9 @@ class Routing:
             self._tell(self.router.link_down(neighbor))
             self._unlinking.discard(neighbor)
             self._borders.link_down(neighbor)
+            if neighbor in self._placed:
+                self._placed.discard(neighbor)
+                self.router.place(neighbor, "peer")
 
     def filters_heard(self, neighbor: str, message: m.Subscriptions | m.Advertisements) -> None:
         """A neighbor asks for something, offers something, or no longer does."""

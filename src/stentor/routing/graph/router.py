@@ -55,6 +55,7 @@ from stentor.routing.protocol import (
     FilterId,
     Message,
     Outputs,
+    Place,
     Send,
     TableSize,
 )
@@ -243,6 +244,9 @@ class GraphRouter:
         outputs += [Send(other, Topology((state,))) for other in others]
         self._asked(_EVERYTHING)
         return outputs + self._graph_changed()
+
+    def place(self, neighbor: BrokerId, place: Place) -> None:
+        """In a graph all are peers."""
 
     def asks(self, neighbor: BrokerId) -> bool:
         """Whether the neighbor has to be forgotten in steps before `link_down`: never."""
