@@ -38,21 +38,20 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from stentor.broker.config import (
-    Document,
     Given,
     Layer,
-    Problems,
     build,
     convert,
     from_environment,
     key_at,
+    layer_of,
     merge,
-    near,
-    unknown_key,
     unknown_variables,
 )
 from stentor.broker.settings import DEFAULT_PORT, Settings
 from stentor.errors import InvalidAddress, InvalidConfiguration, InvalidTopology, StentorError
+from stentor.notation.document import Document, near
+from stentor.notation.toml_lines import KeyPath
 from stentor.transport.address import Address
 
 TOPOLOGIES: Final = ("line", "star", "tree", "ring")
@@ -157,14 +156,14 @@ def read_overlay(file: Path, *, environment: Mapping[str, str] | None = None) ->
     Variables of the environment go before the file, but for those that brokers must not share.
     """
     environment = os.environ if environment is None else environment
-    document = Document.read(file)
+    document = Document.read(file, InvalidConfiguration)
     return _Reader(document, environment).overlay()
 
 
 class _Reader:
     def __init__(self, document: Document, environment: Mapping[str, str]) -> None:
         self._document = document
-        self._problems = Problems()
+        self._problems = document.problems
         self._warnings = unknown_variables(environment)
         self._environment = {
             path: given
@@ -174,7 +173,7 @@ class _Reader:
         self._common: dict[str, Any] = {}
         self._defaults: Layer = {}
         #: Where in the file each broker is.
-        self._places: dict[str, tuple[str | int, ...]] = {}
+        self._places: dict[str, KeyPath] = {}
         self._islands: list[list[str]] = []
         self._shape = "tree"
 
@@ -182,12 +181,12 @@ class _Reader:
         document, problems = self._document, self._problems
         for name in document.data:
             if name not in ("overlay", "broker"):
-                problems.add(document.origin((name,)), unknown_key(name, ("overlay", "broker"), ()))
+                document.unknown((name,), ("overlay", "broker"))
         self._read_common()
         tables = self._tables()
         brokers, links = self._brokers(tables)
         self._check_places(brokers)
-        problems.check()
+        document.check()
         self._check_links(brokers, links)
         problems.check(InvalidTopology)
         if len(self._islands) > 1:
@@ -207,10 +206,10 @@ class _Reader:
     # -- [overlay]
 
     def _read_common(self) -> None:
-        document, problems = self._document, self._problems
+        document = self._document
         table = document.data.get("overlay", {})
         if not isinstance(table, dict):
-            problems.add(document.origin(("overlay",)), "overlay is a table; write [overlay]")
+            document.problem(("overlay",), "overlay is a table; write [overlay]")
             return
         checks = {
             "brokers": lambda v: _number(v, 1, MAX_BROKERS),
@@ -225,16 +224,16 @@ class _Reader:
             if name in table:
                 problem = check(table[name])
                 if problem:
-                    problems.add(document.origin(("overlay", name)), f"{name}: {problem}")
+                    document.problem(("overlay", name), f"{name}: {problem}")
                 else:
                     self._common[name] = table[name]
         for name in _EACH:
             if name in table:
-                problems.add(
-                    document.origin(("overlay", name)),
+                document.problem(
+                    ("overlay", name),
                     f"{name} is each broker's own; set it in [[broker]]",
                 )
-        self._defaults = document.layer(table, ("overlay",), problems, others=(*_OWN, *_EACH))
+        self._defaults = layer_of(document, table, ("overlay",), others=(*_OWN, *_EACH))
         self._shape = str(table.get("overlay", "tree"))
 
     # -- [[broker]]
@@ -256,12 +255,12 @@ class _Reader:
             above = self._shape == "hierarchy"
             return regular(count, self._common.get("topology", "line"), hierarchy=above)
         if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
-            problems.add(document.origin(("broker",)), "write [[broker]] for each broker")
+            document.problem(("broker",), "write [[broker]] for each broker")
             return []
         for name in ("brokers", "topology"):
             if name in self._common:
-                problems.add(
-                    document.origin(("overlay", name)),
+                document.problem(
+                    ("overlay", name),
                     f"{name} makes a regular overlay; leave it or the [[broker]] tables out",
                 )
         return given
@@ -283,13 +282,13 @@ class _Reader:
         links: dict[Edge, str] = {}
         for index, (table, prefix, name) in enumerate(zip(tables, prefixes, names, strict=True)):
             if name is None:
-                problems.add(document.origin((*prefix, "name")), "every broker needs a name")
+                document.problem((*prefix, "name"), "every broker needs a name")
             elif name in brokers:
-                problems.add(
-                    document.origin((*prefix, "name")),
+                document.problem(
+                    (*prefix, "name"),
                     f"{name!r} is the name of another broker, too",
                 )
-            own = document.layer(table, prefix, problems, others=("neighbors", "parent"))
+            own = layer_of(document, table, prefix, others=("neighbors", "parent"))
             own = self._completed(own, index, name, prefix)
             settings = build(
                 merge([self._environment, own, self._defaults_without_data()]), problems
@@ -307,9 +306,7 @@ class _Reader:
     def _defaults_without_data(self) -> Layer:
         return {path: given for path, given in self._defaults.items() if path != ("data",)}
 
-    def _completed(
-        self, own: Layer, index: int, name: str | None, prefix: tuple[str | int, ...]
-    ) -> Layer:
+    def _completed(self, own: Layer, index: int, name: str | None, prefix: KeyPath) -> Layer:
         """Add what follows from the place among the others: ports and directory."""
         document = self._document
         made: dict[str, str] = {}
@@ -339,7 +336,7 @@ class _Reader:
     def _neighbors(
         self,
         given: Any,
-        place: tuple[str | int, ...],
+        place: KeyPath,
         name: str | None,
         names: Sequence[str | None],
         links: dict[Edge, str],
@@ -351,7 +348,7 @@ class _Reader:
         if isinstance(given, str):
             given = [given]
         if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
-            problems.add(document.origin(place), 'neighbors are a list of names: ["b1", "b2"]')
+            document.problem(place, 'neighbors are a list of names: ["b1", "b2"]')
             return []
         outside = []
         for index, neighbor in enumerate(given):
