@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -82,6 +83,14 @@ def publish(
             help="Go on after a line that is no notification; otherwise it is the end.",
         ),
     ] = False,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            "--record",
+            metavar="FILE",
+            help="Write down what is published, for `stentor check`. The name ends with .jsonl.",
+        ),
+    ] = None,
     name: NameOption = None,
     token: TokenOption = None,
     tls_ca: TlsCaOption = None,
@@ -134,6 +143,7 @@ def publish(
         key=key_of(retain, retain_by),
         rate=rate,
         skip_bad=skip_bad,
+        record=record,
     )
 
     async def main() -> int:

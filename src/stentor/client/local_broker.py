@@ -71,6 +71,7 @@ from stentor.transport import Address
 
 if TYPE_CHECKING:
     from stentor.client.advertisement import Advertisement
+    from stentor.client.recorder import Recording
     from stentor.client.subscription import Subscription
     from stentor.node.hooks import Hooks
 
@@ -95,6 +96,7 @@ class LocalBroker:
         outbox: Outbox,
         trust: Trust | None = None,
         backoff: Callable[[], Backoff] = Backoff,
+        recording: Recording | None = None,
     ) -> None:
         problem = text_problem(name)
         if problem is not None:
@@ -137,6 +139,10 @@ class LocalBroker:
         self._unlogged = 0
         self._logged = 0
         outbox.on_refusal = self._refused
+        #: What everything is recorded by, if it is.
+        self.recording = recording
+        if recording is not None:
+            outbox.on_journaled = recording.acknowledged
 
     # -- the connection
 
@@ -174,6 +180,8 @@ class LocalBroker:
         except BaseException:
             self.closing = True
             await link.close()
+            if self.recording is not None:
+                self.recording.close()
             raise
 
     def _state_changed(self, state: State) -> None:
@@ -475,6 +483,8 @@ class LocalBroker:
         """Queue items that were encoded from `next_sequence` on; `skip` ids are left unused."""
         newest = self._sequence + len(items) + skip - 1
         if items:
+            if self.recording is not None:
+                self.recording.published(items, self.id(self._sequence))
             self.outbox.put(
                 items,
                 newest=newest,
@@ -634,6 +644,8 @@ class LocalBroker:
         self._link = None
         self.subscriptions.clear()
         self.advertisements.clear()
+        if self.recording is not None:
+            self.recording.close()
         if problem is not None:
             raise problem
 
