@@ -789,7 +789,7 @@ class Broker:
     def asked(self, client: Client, ask: m.Ask) -> None:
         """A client or an operator asks something."""
         try:
-            if ask.what not in ("offers", "streams") and not client.permissions.operate:
+            if ask.what not in ("offers", "streams", "where") and not client.permissions.operate:
                 raise NotPermitted(
                     f"{client.name!r} may not operate this broker; set `operate = true` in the "
                     "grant if it should"
@@ -833,6 +833,11 @@ class Broker:
                 if since is not None and not isinstance(since, int | float):
                     raise ProtocolError(f"since={since!r} is no time; give seconds since 1970")
                 return self.core.streams(since)
+            case "where":
+                broker = arguments.get("broker")
+                if not isinstance(broker, str):
+                    raise ProtocolError(f"broker={broker!r} is no name of a broker")
+                return list(self.core.directory.addresses(broker))
             case "status":
                 return self.status()
             case "links":

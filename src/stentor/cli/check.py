@@ -29,6 +29,15 @@ def check(
             "given several times.",
         ),
     ] = None,
+    among: Annotated[
+        str,
+        typer.Option(
+            "--among",
+            metavar="FILTER",
+            help="Ask for the orders only among what this filter matches, such as what goes "
+            "through one sequencer.",
+        ),
+    ] = "",
     settled: Annotated[
         bool,
         typer.Option(
@@ -59,13 +68,17 @@ def check(
     Examples:
       stentor check desk-7.jsonl feed.jsonl --order fifo
       stentor check *.jsonl --settled --order fifo --order causal
+      stentor check *.jsonl --order total_global --among "room = 7"
     """
     from stentor import semantics
     from stentor.client.recordings import recorded
+    from stentor.filters import Filter
     from stentor.notation.counts import counted
 
     run = recorded(*recordings, settled=settled)
-    report = semantics.check(run.trace, advertisements=advertisements, order=order or ())
+    report = semantics.check(
+        run.trace, advertisements=advertisements, order=order or (), among=Filter(among)
+    )
     sys.stdout.write(f"{report}\n")
     for path in run.torn:
         warn(f"{path} ends within a line, which is left out: its process was killed")

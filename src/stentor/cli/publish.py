@@ -83,6 +83,15 @@ def publish(
             help="Go on after a line that is no notification; otherwise it is the end.",
         ),
     ] = False,
+    sequencer: Annotated[
+        str | None,
+        typer.Option(
+            "--sequencer",
+            metavar="BROKER",
+            help="Publish at the broker with this name, wherever it is: everything that is "
+            "published there has the same order for all who get it.",
+        ),
+    ] = None,
     record: Annotated[
         Path | None,
         typer.Option(
@@ -143,6 +152,7 @@ def publish(
         key=key_of(retain, retain_by),
         rate=rate,
         skip_bad=skip_bad,
+        sequencer=sequencer,
         record=record,
     )
 

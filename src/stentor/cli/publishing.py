@@ -114,6 +114,7 @@ class Publishing:
     key: Key | None
     rate: float | None
     skip_bad: bool
+    sequencer: str | None = None
     record: Path | None = None
     #: Handed to the client so far, and of these not answered when it was over.
     handed: int = 0
@@ -131,6 +132,7 @@ class Publishing:
             tls=how.tls,
             timeout=how.timeout,
             trust=how.trust,
+            sequencer=self.sequencer,
             record=self.record,
         )
         await bus.open()

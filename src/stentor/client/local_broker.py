@@ -31,8 +31,9 @@ from typing import TYPE_CHECKING, Any, Final
 from stentor.client.backoff import Backoff
 from stentor.client.encoding import EventEncoder
 from stentor.client.faults import error_of
-from stentor.client.link import Link, State
+from stentor.client.link import ATTEMPT, Link, State
 from stentor.client.outbox import Outbox, Waiter
+from stentor.client.sequencer import Sequencer
 from stentor.client.trust import Trust
 from stentor.client.waiting import TimeLimit, settles
 from stentor.errors import (
@@ -96,6 +97,7 @@ class LocalBroker:
         outbox: Outbox,
         trust: Trust | None = None,
         backoff: Callable[[], Backoff] = Backoff,
+        sequencer: Sequencer | None = None,
         recording: Recording | None = None,
     ) -> None:
         problem = text_problem(name)
@@ -118,6 +120,9 @@ class LocalBroker:
         self._tls = tls
         self._trust = trust or Trust(addresses, token=token is not None)
         self._backoff = backoff
+        #: The one broker that may serve, if it has to be a certain one.
+        self._sequencer = sequencer
+        self._seeking = False
         self._encoder: EventEncoder | None = None
         self._sequence = 0
         self._numbers = itertools.count(1)
@@ -164,6 +169,20 @@ class LocalBroker:
 
     async def open(self, timeout: float) -> None:
         """Connect for the first time."""
+        try:
+            await self._connect(timeout)
+        except BaseException:
+            self.closing = True
+            if self._link is not None:
+                await self._link.close()
+            if self.recording is not None:
+                self.recording.close()
+            raise
+
+    async def _connect(self, timeout: float) -> None:
+        deadline = self.loop.time() + timeout
+        if self._sequencer is not None:
+            self._addresses = await self._sequencer.locate(timeout)
         hello = Hello(list(VERSIONS), "client", self.name, self._token)
         link = Link(
             self._addresses,
@@ -175,21 +194,28 @@ class LocalBroker:
         )
         link.on_state = self._state_changed
         self._link = link
-        try:
-            await link.open(timeout)
-        except BaseException:
-            self.closing = True
-            await link.close()
-            if self.recording is not None:
-                self.recording.close()
-            raise
+        await link.open(deadline - self.loop.time())
 
     def _state_changed(self, state: State) -> None:
+        if state == "reconnecting" and self._sequencer is not None and not self._seeking:
+            self.start(self._seek(self._sequencer))
         for callback in list(self.state_callbacks):
             try:
                 callback(state)
             except Exception:
                 _log.exception("the callback %r for the state of the bus failed", callback)
+
+    async def _seek(self, sequencer: Sequencer) -> None:
+        """Ask where the one broker is that may serve, as long as there is no connection."""
+        self._seeking = True
+        backoff = self._backoff()
+        while self.state == "reconnecting":
+            await asyncio.sleep(backoff.next())
+            try:
+                self.link.turn_to(await sequencer.locate(ATTEMPT))
+            except StentorError as error:
+                _log.info("looking for the sequencer: %s", error)
+        self._seeking = False
 
     def welcomed(self, link: Link, welcome: Welcome) -> None:
         if link is self._link:
@@ -207,6 +233,8 @@ class LocalBroker:
 
     def _take_up(self, welcome: Welcome) -> None:
         """Settle the epoch, or what has become of the publications that were on their way."""
+        if self._sequencer is not None:
+            self._sequencer.check(welcome)
         published = welcome.published
         producer = welcome.producer or self.name
         if self._encoder is not None and self._encoder.producer != producer:

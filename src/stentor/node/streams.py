@@ -67,6 +67,11 @@ class Directory:
             return self.own
         return self._adopted.get(stream) or self._origins.get(stream)
 
+    def addresses(self, broker: str) -> tuple[str, ...]:
+        """Where the broker with this name can be reached; none if it cannot."""
+        named = (o for o in (self.own, *self._origins.values()) if o.broker == broker)
+        return next((origin.addresses for origin in named), ())
+
     def adopt(self, stream: StreamId) -> tuple[Origin, Sends]:
         """Answer for the stream of a broker that is gone from now on."""
         origin = Origin(stream, self.own.broker, self.own.addresses)
