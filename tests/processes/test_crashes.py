@@ -15,10 +15,8 @@ from typing import Any
 import pytest
 from mortals import Mortal, MortalConsumer, MortalProducer
 from overlay_processes import BrokerProcess, Overlay, until
-from recorder import Recorder
+from witness import Run
 from workload import FILTERS, under_load
-
-from stentor.client import connect
 
 #: Whom each broker dials.
 SHAPES = {
@@ -33,7 +31,7 @@ GRAPH = [[], [0], [1, 0], [2], [3, 1], [4, 0], [5, 3, 2]]
 
 
 async def storm(
-    place: Overlay, shape: list[list[int]], *, seconds: float, seed: int, **settings: Any
+    overlay: Overlay, shape: list[list[int]], /, *, seconds: float, seed: int, **settings: Any
 ) -> str:
     """Load, and deaths at random moments; then judgment. What happened, in a line.
 
@@ -41,43 +39,47 @@ async def storm(
     """
     rng = random.Random(seed)
     steered = "advertisements" in settings
-    names = place.graph(shape, **settings)
-    await place.linked()
-    recorder = Recorder()
+    names = overlay.graph(shape, **settings)
+    await overlay.linked()
+    seen = Run(overlay.directory)
     async with AsyncExitStack() as stack:
         for i, name in enumerate(names):
-            bus = await stack.enter_async_context(connect(place[name].address, name=f"s-{name}"))
+            bus = await stack.enter_async_context(
+                seen.connect(overlay[name].address, name=f"s-{name}")
+            )
             filter = FILTERS[i % len(FILTERS)]
-            await stack.enter_async_context(recorder.subscribed(bus, name, filter))
+            await stack.enter_async_context(seen.subscribed(bus, filter))
         consumer = MortalConsumer(
-            recorder,
-            place.nursery,
-            place.directory,
-            "price > 50",
+            seen,
+            overlay.nursery,
+            overlay.directory,
+            filter="price > 50",
             name="desk",
-            addresses=[place[names[-1]].address],
+            addresses=[overlay[names[-1]].address],
             durable="desk-7",
             every=20,
         )
         consumer.start()
         await consumer.alive()
         producer = MortalProducer(
-            recorder,
-            place.nursery,
-            place.directory,
+            seen,
+            overlay.nursery,
+            overlay.directory,
             name="feed",
-            addresses=[place[names[len(names) // 2]].address],
+            addresses=[overlay[names[len(names) // 2]].address],
             seed=seed,
         )
-        recorder.quiescent()
+        seen.quiescent()
         publishers = []
         for i, name in enumerate([names[0], names[1], names[-1]]):
-            bus = await stack.enter_async_context(connect(place[name].address, name=f"p-{i}"))
+            bus = await stack.enter_async_context(
+                seen.connect(overlay[name].address, name=f"p-{i}")
+            )
             if steered:
                 await stack.enter_async_context(bus.advertise("exists price"))
-            publishers.append(recorder.publisher(bus))
+            publishers.append(bus)
         kills = 0
-        victims: list[BrokerProcess | Mortal] = [*place.brokers.values(), consumer]
+        victims: list[BrokerProcess | Mortal] = [*overlay.brokers.values(), consumer]
         if not steered:
             producer.start()
             victims.append(producer)
@@ -92,13 +94,13 @@ async def storm(
                     victim.start()
                 await asyncio.sleep(rng.choice([0.02, 0.2, 0.6]) * rng.random())
                 load.check()
-        await place.linked()
+        await overlay.linked()
         if not steered:
             producer.kill()
-        await recorder.settled(diaries=[consumer] if steered else [producer, consumer])
-        report = recorder.check()
+        await seen.settled()
+        report = seen.check()
         assert report.owed > 0
-        return f"{kills} deaths, {consumer.again} notifications again to the dead; {report}"
+        return f"{kills} deaths, {seen.again} notifications again to the dead; {report}"
 
 
 @pytest.mark.spec("R-07.39", "R-07.40", "R-07.55", "R-07.60")
@@ -147,22 +149,22 @@ def test_who_changes_brokers_publishes_and_receives_once(overlay: Overlay) -> No
     async def run() -> None:
         overlay.line(3)
         await overlay.linked()
-        recorder = Recorder()
+        seen = Run(overlay.directory)
         places = [overlay[name].address for name in ("b1", "b2", "b3")]
         consumer = MortalConsumer(
-            recorder,
+            seen,
             overlay.nursery,
             overlay.directory,
-            "price > 50",
+            filter="price > 50",
             name="desk",
             addresses=places[2:],
             durable="desk-7",
             every=20,
         )
         async with (
-            connect(*places[:2], name="p") as source,
-            connect(*places[1::-1], name="s") as sink,
-            recorder.subscribed(sink, "s", "volume > 100"),
+            seen.connect(*places[:2], name="p") as source,
+            seen.connect(*places[1::-1], name="s") as sink,
+            seen.subscribed(sink, "volume > 100"),
         ):
 
             def elsewhere(name: str) -> bool:
@@ -171,15 +173,15 @@ def test_who_changes_brokers_publishes_and_receives_once(overlay: Overlay) -> No
 
             consumer.start()
             await consumer.alive()
-            recorder.quiescent()
-            async with under_load([recorder.publisher(source)], batch=50) as load:
+            seen.quiescent()
+            async with under_load([source], batch=50) as load:
                 for name in ("b1", "b2", "b1"):
                     overlay[name].kill()
                     await until(partial(elsewhere, name), "both go on elsewhere")
                     overlay[name].start()
                     await overlay.linked()
                     load.check()
-            await recorder.settled(diaries=[consumer])
-            assert recorder.check(order=()).owed > 0
+            await seen.settled()
+            assert seen.check(order=()).owed > 0
 
     asyncio.run(run())

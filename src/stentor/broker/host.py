@@ -785,7 +785,7 @@ class Broker:
     def asked(self, client: Client, ask: m.Ask) -> None:
         """A client or an operator asks something."""
         try:
-            if ask.what not in ("offers", "streams") and not client.permissions.operate:
+            if ask.what not in ("offers", "streams", "where") and not client.permissions.operate:
                 raise NotPermitted(
                     f"{client.name!r} may not operate this broker; set `operate = true` in the "
                     "grant if it should"
@@ -827,6 +827,13 @@ class Broker:
                 if since is not None and not isinstance(since, int | float):
                     raise ProtocolError(f"since={since!r} is no time; give seconds since 1970")
                 return self.core.streams(since)
+            case "where":
+                broker = arguments.get("broker")
+                if not isinstance(broker, str):
+                    raise ProtocolError(f"broker={broker!r} is no name of a broker")
+                directory = self.core.directory
+                named = (o for o in (directory.own, *directory.others) if o.broker == broker)
+                return list(next((origin.addresses for origin in named), ()))
             case "status":
                 return self.status()
             case "links":

@@ -31,8 +31,9 @@ from typing import TYPE_CHECKING, Any, Final
 from stentor.client.backoff import Backoff
 from stentor.client.encoding import EventEncoder
 from stentor.client.outbox import Outbox, Waiter
+from stentor.client.sequencer import Sequencer
 from stentor.client.trust import Trust
-from stentor.client.uplink import State, Uplink
+from stentor.client.uplink import ATTEMPT, State, Uplink
 from stentor.client.waiting import TimeLimit, settles
 from stentor.errors import (
     AccessDenied,
@@ -70,6 +71,7 @@ from stentor.transport import Address
 
 if TYPE_CHECKING:
     from stentor.client.advertisement import Advertisement
+    from stentor.client.recorder import Recording
     from stentor.client.subscription import Subscription
     from stentor.node.hooks import Hooks
 
@@ -94,6 +96,8 @@ class LocalBroker:
         outbox: Outbox,
         trust: Trust | None = None,
         backoff: Callable[[], Backoff] = Backoff,
+        sequencer: Sequencer | None = None,
+        recording: Recording | None = None,
     ) -> None:
         problem = text_problem(name)
         if problem is not None:
@@ -115,6 +119,9 @@ class LocalBroker:
         self._tls = tls
         self._trust = trust or Trust(addresses, token=token is not None)
         self._backoff = backoff
+        #: The one broker that may serve, if it has to be a certain one.
+        self._sequencer = sequencer
+        self._seeking = False
         self._encoder: EventEncoder | None = None
         self._sequence = 0
         self._numbers = itertools.count(1)
@@ -136,6 +143,10 @@ class LocalBroker:
         self._unlogged = 0
         self._logged = 0
         outbox.on_refusal = self._refused
+        #: What everything is recorded by, if it is.
+        self.recording = recording
+        if recording is not None:
+            outbox.on_journaled = recording.acknowledged
 
     # -- the connection
 
@@ -157,6 +168,20 @@ class LocalBroker:
 
     async def open(self, timeout: float) -> None:
         """Connect for the first time."""
+        try:
+            await self._connect(timeout)
+        except BaseException:
+            self.closing = True
+            if self._link is not None:
+                await self._link.close()
+            if self.recording is not None:
+                self.recording.close()
+            raise
+
+    async def _connect(self, timeout: float) -> None:
+        deadline = self.loop.time() + timeout
+        if self._sequencer is not None:
+            self._addresses = await self._sequencer.locate(timeout)
         link = Uplink(
             self._addresses,
             hello("client", self.name, self._token),
@@ -167,19 +192,28 @@ class LocalBroker:
         )
         link.on_state = self._state_changed
         self._link = link
-        try:
-            await link.open(timeout)
-        except BaseException:
-            self.closing = True
-            await link.close()
-            raise
+        await link.open(deadline - self.loop.time())
 
     def _state_changed(self, state: State) -> None:
+        if state == "reconnecting" and self._sequencer is not None and not self._seeking:
+            self.start(self._seek(self._sequencer))
         for callback in list(self.state_callbacks):
             try:
                 callback(state)
             except Exception:
                 _log.exception("the callback %r for the state of the bus failed", callback)
+
+    async def _seek(self, sequencer: Sequencer) -> None:
+        """Ask where the one broker is that may serve, as long as there is no connection."""
+        self._seeking = True
+        backoff = self._backoff()
+        while self.state == "reconnecting":
+            await asyncio.sleep(backoff.next())
+            try:
+                self.link.turn_to(await sequencer.locate(ATTEMPT))
+            except StentorError as error:
+                _log.info("looking for the sequencer: %s", error)
+        self._seeking = False
 
     def welcomed(self, link: Uplink, welcome: Welcome) -> None:
         if link is self._link:
@@ -197,6 +231,8 @@ class LocalBroker:
 
     def _take_up(self, welcome: Welcome) -> None:
         """Settle the epoch, or what has become of the publications that were on their way."""
+        if self._sequencer is not None:
+            self._sequencer.check(welcome)
         published = welcome.published
         producer = welcome.producer or self.name
         if self._encoder is not None and self._encoder.producer != producer:
@@ -473,6 +509,8 @@ class LocalBroker:
         """Queue items that were encoded from `next_sequence` on; `skip` ids are left unused."""
         newest = self._sequence + len(items) + skip - 1
         if items:
+            if self.recording is not None:
+                self.recording.published(items, self.id(self._sequence))
             self.outbox.put(
                 items,
                 newest=newest,
@@ -632,6 +670,8 @@ class LocalBroker:
         self._link = None
         self.subscriptions.clear()
         self.advertisements.clear()
+        if self.recording is not None:
+            self.recording.close()
         if problem is not None:
             raise problem
 

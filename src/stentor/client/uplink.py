@@ -292,7 +292,11 @@ class Uplink:
         found, refused = self._trust.followed(texts, via)
         if refused:
             _log.warning("%s: %s", RedirectRefused.code, refused)
-        self._others = list(dict.fromkeys([*found, *self._others]))[:MAX_NAMED]
+        self.turn_to(found)
+
+    def turn_to(self, addresses: Sequence[Address]) -> None:
+        """Try these first, as soon as there is no connection."""
+        self._others = list(dict.fromkeys([*addresses, *self._others]))[:MAX_NAMED]
 
     # -- keeping
 

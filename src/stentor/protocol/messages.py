@@ -225,7 +225,8 @@ class Unadvertise(_Message, tag=17):
 class Ask(_Message, tag=18):
     """A question to the broker; `Done` answers. Operators ask more than clients may.
 
-    "offers" {overlapping}; "streams" {since}; "status" {}; "links" {add, remove}; "drain" {}.
+    "offers" {overlapping}; "streams" {since}; "where" {broker}; "status" {}; "links" {add, remove};
+    "drain" {}.
     """
 
     number: int
