@@ -126,7 +126,17 @@ def judge_trace(
 #: what is on disk, what is known of other brokers, and groups as they were told last.
 _KEPT = {
     *("counters", "checks", "at_end", "at_leave", "at_routed", "take_down"),
-    *("logs", "durables.held", "newest", "heads", "reserve", "told", "elsewhere"),
+    *(
+        "logs",
+        "durables.held",
+        "newest",
+        "heads",
+        "reserve",
+        "told",
+        "elsewhere",
+        "numbers",
+        "placed",
+    ),
 }
 
 

@@ -36,7 +36,7 @@ from stentor.protocol import messages as m
 from stentor.protocol.messages import Positions, StreamId
 from stentor.routing import STRATEGIES, Strategy, TreeRouter
 from stentor.routing.graph import GraphRouter
-from stentor.routing.protocol import LiveRouter
+from stentor.routing.protocol import LiveRouter, Place
 
 
 class MemoryLog:
@@ -515,10 +515,12 @@ class Overlay:
         advertisements: Strategy | str | None = None,
         mixed: int = 0,
         graph: bool = False,
+        parents: dict[str, str] | None = None,
     ) -> None:
         """`rights` are what the second broker of a link may at the first."""
-        #: Whether links may form cycles.
+        #: Whether links may form cycles; and who is above whom.
         self.graph = graph
+        self.parents = parents or {}
         self.routing = Strategy.of(routing)
         #: If not 0, brokers use different strategies that go together.
         self.mixed = mixed
@@ -570,6 +572,12 @@ class Overlay:
             return GraphRouter(name, routing, offers, coupled=self.enforced, at_once=2)
         return TreeRouter(name, routing, offers, coupled=self.enforced)
 
+    def place(self, broker: str, neighbor: str) -> Place:
+        """What a neighbor is to a broker."""
+        if self.parents.get(broker) == neighbor:
+            return "parent"
+        return "child" if self.parents.get(neighbor) == broker else "peer"
+
     # -- what fails and heals
 
     def connect(self, a: str, b: str) -> None:
@@ -578,7 +586,7 @@ class Overlay:
         for x, y in ((a, b), (b, a)):
             self.queues[x, y] = Queue(self.hosts[x], y, self.link_limit)
         for x, y in ((a, b), (b, a)):
-            self.hosts[x].core.link_up(y, self.rights.get((x, y)))
+            self.hosts[x].core.link_up(y, self.rights.get((x, y)), self.place(x, y))
             self.hosts[x].flush()
 
     def disconnect(self, a: str, b: str) -> None:
