@@ -121,12 +121,12 @@ async def linked(links: list[tuple[int, int, str]], shape: str) -> AsyncIterator
 
 SHAPES = {
     "hierarchy": [(1, 0, "parent"), (2, 0, "parent"), (3, 2, "parent")],
-    "hybrid": [(1, 0, "peer"), (2, 0, "parent"), (3, 1, "parent")],
+    "hybrid": [(1, 0, "peer"), (2, 1, "peer"), (2, 0, "peer"), (3, 0, "parent")],
     "graph": [(1, 0, "peer"), (2, 1, "peer"), (2, 0, "peer"), (3, 2, "peer"), (3, 0, "peer")],
 }
 
 
-@pytest.mark.spec("R-03.31", "R-03.33", "R-08.40", "R-08.43", "R-07.73")
+@pytest.mark.spec("R-03.31", "R-03.33", "R-08.41", "R-08.43", "R-08.44", "R-07.73")
 @pytest.mark.parametrize("shape", SHAPES)
 @looped
 async def test_everybody_gets_what_they_ask_for_in_every_overlay(shape: str) -> None:

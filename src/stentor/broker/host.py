@@ -205,12 +205,14 @@ class Broker:
         routing = Strategy(settings.routing, loose)
         steered = settings.advertisements != "none"
         offers = Strategy(settings.advertisements if steered else "covering")
-        if settings.overlay == "graph":
+        above = settings.overlay == "hybrid" and settings.parent is None
+        if settings.overlay == "graph" or above:
             return GraphRouter(
                 self.journal.stream,
                 routing,
                 offers,
                 engine=Index,
+                shape=settings.overlay,
                 coupled=steered,
                 at_once=FILTERS_AT_ONCE,
             )
@@ -707,7 +709,9 @@ class Broker:
                 raise LinkRefused(f"there is a link with {origin.broker!r} already")
         elif self.core.is_unlinking(stream):
             raise _still_unlinking(origin)
-        elif self.core.directory.reaches(stream) and not self.core.directory.allows_cycles:
+        elif self.core.directory.reaches(stream) and not (
+            place == "peer" and self.core.directory.allows_cycles
+        ):
             raise LinkRefused(
                 f"{origin.broker!r} is reached another way already; a second link would close a "
                 "cycle, it waits in reserve"

@@ -13,6 +13,10 @@ streams begin afresh there, and nothing more of them is passed on before that wo
 - if other brokers than before lie behind a child, for this child. Somebody there may have missed
   what was sent another way, or not at all.
 
+Hierarchies may hang below a broker of the graph. What enters in one of them enters the graph at
+this broker, which states the streams of its subtrees as it does its own. For its children the rest
+of the overlay lies behind their parent, as in a tree.
+
 A broker that hears from the neighbor towards a stream that it begins afresh says so to the children
 of its tree. From others it believes nothing.
 
@@ -28,7 +32,7 @@ up to what the next answer says.
 
 from __future__ import annotations
 
-from stentor.node.streams import Sends
+from stentor.node.streams import Sends, check_addresses
 from stentor.protocol.messages import Origin, StreamId, Streams
 from stentor.routing.graph import GraphRouter
 
@@ -40,6 +44,10 @@ class GraphDirectory:
         self._router = router
         self.own = own
         self._adopted: dict[StreamId, Origin] = {}
+        #: The children that are linked. The router may not yet have forgotten others.
+        self._subtrees: set[str] = set()
+        #: Streams in hierarchies below, with the children that lead there.
+        self._below: dict[StreamId, tuple[str, Origin]] = {}
         #: What other brokers state: their streams, and for each stream its broker.
         self._stated: dict[StreamId, tuple[Origin, ...]] = {}
         self._origins: dict[StreamId, Origin] = {}
@@ -53,17 +61,20 @@ class GraphDirectory:
 
     @property
     def entering(self) -> tuple[Origin, ...]:
-        """The streams that enter at this broker."""
-        return (self.own, *self._adopted.values())
+        """The streams that enter the graph at this broker."""
+        below = (origin for _, origin in self._below.values())
+        return (self.own, *self._adopted.values(), *below)
 
     @property
     def others(self) -> list[Origin]:
         """All other brokers that can be reached."""
-        return list(self._origins.values())
+        return [*self._origins.values(), *(origin for _, origin in self._below.values())]
 
     def origin(self, stream: StreamId) -> Origin | None:
         if stream == self.own.stream:
             return self.own
+        if stream in self._below:
+            return self._below[stream][1]
         return self._adopted.get(stream) or self._origins.get(stream)
 
     def root(self, stream: StreamId) -> StreamId:
@@ -72,23 +83,31 @@ class GraphDirectory:
 
     def towards(self, stream: StreamId) -> str | None:
         """The neighbor through which the stream comes."""
+        if stream in self._below:
+            return self._below[stream][0]
         root = self._roots.get(stream)
         way = None if root is None else self._router.towards(root)
         return None if way is None else str(way)
 
     def leads(self, stream: StreamId, neighbor: str) -> bool:
         """Whether what comes of the stream goes on to this neighbor."""
-        return self.reaches(stream) and neighbor in self._router.children(self.root(stream))
+        if not self.reaches(stream):
+            return False
+        if neighbor in self._subtrees:
+            return self.towards(stream) != neighbor
+        return neighbor in self._router.children(self.root(stream))
 
     def children(self, stream: StreamId) -> list[str]:
         """The neighbors to which all goes on that comes of the stream."""
         if not self.reaches(stream):
             return []
-        return sorted(map(str, self._router.children(self.root(stream))))
+        way = self.towards(stream)
+        children = {*map(str, self._router.children(self.root(stream))), *self._subtrees}
+        return sorted(children - {way})
 
     def behind(self, neighbor: str) -> list[Origin]:
         """The brokers that are reached through this neighbor."""
-        return [o for s, o in self._origins.items() if self.towards(s) == neighbor]
+        return [origin for origin in self.others if self.towards(origin.stream) == neighbor]
 
     @property
     def reserve(self) -> set[str]:
@@ -100,34 +119,48 @@ class GraphDirectory:
         return True
 
     def reaches(self, stream: StreamId) -> bool:
-        return stream == self.own.stream or stream in self._adopted or stream in self._origins
+        known = (self._adopted, self._below, self._origins)
+        return stream == self.own.stream or any(stream in streams for streams in known)
 
     # -- changes
 
     def adopt(self, stream: StreamId) -> tuple[Origin, Sends]:
         """Answer for the stream of a broker that is gone from now on."""
         origin = self._adopted[stream] = Origin(stream, self.own.broker, self.own.addresses)
-        self._origins.pop(stream, None)
-        self._roots.pop(stream, None)
+        self._claimed(stream)
+        self._below.pop(stream, None)
         return origin, [(child, Streams([origin], [])) for child in self.children(stream)]
 
+    def _claimed(self, stream: StreamId) -> None:
+        """The stream enters here, whatever others state."""
+        self._origins.pop(stream, None)
+        self._roots.pop(stream, None)
+
     def link_up(self, neighbor: str) -> Streams | None:
-        """A new link: there is nothing to say that the router does not."""
-        return None
+        """A new link: a child is told what there is, a peer nothing that the router does not."""
+        if neighbor not in self._router.subtrees:
+            return None
+        self._subtrees.add(neighbor)
+        return Streams([*self.entering, *self._origins.values()], [])
 
     def link_down(self, neighbor: str) -> tuple[list[Origin], list[StreamId], Sends]:
         """A link is gone: streams that begin afresh, those that are gone, and messages."""
-        return self.changed()
+        self._subtrees.discard(neighbor)
+        lost = [stream for stream, (child, _) in self._below.items() if child == neighbor]
+        for stream in lost:
+            del self._below[stream]
+        return self._changed(lost)
 
     def changed(self) -> tuple[list[Origin], list[StreamId], Sends]:
         """The graph may have changed: streams that begin afresh, those that are gone, messages."""
+        return self._changed([])
+
+    def _changed(self, gone: list[StreamId]) -> tuple[list[Origin], list[StreamId], Sends]:
         router, own = self._router, self.own.stream
         changes = router.take_changes()
-        reachable = router.reachable()
         fresh: dict[StreamId, Origin] = {}
-        gone: list[StreamId] = []
-        words: dict[str, list[Origin]] = {}
-        stated = {str(r): router.about(r) for r in reachable if r != own}
+        concerned: dict[StreamId, set[str]] = {}
+        stated = {str(r): router.about(r) for r in router.reachable() if r != own}
         for root in self._stated.keys() - stated.keys():
             gone += self._forget(root, ())
         for root, origins in stated.items():
@@ -135,24 +168,30 @@ class GraphDirectory:
             gone += self._forget(root, origins)
             self._stated[root] = origins
             for origin in new:
-                if origin.stream != own and origin.stream not in self._adopted:
+                if origin.stream in self._origins or not self.reaches(origin.stream):
                     self._origins[origin.stream] = fresh[origin.stream] = origin
                     self._roots[origin.stream] = root
         for changed, change in changes.items():
-            streams = self._streams(str(changed))
-            if change.way:
-                fresh.update((o.stream, o) for o in streams)
-            for child in change.children & router.children(changed):
-                words.setdefault(str(child), []).extend(streams)
-        for stream, origin in fresh.items():
-            for child in self.children(stream):
-                words.setdefault(child, []).append(origin)
+            for origin in self._streams(str(changed)):
+                if change.way:
+                    fresh[origin.stream] = origin
+                concerned[origin.stream] = {str(child) for child in change.children}
+        up: dict[str, list[Origin]] = {}
+        for stream in {**fresh, **concerned}:
+            known = self.origin(stream)
+            for child in self.children(stream) if known is not None else ():
+                if known is not None and (stream in fresh or child in concerned[stream]):
+                    up.setdefault(child, []).append(known)
         gone = [stream for stream in gone if not self.reaches(stream)]
-        sends: Sends = [
-            (child, Streams(list({o.stream: o for o in origins}.values()), []))
-            for child, origins in sorted(words.items())
+        return list(fresh.values()), gone, self._words(up, gone)
+
+    def _words(self, up: dict[str, list[Origin]], gone: list[StreamId]) -> Sends:
+        """What neighbors are told; only children, who do not see the graph, of what is gone."""
+        down = self._subtrees if gone else set()
+        return [
+            (to, Streams(up.get(to, []), gone if to in down else []))
+            for to in sorted(up.keys() | down)
         ]
-        return list(fresh.values()), gone, sends
 
     def _streams(self, root: StreamId) -> list[Origin]:
         if root == self.own.stream:
@@ -168,18 +207,29 @@ class GraphDirectory:
             if origin.stream not in kept and self._roots.get(origin.stream) == root
         ]
         for stream in lost:
-            del self._origins[stream], self._roots[stream]
+            self._claimed(stream)
         return lost
 
     def heard(self, neighbor: str, message: Streams) -> tuple[list[Origin], Sends, bool]:
-        """A neighbor says that streams begin afresh: those for which it leads there, messages."""
-        fresh = [
-            self._origins[origin.stream]
-            for origin in message.up
-            if self.towards(origin.stream) == neighbor
-        ]
-        words: dict[str, list[Origin]] = {}
+        """News from a neighbor: streams that begin afresh, messages, whether there is a cycle."""
+        cycle = False
+        gone: list[StreamId] = []
+        if neighbor in self._subtrees:
+            for origin in message.up:
+                check_addresses(origin)
+                stream = origin.stream
+                if stream == self.own.stream or stream in self._adopted:
+                    cycle = True
+                elif stream not in self._below or self._below[stream][0] == neighbor:
+                    self._claimed(stream)
+                    self._below[stream] = neighbor, origin
+            for stream in message.down:
+                if stream in self._below and self._below[stream][0] == neighbor:
+                    del self._below[stream]
+                    gone.append(stream)
+        fresh = [o for o in message.up if self.towards(o.stream) == neighbor]
+        up: dict[str, list[Origin]] = {}
         for origin in fresh:
             for child in self.children(origin.stream):
-                words.setdefault(child, []).append(origin)
-        return fresh, [(child, Streams(o, [])) for child, o in sorted(words.items())], False
+                up.setdefault(child, []).append(origin)
+        return fresh, self._words(up, gone), cycle

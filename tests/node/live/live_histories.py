@@ -86,7 +86,12 @@ class History:
             links = list({frozenset(link): link for link in links}.values())
         #: Peers at the core, if there are several, and hierarchies below them.
         parents = {}
-        if not self.graph and rng.random() < 0.25:
+        if self.graph and rng.random() < 0.3:
+            for i in range(size, size + rng.randint(1, 3)):
+                names.append(f"b{i}")
+                parents[names[i]] = names[rng.randrange(i)]
+            links += [(above, below) for below, above in parents.items()]
+        elif not self.graph and rng.random() < 0.25:
             roots = names[: rng.choice([1, 1, 2, 3])]
             parents = {b: a for a, b in links if b not in roots}
         self.stretch = rng.choice([2, 3, 1_000])
@@ -315,7 +320,7 @@ class History:
                 assert len(each) + each.buffered <= most
 
     def demand(self) -> None:
-        """Producers know what is asked for of what they offer; in a hierarchy they may know more."""
+        """Producers know what is asked for of what they offer; in a hierarchy perhaps more."""
         subs = [s for c in self.sim.clients for s in c.subs.values()]
         for client in self.sim.clients:
             for number, offer in client.offers.items():

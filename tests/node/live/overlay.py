@@ -568,7 +568,7 @@ class Overlay:
             routing = routing if routing.looseness else Strategy(alike.choice(names))
             names = [n for n in STRATEGIES if Strategy(n).terms == offers.terms]
             offers = Strategy(alike.choice(names))
-        if self.graph:
+        if self.graph and name not in self.parents:
             return GraphRouter(name, routing, offers, coupled=self.enforced, at_once=2)
         return TreeRouter(name, routing, offers, coupled=self.enforced)
 

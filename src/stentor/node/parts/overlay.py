@@ -122,6 +122,7 @@ class Overlay:
         self, fresh: list[m.Origin], gone: list[m.StreamId], sends: list[tuple[str, object]]
     ) -> None:
         """Streams come another way than before, or no longer."""
+        self._routing.describe(self._directory.entering)
         self._agenda.to_links(sends)
         self._gone(gone)
         for origin in fresh:
@@ -151,6 +152,7 @@ class Overlay:
                 f"{neighbor!r} knows too many brokers; at most {m.MAX_STREAMS} form an overlay"
             )
         fresh, sends, cycle = directory.heard(neighbor, message)
+        self._routing.describe(directory.entering)
         self._agenda.to_links(sends)
         if cycle:
             self._refuse(neighbor)

@@ -163,8 +163,9 @@ class Routing:
 
     def describe(self, streams: tuple[m.Origin, ...]) -> None:
         """Let all brokers of a graph know which streams enter here."""
-        if isinstance(self.router, GraphRouter):
-            self._tell(self.router.describe(streams))
+        router = self.router
+        if isinstance(router, GraphRouter) and streams != router.about(router.id):
+            self._tell(router.describe(streams))
 
     def _tell(self, outputs: Outputs) -> None:
         for output in outputs:

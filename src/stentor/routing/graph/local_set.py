@@ -1,4 +1,4 @@
-"""A broker's own filters, reduced to what it tells the others.
+"""A broker's own filters, those of its clients and subtrees, reduced to what it tells the others.
 
 What is announced has numbers of its own, so that a message that withdraws something is short, and
 what was withdrawn and is announced again is never taken for what was there before.
@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from stentor.filters import Filter
 from stentor.routing.graph.messages import Entry
-from stentor.routing.protocol import FilterId
 from stentor.routing.reducers import Reduction, Sample
 from stentor.routing.strategy import Strategy
 
@@ -28,13 +27,13 @@ class LocalSet:
     """The filters of a broker's clients, and the reduced set that is announced for them.
 
     >>> subscriptions = LocalSet(Strategy("covering"))
-    >>> subscriptions.add(FilterId("ann", 1), Filter("x > 5"))
+    >>> subscriptions.add("ann", Filter("x > 5"))
     >>> subscriptions.take()
     Delta(add=((0, Filter('x > 5')),), remove=())
-    >>> subscriptions.add(FilterId("bob", 1), Filter("x > 1"))
+    >>> subscriptions.add("bob", Filter("x > 1"))
     >>> subscriptions.take()
     Delta(add=((1, Filter('x > 1')),), remove=(0,))
-    >>> _ = subscriptions.remove(FilterId("bob", 1))
+    >>> _ = subscriptions.remove("bob")
     >>> subscriptions.take()
     Delta(add=((2, Filter('x > 5')),), remove=(1,))
     """
@@ -47,8 +46,8 @@ class LocalSet:
         The sample is what imperfect merging is measured on. With `at_once`, no step looks at more
         filters anew, and `work` does the rest.
         """
-        #: All filters, by id.
-        self.filters: dict[FilterId, Filter] = {}
+        #: All filters, by what tells them apart.
+        self.filters: dict[Hashable, Filter] = {}
         self._reduction: Reduction | None = None
         if not strategy.floods:
             stage = strategy.stage(sample or Sample(strategy.sample), of_client=False)
@@ -56,13 +55,13 @@ class LocalSet:
         self._numbers: dict[Hashable, int] = {}
         self._next = count()
 
-    def add(self, id: FilterId, filter: Filter) -> None:
+    def add(self, id: Hashable, filter: Filter) -> None:
         """Hold a filter under an id that is not in use."""
         self.filters[id] = filter
         if self._reduction is not None:
             self._reduction.add(id, filter)
 
-    def remove(self, id: FilterId) -> Filter:
+    def remove(self, id: Hashable) -> Filter:
         """Forget the filter under an id that is in use."""
         filter = self.filters.pop(id)
         if self._reduction is not None:

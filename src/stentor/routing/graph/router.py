@@ -23,6 +23,10 @@ child some broker advertises what overlaps it. Paths are the same in both direct
 the brokers from which a notification for O would come this way. When advertisements or trees
 change, the filters concerned are decided anew.
 
+Subtrees. A neighbor may be a *child*: the root of a hierarchy below this broker, which has no part
+in the graph (R-08.44). What it asks for and offers counts as this broker's own, and what enters
+below it enters the graph here.
+
 A link that goes down takes with it what was told over it. Of what the neighbor told, routing is
 right at once; the entries themselves are taken out of the table a few at a time, since until then
 they can only send something in vain.
@@ -33,6 +37,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 from stentor.errors import InvalidConfiguration, InvalidTopology, ProtocolError, UnknownBroker
@@ -98,6 +103,7 @@ class GraphRouter:
         advertisements: str | Strategy | None = None,
         costs: Mapping[BrokerId, int] | None = None,
         *,
+        shape: str = "graph",
         coupled: bool = True,
         engine: Callable[[], Matcher[Any]] | None = None,
         at_once: int | None = None,
@@ -105,9 +111,11 @@ class GraphRouter:
         """Without `advertisements`, or where they are not `coupled`, subscriptions go everywhere.
 
         `costs` are those of the links to neighbors, present and future; otherwise they are 1. With
-        `at_once`, no step looks at more filters anew, and `work` does the rest.
+        `at_once`, no step looks at more filters anew, and `work` does the rest. `shape` is what the
+        overlay is called in `terms`.
         """
         self._id = id
+        self._shape = shape
         self._routing = Strategy.of(routing)
         self._advertising = None if advertisements is None else Strategy.of(advertisements)
         offers = self._advertising or Strategy("flooding")
@@ -117,6 +125,9 @@ class GraphRouter:
         self._advertisements = LocalSet(offers, at_once=at_once)
         self._links = LinkStates(id, costs)
         self._neighbors: dict[BrokerId, None] = {}
+        #: Neighbors that are roots of hierarchies below, and those of them that are linked.
+        self._below: set[BrokerId] = set()
+        self.subtrees: dict[BrokerId, None] = {}
         self._graph = Graph({})
         self._branches: dict[BrokerId, dict[BrokerId, BrokerId]] = {}
         self._children: dict[BrokerId, frozenset[BrokerId]] = {}
@@ -130,6 +141,8 @@ class GraphRouter:
         self._offered: Owners[FilterTable[Filter], BrokerId] = Owners(FilterTable())
         #: Entries of the table that came over links which are gone.
         self._void: deque[Iterator[tuple[Neighbor, Hashable]]] = deque()
+        #: Keys of what children offer.
+        self._offering: dict[BrokerId, dict[Hashable, None]] = {}
         self._lives = 0
         self._life: dict[BrokerId, int] = {}
         self._seen = SeenIds()
@@ -140,7 +153,7 @@ class GraphRouter:
 
     @property
     def neighbors(self) -> frozenset[BrokerId]:
-        return frozenset(self._neighbors)
+        return frozenset((*self._neighbors, *self.subtrees))
 
     @property
     def terms(self) -> str:
@@ -151,7 +164,7 @@ class GraphRouter:
         """
         told = "nothing" if self._routing.floods else "filters"
         steered = ", steered by advertisements" if self.is_coupled else ""
-        return f"a graph that announces {told}{steered}"
+        return f"a {self._shape} that announces {told}{steered}"
 
     def routes(self) -> dict[BrokerId, tuple[BrokerId, int]]:
         """For each other broker that can be reached: the neighbor on the way, and the cost."""
@@ -210,6 +223,8 @@ class GraphRouter:
     # -- other brokers
 
     def receive(self, sender: BrokerId, message: Message) -> Outputs:
+        if sender in self.subtrees and isinstance(message, Update):
+            return self._from_below(sender, message)
         if sender not in self._neighbors:
             raise UnknownBroker(
                 f"{sender!r} is no neighbor of {self._id!r}; announce the link with link_up first"
@@ -231,8 +246,12 @@ class GraphRouter:
         )
 
     def link_up(self, neighbor: BrokerId) -> Outputs:
-        if neighbor == self._id or neighbor in self._neighbors:
+        if neighbor == self._id or neighbor in self.neighbors:
             raise InvalidTopology(f"{self._id!r} cannot have a second link to {neighbor!r}")
+        if neighbor in self._below:
+            self.subtrees[neighbor] = None
+            self._asked(_EVERYTHING)
+            return []
         others = sorted(self._neighbors, key=order)
         self._neighbors[neighbor] = None
         self._lives += 1
@@ -246,24 +265,65 @@ class GraphRouter:
         return outputs + self._graph_changed()
 
     def place(self, neighbor: BrokerId, place: Place) -> None:
-        """In a graph all are peers."""
+        """What the neighbor is to this broker from now on: a peer in the graph, or a child."""
+        if place == "child":
+            self._below.add(neighbor)
+        else:
+            self._below.discard(neighbor)
 
     def asks(self, neighbor: BrokerId) -> bool:
-        """Whether the neighbor has to be forgotten in steps before `link_down`: never."""
-        return False
+        """Whether `forget_some` has something left to do before `link_down`."""
+        if neighbor not in self.subtrees:
+            return False
+        return bool(self._table.at(Neighbor(neighbor)) or self._offered_below(neighbor, 1))
 
     def forget_some(self, neighbor: BrokerId, most: int) -> Outputs:
-        """There is nothing that would have to be forgotten before `link_down`."""
-        return []
+        """Forget so many filters of a child that says nothing any more."""
+        if neighbor not in self.subtrees:
+            return []
+        asked = list(islice(self._table.at(Neighbor(neighbor)), most))
+        offered = self._offered_below(neighbor, most)
+        outputs = self._from_below(neighbor, SubscriptionUpdate((), tuple(asked)))
+        return outputs + self._from_below(neighbor, AdvertisementUpdate((), tuple(offered)))
+
+    def _offered_below(self, child: BrokerId, most: int) -> list[Hashable]:
+        return list(islice(self._offering.get(child, ()), most))
+
+    def _from_below(self, child: BrokerId, message: Update) -> Outputs:
+        """What a subtree asks for or offers has changed: it counts as the own."""
+        asks = isinstance(message, SubscriptionUpdate)
+        held = self._subscriptions if asks else self._advertisements
+        for key, filter in message.added:
+            if (child, key) not in held.filters:
+                held.add((child, key), filter)
+                if asks:
+                    self._enter(Neighbor(child), key, filter)
+                else:
+                    self._offering.setdefault(child, {})[key] = None
+        for key in message.removed:
+            if (child, key) in held.filters:
+                held.remove((child, key))
+                if asks:
+                    self._cancel(Neighbor(child), key)
+                else:
+                    del self._offering[child][key]
+        return self._announce()
 
     def link_down(self, neighbor: BrokerId) -> Outputs:
+        outputs: Outputs
+        if neighbor in self.subtrees:
+            outputs = []
+            while self.asks(neighbor):
+                outputs += self.forget_some(neighbor, TAKEN_OUT)
+            del self.subtrees[neighbor]
+            self._offering.pop(neighbor, None)
+            self._asked(_EVERYTHING)
+            return outputs
         if neighbor not in self._neighbors:
             raise UnknownBroker(f"{self._id!r} has no link to {neighbor!r} that could go down")
         del self._neighbors[neighbor]
         state = self._links.linked(self._neighbors)
-        outputs: Outputs = [
-            Send(other, Topology((state,))) for other in sorted(self._neighbors, key=order)
-        ]
+        outputs = [Send(other, Topology((state,))) for other in sorted(self._neighbors, key=order)]
         self._void.append(self._entries(self._interests.link_down(neighbor), self._life[neighbor]))
         del self._life[neighbor]
         lost: list[Filter] = []
@@ -313,9 +373,10 @@ class GraphRouter:
     # -- what is known
 
     def table_size(self) -> TableSize:
+        below = sum(len(self._table.at(Neighbor(child))) for child in self.subtrees)
         return TableSize(
-            local=len(self._subscriptions.filters),
-            remote=self._interests.remote(),
+            local=len(self._subscriptions.filters) - below,
+            remote=self._interests.remote() + below,
             advertisements=len(self._advertisements.filters) + self._offers.remote(),
         )
 
@@ -338,7 +399,7 @@ class GraphRouter:
 
     @property
     def _may_want_everything(self) -> bool:
-        return self._routing.floods and bool(self._neighbors)
+        return self._routing.floods and bool(self.neighbors)
 
     def _asked(self, filter: Filter) -> None:
         """Whether somebody asks for this may have changed."""
@@ -537,14 +598,15 @@ class GraphRouter:
             if isinstance(destination, Local):
                 targets[destination] = indexes
             else:
-                way = branches.get(destination.id)
+                at = destination.id
+                way = at if at in self.subtrees else branches.get(at)
                 if way is not None and way != source:
                     ways.setdefault(way, []).append(indexes)
         for way, lists in ways.items():
             several = len(lists) > 1
             targets[Neighbor(way)] = sorted(set().union(*lists)) if several else lists[0]
         if self._routing.floods:
-            for way in self._children_of(root) - {source}:
+            for way in {*self._children_of(root), *self.subtrees} - {source}:
                 targets[Neighbor(way)] = list(range(count))
         return count, targets
 
