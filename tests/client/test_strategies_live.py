@@ -14,9 +14,12 @@ from scripted import looped, until
 from test_live import overlay
 
 import stentor
+from stentor.broker import replacement
 from stentor.broker.host import Broker
+from stentor.broker.overlay import free_ports
+from stentor.broker.replacement import replace_link
 from stentor.broker.settings import ADVERTISEMENTS, ROUTING, Settings
-from stentor.errors import InvalidConfiguration, NotAdvertised
+from stentor.errors import InvalidConfiguration, LinkRefused, NotAdvertised
 
 
 @pytest.mark.spec("R-03.24", "R-03.26", "R-07.73")
@@ -188,3 +191,35 @@ async def test_a_peer_is_not_let_into_a_hierarchy() -> None:
             async with Broker(Settings(name="b3", neighbors=(b2.address,), **here)) as b3:
                 await until(lambda: "cannot be a peer" in b3.dialing.get(b2.address, ""))
                 assert not b3.links
+
+
+@pytest.mark.spec("R-07.67")
+@pytest.mark.parametrize("shape", ["tree", "graph"])
+@looped
+async def test_a_link_is_replaced_under_traffic(shape: str) -> None:
+    async with linked([(1, 0, "peer"), (2, 1, "peer")], shape) as (b0, b1, b2):
+        async with stentor.connect(b0) as bus, stentor.connect(b2) as other:
+            async with other.subscribe("exists x") as sub:
+                for x in range(20):
+                    if x == 10:
+                        await replace_link(b2, "b1", b0.address)
+                    await bus.publish({"x": x}, ack=True)
+                assert [(await sub.get(timeout=10))["x"] for _ in range(20)] == list(range(20))
+        assert b2.links.keys() == {b0.stream}
+        assert b1.address not in b2.dialing
+
+
+@pytest.mark.spec("R-07.67")
+@looped
+async def test_a_link_stays_if_the_new_neighbor_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replacement, "PATIENCE", 0.3)
+    async with linked([(1, 0, "peer")], "tree") as (b0, b1):
+        nobody = f"127.0.0.1:{free_ports(['127.0.0.1'])[0]}"
+        with pytest.raises(LinkRefused, match=f"that with {b0.address} stays"):
+            await replace_link(b1, "b0", nobody)
+        assert b1.links.keys() == {b0.stream}
+        assert list(b1.dialing) == [b0.address]
+        with pytest.raises(InvalidConfiguration, match="dials no neighbor 'b1'"):
+            await replace_link(b0, "b1", nobody)

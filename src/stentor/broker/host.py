@@ -24,6 +24,7 @@ from typing import Any, Final
 from stentor.broker.access import Access, Permissions
 from stentor.broker.advertising import advertised
 from stentor.broker.peers import BUDGET, HELLO_FRAME, Client, Dialing, Guest, Link
+from stentor.broker.replacement import replace_link
 from stentor.broker.settings import OVERLAYS, Settings
 from stentor.broker.storage import Batch, Journal
 from stentor.broker.succession import Imported, Succession
@@ -614,6 +615,20 @@ class Broker:
         self.dialing[address] = "dialing"
         self._dialers[address] = self._loop.create_task(self._dial(address))
 
+    def dial_now(self, address: str) -> None:
+        """Dial a neighbor at once, however long it would have waited."""
+        self._dialers[address].cancel()
+        self.reserve.discard(address)
+        self._start_dialing(address)
+
+    def link_at(self, address: str) -> Link | None:
+        """The link with the broker at this address, if it is up."""
+        for link in self.links.values():
+            dialed = link.dialed and str(link.connection.address) == address
+            if dialed or address in link.origin.addresses:
+                return link
+        return None
+
     def dial_again(self) -> None:
         """The broker stays after all: dial those whose links were lost while it was leaving."""
         for address, task in list(self._dialers.items()):
@@ -845,10 +860,18 @@ class Broker:
                     self.add_link(str(address))
                 for which in arguments.get("remove", []):
                     self.remove_link(str(which))
+                if "replace" in arguments:
+                    return self._replace_link(arguments["replace"])
                 return self.status()["links"]
             case "drain":
                 return self.drain()
         raise ProtocolError(f"there is no question {ask.what!r}")
+
+    async def _replace_link(self, given: Any) -> Any:
+        if not isinstance(given, list) or len(given) != 2:
+            raise ProtocolError("replace= is a list of two: the old neighbor and the new one")
+        await replace_link(self, *map(str, given))
+        return self.status()["links"]
 
     async def _offers(self, overlapping: Filter | None, permissions: Permissions) -> list[str]:
         """What is advertised and may be known; while it is looked through, others have turns."""
