@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from strategies import filters as any_filters
 
 from stentor.filters import Filter
-from stentor.routing.reducers import CoveringReducer, PlainReducer
+from stentor.filters.effort import effort
+from stentor.routing.reducers import CoveringReducer, PlainReducer, covering
 from stentor.routing.reducers.reducer import REFERENCE, slots_of
 
 SLOTS = (1, 2, 3)
@@ -152,6 +153,22 @@ class ReducingStepwise(Reducing):
     at_once = 1
 
 
+class ReducingWithLittleEffort(Reducing):
+    """The same, where a step is over after one search."""
+
+    at_once = 8
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(covering, "EFFORT", -1)
+
+    def teardown(self) -> None:
+        super().teardown()
+        self.patch.undo()
+
+
+TestReducingWithLittleEffort = ReducingWithLittleEffort.TestCase
 TestReducingStepwise = pytest.mark.spec("R-03.19", "R-03.06")(ReducingStepwise.TestCase)
 TestReducing = pytest.mark.spec(
     "R-03.19", "R-03.22", "03/P7", "03/P9", "08/6.4", "08/6.5", "08/6.7"
@@ -355,3 +372,22 @@ def test_nested_filters_are_withdrawn_without_looking_at_all_that_are_left(
         assert len(reducer) == 0
         spent.append(tests / size)
     assert spent[1] < 2 * spent[0] + 1
+
+
+def test_where_searches_take_long_few_are_placed_in_one_step() -> None:
+    """Half of all boxes have to be looked at for each of them."""
+    sides = [i * 7 % 1_000 for i in range(1_000)]
+    boxes = [Filter(f"x > {i} and y < {i}") for i in sides]
+    reducer = CoveringReducer(at_once=64)
+    all_ = Filter("")
+    for filter in (all_, *boxes):
+        reducer.want(filter, filter, REFERENCE | 0b10)
+    reducer.want(all_, all_, 0)
+    steps = []
+    before = effort.left
+    while reducer.has_work:
+        reducer.work()
+        steps.append(before - effort.left)
+        before = effort.left
+    assert max(steps) < 2 * covering.EFFORT < sum(steps)
+    assert set(reducer.announcements.announced(1)) == set(boxes)

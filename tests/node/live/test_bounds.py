@@ -8,6 +8,7 @@ from overlay import MemoryLog, Overlay
 
 from stentor.errors import NotPermitted, Overloaded
 from stentor.filters import Filter
+from stentor.filters.effort import effort
 from stentor.model import Notification, NotificationId, decode, encode
 from stentor.node.agenda import Append, Persist, ToClient, ToLink
 from stentor.node.checks import EPOCH_AHEAD
@@ -15,7 +16,7 @@ from stentor.node.core import Core
 from stentor.node.durable import Durable
 from stentor.node.feed import Feed, Run
 from stentor.node.parts.deliveries import BLOCK_PATIENCE, SERVED_AT_ONCE
-from stentor.node.parts.routing import UNLINKED_AT_ONCE
+from stentor.node.parts.routing import EFFORT, UNLINKED_AT_ONCE
 from stentor.node.parts.subscribing import UNKNOWN_STREAMS
 from stentor.node.reading import LOOKED_BYTES, stretch
 from stentor.node.streams import Probes
@@ -515,6 +516,23 @@ def test_what_a_neighbor_asked_for_goes_in_steps() -> None:
     assert not core.is_unlinking("b#")
     core.link_down("c#")
     assert core.router.plane.is_empty
+
+
+def test_filters_of_a_neighbor_that_cost_much_are_taken_in_steps() -> None:
+    """Half of all boxes have to be looked at for each of them."""
+    alone = Alone()
+    core = alone.core
+    for neighbor in ("b#", "c#"):
+        core.link_up(neighbor)
+    sides = [i * 7 % 1_500 for i in range(1_500)]
+    texts = [f"x > {i} and y < {i}" for i in sides]
+    spent = []
+    before = effort.left
+    for _ in core.hear_neighbor("b#", m.Subscriptions([(text, text) for text in texts], [])):
+        spent.append(before - effort.left)
+        before = effort.left
+    assert max(spent) < 2 * EFFORT < sum(spent)
+    assert len(core.router.plane.subscriptions.table) == len(texts)
 
 
 def test_a_neighbor_that_comes_back_at_once_begins_afresh() -> None:

@@ -14,10 +14,12 @@ from typing import Final
 
 from stentor.errors import ProtocolError, StentorError
 from stentor.filters import Filter
+from stentor.filters.effort import effort
 from stentor.model.codec import Envelope
 from stentor.node.agenda import Agenda
 from stentor.node.border import Borders, Rights
 from stentor.node.hooks import VETO, Hooks
+from stentor.node.portions import FILTERS
 from stentor.node.reading import parsed
 from stentor.node.subscription import Subscription
 from stentor.node.subscriptions import Subscriptions
@@ -33,6 +35,9 @@ FRAME_BYTES: Final = 512 * 1024
 ENTRY_BYTES: Final = 24
 #: Filters of a neighbor that is gone which are taken down in one step.
 UNLINKED_AT_ONCE: Final = 100
+#: Elementary steps (see `effort`) in which filters of a neighbor are taken before others have their
+#: turn.
+EFFORT: Final = 10_000
 
 
 class Routing:
@@ -57,6 +62,8 @@ class Routing:
         self._ended: list[FilterId] = []
         #: Neighbors whose links are gone, but not everything that they asked for.
         self._unlinking: Turns[str] = Turns()
+        #: Filters that are taken from a neighbor in one step, by what the last ones have cost.
+        self._at_once = FILTERS
         subscriptions.at_end(self._forget)
 
     @property
@@ -128,8 +135,13 @@ class Routing:
             self._unlinking.discard(neighbor)
             self._borders.link_down(neighbor)
 
-    def filters_heard(self, neighbor: str, message: m.Subscriptions | m.Advertisements) -> None:
-        """A neighbor asks for something, offers something, or no longer does."""
+    def filters_heard(
+        self, neighbor: str, message: m.Subscriptions | m.Advertisements
+    ) -> Iterator[None]:
+        """A neighbor asks for something, offers something, or no longer does.
+
+        Many that come are taken in steps; what goes together with what comes goes at once.
+        """
         if self._hooks.watches("admin_in"):
             answer = self._hooks.run("admin_in", message)
             if answer is VETO:
@@ -140,7 +152,20 @@ class Routing:
         if border is not None:
             asks = isinstance(update, SubscriptionUpdate)
             update = (border.asked if asks else border.offered).update(update)
+        kind, rest = type(update), update.added
+        while not update.removed and len(rest) > self._at_once:
+            some, rest = rest[: self._at_once], rest[self._at_once :]
+            self._take(neighbor, kind(some, ()))
+            yield
+        self._take(neighbor, kind(rest, update.removed))
+
+    def _take(self, neighbor: str, update: Update) -> None:
+        before = effort.left
         self._tell(self.router.receive(neighbor, update))
+        if before - effort.left > EFFORT:
+            self._at_once = max(1, self._at_once // 2)
+        elif self._at_once < FILTERS:
+            self._at_once += 1
 
     def _tell(self, outputs: Outputs) -> None:
         for output in outputs:

@@ -21,10 +21,10 @@ The table is no full diagram of the order, and a node hangs only where it must: 
 cheap, whatever the number of filters held.
 
 A filter that covers very many hides them when it comes and frees them when it goes, and each costs
-a search. With `at_once` that is done a few at a time, by `work`, and gaplessly: what is to be
-hidden stays announced until its turn comes, and what is withdrawn stays announced, though it hides
-nothing any more, until all that it hid have been placed. In between neighbors are asked for more
-than is wanted, never for less.
+a search. With `at_once` that is done a few at a time, by `work`, and even fewer where searches take
+long (`EFFORT`). It is gapless: what is to be hidden stays announced until its turn comes, and what
+is withdrawn stays announced, though it hides nothing any more, until all that it hid have been
+placed. In between neighbors are asked for more than is wanted, never for less.
 
 The first slot is no neighbor but a reference: everything wanted anywhere is wanted there, so what
 is announced there is covered by nothing. A link that comes up finds its announcements ready.
@@ -34,16 +34,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import Final, TypeVar
 
 from stentor.filters import Filter
+from stentor.filters.effort import effort
 from stentor.matching import FilterTable
 from stentor.routing.reducers.announcements import Announcements
 from stentor.routing.reducers.reducer import REFERENCE, slots_of
 
 #: How many of the last ones that were placed may hide the next one.
 LOOK_BACK: Final = 8
+#: Elementary steps (see `effort`) after which no more nodes are placed in one step of `work`.
+EFFORT: Final = 10_000
 
 #: For whose sake nodes wait for their turn.
 Cause = TypeVar("Cause")
@@ -148,9 +151,19 @@ class CoveringReducer:
             freed: dict[_Node, int] = {}
             for parting, child in nodes:
                 freed[child] = freed.get(child, 0) | parting.unwanted
-            self._place_freed(freed)
+            late = self._place_freed(freed)
+            waiting: dict[_Parting, list[_Node]] = {}
+            for parting, child in nodes:
+                if child in late:
+                    waiting.setdefault(parting, []).append(child)
+            for parting in reversed(waiting):
+                rest: Iterator[_Node] = iter(waiting[parting])
+                if parting not in over:
+                    rest = chain(rest, self._freed.popleft()[1])
+                self._freed.appendleft((parting, rest))
             for parting in over:
-                self._part(parting)
+                if parting not in waiting:
+                    self._part(parting)
 
     def _next(
         self, waiting: deque[tuple[Cause, Iterator[_Node]]]
@@ -175,15 +188,19 @@ class CoveringReducer:
             for slot in slots_of(parting.announced):
                 self.announcements.withdraw(slot, parting.filter)
 
-    def _place_freed(self, freed: dict[_Node, int]) -> None:
-        """Place many that have lost what hid them.
+    def _place_freed(self, freed: dict[_Node, int]) -> set[_Node]:
+        """Place many that have lost what hid them; those for which there was no time.
 
         Those that say less cover more, so they come first. A node that one of the last ones covers
         is hung below that one and not where they hang: filters that are nested in each other
         form a chain then, and the next withdrawal frees one of them instead of all.
         """
         placed: deque[tuple[_Node, int]] = deque(maxlen=LOOK_BACK)
-        for node in sorted(freed, key=_mentions):
+        enough = effort.left - EFFORT
+        nodes = sorted(freed, key=_mentions)
+        for i, node in enumerate(nodes):
+            if i and self._at_once is not None and effort.left < enough:
+                return set(nodes[i:])
             for parent in [parent for parent in node.parents if not parent.wanted]:
                 del parent.children[node], node.parents[parent]
             where = freed[node] & node.hidden
@@ -196,6 +213,7 @@ class CoveringReducer:
                 else:
                     self._place(node, where)
                 placed.append((node, where))
+        return set()
 
     def _want_less(self, node: _Node, less: int) -> None:
         node.wanted &= ~less
