@@ -63,6 +63,8 @@ class Reducing(RuleBasedStateMachine):
         self.slots: set[int] = set()
         #: What the neighbors hold, learned from the changes alone.
         self.told: dict[int, set[Filter]] = {}
+        #: What new neighbors are still to be told.
+        self.unfilled: dict[int, list[Filter]] = {}
 
     @rule(number=filter_numbers, mask=st.integers(0, 7), local=st.booleans())
     def want(self, number: int, mask: int, local: bool) -> None:
@@ -86,18 +88,35 @@ class Reducing(RuleBasedStateMachine):
         slot = free[which % len(free)]
         self.slots.add(slot)
         self.told[slot] = set()
-        for filter, wanted in self.wanted.items():
-            if all_ or chance.random() < 0.7:
-                self.wanted[filter] = wanted | 1 << slot
-        keys: dict[Any, tuple[Filter, int]] = {f: (f, w) for f, w in self.wanted.items()}
-        self.reducer.add_slot(slot, keys)
+        first = self.reducer.announcements.announced(0)
+        keys = sorted(self.wanted, key=lambda filter: filter not in first)
+        self.unfilled[slot] = [f for f in keys if all_ or chance.random() < 0.7]
+        if chance.random() < 0.5:
+            while self.unfilled[slot]:
+                self._fill(slot, len(self.unfilled[slot]))
+
+    @precondition(lambda self: self.slots)
+    @rule(which=st.integers(0, 2), most=st.integers(1, 5))
+    def fill_slot(self, which: int, most: int) -> None:
+        """A new neighbor is told some more, while other things happen."""
+        self._fill(sorted(self.slots)[which % len(self.slots)], most)
+
+    def _fill(self, slot: int, most: int) -> None:
+        some = [f for f in self.unfilled[slot][:most] if f in self.wanted]
+        wanted = [(f, f, self.wanted[f] | 1 << slot | REFERENCE) for f in some]
+        done = self.reducer.fill_slot(slot, wanted)
+        assert done or not wanted
+        for filter, _, where in wanted[:done]:
+            self.wanted[filter] = where
+        rest = [filter for filter, *_ in wanted[done:]]
+        self.unfilled[slot] = rest + self.unfilled[slot][most:]
 
     @precondition(lambda self: self.slots)
     @rule(which=st.integers(0, 2))
     def drop_slot(self, which: int) -> None:
         slot = sorted(self.slots)[which % len(self.slots)]
         self.slots.remove(slot)
-        del self.told[slot]
+        del self.told[slot], self.unfilled[slot]
         self.reducer.drop_slot(slot)
         for filter, wanted in self.wanted.items():
             self.wanted[filter] = wanted & ~(1 << slot)
@@ -294,12 +313,12 @@ def test_a_new_neighbor_is_told_the_maximal_ones_without_a_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reducer = CoveringReducer()
-    keys: dict[Any, tuple[Filter, int]] = {}
     for filter in stocks(500):
         reducer.want(filter, filter, REFERENCE)
-        keys[filter] = (filter, REFERENCE | 0b10)
+    first = reducer.announcements.announced(0)
+    keys = sorted(stocks(500), key=lambda filter: filter not in first)
     counting = _Counting(monkeypatch)
-    reducer.add_slot(1, keys)
+    reducer.fill_slot(1, [(filter, filter, REFERENCE | 0b10) for filter in keys])
     assert counting.compared == 0
     assert set(reducer.announcements.announced(1)) == set(stocks(500)[::10])
 
@@ -312,12 +331,8 @@ def test_a_new_neighbor_where_only_some_filters_are_wanted() -> None:
     for filter in (between, narrow, wide):
         reducer.want(filter, filter, REFERENCE)
     here, elsewhere = REFERENCE | 0b10, REFERENCE
-    keys: dict[Any, tuple[Filter, int]] = {
-        wide: (wide, here),
-        between: (between, elsewhere),
-        narrow: (narrow, here),
-    }
-    reducer.add_slot(1, keys)
+    wanted = ((wide, here), (between, elsewhere), (narrow, here))
+    reducer.fill_slot(1, [(filter, filter, where) for filter, where in wanted])
     assert set(reducer.announcements.announced(1)) == {wide}
 
 

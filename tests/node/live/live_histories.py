@@ -28,6 +28,7 @@ from stentor.node.parts import deliveries, offers, probing, publishing, routing,
 from stentor.node.parts import overlay as overlay_part
 from stentor.routing import STRATEGIES, Strategy
 from stentor.routing.reducers import covering
+from stentor.routing.tree import layer
 
 EVENTS: list[dict[str, Any]] = [{"x": x, "y": y} for x in range(4) for y in range(3)]
 FAULTS = ("links", "brokers", "clients", "disks", "retention", "processes", "wiring", "cycles")
@@ -58,6 +59,7 @@ STEPS: list[tuple[Any, str, int]] = [
 EFFORTS: list[tuple[Any, str, int]] = [
     (routing, "EFFORT", -1),
     (covering, "EFFORT", -1),
+    (layer, "TOLD_AT_ONCE", 1),
 ]
 
 

@@ -89,7 +89,10 @@ class Overlay:
 
     def link_up(self, neighbor: str, rights: Rights | None = None) -> None:
         """A new link, over which nothing has been said yet; `rights` if not all is allowed."""
-        self._routing.link_up(neighbor, rights)
+        self._routing.link_up(neighbor, rights, lambda: self._linked(neighbor))
+
+    def _linked(self, neighbor: str) -> None:
+        """The neighbor knows what is asked for here."""
         self._agenda.to_link(neighbor, self._directory.link_up(neighbor))
         self._groups.link_up(neighbor)
 

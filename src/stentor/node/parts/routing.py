@@ -62,6 +62,8 @@ class Routing:
         self._ended: list[FilterId] = []
         #: Neighbors whose links are gone, but not everything that they asked for.
         self._unlinking: Turns[str] = Turns()
+        #: Neighbors that have not been told everything, and what is to happen then.
+        self._linking: dict[str, Callable[[], None]] = {}
         #: Filters that are taken from a neighbor in one step, by what the last ones have cost.
         self._at_once = FILTERS
         subscriptions.at_end(self._forget)
@@ -73,7 +75,8 @@ class Routing:
 
     @property
     def neighbors(self) -> list[str]:
-        return sorted(n for n in map(str, self.router.neighbors) if n not in self._unlinking)
+        out = self._unlinking.keys() | self._linking.keys()
+        return sorted(n for n in map(str, self.router.neighbors) if n not in out)
 
     # -- what is asked for and offered here
 
@@ -112,15 +115,33 @@ class Routing:
 
     # -- neighbors
 
-    def link_up(self, neighbor: str, rights: Rights | None) -> None:
-        """A new link; `rights` if not everything is allowed."""
+    def link_up(self, neighbor: str, rights: Rights | None, then: Callable[[], None]) -> None:
+        """A new link; `rights` if not everything is allowed.
+
+        All that is asked for here is told in several steps. Until these are done and `then` was
+        called, the neighbor is none: it is not to be heard (`linked`), and nothing goes there.
+        """
         while neighbor in self._unlinking:
             self._unlink(neighbor)
         self._borders.link_up(neighbor, rights)
+        self._linking[neighbor] = then
         self._tell(self.router.link_up(neighbor))
+        self._link()
+
+    def _link(self) -> None:
+        """Neighbors that have been told everything are neighbors."""
+        for neighbor in [n for n in self._linking if not self.router.is_joining(n)]:
+            self._linking.pop(neighbor)()
+
+    def linked(self, neighbor: str) -> Iterator[None]:
+        """What has to be done before the neighbor is heard."""
+        while neighbor in self._linking:
+            self.work()
+            yield
 
     def link_down(self, neighbor: str) -> None:
         """The link is gone. What was asked for and offered there goes in several steps."""
+        self._linking.pop(neighbor, None)
         self._unlinking.add(neighbor)
         self._unlink(neighbor)
 
@@ -182,7 +203,7 @@ class Routing:
 
     @property
     def has_work(self) -> bool:
-        """Whether neighbors are asked for more than they have to be, until `work` was called."""
+        """Whether neighbors were not told enough, or more than they have to be."""
         return bool(self._unlinking) or self.router.has_work
 
     def work(self) -> None:
@@ -190,6 +211,7 @@ class Routing:
             self._unlink(next(iter(self._unlinking)))
         if self.router.has_work:
             self._tell(self.router.work())
+            self._link()
 
     # -- notifications
 

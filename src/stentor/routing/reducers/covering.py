@@ -33,7 +33,7 @@ is announced there is covered by nothing. A link that comes up finds its announc
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import chain, count, islice
 from typing import Final, TypeVar
 
@@ -45,7 +45,7 @@ from stentor.routing.reducers.reducer import REFERENCE, slots_of
 
 #: How many of the last ones that were placed may hide the next one.
 LOOK_BACK: Final = 8
-#: Elementary steps (see `effort`) after which no more nodes are placed in one step of `work`.
+#: Elementary steps (see `effort`) after which no more nodes are placed in one step.
 EFFORT: Final = 10_000
 
 #: For whose sake nodes wait for their turn.
@@ -288,29 +288,43 @@ class CoveringReducer:
             del parent.children[node]
         node.parents = {}
 
-    def add_slot(self, slot: int, keys: dict[Hashable, tuple[Filter, int]]) -> None:
-        """All that is wanted is given, and hardly anything of it needs a search.
+    def fill_slot(self, slot: int, wanted: Sequence[tuple[Hashable, Filter, int]]) -> int:
+        """Hardly anything of it needs a search, unless other work waits.
 
-        What is announced at the reference slot is covered by nothing. The rest hangs below nodes
-        that cover it, and most of these are wanted at the new neighbor as well.
+        What is announced at the reference slot is covered by nothing, and covers none of what is
+        announced here but those that are hidden there. The rest hangs below nodes that cover it,
+        and most of these are wanted at the new neighbor as well.
         """
         bit = 1 << slot
-        late: list[_Node] = []
-        for filter, wanted in keys.values():
-            if wanted & bit and not filter.is_never:
-                node = self._nodes.get(filter)
-                if node is None:
-                    self.want(filter, filter, wanted & ~bit)
-                    node = self._nodes[filter]
-                node.wanted |= bit
-                late.append(node)
-        # What nothing covers comes first, so that what it covers finds it announced.
-        for node in sorted(late, key=lambda n: (not n.announced & REFERENCE, *_mentions(n))):
+        enough = effort.left - EFFORT
+        beyond = self._only_at(slot)
+        for i, (key, filter, where) in enumerate(wanted):
+            if i and self._at_once is not None and effort.left < enough:
+                return i
+            node = self._nodes.get(filter)
+            if not where & bit or (node is not None and node.wanted & bit):
+                continue
+            if node is None or self.has_work or len(beyond) > LOOK_BACK:
+                self.want(key, filter, where)
+                beyond = self._only_at(slot)
+                continue
+            node.wanted |= bit
             if node.announced & REFERENCE:
                 node.announced |= bit
-                self.announcements.announce(slot, node.filter, node.filter)
+                self.announcements.announce(slot, filter, filter)
+                for other in beyond:
+                    if filter.covers(other.filter):
+                        self._hide(other, node)
             elif not any(parent.wanted & bit for parent in node.parents):
                 self._place(node, bit)
+                beyond = self._only_at(slot)
+        return len(wanted)
+
+    def _only_at(self, slot: int) -> list[_Node]:
+        """Those that are announced there and hidden at the reference slot."""
+        here = self.announcements.announced(slot)
+        found = [here[key] for key in here.keys() - self.announcements.announced(0).keys()]
+        return sorted((self._nodes[f] for f in found if f in self._nodes), key=_number)
 
     def drop_slot(self, slot: int) -> None:
         self.announcements.forget(slot)

@@ -70,7 +70,7 @@ class TreeRouter:
 
         With `at_once`, no step announces or hides more filters because of others that cover them;
         while the router `has_work`, `work` does the rest, and no wanted filter is unasked for
-        meanwhile.
+        meanwhile, except at a neighbor that `is_joining`.
         """
         self._id = id
         self._routing = routing
@@ -229,6 +229,10 @@ class TreeRouter:
         self._asked(_EVERYTHING)
         return self._tell()
 
+    def is_joining(self, neighbor: BrokerId) -> bool:
+        """Whether `work` has more to tell a neighbor of what stood when its link came up."""
+        return any(plane.is_joining(neighbor) for plane in self._planes)
+
     def asks(self, neighbor: BrokerId) -> bool:
         """Whether the neighbor asks for anything, or offers anything."""
         return any(plane.asks(neighbor) for plane in self._planes)
@@ -274,7 +278,7 @@ class TreeRouter:
 
     @property
     def has_work(self) -> bool:
-        """Whether neighbors are asked for more than they have to be, until `work` was called."""
+        """Whether neighbors were not told enough, or more than they have to be."""
         return any(plane.has_work for plane in self._planes)
 
     def work(self) -> Outputs:
