@@ -440,6 +440,7 @@ class Core:
         handler = self._from_neighbors.get(type(message))
         if handler is None:
             raise ProtocolError(f"a broker cannot send {type(message).__name__}")
+        yield from self.routing.linked(neighbor)
         for portion in portions(message):
             yield from handler(neighbor, portion) or ()
             yield

@@ -217,6 +217,9 @@ class LiveRouter(Protocol):
     def place(self, neighbor: BrokerId, place: Place) -> None:
         """What the neighbor is to this broker from now on; to be said while there is no link."""
 
+    def is_joining(self, neighbor: BrokerId) -> bool:
+        """Whether `work` has more to tell a neighbor of what stood when its link came up."""
+
     def asks(self, neighbor: BrokerId) -> bool:
         """Whether `forget_some` has something left to do before `link_down`."""
 

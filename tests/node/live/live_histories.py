@@ -28,6 +28,8 @@ from stentor.node import feed, reading, sessions
 from stentor.node.parts import deliveries, offers, probing, publishing, routing, traffic
 from stentor.node.parts import overlay as overlay_part
 from stentor.routing import STRATEGIES, Strategy
+from stentor.routing.reducers import covering
+from stentor.routing.tree import layer
 
 EVENTS: list[dict[str, Any]] = [{"x": x, "y": y} for x in range(4) for y in range(3)]
 FAULTS = ("links", "brokers", "clients", "disks", "retention", "processes", "wiring", "cycles")
@@ -52,6 +54,13 @@ STEPS: list[tuple[Any, str, int]] = [
     (sessions, "TAKEN_DOWN", 1),
     (offers, "PAIRS_AT_ONCE", 1),
     (reading, "LOOKED_BYTES", 100),
+]
+
+#: The same, drawn apart from everything else.
+EFFORTS: list[tuple[Any, str, int]] = [
+    (routing, "EFFORT", -1),
+    (covering, "EFFORT", -1),
+    (layer, "TOLD_AT_ONCE", 1),
 ]
 
 
@@ -97,6 +106,8 @@ class History:
         self.stretch = rng.choice([2, 3, 1_000])
         self.fetches = rng.choice([1, 2, 32])
         self.steps = [step for step in STEPS if rng.random() < 0.3]
+        apart = random.Random(-seed - 1)
+        self.steps += [step for step in EFFORTS if apart.random() < 0.3]
         queue = rng.choice([1, 2, 4, 1_000])
         limit = rng.choice([2, 5, 10_000])
         routing, advertisements = self._strategies()

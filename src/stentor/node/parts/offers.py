@@ -59,7 +59,7 @@ class Offers:
         self._clock = clock
         self._agenda = agenda
         self._most = most
-        self._demands = Demands(at_once=PAIRS_AT_ONCE)
+        self._demands = Demands(routing.interests, at_once=PAIRS_AT_ONCE)
         #: What was withdrawn by producers that have something on its way, and what can go.
         self._outliving: dict[str, list[FilterId]] = {}
         self._going: deque[FilterId] = deque()
@@ -91,8 +91,7 @@ class Offers:
         else:
             self._agenda.to_client(session.id, m.Done(message.number))
         if message.demand:
-            asked = self._routing.interests()
-            self._demands.watch((session.id, message.number), filter, asked)
+            self._demands.watch((session.id, message.number), filter)
 
     def _in_force(self, session: Session, number: int) -> None:
         self._publishing.release(session)

@@ -97,7 +97,10 @@ class Overlay:
 
         `place` is what the neighbor is to this broker, if the router does not know.
         """
-        self._routing.link_up(neighbor, rights, place)
+        self._routing.link_up(neighbor, rights, place, lambda: self._linked(neighbor))
+
+    def _linked(self, neighbor: str) -> None:
+        """The neighbor knows what is asked for here."""
         word = self._directory.link_up(neighbor)
         if word is not None:
             self._agenda.to_link(neighbor, word)

@@ -14,11 +14,13 @@ from typing import Final
 
 from stentor.errors import ProtocolError, StentorError
 from stentor.filters import Filter
+from stentor.filters.effort import effort
 from stentor.model.codec import Envelope
 from stentor.model.names import shown
 from stentor.node.agenda import Agenda
 from stentor.node.border import Borders, Rights
 from stentor.node.hooks import VETO, Hooks
+from stentor.node.portions import FILTERS
 from stentor.node.reading import parsed
 from stentor.node.streams import check_addresses
 from stentor.node.subscription import Subscription
@@ -37,6 +39,9 @@ FRAME_BYTES: Final = 512 * 1024
 ENTRY_BYTES: Final = 24
 #: Filters of a neighbor that is gone which are taken down in one step.
 UNLINKED_AT_ONCE: Final = 100
+#: Elementary steps (see `effort`) in which filters of a neighbor are taken before others have their
+#: turn.
+EFFORT: Final = 10_000
 
 
 class Routing:
@@ -63,6 +68,10 @@ class Routing:
         self._unlinking: Turns[str] = Turns()
         #: Neighbors of which the router was told what they are.
         self._placed: set[str] = set()
+        #: Neighbors that have not been told everything, and what is to happen then.
+        self._linking: dict[str, Callable[[], None]] = {}
+        #: Filters that are taken from a neighbor in one step, by what the last ones have cost.
+        self._at_once = FILTERS
         subscriptions.at_end(self._forget)
 
     @property
@@ -72,7 +81,8 @@ class Routing:
 
     @property
     def neighbors(self) -> list[str]:
-        return sorted(n for n in map(str, self.router.neighbors) if n not in self._unlinking)
+        out = self._unlinking.keys() | self._linking.keys()
+        return sorted(n for n in map(str, self.router.neighbors) if n not in out)
 
     # -- what is asked for and offered here
 
@@ -111,10 +121,18 @@ class Routing:
 
     # -- neighbors
 
-    def link_up(self, neighbor: str, rights: Rights | None, place: Place | None) -> None:
+    def link_up(
+        self,
+        neighbor: str,
+        rights: Rights | None,
+        place: Place | None,
+        then: Callable[[], None],
+    ) -> None:
         """A new link; `rights` if not everything is allowed.
 
-        `place` is what the neighbor is to this broker, if the router does not know.
+        `place` is what the neighbor is to this broker, if the router does not know. All that is
+        asked for here is told in several steps. Until these are done and `then` was called, the
+        neighbor is none: it is not to be heard (`linked`), and nothing goes there.
         """
         while neighbor in self._unlinking:
             self._unlink(neighbor)
@@ -122,10 +140,24 @@ class Routing:
         if place is not None:
             self.router.place(neighbor, place)
             self._placed.add(neighbor)
+        self._linking[neighbor] = then
         self._tell(self.router.link_up(neighbor))
+        self._link()
+
+    def _link(self) -> None:
+        """Neighbors that have been told everything are neighbors."""
+        for neighbor in [n for n in self._linking if not self.router.is_joining(n)]:
+            self._linking.pop(neighbor)()
+
+    def linked(self, neighbor: str) -> Iterator[None]:
+        """What has to be done before the neighbor is heard."""
+        while neighbor in self._linking:
+            self.work()
+            yield
 
     def link_down(self, neighbor: str) -> None:
         """The link is gone. What was asked for and offered there goes in several steps."""
+        self._linking.pop(neighbor, None)
         self._unlinking.add(neighbor)
         self._unlink(neighbor)
 
@@ -143,8 +175,13 @@ class Routing:
                 self._placed.discard(neighbor)
                 self.router.place(neighbor, "peer")
 
-    def filters_heard(self, neighbor: str, message: m.Subscriptions | m.Advertisements) -> None:
-        """A neighbor asks for something, offers something, or no longer does."""
+    def filters_heard(
+        self, neighbor: str, message: m.Subscriptions | m.Advertisements
+    ) -> Iterator[None]:
+        """A neighbor asks for something, offers something, or no longer does.
+
+        Many that come are taken in steps; what goes together with what comes goes at once.
+        """
         if self._hooks.watches("admin_in"):
             answer = self._hooks.run("admin_in", message)
             if answer is VETO:
@@ -155,7 +192,20 @@ class Routing:
         if border is not None:
             asks = isinstance(update, SubscriptionUpdate)
             update = (border.asked if asks else border.offered).update(update)
+        kind, rest = type(update), update.added
+        while not update.removed and len(rest) > self._at_once:
+            some, rest = rest[: self._at_once], rest[self._at_once :]
+            self._take(neighbor, kind(some, ()))
+            yield
+        self._take(neighbor, kind(rest, update.removed))
+
+    def _take(self, neighbor: str, update: Update) -> None:
+        before = effort.left
         self._tell(self.router.receive(neighbor, update))
+        if before - effort.left > EFFORT:
+            self._at_once = max(1, self._at_once // 2)
+        elif self._at_once < FILTERS:
+            self._at_once += 1
 
     def links_heard(self, neighbor: str, message: m.Links) -> None:
         """A neighbor in a graph tells of links."""
@@ -185,7 +235,7 @@ class Routing:
 
     @property
     def has_work(self) -> bool:
-        """Whether neighbors are asked for more than they have to be, until `work` was called."""
+        """Whether neighbors were not told enough, or more than they have to be."""
         return bool(self._unlinking) or self.router.has_work
 
     def work(self) -> None:
@@ -193,6 +243,7 @@ class Routing:
             self._unlink(next(iter(self._unlinking)))
         if self.router.has_work:
             self._tell(self.router.work())
+            self._link()
 
     # -- notifications
 

@@ -271,6 +271,10 @@ class GraphRouter:
         else:
             self._below.discard(neighbor)
 
+    def is_joining(self, neighbor: BrokerId) -> bool:
+        """A new neighbor is told in one step."""
+        return False
+
     def asks(self, neighbor: BrokerId) -> bool:
         """Whether `forget_some` has something left to do before `link_down`."""
         if neighbor not in self.subtrees:

@@ -108,6 +108,10 @@ class Plane:
             self.advertisements.add_neighbor(neighbor, told=told)
         self.subscriptions.add_neighbor(neighbor, told=told)
 
+    def is_joining(self, neighbor: BrokerId) -> bool:
+        """Whether the neighbor has not been told all that is asked for and offered."""
+        return any(layer.is_joining(neighbor) for layer in self._layers)
+
     def drop_neighbor(self, neighbor: BrokerId) -> None:
         self.forget_neighbor(neighbor)
         self.clear(Neighbor(neighbor))

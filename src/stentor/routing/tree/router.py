@@ -72,7 +72,8 @@ class TreeRouter:
 
         With `at_once`, no step announces or hides more filters because of others that cover them;
         while the router `has_work`, `work` does the rest, and no wanted filter is unasked for
-        meanwhile. `shape` is what kind of tree it is, for `terms`.
+        meanwhile, except at a neighbor that `is_joining`. `shape` is what kind of tree it is, for
+        `terms`.
         """
         self._shape = shape
         self._id = id
@@ -240,6 +241,10 @@ class TreeRouter:
         """What the neighbor is to this broker from now on; to be said while there is no link."""
         self.plane.place(neighbor, place)
 
+    def is_joining(self, neighbor: BrokerId) -> bool:
+        """Whether `work` has more to tell a neighbor of what stood when its link came up."""
+        return any(plane.is_joining(neighbor) for plane in self._planes)
+
     def asks(self, neighbor: BrokerId) -> bool:
         """Whether the neighbor asks for anything, or offers anything."""
         return any(plane.asks(neighbor) for plane in self._planes)
@@ -285,7 +290,7 @@ class TreeRouter:
 
     @property
     def has_work(self) -> bool:
-        """Whether neighbors are asked for more than they have to be, until `work` was called."""
+        """Whether neighbors were not told enough, or more than they have to be."""
         return any(plane.has_work for plane in self._planes)
 
     def work(self) -> Outputs:
