@@ -21,8 +21,10 @@ from contextlib import suppress
 from itertools import count
 from typing import Any, Final
 
+from stentor.broker import report
 from stentor.broker.access import Access, Permissions
 from stentor.broker.advertising import advertised
+from stentor.broker.monitoring import Monitor
 from stentor.broker.peers import BUDGET, HELLO_FRAME, Client, Dialing, Guest, Link
 from stentor.broker.replacement import replace_link
 from stentor.broker.settings import OVERLAYS, Settings
@@ -113,7 +115,7 @@ class Broker:
         self._ticker: asyncio.TimerHandle | None = None
         self._stopped: asyncio.Event | None = None
         self._stopping: asyncio.Task[None] | None = None
-        self._monitor: Any = None
+        self._monitor: Monitor | None = None
         self._pinged = 0.0
         #: Whether the last commit of the journal failed.
         self.journal_failing = False
@@ -268,8 +270,6 @@ class Broker:
 
     async def _start_monitor(self) -> None:
         if self.settings.monitor is not None:
-            from stentor.broker.monitoring import Monitor
-
             self._monitor = Monitor(self, self.settings.monitor)
             await self._monitor.start()
 
@@ -684,10 +684,8 @@ class Broker:
             reason = str(error) if error else "the connection was closed"
             self.dialing[address] = reason
             if isinstance(error, LinkRefused):
-                from stentor.broker.report import reserve_reason
-
                 self.reserve.add(address)
-                reason = f"it waits in reserve: {reserve_reason(self, address, reason)}"
+                reason = f"it waits in reserve: {report.reserve_reason(self, address, reason)}"
             else:
                 self.reserve.discard(address)
             if reason != told:
@@ -896,26 +894,18 @@ class Broker:
 
     def status(self) -> dict[str, Any]:
         """Everything about the broker, as plain data."""
-        from stentor.broker.report import status
-
-        return status(self)
+        return report.status(self)
 
     def metrics(self) -> list[Any]:
-        from stentor.broker.report import metrics
-
-        return metrics(self)
+        return report.metrics(self)
 
     def health(self) -> tuple[bool, dict[str, Any]]:
         """Whether it works: the journal can be written."""
-        from stentor.broker.report import health
-
-        return health(self)
+        return report.health(self)
 
     def ready(self) -> tuple[bool, dict[str, Any]]:
         """Whether it takes clients, and all its configured links are up."""
-        from stentor.broker.report import ready
-
-        return ready(self)
+        return report.ready(self)
 
 
 def _still_unlinking(origin: m.Origin) -> Overloaded:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from types import TracebackType
 from typing import Any
 
 from stentor.cli.options import Connecting
@@ -64,12 +63,7 @@ class Operator:
             ) from None
         self.address = address
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._connection is not None:
             self._connection.send(m.Goodbye())
             self._connection.close()

@@ -28,7 +28,6 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from time import monotonic, sleep
-from types import TracebackType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from stentor.client.backoff import PERMANENT, TRANSIENT, Backoff
@@ -130,12 +129,7 @@ class Direct:
         self._persist(self._connected)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

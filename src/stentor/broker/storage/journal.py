@@ -242,18 +242,6 @@ class Journal:
         if self._path is None:
             self._schedule()
 
-    def store_durable(self, name: str, data: bytes, context: Any = None) -> None:
-        """Store the state of a durable subscription, with whatever is committed next."""
-        self.append(Batch(durables={name: data}, context=context))
-
-    def delete_durable(self, name: str, context: Any = None) -> None:
-        """Forget a durable subscription."""
-        self.append(Batch(durables={name: None}, context=context))
-
-    def forget_last_value(self, key: str, context: Any = None) -> None:
-        """Drop what is kept under a key."""
-        self.append(Batch(forget=[key], context=context))
-
     @property
     def pending(self) -> int:
         """How many notifications wait to be committed. A change of state alone counts as one."""
