@@ -27,6 +27,9 @@ its feed just falls back to reading journals at its own pace ("spill"). Other po
 Notifications that no journal holds are dropped, oldest first, when the queue is full; under "block"
 the owner lets publishers wait while the feed is `congested`, and twice as many are kept.
 
+A *volatile* feed has no place in any stream. What comes is queued, whether a journal holds it or
+not; only what it has had of a stream is left out. It never waits for a probe, and reads no journal.
+
 The feed is pure. Its owner tells it what happens and asks it which fetches it wants. Queue and
 buffers together hold at most twice the limit and one stretch, last values and what members of
 a group gave back not counted.
@@ -150,6 +153,7 @@ class Feed:
         overflow: str = "spill",
         probe: int = 0,
         made: float = 0.0,
+        volatile: bool = False,
     ) -> None:
         """`probe` is the number of the first probe that is sent after the subscription.
 
@@ -167,11 +171,14 @@ class Feed:
         self.since = since
         self.limit = limit
         self.overflow = overflow
+        self.volatile = volatile
         self._probe = probe
         self._made = made
         self._queue: deque[Run] = deque()
         self._waiting = 0
         self._streams: dict[StreamId, _Reading] = {}
+        #: Up to where a volatile feed has had each stream.
+        self._had: Positions = {}
         self._buffered = 0
         #: Bytes of what waits, and of what is buffered.
         self._bytes = 0
@@ -205,6 +212,8 @@ class Feed:
     @property
     def passed(self) -> Positions:
         """Everything up to here was taken, or is not for this feed."""
+        if self.volatile:
+            return {}
         positions = self.positions
         for stream, first in self.first_waiting().items():
             positions[stream] = min(positions[stream], first - 1)
@@ -236,6 +245,12 @@ class Feed:
         """Notifications that match, as the routers bring them."""
         if self.overflowed:
             return  # what comes behind something that was dropped would hide that
+        if self.volatile and run.offsets:
+            new = run.after(self._had.get(run.stream, 0))
+            if new is not None:
+                self._had[run.stream] = new.offsets[-1]
+                self._offer_volatile(new)
+            return
         if not run.offsets:
             self._offer_volatile(run)
             return
@@ -272,9 +287,9 @@ class Feed:
             pass
 
     def _drop_volatile(self, surplus: int) -> bool:
-        """Drop the oldest run that no journal holds, or as much of it as is too much."""
+        """Drop the oldest run that is not to be read again, or as much of it as is too much."""
         for i, run in enumerate(self._queue):
-            if not run.offsets and not run.retained:  # a gap has offsets
+            if self.volatile or (not run.offsets and not run.retained):  # a gap has offsets
                 if len(run.items) > surplus:
                     gone, self._queue[i] = run.split(surplus)
                 else:
@@ -416,6 +431,8 @@ class Feed:
 
     def interrupted(self, stream: StreamId, probe: int) -> None:
         """Something of the stream may have been lost on its way; `probe` will be sent after it."""
+        if self.volatile:
+            return
         reading = self._reading(stream)
         self._fetched(reading)
         reading.probe = probe

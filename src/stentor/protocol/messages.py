@@ -169,6 +169,9 @@ class Subscribe(_Message, tag=11):
     #: again. With "block", publishers wait rather than lose volatile ones.
     overflow: _Text = "spill"
     limit: int = 0
+    #: What comes while it is connected, at most once; nothing is read again, and it is answered at
+    #: once.
+    volatile: bool = False
 
 
 class Unsubscribe(_Message, tag=12):
@@ -212,6 +215,8 @@ class Advertise(_Message, tag=16):
     number: int
     filter: _Filter
     demand: bool = False
+    #: Do not wait until it is in force: what is published before may not reach everybody.
+    volatile: bool = False
 
 
 class Unadvertise(_Message, tag=17):

@@ -55,7 +55,7 @@ def judge_subscription(
     sim: Overlay, sub: Sub, places: dict[NotificationId, list[tuple[StreamId, int, float]]]
 ) -> None:
     """Everything that is owed has come, if it was not ended and drops nothing by its policy."""
-    if sub.over or sub.options.get("overflow", "spill") in ("drop_oldest", "drop_newest"):
+    if sub.over or may_drop(sub):
         return
     assert sub.in_force is not None, f"{sub.key} never came in force"
     got = {id for _, _, id in sub.given}
@@ -74,6 +74,12 @@ def judge_subscription(
     )
 
 
+def may_drop(sub: Sub) -> bool:
+    """Whether not everything has to come."""
+    policy = sub.options.get("overflow", "spill")
+    return "volatile" in sub.options or policy in ("drop_oldest", "drop_newest")
+
+
 def _is_gone(sim: Overlay, sub: Sub, stream: StreamId, offset: int) -> bool:
     """Retention has taken it, and the subscriber was told, or had never heard of the stream."""
     if any(g.stream == stream and g.first <= offset <= g.last for g in sub.gaps):
@@ -87,13 +93,7 @@ def judge_trace(
 ) -> None:
     """Hold the run against the formal model."""
     moved = {c.name for c in sim.clients if len(c.homes) > 1}
-    drops = {
-        s.key
-        for s in sim.subs
-        if s.options.get("overflow", "spill") in ("drop_oldest", "drop_newest")
-        or "group" in s.options
-        or s.gaps
-    }
+    drops = {s.key for s in sim.subs if may_drop(s) or "group" in s.options or s.gaps}
     for settling, ignored, orders in (
         # What was published is owed, but not to those who drop or share.
         (True, drops, ()),

@@ -195,7 +195,9 @@ class History:
             options["overflow"] = rng.choice(["drop_oldest", "drop_newest", "disconnect", "block"])
         elif kind < 0.5:
             options["lease"] = rng.choice([3.0, 60.0])
-        if rng.random() < 0.2:
+        elif kind < 0.6:
+            options["volatile"] = True
+        if "volatile" not in options and rng.random() < 0.2:
             options["since"] = rng.choice([0.0, self.sim.clock - 0.05])
         if rng.random() < 0.2:
             options["limit"] = rng.choice([1, 3])

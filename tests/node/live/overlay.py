@@ -232,6 +232,8 @@ class Sub:
     debt: int = 0
     #: Of each stream what was dealt with last, in order of giving: what a group's member confirms.
     last: Positions = field(default_factory=dict)
+    #: By stream, the connection on which a volatile one had it, and the offset.
+    at: dict[StreamId, tuple[int, int]] = field(default_factory=dict)
     #: What the client remembered at any time of its present life.
     remembered: set[tuple[StreamId, int]] = field(default_factory=set)
 
@@ -264,7 +266,12 @@ class Sub:
         sim = self.client.sim
         log = sim.hosts[stream.rstrip("#")].log
         assert log.entries[offset - 1][0] == encode(notification), f"{stream}:{offset} is another"
-        if "group" not in self.options:
+        if "volatile" in self.options:
+            assert self.at.get(stream, (0, 0)) < (self.client.session, offset), "it came twice"
+            self.at[stream] = self.client.session, offset
+            if offset <= self.positions.get(stream, 0):
+                return  # the client's gate: at another broker it can come again
+        elif "group" not in self.options:
             position = self.positions.get(stream, 0)
             assert offset > position, f"{self.key} was given {stream}:{offset} after {position}"
             assert offset > self.confirmed.get(stream, 0), f"{stream}:{offset} was confirmed"
@@ -409,7 +416,7 @@ class Client:
         self.subs[sub.number] = sub
         sub.debt = 0
         options = dict(sub.options)
-        if "group" not in options:
+        if "group" not in options and "volatile" not in options:
             if sub.in_force is not None or sub.positions:
                 options["positions"] = dict(sub.positions)
             if sub.in_force is not None and "durable" not in options:

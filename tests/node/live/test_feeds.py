@@ -419,3 +419,35 @@ def test_any_interleaving_gives_each_offset_once_and_in_order(data: st.DataObjec
     assert got == sorted(set(got))
     assert begun is not None
     assert [offset for offset in got if offset > begun] == list(range(begun + 1, head + 1))
+
+
+# -- volatile feeds
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(1, 9), st.integers(1, 3))))
+def test_a_volatile_feed_gives_what_comes_and_nothing_of_a_stream_twice(
+    runs: list[tuple[str, int, int]],
+) -> None:
+    feed = Feed("ann/1", Filter(""), volatile=True)
+    had: dict[str, int] = {}
+    expected = []
+    for stream, first, count in runs:
+        offsets = list(range(first, first + count))
+        feed.interrupted(stream, 1)  # it does not care
+        feed.offer(Run(stream, offsets, [b"%d" % offset for offset in offsets]))
+        expected += [(stream, o) for o in offsets if o > had.get(stream, 0)]
+        had[stream] = max(offsets[-1], had.get(stream, 0))
+    given = [(run.stream, o) for run in feed.take(10_000) for o in run.offsets]
+    assert given == expected
+    assert not list(feed.wishes())
+    assert not feed.catching
+    assert feed.positions == feed.passed == {}
+
+
+def test_a_volatile_feed_that_is_full_drops_the_oldest_whether_it_is_journaled_or_not() -> None:
+    feed = Feed("ann/1", Filter(""), volatile=True, limit=3)
+    feed.offer(Run("a", [1, 2], [b"1", b"2"]))
+    feed.offer(Run("", [], [b"v"]))
+    feed.offer(Run("a", [3, 4], [b"3", b"4"]))
+    assert [data for run in feed.take(10) for data in run.items] == [b"v", b"3", b"4"]
+    assert feed.dropped == 2

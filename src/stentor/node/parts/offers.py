@@ -75,7 +75,7 @@ class Offers:
             )
         session.advertisements[message.number] = filter
         self._routing.advertise(_id(session, message.number), filter)
-        if self._routing.is_steered:
+        if self._routing.is_steered and not message.volatile:
             self._publishing.hold(session)
             self._probing.then(lambda: self._in_force(session, message.number))
         else:

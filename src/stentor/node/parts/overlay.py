@@ -149,8 +149,8 @@ class Overlay:
         self._catching_up.interrupted(stream)
         head = self._marks.end(stream)
         for i, (id, subscription) in enumerate(list(held.items()), 1):
-            if held.get(id) is subscription:
-                feed = subscription.feed
+            feed = subscription.feed
+            if held.get(id) is subscription and not feed.volatile:
                 feed.mark(stream, head)
                 feed.interrupted(stream, self._probing.next)
                 self._probing.want(feed)

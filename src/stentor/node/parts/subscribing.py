@@ -103,7 +103,11 @@ class Subscribing:
                 return
             subscription = group
         self._subscriptions.join(subscription, session, consumer)
-        self._probing.settle(consumer, session, resumed=resumed)
+        if message.volatile:
+            answer = m.Subscribed(message.number, subscription.lease, time=self._clock.time)
+            self._agenda.to_client(session.id, answer)
+        else:
+            self._probing.settle(consumer, session, resumed=resumed)
 
     def _check(self, session: Session, message: m.Subscribe) -> None:
         if message.number in session.subscriptions:
@@ -120,6 +124,12 @@ class Subscribing:
                 )
         if message.lease is not None and not message.lease > 0:
             raise InvalidConfiguration(f"a lease of {message.lease} seconds ends before it begins")
+        past = message.durable, message.since, message.positions, message.group
+        if message.volatile and (message.retained or any(each is not None for each in past)):
+            raise InvalidConfiguration(
+                "a volatile subscription has no past and shares with nobody; leave out durable, "
+                "since, positions, retained and group, or volatile"
+            )
 
     def _new(
         self, session: Session, message: m.Subscribe, filter: Filter
@@ -251,6 +261,7 @@ class Subscribing:
             overflow=message.overflow,
             probe=self._probing.next,
             made=self._clock.time,
+            volatile=message.volatile,
         )
 
     def _begin(self, subscription: Subscription) -> None:
