@@ -294,11 +294,12 @@ class Feed:
             reading.mode = CATCHING
             reading.cover = run.offsets[-1]
             return
-        reading.position, reading.known = run.offsets[-1], True
-        if self.overflow == "disconnect":
+        if self.overflow == "disconnect":  # and it comes back to this position
             self.overflowed = True
             self.dropped += len(run.items)
-        elif self.overflow == "drop_newest":
+            return
+        reading.position, reading.known = run.offsets[-1], True
+        if self.overflow == "drop_newest":
             room = max(0, self.limit - self._waiting)
             if room:
                 self._append(run.split(room)[0])
@@ -470,10 +471,10 @@ class Feed:
     def mark(self, stream: StreamId, head: int) -> bool:
         """All of the stream up to here has been forwarded; whether the position has moved."""
         reading = self._streams.get(stream)
-        if reading is not None and reading.mode == LIVE and reading.position < head:
-            reading.position = head
-            return True
-        return False
+        if self.overflowed or reading is None or reading.mode != LIVE or reading.position >= head:
+            return False
+        reading.position = head
+        return True
 
     def wishes(self) -> Iterator[Wish]:
         """Fetches that the feed wants now; the owner reports each with `fetches` when sent."""

@@ -306,6 +306,8 @@ def test_disconnect_gives_nothing_behind_what_did_not_fit() -> None:
     assert offsets(feed) == [1, 2]
     feed.offer(run(4))
     assert offsets(feed) == []
+    assert not feed.mark(S, 9)
+    assert feed.passed == {S: 2}
 
 
 @pytest.mark.parametrize("overflow", ["spill", "drop_oldest", "drop_newest", "disconnect"])
