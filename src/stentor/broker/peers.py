@@ -227,13 +227,15 @@ class Client:
         elif self.is_operator:
             raise ProtocolError(f"an operator cannot send {type(message).__name__}")
         else:
-            if len(getattr(message, "filter", "")) > SHORT_FILTER:
-                return self._after_parsing(message)
+            texts = _filters(message)
+            if sum(map(len, texts)) > SHORT_FILTER:
+                return self._after_parsing(message, texts)
             return self.broker.core.hear(self.id, message)
         return None
 
-    def _after_parsing(self, message: m.Subscribe | m.Advertise | m.Read) -> Steps:
-        yield self.broker.parse(message.filter, received)
+    def _after_parsing(self, message: Any, texts: list[str]) -> Steps:
+        for text in texts:
+            yield self.broker.parse(text, received)
         yield from self.broker.core.hear(self.id, message) or ()
 
     def _dealt(self) -> None:
@@ -496,6 +498,14 @@ class Dialing:
             self.link.closed(error)
         if not self.over.done():
             self.over.set_result(self._reason or error)
+
+
+def _filters(message: Any) -> list[str]:
+    """The filters that a client has written."""
+    if isinstance(message, m.Amend):
+        return [*message.added, *message.removed]
+    asked = getattr(message, "filter", [])
+    return [asked] if isinstance(asked, str) else asked
 
 
 def _as_error(failure: m.Failure) -> StentorError:

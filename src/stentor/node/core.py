@@ -249,6 +249,7 @@ class Core:
             m.Renew: self.subscribing.renew,
             m.Credit: self.subscribing.credit,
             m.Confirm: self.subscribing.confirm,
+            m.Amend: self.subscribing.amend,
             m.Advertise: self._offers.advertise,
             m.Unadvertise: self._offers.unadvertise,
             m.Read: self.bulk_reads.read_asked,

@@ -18,6 +18,10 @@ moves on from there depends on the mode in which the feed reads the stream:
            reached the cover, the buffer follows and the feed is LIVE. If the buffer overflows it
            is emptied, and the cover is at least what was seen last.
 
+What the subscriber asks for may grow meanwhile (see `Interest`). Nothing published before that is
+owed, so positions stay. But a stretch that was asked for by the old filters may be read after the
+new ones are in force everywhere, and would hide what they match: it is asked for once more.
+
 A feed *begins* with the first answer to a probe that was sent after its subscription: from then on
 it owes its subscriber everything. Brokers that could not be reached then have no place in that
 answer; when they are there, their streams are read from the time on at which the feed was made.
@@ -45,7 +49,6 @@ from itertools import accumulate
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from stentor.errors import InvalidConfiguration, UnknownStrategy
-from stentor.filters import Filter
 from stentor.node.reading import STRETCH
 from stentor.protocol.messages import VOLATILE, Positions, StreamId
 
@@ -124,6 +127,8 @@ class _Reading:
     buffer: list[Run] = field(default_factory=list)
     buffered: int = 0
     fetching: bool = False
+    #: More is asked for than by the fetch that is under way, so its answer says too little.
+    stale: bool = False
     #: The last stretch ended at the head of the stream.
     at_head: bool = False
     #: The first probe whose answer tells the cover or the head.
@@ -133,7 +138,7 @@ class _Reading:
 class Feed:
     """The queue of one subscription, and its place in every stream.
 
-    >>> feed = Feed("ann/1", Filter("price > 100"))
+    >>> feed = Feed("ann/1")
     >>> feed.offer(Run("b1#0", [7], [b"..."]))
     >>> feed.heads(1, {"b1#0": 6})
     True
@@ -145,7 +150,6 @@ class Feed:
     def __init__(
         self,
         id: str,
-        filter: Filter,
         *,
         since: float | None = None,
         positions: Positions | None = None,
@@ -167,7 +171,6 @@ class Feed:
                 f"choose one of {', '.join(get_args(Overflow))}"
             )
         self.id = id
-        self.filter = filter
         self.since = since
         self.limit = limit
         self.overflow = overflow
@@ -309,11 +312,12 @@ class Feed:
             reading.mode = CATCHING
             reading.cover = run.offsets[-1]
             return
-        reading.position, reading.known = run.offsets[-1], True
-        if self.overflow == "disconnect":
+        if self.overflow == "disconnect":  # and it comes back to this position
             self.overflowed = True
             self.dropped += len(run.items)
-        elif self.overflow == "drop_newest":
+            return
+        reading.position, reading.known = run.offsets[-1], True
+        if self.overflow == "drop_newest":
             room = max(0, self.limit - self._waiting)
             if room:
                 self._append(run.split(room)[0])
@@ -366,7 +370,10 @@ class Feed:
         reading = self._streams.get(run.stream)
         if reading is None or not reading.fetching:
             return
+        stale = reading.stale
         self._fetched(reading)
+        if stale:
+            return
         self._check_claim(run.stream, reading, head)
         if reading.mode != CATCHING or (asked and reading.known and asked > reading.position + 1):
             return  # the latter: it was asked for by a claim that did not hold
@@ -392,7 +399,7 @@ class Feed:
     def _fetched(self, reading: _Reading) -> None:
         """No fetch of the stream is under way any more."""
         self._fetching -= reading.fetching
-        reading.fetching = False
+        reading.fetching = reading.stale = False
 
     def _join(self, reading: _Reading) -> None:
         """Go live if what was missed is there."""
@@ -419,6 +426,11 @@ class Feed:
             self._queue.appendleft(run)
             self._waiting += len(items)
             self._bytes += run.size
+
+    def asks_more(self) -> None:
+        """The subscriber asks for more than before."""
+        for reading in self._streams.values():
+            reading.stale = reading.fetching
 
     # -- what happens to streams
 
@@ -487,10 +499,10 @@ class Feed:
     def mark(self, stream: StreamId, head: int) -> bool:
         """All of the stream up to here has been forwarded; whether the position has moved."""
         reading = self._streams.get(stream)
-        if reading is not None and reading.mode == LIVE and reading.position < head:
-            reading.position = head
-            return True
-        return False
+        if self.overflowed or reading is None or reading.mode != LIVE or reading.position >= head:
+            return False
+        reading.position = head
+        return True
 
     def wishes(self) -> Iterator[Wish]:
         """Fetches that the feed wants now; the owner reports each with `fetches` when sent."""

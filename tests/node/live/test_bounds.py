@@ -14,6 +14,7 @@ from stentor.node.checks import EPOCH_AHEAD
 from stentor.node.core import Core
 from stentor.node.durable import Durable
 from stentor.node.feed import Feed, Run
+from stentor.node.interest import Interest
 from stentor.node.parts.deliveries import BLOCK_PATIENCE, SERVED_AT_ONCE
 from stentor.node.parts.routing import UNLINKED_AT_ONCE
 from stentor.node.parts.subscribing import UNKNOWN_STREAMS
@@ -128,7 +129,7 @@ def test_a_durable_subscription_is_for_the_grant_that_made_it() -> None:
     assert told(alone.say(1, m.Subscribe(1, "x > 1", 10, durable="d")), m.Subscribed)
     assert codes(alone.say(2, m.Subscribe(1, "x > 5", 10, durable="d"))) == [NotPermitted.code]
     assert not told(alone.heard[1], m.Ended)
-    assert str(alone.core.durables["d"].filter) == "x > 1"
+    assert str(alone.core.durables["d"].interest) == "x > 1"
     (taken,) = told(alone.say(3, m.Subscribe(1, "x > 1", 10, durable="d")), m.Subscribed)
     assert taken.resumed
 
@@ -148,7 +149,7 @@ def test_who_owns_it_is_stored() -> None:
 def test_what_nobody_owns_belongs_to_who_takes_it_first() -> None:
     """It was made before there were grants."""
     alone = Alone()
-    alone.core.restore({"d": Durable("d", Filter("x > 1"), since=0.0).to_data()})
+    alone.core.restore({"d": Durable("d", Interest([Filter("x > 1")]), since=0.0).to_data()})
     alone.join(1, "ann", owner="desk")
     alone.join(2, "eve", owner="mallory")
     assert told(alone.say(1, m.Subscribe(1, "x > 1", 10, durable="d")), m.Subscribed)
@@ -156,7 +157,7 @@ def test_what_nobody_owns_belongs_to_who_takes_it_first() -> None:
 
 
 def test_data_from_before_there_were_owners_can_be_read() -> None:
-    durable = Durable("d", Filter("x > 1"), since=7.0, owner="desk")
+    durable = Durable("d", Interest([Filter("x > 1")]), since=7.0, owner="desk")
     older = msgspec.msgpack.encode(msgspec.msgpack.decode(durable.to_data())[:5])
     assert Durable.from_data("d", older).owner is None
     assert Durable.from_data("d", durable.to_data()).owner == "desk"
@@ -176,9 +177,11 @@ def test_members_of_a_durable_group_have_the_same_grant() -> None:
 
 def test_a_removed_broker_does_not_move_what_another_grant_owns() -> None:
     alone = Alone()
-    own = Durable("d", Filter("x > 1"), since=0.0, positions={"b#": 1}, owner="desk")
+    own = Durable("d", Interest([Filter("x > 1")]), since=0.0, positions={"b#": 1}, owner="desk")
     alone.core.restore({"d": own.to_data()})
-    theirs = Durable("d", Filter("x > 1"), since=0.0, positions={"b#": 9}, owner="mallory")
+    theirs = Durable(
+        "d", Interest([Filter("x > 1")]), since=0.0, positions={"b#": 9}, owner="mallory"
+    )
     assert alone.core.import_durables({"d": theirs.to_data()}) == {}
     assert alone.core.durables["d"].positions == {"b#": 1}
 
@@ -245,7 +248,7 @@ def test_nor_more_of_the_journals_of_others(seed: int) -> None:
 
 
 def test_what_was_asked_for_by_a_claim_that_did_not_hold_is_asked_for_again() -> None:
-    feed = Feed("ann/1", Filter("true"), since=0.0, positions={"b#": 100}, probe=1)
+    feed = Feed("ann/1", since=0.0, positions={"b#": 100}, probe=1)
     (wish,) = feed.wishes()
     feed.fetches("b#")
     feed.offer(Run("b#", [4], [b"4"]))

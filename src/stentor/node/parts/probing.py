@@ -207,7 +207,7 @@ class Probing:
             self._later |= bool(left_out)
             self._wanted |= not left_out
         if feed.held:
-            self._last_values.ask(feed, heads)
+            self._last_values.ask(subscription, heads)
         self._hungry.add(feed.id)
         self._ready.add(feed.id)
 

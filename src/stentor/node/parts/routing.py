@@ -51,8 +51,8 @@ class Routing:
         self._borders = borders
         self._hooks = hooks
         self._agenda = agenda
-        #: By what the router knows each subscription.
-        self._ids: dict[str, FilterId] = {}
+        #: By what the router knows each filter of a subscription.
+        self._ids: dict[str, dict[Filter, FilterId]] = {}
         self._last = 0
         self._ended: list[FilterId] = []
         #: Neighbors whose links are gone, but not everything that they asked for.
@@ -71,13 +71,17 @@ class Routing:
     # -- what is asked for and offered here
 
     def subscribe(self, id: str, filter: Filter) -> None:
-        """Ask for this on behalf of a subscription."""
+        """Ask for this on behalf of a subscription, besides what it has asked for."""
         self._last += 1
-        known = self._ids[id] = FilterId(id, self._last)
+        known = self._ids.setdefault(id, {})[filter] = FilterId(id, self._last)
         self._tell(self.router.subscribe(known, filter))
 
+    def unsubscribe(self, id: str, filter: Filter) -> None:
+        """It no longer asks for this."""
+        self._ended.append(self._ids[id].pop(filter))
+
     def _forget(self, subscription: Subscription) -> None:
-        self._ended.append(self._ids.pop(subscription.feed.id))
+        self._ended.extend(self._ids.pop(subscription.feed.id, {}).values())
 
     def withdraw(self) -> None:
         """Ask no longer for what has ended."""
