@@ -428,7 +428,7 @@ def test_any_interleaving_gives_each_offset_once_and_in_order(data: st.DataObjec
 def test_a_volatile_feed_gives_what_comes_and_nothing_of_a_stream_twice(
     runs: list[tuple[str, int, int]],
 ) -> None:
-    feed = Feed("ann/1", Filter(""), volatile=True)
+    feed = Feed("ann/1", volatile=True)
     had: dict[str, int] = {}
     expected = []
     for stream, first, count in runs:
@@ -445,7 +445,7 @@ def test_a_volatile_feed_gives_what_comes_and_nothing_of_a_stream_twice(
 
 
 def test_a_volatile_feed_that_is_full_drops_the_oldest_whether_it_is_journaled_or_not() -> None:
-    feed = Feed("ann/1", Filter(""), volatile=True, limit=3)
+    feed = Feed("ann/1", volatile=True, limit=3)
     feed.offer(Run("a", [1, 2], [b"1", b"2"]))
     feed.offer(Run("", [], [b"v"]))
     feed.offer(Run("a", [3, 4], [b"3", b"4"]))
