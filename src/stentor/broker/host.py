@@ -498,7 +498,7 @@ class Broker:
             self.settings.token,
             self.stream,
             self.advertised,
-            self.core.router.terms,
+            self.core.routing.terms,
         )
 
     def admit(self, guest: Guest, connection: Connection, hello: m.Hello) -> Client | Link:
@@ -539,7 +539,7 @@ class Broker:
             limits.frame,
             limits.timeout,
             producer,
-            self.core.router.terms,
+            self.core.routing.terms,
         )
 
     def _new_client(
@@ -674,7 +674,7 @@ class Broker:
 
     def check_terms(self, broker: str, terms: str) -> None:
         """Raise if another broker routes in a way that does not go together with this one's."""
-        own = self.core.router.terms
+        own = self.core.routing.terms
         terms = terms or TreeRouter("", Strategy("covering")).terms
         if terms != own:
             raise InvalidConfiguration(

@@ -20,6 +20,8 @@ hears which message.
     catching_up    reading journals for feeds                         catching_up.py
     last_values    last values for new subscribers                    last_values.py
     bulk_reads     reading journals for clients                       bulk_reads.py
+    carriage       in place of routing, traffic and overlay, for      carriage.py
+                   routers that carry notifications themselves
     progress       how far streams have come                          progress.py
 
 What several parts look at is given to each in its constructor: the `sessions` of clients, the
@@ -30,11 +32,11 @@ to deliver and those that are `hungry` for what is in journals.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
 
-from stentor.errors import ProtocolError, StentorError
+from stentor.errors import InvalidConfiguration, ProtocolError, StentorError
 from stentor.filters import Filter
 from stentor.node.agenda import Action, Agenda
 from stentor.node.border import Borders, Rights
@@ -47,6 +49,7 @@ from stentor.node.journals import Journals
 from stentor.node.log import Log
 from stentor.node.marks import Marks
 from stentor.node.parts.bulk_reads import BulkReads
+from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.catching_up import CatchingUp
 from stentor.node.parts.deliveries import Deliveries
 from stentor.node.parts.durables import Durables
@@ -71,6 +74,7 @@ from stentor.node.subscriptions import Subscriptions
 from stentor.node.turns import Turns
 from stentor.protocol import messages as m
 from stentor.routing import tree_router
+from stentor.routing.protocol import BrokerId, Router
 from stentor.routing.tree import TreeRouter
 
 #: Filters that are announced or hidden in one step because another one has gone or come.
@@ -85,7 +89,9 @@ class Core:
         name: str,
         log: Log,
         *,
-        router: TreeRouter | None = None,
+        router: Router | None = None,
+        carries: bool = False,
+        ids: Mapping[str, BrokerId] | None = None,
         addresses: Iterable[str] = (),
         enforce_advertisements: bool = False,
         max_subscriptions: int = 10_000,
@@ -97,7 +103,11 @@ class Core:
         now: float = 0.0,
         clock: float = 0.0,
     ) -> None:
-        """`now` is a clock that only goes forward; `clock` is seconds since 1970."""
+        """`now` is a clock that only goes forward; `clock` is seconds since 1970.
+
+        The router is one for trees, unless it `carries` notifications in messages of its own.
+        `ids` is by what it knows neighbors, where that is not their names.
+        """
         self.name = name
         self.hooks = hooks = hooks or Hooks()
         self.clock = time = Clock(now, clock)
@@ -111,22 +121,46 @@ class Core:
         self._subscriptions = subscriptions = Subscriptions(ready)
         marks = Marks()
         fetches = Fetches()
-        self.routing = routing = Routing(
-            router or _router(name),
-            subscriptions=subscriptions,
-            borders=borders,
-            hooks=hooks,
-            agenda=agenda,
-        )
-        self.traffic = Traffic(
-            routing,
-            directory=directory,
-            subscriptions=subscriptions,
-            ready=ready,
-            borders=borders,
-            hooks=hooks,
-            agenda=agenda,
-        )
+        router = router or _router(name)
+        routing: Routing | Carriage
+        self.traffic: Traffic | Carriage
+        self._from_neighbors: dict[type, Any] = {}
+        self.carriage: Carriage | None = None
+        if carries:
+            self.carriage = self.traffic = routing = Carriage(
+                router,
+                ids=ids or {},
+                subscriptions=subscriptions,
+                sessions=sessions,
+                ready=ready,
+                agenda=agenda,
+            )
+        elif isinstance(router, TreeRouter):
+            routing = Routing(
+                router,
+                subscriptions=subscriptions,
+                borders=borders,
+                hooks=hooks,
+                agenda=agenda,
+                ids=ids or {},
+            )
+            self.traffic = traffic = Traffic(
+                routing,
+                directory=directory,
+                subscriptions=subscriptions,
+                ready=ready,
+                borders=borders,
+                hooks=hooks,
+                agenda=agenda,
+            )
+            self._from_neighbors = {
+                m.Subscriptions: routing.filters_heard,
+                m.Advertisements: routing.filters_heard,
+                m.Forward: traffic.forward_heard,
+            }
+        else:
+            raise InvalidConfiguration(f"{type(router).__name__} can only carry notifications")
+        self.routing = routing
         checks: list[Check] = [Identity(time), Permission()]
         if enforce_advertisements:
             checks.append(Advertised())
@@ -254,10 +288,7 @@ class Core:
             m.Unadvertise: self._offers.unadvertise,
             m.Read: self.bulk_reads.read_asked,
         }
-        self._from_neighbors: dict[type, Any] = {
-            m.Subscriptions: routing.filters_heard,
-            m.Advertisements: routing.filters_heard,
-            m.Forward: self.traffic.forward_heard,
+        self._from_neighbors |= {
             m.Streams: self.overlay.streams_heard,
             m.Mark: self.overlay.mark_heard,
             m.Probe: self.probing.probe_heard,
@@ -409,11 +440,11 @@ class Core:
 
     def link_up(self, neighbor: str, rights: Rights | None = None) -> None:
         """A new link, over which nothing has been said yet; `rights` if not all is allowed."""
-        self.overlay.link_up(neighbor, rights)
+        (self.carriage or self.overlay).link_up(neighbor, rights)
 
     def link_down(self, neighbor: str) -> None:
         """The link is gone, with everything that was on its way."""
-        self.overlay.link_down(neighbor)
+        (self.carriage or self.overlay).link_down(neighbor)
 
     def is_unlinking(self, neighbor: str) -> bool:
         """Whether it is still being forgotten what a neighbor asked for that is gone."""
@@ -426,6 +457,9 @@ class Core:
 
     def hear_neighbor(self, neighbor: str, message: Any) -> Iterator[None]:
         """The same, in steps: a long message is dealt with as several short ones."""
+        if self.carriage is not None:
+            self.carriage.heard(neighbor, message)
+            return
         handler = self._from_neighbors.get(type(message))
         if handler is None:
             raise ProtocolError(f"a broker cannot send {type(message).__name__}")
@@ -482,7 +516,7 @@ class Core:
         return self.journals.head
 
     @property
-    def router(self) -> TreeRouter:
+    def router(self) -> Router:
         return self.routing.router
 
     @property

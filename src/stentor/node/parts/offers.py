@@ -16,6 +16,7 @@ from stentor.filters import Filter
 from stentor.node.agenda import Agenda
 from stentor.node.clock import Clock
 from stentor.node.demand import Demands
+from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.deliveries import Deliveries
 from stentor.node.parts.probing import Probing
 from stentor.node.parts.publishing import Publishing
@@ -35,7 +36,7 @@ class Offers:
 
     def __init__(
         self,
-        routing: Routing,
+        routing: Routing | Carriage,
         *,
         probing: Probing,
         publishing: Publishing,

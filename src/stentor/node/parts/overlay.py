@@ -19,6 +19,7 @@ from stentor.node.feed import Feed
 from stentor.node.journals import Journals
 from stentor.node.log import Log
 from stentor.node.marks import Marks
+from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.catching_up import CatchingUp
 from stentor.node.parts.groups import Groups
 from stentor.node.parts.probing import Probing
@@ -46,7 +47,7 @@ class Overlay:
         *,
         journals: Journals,
         marks: Marks,
-        routing: Routing,
+        routing: Routing | Carriage,
         probing: Probing,
         catching_up: CatchingUp,
         groups: Groups,

@@ -15,6 +15,7 @@ from stentor.node.agenda import Agenda
 from stentor.node.clock import Clock
 from stentor.node.feed import Feed
 from stentor.node.journals import Journals
+from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.durables import Durables
 from stentor.node.parts.last_values import LastValues
 from stentor.node.parts.progress import Progress
@@ -37,7 +38,7 @@ class Probing:
         self,
         subscriptions: Subscriptions,
         *,
-        routing: Routing,
+        routing: Routing | Carriage,
         directory: Directory,
         journals: Journals,
         durables: Durables,

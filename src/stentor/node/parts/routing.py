@@ -9,7 +9,7 @@ announced anew just because another went before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from stentor.errors import ProtocolError, StentorError
@@ -24,7 +24,7 @@ from stentor.node.subscriptions import Subscriptions
 from stentor.node.turns import Turns
 from stentor.protocol import messages as m
 from stentor.routing.messages import AdvertisementUpdate, SubscriptionUpdate, Update
-from stentor.routing.protocol import FilterId, Outputs, Send
+from stentor.routing.protocol import BrokerId, FilterId, Outputs, Send
 from stentor.routing.table import Destination
 from stentor.routing.tree import TreeRouter
 
@@ -46,8 +46,11 @@ class Routing:
         borders: Borders,
         hooks: Hooks,
         agenda: Agenda,
+        ids: Mapping[str, BrokerId],
     ) -> None:
+        """`ids` is by what the router knows neighbors, where that is not their names."""
         self.router = router
+        self._names = ids
         self._borders = borders
         self._hooks = hooks
         self._agenda = agenda
@@ -65,6 +68,11 @@ class Routing:
         return self.router.is_coupled
 
     @property
+    def terms(self) -> str:
+        """What neighbors have to agree on, in words."""
+        return self.router.terms
+
+    @property
     def neighbors(self) -> list[str]:
         return sorted(n for n in map(str, self.router.neighbors) if n not in self._unlinking)
 
@@ -74,7 +82,7 @@ class Routing:
         """Ask for this on behalf of a subscription, besides what it has asked for."""
         self._last += 1
         known = self._ids.setdefault(id, {})[filter] = FilterId(id, self._last)
-        self._tell(self.router.subscribe(known, filter))
+        self.tell(self.router.subscribe(known, filter))
 
     def unsubscribe(self, id: str, filter: Filter) -> None:
         """It no longer asks for this."""
@@ -87,13 +95,13 @@ class Routing:
         """Ask no longer for what has ended."""
         if self._ended:
             ended, self._ended = self._ended, []
-            self._tell(self.router.withdraw(ended, []))
+            self.tell(self.router.withdraw(ended, []))
 
     def advertise(self, id: FilterId, filter: Filter) -> None:
-        self._tell(self.router.advertise(id, filter))
+        self.tell(self.router.advertise(id, filter))
 
     def unadvertise(self, id: FilterId) -> None:
-        self._tell(self.router.unadvertise(id))
+        self.tell(self.router.unadvertise(id))
 
     def offers(self) -> list[Filter]:
         """What is advertised anywhere, as far as it is not covered by something else."""
@@ -114,21 +122,25 @@ class Routing:
         while neighbor in self._unlinking:
             self._unlink(neighbor)
         self._borders.link_up(neighbor, rights)
-        self._tell(self.router.link_up(neighbor))
+        self.tell(self.router.link_up(self._id(neighbor)))
 
     def link_down(self, neighbor: str) -> None:
         """The link is gone. What was asked for and offered there goes in several steps."""
         self._unlinking.add(neighbor)
         self._unlink(neighbor)
 
+    def _id(self, neighbor: str) -> BrokerId:
+        return self._names.get(neighbor, neighbor)
+
     def is_unlinking(self, neighbor: str) -> bool:
         """Whether it is still being forgotten what a neighbor asked for that is gone."""
         return neighbor in self._unlinking
 
     def _unlink(self, neighbor: str) -> None:
-        self._tell(self.router.forget_some(neighbor, UNLINKED_AT_ONCE))
-        if not self.router.asks(neighbor):
-            self._tell(self.router.link_down(neighbor))
+        id = self._id(neighbor)
+        self.tell(self.router.forget_some(id, UNLINKED_AT_ONCE))
+        if not self.router.asks(id):
+            self.tell(self.router.link_down(id))
             self._unlinking.discard(neighbor)
             self._borders.link_down(neighbor)
 
@@ -139,14 +151,15 @@ class Routing:
             if answer is VETO:
                 return
             message = answer
-        update = _read(message)
+        update = read_update(message)
         border = self._borders.with_(neighbor)
         if border is not None:
             asks = isinstance(update, SubscriptionUpdate)
             update = (border.asked if asks else border.offered).update(update)
-        self._tell(self.router.receive(neighbor, update))
+        self.tell(self.router.receive(self._id(neighbor), update))
 
-    def _tell(self, outputs: Outputs) -> None:
+    def tell(self, outputs: Outputs) -> None:
+        """Send neighbors what the router wants to be sent."""
         for output in outputs:
             if isinstance(output, Send):
                 update, to = output.message, str(output.to)
@@ -168,7 +181,7 @@ class Routing:
         if self._unlinking:
             self._unlink(next(iter(self._unlinking)))
         if self.router.has_work:
-            self._tell(self.router.work())
+            self.tell(self.router.work())
 
     # -- notifications
 
@@ -180,7 +193,9 @@ class Routing:
         For as many leading ones, at least one, as cost about `most` (`RoutingTable`) to pass on;
         their number comes first.
         """
-        return self.router.route_leading(envelopes, source, most)
+        return self.router.route_leading(
+            envelopes, None if source is None else self._id(source), most
+        )
 
 
 def _written(update: Update) -> Iterator[tuple[list[tuple[m.Key, str]], list[m.Key]]]:
@@ -209,7 +224,8 @@ def _written(update: Update) -> Iterator[tuple[list[tuple[m.Key, str]], list[m.K
         yield added, removed
 
 
-def _read(message: m.Subscriptions | m.Advertisements) -> Update:
+def read_update(message: m.Subscriptions | m.Advertisements) -> Update:
+    """The update as the router knows it."""
     asks = isinstance(message, m.Subscriptions)
     kind = SubscriptionUpdate if asks else AdvertisementUpdate
     try:

@@ -22,6 +22,7 @@ from stentor.errors import (
     NotPermitted,
     Overloaded,
     ProtocolError,
+    StentorError,
 )
 from stentor.filters import Filter
 from stentor.node.agenda import Agenda
@@ -30,6 +31,7 @@ from stentor.node.durable import Durable
 from stentor.node.feed import Feed
 from stentor.node.interest import Interest
 from stentor.node.journals import Journals
+from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.durables import Durables
 from stentor.node.parts.groups import Groups, group_id
 from stentor.node.parts.leases import Leases
@@ -64,7 +66,7 @@ class Subscribing:
         groups: Groups,
         leases: Leases,
         probing: Probing,
-        routing: Routing,
+        routing: Routing | Carriage,
         journals: Journals,
         directory: Directory,
         ready: Turns[str],
@@ -307,10 +309,14 @@ class Subscribing:
         added = [received(text) for text in message.added]
         _check_permitted(session, added)
         new, gone = interest.amend(added, [received(text) for text in message.removed])
+        try:
+            for filter in new:
+                self._routing.subscribe(feed.id, filter)
+        except StentorError:  # some routers cannot carry every filter
+            interest.amend(gone, new)
+            raise
         for consumer in subscription.consumers:
             self._tell(consumer, new, gone)
-        for filter in new:
-            self._routing.subscribe(feed.id, filter)
         for filter in gone:
             self._routing.unsubscribe(feed.id, filter)
         if new:
@@ -326,7 +332,7 @@ class Subscribing:
                 self._agenda.to_client(session.id, m.Done(number))
 
         number = message.number
-        if added:
+        if added and not feed.volatile:
             self._probing.want(feed)
             self._probing.then(answer)
         else:
