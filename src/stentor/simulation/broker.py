@@ -65,7 +65,7 @@ class Broker:
                 first = -1
                 action.line.failed = True  # nothing of this producer behind it, either
             else:
-                first = self.log.write(action, self._host.now)
+                first = self.log.write(action, self._host.time)
         elif action.data is None:
             self.durables.pop(action.name, None)
         else:

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from overlay import MemoryLog, Overlay
+from overlay import Overlay
 
 from stentor.errors import NotPermitted, Overloaded
 from stentor.filters import Filter
@@ -21,6 +21,7 @@ from stentor.node.parts.subscribing import UNKNOWN_STREAMS
 from stentor.node.reading import LOOKED_BYTES, stretch
 from stentor.node.streams import Probes
 from stentor.protocol import messages as m
+from stentor.simulation.journal import MemoryLog
 
 CLOCK = 1_000_000.0
 
@@ -227,18 +228,14 @@ def test_nor_more_of_the_journals_of_others(seed: int) -> None:
     """Whatever is published meanwhile comes, in whatever order things happen."""
     sim = Overlay([("a", "b"), ("b", "c")], seed=seed)
     publisher, subscriber = sim.client("c"), sim.client("a")
-    publisher.publish([{"x": 1}])
+    publisher.send([{"x": 1}])
     sim.advance()
-    sub = subscriber.subscribe("")
-    sub.positions["c#"] = 10**6
-    del subscriber.subs[sub.number]
-    subscriber.up.clear()
-    subscriber.ask(sub)
-    sub.positions.clear()
+    sub = subscriber.open("", positions={"c#": 10**6})
+    sub.options.clear()
     sim.advance(sim.rng.randint(0, 20))
-    publisher.publish([{"x": 2}, {"x": 3}])
+    publisher.send([{"x": 2}, {"x": 3}])
     sim.advance()
-    publisher.publish([{"x": 4}])
+    publisher.send([{"x": 4}])
     sim.advance()
     offsets = [offset for _, offset, _ in sub.given]
     assert offsets[-1] == 4
