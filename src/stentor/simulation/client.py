@@ -22,6 +22,7 @@ from stentor.errors import (
     JournalUnavailable,
     LeaseExpired,
     NotAdvertised,
+    RepeatedPublication,
     StentorError,
     UnknownClient,
 )
@@ -109,12 +110,17 @@ class Inbox:
             assert id is not None
             if message.offsets and not self._is_news(message.stream, message.offsets[i], id):
                 continue
+            if host.thorough and not self._wants(notification):
+                continue  # it was on its way when the client changed its mind
             if not message.offsets and host.thorough:
                 if id in self.volatile:
                     continue  # a client that connects elsewhere can overtake what it has had
                 self.volatile.append(id)
             self.client.received.append(notification)
             host.notified(self.component, notification, journaled=bool(message.offsets))
+
+    def _wants(self, notification: Notification) -> bool:
+        return any(filter.matches(notification) for filter in self.filters.values())
 
     def _is_news(self, stream: StreamId, offset: int, id: NotificationId) -> bool:
         """Whether the client has not had this, here or by another stream."""
@@ -133,8 +139,8 @@ class Inbox:
             assert id is not None
             known = host.publications[id]
             assert known.notification == notification, f"{id} was altered"
-            wanted = any(filter.matches(notification) for filter in self.filters.values())
-            assert wanted or self.changes, f"{self.component} does not want {notification!r}"
+            wanted = self.changes or self._wants(notification)
+            assert wanted, f"{self.component} does not want {notification!r}"
             if message.retained:
                 continue
             if not message.offsets:
@@ -213,6 +219,7 @@ class Client:
         self._filters = count((epoch << 32) + 1)
         self.epoch = epoch
         self._sequence = 0
+        self._published = SeenIds()
         self._own: Inbox | None = None
         #: How often the client has subscribed to each filter.
         self._held: Counter[Filter] = Counter()
@@ -322,10 +329,7 @@ class Client:
         self._check_here()
         if not isinstance(notification, Notification):
             notification = Notification(notification)
-        if notification.id is None:
-            notification = notification.replace(id=self._next_id())
-        elif notification.id.producer == self.id and notification.id.epoch == self.epoch:
-            self._sequence = max(self._sequence, notification.id.sequence + 1)
+        notification = self._stamped(notification)
         self.host.published(self, notification, volatile=not self.journaled)
         self._publish([notification], volatile=not self.journaled)
         try:
@@ -424,9 +428,24 @@ class Client:
         self._publish(found, volatile=volatile, retain=retain)
         return [id for n in found if (id := n.id) is not None]
 
+    def _stamped(self, notification: Notification) -> Notification:
+        """The notification with an id: the client's next, or the one it brings if that is new."""
+        id = notification.id
+        if id is None:
+            return notification.replace(id=self._next_id())
+        if not self._published.add(id):
+            raise RepeatedPublication(
+                f"{id} was published by {self.id!r} before, or is too old to tell; "
+                "leave the id out to get a new one"
+            )
+        return notification
+
     def _next_id(self) -> NotificationId:
-        self._sequence += 1
-        return NotificationId(self.id, self.epoch, self._sequence - 1)
+        while True:
+            id = NotificationId(self.id, self.epoch, self._sequence)
+            self._sequence += 1
+            if self._published.add(id):
+                return id
 
     def _publish(
         self,
