@@ -178,7 +178,7 @@ class TestNames:
             taking = m.Subscribe(1, "kind = 'm'", 10, durable="desk-7")
             failure = await mallory.ask(taking, m.Failure, m.Subscribed)
             assert failure.code == NotPermitted.code
-            assert str(broker.core.durables["desk-7"].filter) == "secret > 1"
+            assert str(broker.core.durables["desk-7"].interest) == "secret > 1"
 
         run(test)
 

@@ -94,6 +94,20 @@ def test_the_lines_without_async() -> None:
 
 
 @looped
+async def test_a_volatile_subscription_gets_what_comes_while_it_is_there() -> None:
+    async with overlay(2) as (first, second):
+        async with stentor.connect(first.address) as bus, stentor.connect(second.address) as other:
+            await bus.publish({"x": 1}, ack=True)
+            async with bus.subscribe("x > 1", volatile=True) as sub:
+                await bus.publish({"x": 2}, ack=True)
+                await bus.publish({"x": 3}, volatile=True, ack=True)
+                assert [(await sub.get())["x"] for _ in range(2)] == [2, 3]
+                async with other.subscribe(""):  # what was asked before is known there now
+                    await other.publish({"x": 4}, ack=True)
+                    assert (await sub.get())["x"] == 4
+
+
+@looped
 async def test_a_broker_that_restarts_interrupts_nothing(tmp_path: Path) -> None:
     address = f"unix:{tmp_path}/b1"
     settings = Settings(listen=(address,), data=tmp_path / "data", name="b1")

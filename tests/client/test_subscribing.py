@@ -83,6 +83,8 @@ class TestSubscribing:
             ("", {"durable": ""}, InvalidConfiguration),
             ("", {"group": "a\x00"}, InvalidConfiguration),
             ("", {"group": "g", "retained": True}, InvalidConfiguration),
+            ("", {"volatile": True, "since": "earliest"}, InvalidConfiguration),
+            ("", {"volatile": True, "durable": "desk"}, InvalidConfiguration),
             ("", {"since": "2026-01-01T00:00:00"}, InvalidValue),
         ],
     )

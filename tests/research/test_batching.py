@@ -304,7 +304,7 @@ class Hurried(Host):
         links = [channel for link in self.links for channel in (link, link[::-1])]
         at, to = links[number % len(links)]
         router = cast(BatchingRouter, self.router(at))
-        self._carry_out(at, self.node(at).apply(lambda: router.flush(to)))
+        self.apply(at, router.flush(to))
 
 
 def run(net: Host, acts: list[tuple[str, int]], advertise: bool = False) -> None:

@@ -289,11 +289,9 @@ def expected(net: Host, clients: list[Client], publisher: Client, x: int) -> dic
     def matched(filters: Iterable[Filter]) -> bool:
         return any(filter.matches({"x": x}) for filter in filters)
 
-    offers = net.node(publisher.at).advertisements(publisher.id).values()
+    offers = publisher.advertisements.values()
     offered = not offers or matched(offers)
-    return {
-        c.id: int(offered and matched(net.node(c.at).subscriptions(c.id).values())) for c in clients
-    }
+    return {c.id: int(offered and matched(c.subscriptions.values())) for c in clients}
 
 
 def random_life(seed: int, routing: str, offers: str | None) -> None:

@@ -459,7 +459,7 @@ def test_a_series_must_be_as_long_as_the_longest_way(ticks: int, loses: bool) ->
 
 def begin_series(net: Network, broker: BrokerId) -> None:
     """As if the broker's timer had run out in the middle of traffic."""
-    net._carry_out(broker, net.node(broker).expired("rounds"))
+    net.apply(broker, net.router(broker).expired("rounds"))
 
 
 class Handled:

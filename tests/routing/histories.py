@@ -160,7 +160,7 @@ def _overlays() -> list[Overlay]:
             sample = EVENTS if looseness else None
             return Network.tree(
                 random_tree(rng), routing, offers, looseness=looseness, sample=sample,
-                engine=BruteForce, seed=seed,
+                engine=BruteForce, planned=rng.random() < 0.3, seed=seed,
             )  # fmt: skip
 
         name = f"tree {routing}" + (f" {looseness}" if looseness else "")
@@ -391,7 +391,8 @@ class History:
         new = [rng.choice(sorted(topology.reachable(end, rest))) for end in (a, b)]
         rng.shuffle(new)
         if set(new) != {a, b}:
-            net.replace_link((a, b), (new[0], new[1]), rng.choice(REPLACEMENTS))
+            how = rng.choice(REPLACEMENTS) if net.carried else "strawman"
+            net.replace_link((a, b), (new[0], new[1]), how)
 
     def lose(self, broker: Any) -> None:
         self.clients = [c for c in self.clients if c.at != broker]

@@ -249,10 +249,10 @@ def test_the_gate_asks_for_the_publishers_own_advertisement_when_it_publishes(
     a.publish({"x": 7})
     net.settle()
     assert [n["x"] for n in b.received] == [6]
-    assert net.node(1).refused == 3
+    assert net.core(1).counters["refused"] == 3
     with pytest.raises(NotAdvertised, match="has advertised nothing that matches"):
         a.publish({"x": 8}, strict=True)
-    assert net.node(1).refused == 4
+    assert net.core(1).counters["refused"] == 4
     assert net.check().ok
 
 

@@ -30,7 +30,10 @@ def table(net: Network, broker: BrokerId) -> dict[Any, set[Filter]]:
     router = net.router(broker)
     assert isinstance(router, TreeRouter)
     held = router.plane.subscriptions.table
-    return {d.id: set(held.at(d).values()) for d in held.destinations}
+    return {
+        d.id.partition("@")[0] if isinstance(d, Local) else d.id: set(held.at(d).values())
+        for d in held.destinations
+    }
 
 
 @pytest.mark.spec("R-03.31", "03/A10", "R-08.41")

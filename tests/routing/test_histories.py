@@ -170,7 +170,7 @@ class TreeMachine(RuleBasedStateMachine):
         routers = {b: self._router(b) for b in self.net.brokers}
         assert not monotone_valid(routers, DOMAIN)
         if self.advertisements is None:
-            homes = {c.id: (c.at, self.wanted[c.id].values()) for c in self.clients}
+            homes = {c.known_as: (c.at, self.wanted[c.id].values()) for c in self.clients}
             assert not valid(routers, homes, DOMAIN)
 
     def _router(self, broker: Any) -> TreeRouter:
@@ -186,7 +186,7 @@ class TreeMachine(RuleBasedStateMachine):
         for broker in self.net.brokers:
             router = self._router(broker)
             subscriptions = {
-                c.id: self.wanted[c.id].values() for c in self.clients if c.at == broker
+                c.known_as: self.wanted[c.id].values() for c in self.clients if c.at == broker
             }
             assert not local_invariant(router, subscriptions, DOMAIN)
             if self.routing != "flooding":

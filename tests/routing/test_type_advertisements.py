@@ -367,7 +367,7 @@ def test_what_is_not_advertised_is_stopped_by_the_node() -> None:
     p.publish(quote(7))
     net.settle()
     assert a.received == []
-    assert net.node(1).refused == 1
+    assert net.core(1).counters["refused"] == 1
 
 
 @pytest.mark.spec("R-03.36")

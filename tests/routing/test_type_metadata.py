@@ -40,7 +40,7 @@ def router(net: Network, broker: BrokerId) -> TypeRendezvousRouter:
 
 def declare(net: Network, at: BrokerId, declaration: EventType) -> None:
     """As a host would: the router's own operation, its outputs carried out."""
-    net._carry_out(at, router(net, at).declare(declaration))
+    net.apply(at, router(net, at).declare(declaration))
 
 
 def declared(name: str, **attributes: str) -> EventType:

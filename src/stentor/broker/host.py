@@ -514,7 +514,7 @@ class Broker:
             self.settings.token,
             stream=self.stream,
             addresses=self.advertised,
-            terms=self.core.router.terms,
+            terms=self.core.routing.terms,
             below=self.place_of(address) == "parent",
         )
 
@@ -530,7 +530,7 @@ class Broker:
             raise ShuttingDown("this broker is being shut down; connect to another")
         permissions = self.access.admit(hello, connection.peer_certificate)
         if hello.role == "broker":
-            origin = handshake.neighbor(self.core.router.terms)
+            origin = handshake.neighbor(self.core.routing.terms)
             place: Place = "child" if hello.below else "peer"
             self._check_link(origin, permissions, place, dialed=False)
             connection.send(self._welcome(handshake.version))
@@ -551,7 +551,7 @@ class Broker:
             limits.frame,
             limits.timeout,
             producer,
-            self.core.router.terms,
+            self.core.routing.terms,
         )
 
     def _new_client(

@@ -215,14 +215,15 @@ class Client:
                 self.broker.asked(self, question)
             case _ if self.is_operator:
                 raise ProtocolError(f"an operator cannot send {type(message).__name__}")
-            case _ if len(getattr(message, "filter", "")) > SHORT_FILTER:
-                return self._after_parsing(message)
+            case _ if sum(map(len, texts := _filters(message))) > SHORT_FILTER:
+                return self._after_parsing(message, texts)
             case _:
                 return self.broker.core.hear(self.id, message)
         return None
 
-    def _after_parsing(self, message: m.Subscribe | m.Advertise | m.Read) -> Steps:
-        yield self.broker.parse(message.filter, received)
+    def _after_parsing(self, message: Any, texts: list[str]) -> Steps:
+        for text in texts:
+            yield self.broker.parse(text, received)
         yield from self.broker.core.hear(self.id, message) or ()
 
     def _dealt(self) -> None:
@@ -406,7 +407,7 @@ class Dialing:
 
     def _linked(self, connection: Connection) -> Link:
         broker = self.broker
-        origin = self._handshake.neighbor(broker.core.router.terms, self.address)
+        origin = self._handshake.neighbor(broker.core.routing.terms, self.address)
         permissions = broker.access.of_neighbor(connection.peer_certificate)
         place = broker.place_of(self.address)
         return broker.link_made(
@@ -423,3 +424,11 @@ class Dialing:
             self.link.closed(error)
         if not self.over.done():
             self.over.set_result(self._reason or error)
+
+
+def _filters(message: Any) -> list[str]:
+    """The filters that a client has written."""
+    if isinstance(message, m.Amend):
+        return [*message.added, *message.removed]
+    asked = getattr(message, "filter", [])
+    return [asked] if isinstance(asked, str) else asked

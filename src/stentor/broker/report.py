@@ -46,7 +46,7 @@ def status(broker: Broker) -> dict[str, Any]:
         "durables": [
             {
                 "name": durable.name,
-                "filter": str(durable.filter),
+                "filter": str(durable.interest),
                 "attached": core.is_attached(durable),
                 "positions": dict(durable.positions),
             }
@@ -166,7 +166,7 @@ def _subscriptions(broker: Broker) -> list[dict[str, Any]]:
     return [
         {
             "id": id,
-            "filter": str(subscription.feed.filter),
+            "filter": str(subscription.interest),
             "durable": None if subscription.durable is None else subscription.durable.name,
             "group": subscription.group,
             "consumers": len(subscription.consumers),

@@ -52,8 +52,8 @@ CHUNK: Final = 500
 _log: Final = logging.getLogger("stentor.client")
 
 
-class SubscribeOptions(TypedDict, total=False):
-    """The options of `Bus.subscribe`, where they are explained."""
+class ReplyOptions(TypedDict, total=False):
+    """The options of `Bus.subscribe` that those who answer requests may use as well."""
 
     where: str | Filter | None
     durable: str | None
@@ -69,6 +69,12 @@ class SubscribeOptions(TypedDict, total=False):
     auto_confirm: bool
     handler: Callable[[Any], Any] | None
     timeout: float | None
+
+
+class SubscribeOptions(ReplyOptions, total=False):
+    """The options of `Bus.subscribe`, where they are explained."""
+
+    volatile: bool
 
 
 class Bus:
@@ -352,6 +358,7 @@ class Bus:
         retained: bool = False,
         overflow: str = "spill",
         limit: int = 0,
+        volatile: bool = False,
         window: int = WINDOW,
         auto_confirm: bool = True,
         handler: Callable[[Any], Any] | None = None,
@@ -369,6 +376,8 @@ class Bus:
         retained      begin with the last value of every key
         overflow      what the broker does when more than `limit` wait: "spill", "block",
                       "drop_oldest", "drop_newest", "disconnect"
+        volatile      only what comes while it is connected, at most once: cheap for the brokers,
+                      and in force as soon as its own broker has it
         window        notifications that may be on their way or wait here
         auto_confirm  whether a durable one confirms by itself what was dealt with
         handler       is called with each notification, instead of iterating
@@ -397,6 +406,7 @@ class Bus:
             retained=retained,
             overflow=overflow,
             limit=limit,
+            volatile=volatile,
             window=window,
             auto_confirm=auto_confirm,
             timeout=timeout,
@@ -488,7 +498,7 @@ class Bus:
         filter: str | Filter | type[Any] = "",
         *,
         volatile: bool = True,
-        **options: Unpack[SubscribeOptions],
+        **options: Unpack[ReplyOptions],
     ) -> Callable[[F], F]:
         """A decorator: answer the requests that the filter matches with what the function returns.
 
@@ -502,7 +512,7 @@ class Bus:
                 await answer(self, subscription.last, provider(event), volatile)
 
             where = requests_of(filter_of(options.get("where") or ""))
-            changed: SubscribeOptions = {**options, "where": where, "handler": handle}
+            changed: ReplyOptions = {**options, "where": where, "handler": handle}
             subscription = self.subscribe(filter, **changed)
             self._add(subscription)
             return provider

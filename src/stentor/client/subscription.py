@@ -110,6 +110,7 @@ class Terms:
     retained: bool = False
     overflow: str = "spill"
     limit: int = 0
+    volatile: bool = False
     window: int = WINDOW
     auto_confirm: bool = True
     timeout: float | None = None
@@ -125,6 +126,13 @@ class Terms:
             raise InvalidConfiguration(
                 "the members of a group share notifications, so last values for each make no "
                 "sense; use retained=True without a group"
+            )
+        if self.volatile and (
+            self.retained or any(x is not None for x in (self.durable, self.since, self.group))
+        ):
+            raise InvalidConfiguration(
+                "a volatile subscription has no past and shares with nobody; leave out durable, "
+                "since, retained and group, or volatile"
             )
         if self.past is not None:
             self._check_past()
@@ -474,7 +482,9 @@ class Subscription(Generic[T]):
         terms = self._terms
         since = terms.since
         positions: Positions | None = None
-        if terms.group is not None and terms.durable is None:
+        if terms.volatile:
+            pass  # it goes on with what comes
+        elif terms.group is not None and terms.durable is None:
             if self._settled_at is not None:
                 since = self._lost_at
                 if since is None:  # the group has moved
@@ -499,6 +509,7 @@ class Subscription(Generic[T]):
             terms.retained and not self._past_last_values,
             terms.overflow,
             terms.limit,
+            terms.volatile,
         )
 
     # -- confirmation

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, overload
 import uvloop
 
 from stentor.client.advertisement import Advertisement, OnDemand
-from stentor.client.bus import Bus, SubscribeOptions, filter_of
+from stentor.client.bus import Bus, ReplyOptions, SubscribeOptions, filter_of
 from stentor.client.connecting import connect
 from stentor.client.requests import answer, requests_of
 from stentor.client.subscription import LostRange, Subscription
@@ -380,7 +380,7 @@ class SyncBus:
         filter: str | Filter | type[Any] = "",
         *,
         volatile: bool = True,
-        **options: Unpack[SubscribeOptions],
+        **options: Unpack[ReplyOptions],
     ) -> Callable[[F], F]:
         """See `Bus.reply`. A plain function runs in a thread of its own."""
 
@@ -399,7 +399,7 @@ class SyncBus:
                     self._loop.call(answer(self._bus, request, each, volatile))
 
             where = requests_of(filter_of(options.get("where") or ""))
-            changed: SubscribeOptions = {**options, "where": where, "handler": handle}
+            changed: ReplyOptions = {**options, "where": where, "handler": handle}
             subscription = self.subscribe(filter, **changed)
             self._soon(subscription.open)
             return provider
@@ -407,7 +407,7 @@ class SyncBus:
         return register
 
     async def _replying(
-        self, filter: Any, volatile: bool, options: SubscribeOptions, provider: Any
+        self, filter: Any, volatile: bool, options: ReplyOptions, provider: Any
     ) -> None:
         self._bus.reply(filter, volatile=volatile, **options)(provider)
         await self._bus.ready()

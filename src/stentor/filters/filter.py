@@ -89,7 +89,7 @@ class Filter:
         with little work and has not grown has a short text, and need not be tried; nor need what
         was just read from that very text.
         """
-        size = sum(map(weight, self.conjuncts))
+        size = self.weight
         if cost + size <= RECEIVED_STEPS // 16:
             return
         if size > RECEIVED_STEPS:
@@ -259,6 +259,11 @@ class Filter:
         return Filter.of_conjuncts((*self.conjuncts, *other.conjuncts))
 
     # -- identity and text
+
+    @property
+    def weight(self) -> int:
+        """About how many steps it takes to look at all of it."""
+        return sum(map(weight, self.conjuncts))
 
     @property
     def expression(self) -> Expression:

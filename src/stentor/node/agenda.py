@@ -7,13 +7,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 from stentor.node.session import Line
 from stentor.protocol.messages import BetweenBrokers, FromBroker
+from stentor.routing.protocol import Arm, Close, Message
 
 
 class ToLink(NamedTuple):
     """Send a message to a neighbor."""
 
     neighbor: str
-    message: BetweenBrokers
+    message: BetweenBrokers | Message
 
 
 class ToClient(NamedTuple):
@@ -61,7 +62,8 @@ class CloseClient(NamedTuple):
     reason: str
 
 
-Action: TypeAlias = ToLink | ToClient | Append | Persist | CloseLink | CloseClient
+#: Routers that carry notifications themselves also arm timers and close links.
+Action: TypeAlias = ToLink | ToClient | Append | Persist | CloseLink | CloseClient | Arm | Close
 
 
 class Agenda:

@@ -20,6 +20,8 @@ hears which message.
     catching_up    reading journals for feeds                         catching_up.py
     last_values    last values for new subscribers                    last_values.py
     bulk_reads     reading journals for clients                       bulk_reads.py
+    carriage       in place of routing, traffic and overlay, for      carriage.py
+                   routers that carry notifications themselves
     progress       how far streams have come                          progress.py
 
 What several parts look at is given to each in its constructor: the `sessions` of clients, the
@@ -30,9 +32,9 @@ to deliver and those that are `hungry` for what is in journals.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from stentor.errors import ProtocolError, StentorError
 from stentor.filters import Filter
@@ -48,6 +50,7 @@ from stentor.node.journals import Journals
 from stentor.node.log import Log
 from stentor.node.marks import Marks
 from stentor.node.parts.bulk_reads import BulkReads
+from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.catching_up import CatchingUp
 from stentor.node.parts.deliveries import Deliveries
 from stentor.node.parts.durables import Durables
@@ -74,7 +77,7 @@ from stentor.node.ways import Ways
 from stentor.protocol import messages as m
 from stentor.routing import tree_router
 from stentor.routing.graph import GraphRouter
-from stentor.routing.protocol import LiveRouter, Place
+from stentor.routing.protocol import BrokerId, LiveRouter, Place, Router
 from stentor.routing.tree import TreeRouter
 
 #: Filters that are announced or hidden in one step because another one has gone or come.
@@ -89,7 +92,9 @@ class Core:
         name: str,
         log: Log,
         *,
-        router: LiveRouter | None = None,
+        router: Router | LiveRouter | None = None,
+        carries: bool = False,
+        ids: Mapping[str, BrokerId] | None = None,
         addresses: Iterable[str] = (),
         enforce_advertisements: bool = False,
         max_subscriptions: int = 10_000,
@@ -101,7 +106,11 @@ class Core:
         now: float = 0.0,
         clock: float = 0.0,
     ) -> None:
-        """`now` is a clock that only goes forward; `clock` is seconds since 1970."""
+        """`now` is a clock that only goes forward; `clock` is seconds since 1970.
+
+        The router is one that brokers run, unless it `carries` notifications by itself.
+        `ids` is by what it knows neighbors, where that is not their names.
+        """
         self.name = name
         self.hooks = hooks = hooks or Hooks()
         self.clock = time = Clock(now, clock)
@@ -110,29 +119,50 @@ class Core:
         self.journals = journals = Journals(log)
         router = router or _router(name)
         own = m.Origin(log.stream, name, tuple(addresses))
-        self.directory = directory = _ways(own, router)
+        self.directory = directory = Directory(own) if carries else _ways(own, router)
         self._ready = ready = Turns[str]()
         hungry = Turns[str]()
         self._sessions = sessions = Sessions()
         self._subscriptions = subscriptions = Subscriptions(ready)
         marks = Marks()
         fetches = Fetches()
-        self.routing = routing = Routing(
-            router,
-            subscriptions=subscriptions,
-            borders=borders,
-            hooks=hooks,
-            agenda=agenda,
-        )
-        self.traffic = Traffic(
-            routing,
-            directory=directory,
-            subscriptions=subscriptions,
-            ready=ready,
-            borders=borders,
-            hooks=hooks,
-            agenda=agenda,
-        )
+        routing: Routing | Carriage
+        self.traffic: Traffic | Carriage
+        self._from_neighbors: dict[type, Any] = {}
+        self.carriage: Carriage | None = None
+        if carries:
+            self.carriage = self.traffic = routing = Carriage(
+                cast(Router, router),
+                ids=ids or {},
+                subscriptions=subscriptions,
+                sessions=sessions,
+                ready=ready,
+                agenda=agenda,
+            )
+        else:
+            routing = Routing(
+                cast(LiveRouter, router),
+                subscriptions=subscriptions,
+                borders=borders,
+                hooks=hooks,
+                agenda=agenda,
+                ids=ids or {},
+            )
+            self.traffic = traffic = Traffic(
+                routing,
+                directory=directory,
+                subscriptions=subscriptions,
+                ready=ready,
+                borders=borders,
+                hooks=hooks,
+                agenda=agenda,
+            )
+            self._from_neighbors = {
+                m.Subscriptions: routing.filters_heard,
+                m.Advertisements: routing.filters_heard,
+                m.Forward: traffic.forward_heard,
+            }
+        self.routing = routing
         checks: list[Check] = [Identity(time), Permission()]
         if enforce_advertisements:
             checks.append(Advertised())
@@ -255,14 +285,12 @@ class Core:
             m.Renew: self.subscribing.renew,
             m.Credit: self.subscribing.credit,
             m.Confirm: self.subscribing.confirm,
+            m.Amend: self.subscribing.amend,
             m.Advertise: self._offers.advertise,
             m.Unadvertise: self._offers.unadvertise,
             m.Read: self.bulk_reads.read_asked,
         }
-        self._from_neighbors: dict[type, Any] = {
-            m.Subscriptions: routing.filters_heard,
-            m.Advertisements: routing.filters_heard,
-            m.Forward: self.traffic.forward_heard,
+        self._from_neighbors |= {
             m.Streams: self.overlay.streams_heard,
             m.Mark: self.overlay.mark_heard,
             m.Probe: self.probing.probe_heard,
@@ -420,11 +448,11 @@ class Core:
 
         `place` is what the neighbor is to this broker, if the router does not know.
         """
-        self.overlay.link_up(neighbor, rights, place)
+        (self.carriage or self.overlay).link_up(neighbor, rights, place)
 
     def link_down(self, neighbor: str) -> None:
         """The link is gone, with everything that was on its way."""
-        self.overlay.link_down(neighbor)
+        (self.carriage or self.overlay).link_down(neighbor)
 
     def is_unlinking(self, neighbor: str) -> bool:
         """Whether it is still being forgotten what a neighbor asked for that is gone."""
@@ -437,6 +465,9 @@ class Core:
 
     def hear_neighbor(self, neighbor: str, message: Any) -> Iterator[None]:
         """The same, in steps: a long message is dealt with as several short ones."""
+        if self.carriage is not None:
+            self.carriage.heard(neighbor, message)
+            return
         handler = self._from_neighbors.get(type(message))
         if handler is None:
             raise ProtocolError(f"a broker cannot send {type(message).__name__}")
@@ -494,7 +525,7 @@ class Core:
         return self.journals.head
 
     @property
-    def router(self) -> LiveRouter:
+    def router(self) -> Router | LiveRouter:
         return self.routing.router
 
     @property
@@ -563,6 +594,6 @@ def _router(name: str) -> TreeRouter:
     return tree_router(name, advertisements="covering", coupled=False, at_once=FILTERS_AT_ONCE)
 
 
-def _ways(own: m.Origin, router: LiveRouter) -> Ways:
+def _ways(own: m.Origin, router: Router | LiveRouter) -> Ways:
     """How streams get about, where this router routes."""
     return GraphDirectory(own, router) if isinstance(router, GraphRouter) else Directory(own)

@@ -1,6 +1,7 @@
 """What is kept of a durable subscription while nobody is attached, and across restarts.
 
-Only the confirmed positions, the time since which it exists, and the ids that were confirmed last.
+Only what it asks for, the confirmed positions, the time since which it exists, and the ids that
+were confirmed last.
 The notifications themselves stay in the journals of the brokers where they were published. The ids
 catch what positions cannot: a publisher that lost its broker before it was answered publishes the
 same notification again at another broker, and then two streams hold it.
@@ -16,6 +17,7 @@ from stentor.errors import JournalDamaged, StentorError
 from stentor.filters import Filter
 from stentor.model.identity import NotificationId
 from stentor.model.seen import SeenIds
+from stentor.node.interest import Interest
 from stentor.protocol.messages import Positions
 
 #: Confirmed ids that are remembered of one producer, as intervals.
@@ -23,7 +25,8 @@ RECENT: Final = 1_024
 
 
 class _Stored(msgspec.Struct, array_like=True):
-    filter: str
+    #: The filter of a subscription, or those of an inbox.
+    filter: str | list[str]
     since: float
     positions: Positions
     recent: dict[str, Any]
@@ -37,7 +40,7 @@ _decoder: Final = msgspec.msgpack.Decoder(_Stored)
 class Durable:
     """The kept state of one durable subscription.
 
-    >>> durable = Durable("desk-7", Filter("price > 100"), since=0.0)
+    >>> durable = Durable("desk-7", Interest([Filter("price > 100")]), since=0.0)
     >>> durable.confirm({"b1#0": 7})
     True
     >>> Durable.from_data("desk-7", durable.to_data()).positions
@@ -47,7 +50,7 @@ class Durable:
     def __init__(
         self,
         name: str,
-        filter: Filter,
+        interest: Interest,
         *,
         since: float,
         positions: Positions | None = None,
@@ -56,7 +59,7 @@ class Durable:
         owner: str | None = None,
     ) -> None:
         self.name = name
-        self.filter = filter
+        self.interest = interest
         #: Streams without a position are read from this time on.
         self.since = since
         self.positions: Positions = dict(positions or {})
@@ -86,7 +89,7 @@ class Durable:
     def to_data(self) -> bytes:
         return msgspec.msgpack.encode(
             _Stored(
-                str(self.filter),
+                str(self.interest) if self.interest.fixed else self.interest.texts,
                 self.since,
                 self.positions,
                 self.recent.to_data(),
@@ -101,9 +104,11 @@ class Durable:
         try:
             stored = _decoder.decode(data)
             recent = SeenIds.from_data(stored.recent, max_intervals=RECENT, forget_as_new=True)
+            fixed = isinstance(stored.filter, str)
+            texts = [stored.filter] if isinstance(stored.filter, str) else stored.filter
             return cls(
                 name,
-                Filter(stored.filter),
+                Interest(map(Filter, texts), fixed=fixed),
                 since=stored.since,
                 positions=stored.positions,
                 recent=recent,

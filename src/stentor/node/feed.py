@@ -18,6 +18,10 @@ moves on from there depends on the mode in which the feed reads the stream:
            reached the cover, the buffer follows and the feed is LIVE. If the buffer overflows it
            is emptied, and the cover is at least what was seen last.
 
+What the subscriber asks for may grow meanwhile (see `Interest`). Nothing published before that is
+owed, so positions stay. But a stretch that was asked for by the old filters may be read after the
+new ones are in force everywhere, and would hide what they match: it is asked for once more.
+
 A feed *begins* with the first answer to a probe that was sent after its subscription: from then on
 it owes its subscriber everything. Brokers that could not be reached then have no place in that
 answer; when they are there, their streams are read from the time on at which the feed was made.
@@ -26,6 +30,9 @@ A subscriber that is too slow therefore never holds anything up and loses nothin
 its feed just falls back to reading journals at its own pace ("spill"). Other policies drop instead.
 Notifications that no journal holds are dropped, oldest first, when the queue is full; under "block"
 the owner lets publishers wait while the feed is `congested`, and twice as many are kept.
+
+A *volatile* feed has no place in any stream. What comes is queued, whether a journal holds it or
+not; only what it has had of a stream is left out. It never waits for a probe, and reads no journal.
 
 The feed is pure. Its owner tells it what happens and asks it which fetches it wants. Queue and
 buffers together hold at most twice the limit and one stretch, last values and what members of
@@ -42,7 +49,6 @@ from itertools import accumulate
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from stentor.errors import InvalidConfiguration, UnknownStrategy
-from stentor.filters import Filter
 from stentor.node.reading import STRETCH
 from stentor.protocol.messages import VOLATILE, Positions, StreamId
 
@@ -121,6 +127,8 @@ class _Reading:
     buffer: list[Run] = field(default_factory=list)
     buffered: int = 0
     fetching: bool = False
+    #: More is asked for than by the fetch that is under way, so its answer says too little.
+    stale: bool = False
     #: The last stretch ended at the head of the stream.
     at_head: bool = False
     #: The first probe whose answer tells the cover or the head.
@@ -130,7 +138,7 @@ class _Reading:
 class Feed:
     """The queue of one subscription, and its place in every stream.
 
-    >>> feed = Feed("ann/1", Filter("price > 100"))
+    >>> feed = Feed("ann/1")
     >>> feed.offer(Run("b1#0", [7], [b"..."]))
     >>> feed.heads(1, {"b1#0": 6})
     True
@@ -142,7 +150,6 @@ class Feed:
     def __init__(
         self,
         id: str,
-        filter: Filter,
         *,
         since: float | None = None,
         positions: Positions | None = None,
@@ -150,6 +157,7 @@ class Feed:
         overflow: str = "spill",
         probe: int = 0,
         made: float = 0.0,
+        volatile: bool = False,
     ) -> None:
         """`probe` is the number of the first probe that is sent after the subscription.
 
@@ -163,15 +171,17 @@ class Feed:
                 f"choose one of {', '.join(get_args(Overflow))}"
             )
         self.id = id
-        self.filter = filter
         self.since = since
         self.limit = limit
         self.overflow = overflow
+        self.volatile = volatile
         self._probe = probe
         self._made = made
         self._queue: deque[Run] = deque()
         self._waiting = 0
         self._streams: dict[StreamId, _Reading] = {}
+        #: Up to where a volatile feed has had each stream.
+        self._had: Positions = {}
         self._buffered = 0
         #: Bytes of what waits, and of what is buffered.
         self._bytes = 0
@@ -205,6 +215,8 @@ class Feed:
     @property
     def passed(self) -> Positions:
         """Everything up to here was taken, or is not for this feed."""
+        if self.volatile:
+            return {}
         positions = self.positions
         for stream, first in self.first_waiting().items():
             positions[stream] = min(positions[stream], first - 1)
@@ -236,6 +248,12 @@ class Feed:
         """Notifications that match, as the routers bring them."""
         if self.overflowed:
             return  # what comes behind something that was dropped would hide that
+        if self.volatile and run.offsets:
+            new = run.after(self._had.get(run.stream, 0))
+            if new is not None:
+                self._had[run.stream] = new.offsets[-1]
+                self._offer_volatile(new)
+            return
         if not run.offsets:
             self._offer_volatile(run)
             return
@@ -272,9 +290,9 @@ class Feed:
             pass
 
     def _drop_volatile(self, surplus: int) -> bool:
-        """Drop the oldest run that no journal holds, or as much of it as is too much."""
+        """Drop the oldest run that is not to be read again, or as much of it as is too much."""
         for i, run in enumerate(self._queue):
-            if not run.offsets and not run.retained:  # a gap has offsets
+            if self.volatile or (not run.offsets and not run.retained):  # a gap has offsets
                 if len(run.items) > surplus:
                     gone, self._queue[i] = run.split(surplus)
                 else:
@@ -294,11 +312,12 @@ class Feed:
             reading.mode = CATCHING
             reading.cover = run.offsets[-1]
             return
-        reading.position, reading.known = run.offsets[-1], True
-        if self.overflow == "disconnect":
+        if self.overflow == "disconnect":  # and it comes back to this position
             self.overflowed = True
             self.dropped += len(run.items)
-        elif self.overflow == "drop_newest":
+            return
+        reading.position, reading.known = run.offsets[-1], True
+        if self.overflow == "drop_newest":
             room = max(0, self.limit - self._waiting)
             if room:
                 self._append(run.split(room)[0])
@@ -353,7 +372,10 @@ class Feed:
         reading = self._streams.get(run.stream)
         if reading is None or not reading.fetching:
             return
+        stale = reading.stale
         self._fetched(reading)
+        if stale:
+            return
         self._check_claim(run.stream, reading, head)
         if reading.mode != CATCHING or (asked and reading.known and asked > reading.position + 1):
             return  # the latter: it was asked for by a claim that did not hold
@@ -379,7 +401,7 @@ class Feed:
     def _fetched(self, reading: _Reading) -> None:
         """No fetch of the stream is under way any more."""
         self._fetching -= reading.fetching
-        reading.fetching = False
+        reading.fetching = reading.stale = False
 
     def _join(self, reading: _Reading) -> None:
         """Go live if what was missed is there."""
@@ -407,6 +429,11 @@ class Feed:
             self._waiting += len(items)
             self._bytes += run.size
 
+    def asks_more(self) -> None:
+        """The subscriber asks for more than before."""
+        for reading in self._streams.values():
+            reading.stale = reading.fetching
+
     # -- what happens to streams
 
     def _reading(self, stream: StreamId) -> _Reading:
@@ -418,6 +445,8 @@ class Feed:
 
     def interrupted(self, stream: StreamId, probe: int) -> None:
         """Something of the stream may have been lost on its way; `probe` will be sent after it."""
+        if self.volatile:
+            return
         reading = self._reading(stream)
         self._fetched(reading)
         reading.probe = probe
@@ -472,10 +501,10 @@ class Feed:
     def mark(self, stream: StreamId, head: int) -> bool:
         """All of the stream up to here has been forwarded; whether the position has moved."""
         reading = self._streams.get(stream)
-        if reading is not None and reading.mode == LIVE and reading.position < head:
-            reading.position = head
-            return True
-        return False
+        if self.overflowed or reading is None or reading.mode != LIVE or reading.position >= head:
+            return False
+        reading.position = head
+        return True
 
     def wishes(self) -> Iterator[Wish]:
         """Fetches that the feed wants now; the owner reports each with `fetches` when sent."""

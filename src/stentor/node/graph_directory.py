@@ -35,6 +35,7 @@ from __future__ import annotations
 from stentor.node.streams import Sends, check_addresses
 from stentor.protocol.messages import Origin, StreamId, Streams
 from stentor.routing.graph import GraphRouter
+from stentor.routing.protocol import BrokerId
 
 
 class GraphDirectory:
@@ -49,9 +50,9 @@ class GraphDirectory:
         #: Streams in hierarchies below, with the children that lead there.
         self._below: dict[StreamId, tuple[str, Origin]] = {}
         #: What other brokers state: their streams, and for each stream its broker.
-        self._stated: dict[StreamId, tuple[Origin, ...]] = {}
+        self._stated: dict[BrokerId, tuple[Origin, ...]] = {}
         self._origins: dict[StreamId, Origin] = {}
-        self._roots: dict[StreamId, StreamId] = {}
+        self._roots: dict[StreamId, BrokerId] = {}
         router.describe((own,))
 
     def announce_as(self, own: Origin) -> None:
@@ -77,9 +78,9 @@ class GraphDirectory:
             return self._below[stream][1]
         return self._adopted.get(stream) or self._origins.get(stream)
 
-    def root(self, stream: StreamId) -> StreamId:
+    def root(self, stream: StreamId) -> BrokerId:
         """The broker at which the stream enters the graph."""
-        return self._roots.get(stream, self.own.stream)
+        return self._roots.get(stream, self._router.id)
 
     def towards(self, stream: StreamId) -> str | None:
         """The neighbor through which the stream comes."""
@@ -138,7 +139,7 @@ class GraphDirectory:
 
     def link_up(self, neighbor: str) -> Streams | None:
         """A new link: a child is told what there is, a peer nothing that the router does not."""
-        if neighbor not in self._router.subtrees:
+        if neighbor not in map(str, self._router.subtrees):
             return None
         self._subtrees.add(neighbor)
         return Streams([*self.entering, *self._origins.values()], [])
@@ -156,11 +157,11 @@ class GraphDirectory:
         return self._changed([])
 
     def _changed(self, gone: list[StreamId]) -> tuple[list[Origin], list[StreamId], Sends]:
-        router, own = self._router, self.own.stream
+        router = self._router
         changes = router.take_changes()
         fresh: dict[StreamId, Origin] = {}
         concerned: dict[StreamId, set[str]] = {}
-        stated = {str(r): router.about(r) for r in router.reachable() if r != own}
+        stated = {r: router.about(r) for r in router.reachable() if r != router.id}
         for root in self._stated.keys() - stated.keys():
             gone += self._forget(root, ())
         for root, origins in stated.items():
@@ -172,7 +173,7 @@ class GraphDirectory:
                     self._origins[origin.stream] = fresh[origin.stream] = origin
                     self._roots[origin.stream] = root
         for changed, change in changes.items():
-            for origin in self._streams(str(changed)):
+            for origin in self._streams(changed):
                 if change.way:
                     fresh[origin.stream] = origin
                 concerned[origin.stream] = {str(child) for child in change.children}
@@ -193,12 +194,12 @@ class GraphDirectory:
             for to in sorted(up.keys() | down)
         ]
 
-    def _streams(self, root: StreamId) -> list[Origin]:
-        if root == self.own.stream:
+    def _streams(self, root: BrokerId) -> list[Origin]:
+        if root == self._router.id:
             return list(self.entering)
         return [o for o in self._stated.get(root, ()) if self._roots.get(o.stream) == root]
 
-    def _forget(self, root: StreamId, but: tuple[Origin, ...]) -> list[StreamId]:
+    def _forget(self, root: BrokerId, but: tuple[Origin, ...]) -> list[StreamId]:
         """The broker states other streams than before: those that are no longer its."""
         kept = {origin.stream for origin in but}
         lost = [

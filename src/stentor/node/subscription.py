@@ -1,4 +1,4 @@
-"""A subscription at its broker: a feed, and those who consume it.
+"""A subscription at its broker: what is asked for, a feed of it, and those who consume that.
 
 Usually one client consumes the whole feed. The members of a group share it: each notification goes
 to exactly one of them, chosen by the group's policy (01/A-18). What a member was given and has not
@@ -24,6 +24,7 @@ from stentor.model.codec import decode_header
 from stentor.model.identity import NotificationId
 from stentor.node.durable import Durable
 from stentor.node.feed import Feed, Run
+from stentor.node.interest import Interest
 from stentor.protocol.messages import Positions, StreamId
 
 #: Notifications that are remembered until they are confirmed.
@@ -55,6 +56,7 @@ class Subscription:
     def __init__(
         self,
         feed: Feed,
+        interest: Interest,
         *,
         durable: Durable | None = None,
         group: str | None = None,
@@ -67,6 +69,7 @@ class Subscription:
                 f"a group cannot choose by {choice!r}; choose one of {', '.join(CHOICES)}"
             )
         self.feed = feed
+        self.interest = interest
         self.durable = durable
         self.group = group
         self.choice = choice

@@ -60,7 +60,13 @@ class Subscriptions:
             forget(subscription)
 
     def take_down(self, session: Session, most: int) -> bool:
-        """End some of what a client has consumed that is gone; whether that was all."""
-        for number in list(islice(session.subscriptions, most)):
+        """End some of what a client has consumed that is gone; whether that was all.
+
+        Each filter of an inbox counts.
+        """
+        for number, (subscription, _) in list(islice(session.subscriptions.items(), most)):
+            if most <= 0:
+                break
+            most -= max(1, len(subscription.interest))
             self.leave(session, number)
         return not session.subscriptions

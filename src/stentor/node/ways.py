@@ -9,6 +9,7 @@ from typing import Protocol
 
 from stentor.node.streams import Sends
 from stentor.protocol.messages import Origin, StreamId, Streams
+from stentor.routing.protocol import BrokerId
 
 
 class Ways(Protocol):
@@ -42,7 +43,7 @@ class Ways(Protocol):
     def origin(self, stream: StreamId) -> Origin | None:
         """The broker of a stream, as far as it can be reached."""
 
-    def root(self, stream: StreamId) -> StreamId:
+    def root(self, stream: StreamId) -> BrokerId:
         """The broker at which the stream enters the overlay."""
 
     def reaches(self, stream: StreamId) -> bool:

@@ -30,6 +30,8 @@ MAX_STREAMS: Final = 10_000
 MAX_FILTERS: Final = 50_000
 MAX_GROUPS: Final = 1_000
 MAX_ADDRESSES: Final = 1_000
+#: Filters of an inbox.
+MAX_INBOX: Final = 500
 #: Characters of a filter that a client writes, and of a name. Brokers may merge filters of clients
 #: into longer ones.
 MAX_FILTER: Final = 64 * 1024
@@ -42,6 +44,7 @@ _Filters: TypeAlias = Annotated[list[T], Meta(max_length=MAX_FILTERS)]
 _Addresses: TypeAlias = Annotated[list[str], Meta(max_length=MAX_ADDRESSES)]
 _Filter: TypeAlias = Annotated[str, Meta(max_length=MAX_FILTER)]
 _Text: TypeAlias = Annotated[str, Meta(max_length=MAX_TEXT)]
+_Inbox: TypeAlias = Annotated[list[_Filter], Meta(max_length=MAX_INBOX)]
 
 #: A broker's journal, for ever: its name and something random.
 StreamId: TypeAlias = str
@@ -146,10 +149,15 @@ class Publish(_Message, tag=10):
 
 
 class Subscribe(_Message, tag=11):
-    """Ask for what a filter matches; deliveries carry the number."""
+    """Ask for what a filter matches; deliveries carry the number.
+
+    With a list it makes an inbox, which asks for what any of the filters matches; `Amend` changes
+    them. If the durable subscription or the group exists, what it asks for stays as it is;
+    `Amended` says how that differs from this list.
+    """
 
     number: int
-    filter: _Filter
+    filter: _Filter | _Inbox
     #: Notifications that may be delivered before more `Credit` comes.
     credit: int
     #: Name under which the position is kept across connections.
@@ -171,6 +179,9 @@ class Subscribe(_Message, tag=11):
     #: again. With "block", publishers wait rather than lose volatile ones.
     overflow: _Text = "spill"
     limit: int = 0
+    #: What comes while it is connected, at most once; nothing is read again, and it is answered at
+    #: once.
+    volatile: bool = False
 
 
 class Unsubscribe(_Message, tag=12):
@@ -214,6 +225,8 @@ class Advertise(_Message, tag=16):
     number: int
     filter: _Filter
     demand: bool = False
+    #: Do not wait until it is in force: what is published before may not reach everybody.
+    volatile: bool = False
 
 
 class Unadvertise(_Message, tag=17):
@@ -248,6 +261,20 @@ class Read(_Message, tag=19):
     filter: _Filter = ""
     #: Send no items, but when each was: "_time", or the name of an attribute.
     times: _Text = ""
+
+
+class Amend(_Message, tag=20):
+    """An inbox asks for more filters, and for some no longer.
+
+    `Done` answers when the new ones are in force, as for `Subscribed`, and on disk if the inbox is
+    durable.
+    """
+
+    number: int
+    #: The number of the inbox.
+    subscription: int
+    added: _Inbox
+    removed: _Inbox = field(default_factory=list)
 
 
 # -- broker to client
@@ -348,6 +375,17 @@ class Stretch(_Message, tag=39):
     low: int = 1
     #: Instead of the items, if times were asked for.
     times: _Items[float | None] = field(default_factory=list)
+
+
+class Amended(_Message, tag=40):
+    """An inbox asks for more from here on, and for some no longer.
+
+    All members of a group are told, and who takes up an inbox that asks for something else.
+    """
+
+    number: int
+    added: _Inbox
+    removed: _Inbox
 
 
 # -- broker to broker
@@ -515,6 +553,7 @@ FromClient: TypeAlias = (
     | Unadvertise
     | Ask
     | Read
+    | Amend
 )
 FromBroker: TypeAlias = (
     Published
@@ -528,6 +567,7 @@ FromBroker: TypeAlias = (
     | Done
     | Stretch
     | Failure
+    | Amended
 )
 BetweenBrokers: TypeAlias = (
     Subscriptions

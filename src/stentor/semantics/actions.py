@@ -147,6 +147,10 @@ class Trace(Sequence[Action]):
     def append(self, action: Action) -> None:
         self._actions.append(action)
 
+    def pop(self) -> Action:
+        """Take back the last action: it was refused."""
+        return self._actions.pop()
+
     def sub(self, component: str, id: Hashable, filter: Filter) -> None:
         self.append(Sub(component, id, filter))
 

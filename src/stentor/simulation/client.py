@@ -1,17 +1,185 @@
-"""A client of a simulated network, as an application would use one."""
+"""A client of a simulated network: an application with the library that it would use.
+
+A client is one component (R-01.20): whatever it subscribes to, it gets each notification once, in
+order. By default it publishes and subscribes *volatile*, so that nothing but routing is simulated.
+One that is `journaled`, or `durable` under a name, has the guarantees of live clients, and does as
+their library does: it keeps its positions and its unanswered publications when its connection
+breaks, and presents them when it connects again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
 
+from stentor.errors import (
+    GroupElsewhere,
+    InvalidConfiguration,
+    JournalUnavailable,
+    LeaseExpired,
+    NotAdvertised,
+    RepeatedPublication,
+    StentorError,
+    UnknownClient,
+    error_of,
+)
 from stentor.filters import Filter
+from stentor.model.codec import encode
 from stentor.model.identity import NotificationId
 from stentor.model.notification import Notification
+from stentor.model.seen import SeenIds
+from stentor.protocol import messages as m
+from stentor.protocol.messages import Positions, StreamId
 from stentor.routing.protocol import BrokerId, ClientId, FilterId
 
 if TYPE_CHECKING:
+    from stentor.simulation.broker import Broker
     from stentor.simulation.host import Host
+
+#: Notifications that may be on their way to a client with guarantees; others have no limit.
+WINDOW: Final = 100
+_UNLIMITED: Final = 1 << 40
+
+
+@dataclass(eq=False)
+class Inbox:
+    """A subscription as its client sees it, over all its connections."""
+
+    client: Client
+    #: What it is in the trace.
+    component: str
+    filters: dict[FilterId, Filter]
+    #: As on the wire: durable, since, group, lease, overflow, ...
+    options: dict[str, Any]
+    #: Whether its filters may change.
+    changes: bool = False
+    number: int = 0
+    made_at: float = 0.0
+    positions: Positions = field(default_factory=dict)
+    #: The step at which the client first heard that it is in force, and its positions then.
+    in_force: int | None = None
+    began: Positions = field(default_factory=dict)
+    #: What came, in order: stream, offset and id; and the ids of what no journal holds.
+    given: list[tuple[StreamId, int, NotificationId]] = field(default_factory=list)
+    volatile: list[NotificationId] = field(default_factory=list)
+    retained: list[Notification] = field(default_factory=list)
+    gaps: list[m.Gap] = field(default_factory=list)
+    seen: SeenIds = field(default_factory=SeenIds)
+    #: Positions that are confirmed on disk, and those that are about to be.
+    confirmed: Positions = field(default_factory=dict)
+    asked: dict[int, Positions] = field(default_factory=dict)
+    #: Why it ended, if the broker has ended it; and whether it is over.
+    ended: str | None = None
+    over: bool = False
+    #: Notifications of credit that were not given back yet.
+    debt: int = 0
+    #: Of each stream what was dealt with last, in order of giving: what a group's member confirms.
+    last: Positions = field(default_factory=dict)
+    #: What came on this connection, or in this life: none of it may come again.
+    _on_connection: set[Any] = field(default_factory=set)
+    _in_life: set[tuple[StreamId, int]] = field(default_factory=set)
+
+    @property
+    def filter(self) -> Filter:
+        """The only one, or the first."""
+        return next(iter(self.filters.values()))
+
+    @property
+    def is_volatile(self) -> bool:
+        return bool(self.options.get("volatile"))
+
+    @property
+    def is_shared(self) -> bool:
+        return "group" in self.options
+
+    def take(self, message: m.Deliver) -> None:
+        """Notifications have come."""
+        host = self.client.host
+        notifications = host.read(message.items)
+        self.debt += len(notifications)
+        if host.thorough:
+            self._check(message, notifications)
+        if message.retained:
+            self.retained += notifications
+            return
+        for i, notification in enumerate(notifications):
+            id = notification.id
+            assert id is not None
+            if message.offsets and not self._is_news(message.stream, message.offsets[i], id):
+                continue
+            if host.thorough and not self._wants(notification):
+                continue  # it was on its way when the client changed its mind
+            if not message.offsets and host.thorough:
+                if id in self.volatile:
+                    continue  # a client that connects elsewhere can overtake what it has had
+                self.volatile.append(id)
+            self.client.received.append(notification)
+            host.notified(self.component, notification, journaled=bool(message.offsets))
+
+    def _wants(self, notification: Notification) -> bool:
+        return any(filter.matches(notification) for filter in self.filters.values())
+
+    def _is_news(self, stream: StreamId, offset: int, id: NotificationId) -> bool:
+        """Whether the client has not had this, here or by another stream."""
+        if self.is_volatile and offset <= self.positions.get(stream, 0):
+            return False  # at another broker it can come again
+        self.positions[stream] = self.last[stream] = offset
+        if self.client.host.thorough:
+            self.given.append((stream, offset, id))
+        return self.seen.add(id)
+
+    def _check(self, message: m.Deliver, notifications: list[Notification]) -> None:
+        """What is promised of each single delivery."""
+        host, stream = self.client.host, message.stream
+        for i, notification in enumerate(notifications):
+            id = notification.id
+            assert id is not None
+            known = host.publications[id]
+            assert known.notification == notification, f"{id} was altered"
+            wanted = self.changes or self._wants(notification)
+            assert wanted, f"{self.component} does not want {notification!r}"
+            if message.retained:
+                continue
+            if not message.offsets:
+                assert known.volatile, f"{id} came without its offset"
+                self._once((id, self.client.broker))
+                continue
+            offset = message.offsets[i]
+            entry = host.journal(stream).entries[offset - 1][0]
+            assert entry == encode(notification), f"{stream}:{offset} is another"
+            self._once((stream, offset, self.client.session))
+            if self.is_volatile:
+                continue
+            if not self.is_shared:
+                before = max(self.positions.get(stream, 0), self.confirmed.get(stream, 0))
+                before = max([before, *(o for s, o in self._of(message, i) if s == stream)])
+                assert offset > before, f"{self.component} has had {stream}:{offset}"
+            assert (stream, offset) not in self._in_life, f"{stream}:{offset} came twice"
+            self._in_life.add((stream, offset))
+
+    @staticmethod
+    def _of(message: m.Deliver, count: int) -> list[tuple[StreamId, int]]:
+        return [(message.stream, offset) for offset in message.offsets[:count]]
+
+    def _once(self, what: Any) -> None:
+        assert what not in self._on_connection, f"{what} came twice on one connection"
+        self._on_connection.add(what)
+
+    def forget_life(self) -> None:
+        """The process has died; only names are left."""
+        self.positions, self.last = {}, {}
+        self._in_life.clear()
+        self.debt = 0
+        self.seen = SeenIds()
+
+    def lost_connection(self) -> None:
+        self.asked.clear()
+        if self.is_shared:  # what it was given may come back to it
+            self.last.clear()
+            self._in_life.clear()
 
 
 class Client:
@@ -28,26 +196,127 @@ class Client:
     [{'x': 2}]
     """
 
-    def __init__(self, network: Host, id: ClientId, at: BrokerId) -> None:
-        self._network = network
+    def __init__(
+        self,
+        host: Host,
+        id: ClientId,
+        at: BrokerId,
+        *,
+        durable: str | None = None,
+        journaled: bool = False,
+        epoch: int = 0,
+    ) -> None:
+        self.host = host
         self.id = id
         self.at = at
+        #: Where it is connected.
+        self.broker: Broker | None = None
+        self.session = 0
         self.received: list[Notification] = []
+        self.journaled = journaled or durable is not None
+        self._durable = durable
+        self._numbers = count(1)
+        self._filters = count((epoch << 32) + 1)
+        self.epoch = epoch
+        self._sequence = 0
+        self._published = SeenIds()
+        self._own: Inbox | None = None
+        #: How often the client has subscribed to each filter.
+        self._held: Counter[Filter] = Counter()
+        self.inboxes: dict[int, Inbox] = {}
+        self.unanswered: deque[m.Publish] = deque()
+        self._offers: dict[FilterId, int] = {}
+        self.offered: dict[int, Filter] = {}
+        self.demand: dict[int, list[str]] = {}
+        #: Why brokers have closed its connections, and all that it was told if that is checked.
+        self.closings: list[str] = []
+        self.answers: list[Any] = []
+        #: Where it has been connected, the last one last.
+        self.homes: list[BrokerId] = []
+        #: Credit that it gives, and whether it gives it back only when asked.
+        self.window = WINDOW
+        self.slow = False
+        self._problem: StentorError | None = None
+
+    # -- as one component
 
     def subscribe(self, filter: str | Filter) -> FilterId:
         """Ask for what the filter matches; the id is what `unsubscribe` takes."""
-        return self._network.subscribe(self, _filter(filter))
+        self._check_here()
+        wanted = _filter(filter)
+        id = FilterId(self.id, next(self._filters))
+        self.host.trace.sub(self.id, id, wanted)
+        if self._own is None:
+            self._own = Inbox(self, self.id, {id: wanted}, self._terms(), changes=True)
+            self._begin(self._own)
+        else:
+            self._own.filters[id] = wanted
+            if not self._held[wanted]:
+                self._amend([wanted], [])
+        try:
+            self._raise()
+        except StentorError:
+            self.host.trace.pop()
+            del self._own.filters[id]
+            if not self._own.filters:
+                self._own = None
+            raise
+        self._held[wanted] += 1
+        return id
+
+    def _terms(self) -> dict[str, Any]:
+        if self._durable is not None:
+            return {"durable": self._durable}
+        return {} if self.journaled else {"volatile": True}
 
     def unsubscribe(self, id: FilterId) -> None:
         """Withdraw a subscription; one that is not held is no error."""
-        self._network.unsubscribe(self, id)
+        self._check_here()
+        gone = None if self._own is None else self._own.filters.pop(id, None)
+        if gone is None:
+            return
+        self.host.trace.unsub(self.id, id)
+        self._held[gone] -= 1
+        if not self._held[gone]:
+            del self._held[gone]
+            self._amend([], [gone])
+
+    def _amend(self, added: list[Filter], removed: list[Filter]) -> None:
+        assert self._own is not None
+        texts = [str(f) for f in added], [str(f) for f in removed]
+        self._say(m.Amend(next(self._numbers), self._own.number, *texts))
+
+    @property
+    def subscriptions(self) -> dict[FilterId, Filter]:
+        """What it has subscribed to."""
+        return {} if self._own is None else dict(self._own.filters)
+
+    @property
+    def known_as(self) -> str:
+        """By which name its broker's router has its filters."""
+        return self.id if self._own is None else f"{self.id}@{self.session}/{self._own.number}"
+
+    @property
+    def advertisements(self) -> dict[FilterId, Filter]:
+        """What it has advertised."""
+        return {id: self.offered[number] for id, number in self._offers.items()}
 
     def advertise(self, filter: str | Filter) -> FilterId:
         """Declare what will be published."""
-        return self._network.advertise(self, _filter(filter))
+        self._check_here()
+        id = FilterId(self.id, next(self._filters))
+        self.host.trace.adv(self.id, id, _filter(filter))
+        self._offers[id] = self.offer(_filter(filter))
+        self._raise()
+        return id
 
     def unadvertise(self, id: FilterId) -> None:
-        self._network.unadvertise(self, id)
+        self._check_here()
+        number = self._offers.pop(id, None)
+        if number is not None:
+            self.host.trace.unadv(self.id, id)
+            del self.offered[number]
+            self._say(m.Unadvertise(number))
 
     def publish(
         self, notification: Notification | Mapping[str, Any], *, strict: bool = False
@@ -57,17 +326,286 @@ class Client:
         Where advertisements are in use and none of this client's matches, the notification is
         dropped, or `NotAdvertised` is raised if `strict`.
         """
+        self._check_here()
         if not isinstance(notification, Notification):
             notification = Notification(notification)
-        return self._network.publish(self, notification, strict=strict)
+        notification = self._stamped(notification)
+        self.host.published(self, notification, volatile=not self.journaled)
+        self._publish([notification], volatile=not self.journaled)
+        try:
+            self._raise()
+        except NotAdvertised:
+            if strict:
+                raise
+        except StentorError:
+            self.host.trace.pop()
+            raise
+        assert notification.id is not None
+        return notification.id
 
     def offers(self, overlapping: str | Filter | None = None) -> list[Filter]:
-        """What may currently be published, as far as the client's broker knows."""
-        return self._network.offers(self, None if overlapping is None else _filter(overlapping))
+        """What may currently be published, as far as the client's broker knows (R-01.37)."""
+        self._check_here()
+        found = self.host.core(self.at).offers()
+        wanted = None if overlapping is None else _filter(overlapping)
+        return [f for f in found if wanted is None or f.overlaps(wanted)]
 
     def leave(self) -> None:
         """Withdraw everything and go."""
-        self._network.leave(self)
+        self._check_here()
+        self.host.leave(self)
+
+    # -- as on the wire
+
+    def open(self, filter: str | Filter, **options: Any) -> Inbox:
+        """A subscription of its own, a component for itself, with the options of the wire."""
+        wanted = _filter(filter)
+        number = next(self.host.components)
+        component = f"{self.id}/{number}"
+        inbox = Inbox(self, component, {FilterId(component, 1): wanted}, options)
+        self.host.begun(inbox)
+        if self.broker is None:
+            self.inboxes[-next(self._numbers)] = inbox
+        else:
+            self._begin(inbox)
+        return inbox
+
+    def _begin(self, inbox: Inbox) -> None:
+        inbox.made_at = self.host.time
+        self._ask(inbox)
+
+    def _ask(self, inbox: Inbox) -> None:
+        inbox.number = next(self._numbers)
+        self.inboxes[inbox.number] = inbox
+        inbox.debt = 0
+        options = dict(inbox.options)
+        if not inbox.is_shared and not inbox.is_volatile:
+            if inbox.in_force is not None or inbox.positions:
+                options["positions"] = dict(inbox.positions)
+            if inbox.in_force is not None and "durable" not in options:
+                # Brokers that it never heard of: everything since it was made.
+                options.setdefault("since", inbox.made_at)
+        texts = list(dict.fromkeys(map(str, inbox.filters.values())))
+        credit = _UNLIMITED if inbox.is_volatile and inbox.changes else self.window
+        wanted: Any = texts if inbox.changes else texts[0]
+        self._say(m.Subscribe(inbox.number, wanted, credit, **options))
+
+    def close(self, inbox: Inbox, *, forget: bool = False) -> None:
+        """Unsubscribe; with `forget` also what is kept for a durable one."""
+        del self.inboxes[inbox.number]
+        self.host.ended(inbox)
+        self._say(m.Unsubscribe(inbox.number, forget))
+
+    def confirm(self, inbox: Inbox, *, request: bool = False) -> None:
+        """It has dealt with all that came; a `request` is answered when that is on disk."""
+        positions = dict(inbox.last if inbox.is_shared else inbox.positions)
+        number = next(self._numbers) if request else None
+        if number is not None:
+            inbox.asked[number] = positions
+        self._say(m.Confirm(inbox.number, positions, number))
+
+    def offer(self, filter: Filter) -> int:
+        """Advertise; the number of it on this connection."""
+        number = next(self._numbers)
+        self.offered[number] = filter
+        volatile = not self.journaled and not self.host.thorough
+        self._say(m.Advertise(number, str(filter), demand=self.host.thorough, volatile=volatile))
+        return number
+
+    def send(
+        self,
+        events: Iterable[Mapping[str, Any]],
+        *,
+        volatile: bool = False,
+        retain: dict[int, str] | None = None,
+    ) -> list[NotificationId]:
+        """Publish several in one message."""
+        if volatile and self.broker is None:
+            return []
+        found = [Notification(event, id=self._next_id()) for event in events]
+        for notification in found:
+            self.host.published(self, notification, volatile=volatile)
+        self._publish(found, volatile=volatile, retain=retain)
+        return [id for n in found if (id := n.id) is not None]
+
+    def _stamped(self, notification: Notification) -> Notification:
+        """The notification with an id: the client's next, or the one it brings if that is new."""
+        id = notification.id
+        if id is None:
+            return notification.replace(id=self._next_id())
+        if not self._published.add(id):
+            raise RepeatedPublication(
+                f"{id} was published by {self.id!r} before, or is too old to tell; "
+                "leave the id out to get a new one"
+            )
+        return notification
+
+    def _next_id(self) -> NotificationId:
+        while True:
+            id = NotificationId(self.id, self.epoch, self._sequence)
+            self._sequence += 1
+            if self._published.add(id):
+                return id
+
+    def _publish(
+        self,
+        notifications: list[Notification],
+        *,
+        volatile: bool,
+        retain: dict[int, str] | None = None,
+    ) -> None:
+        items = self.host.written(notifications)
+        message = m.Publish(next(self._numbers), items, volatile=volatile, retain=retain or {})
+        if not volatile or self.host.thorough:
+            self.unanswered.append(message)
+        self._say(message)
+
+    def give_credit(self) -> None:
+        """Let as many come as have come."""
+        for inbox in self.inboxes.values():
+            if inbox.debt and inbox.number > 0:
+                self._say(m.Credit(inbox.number, inbox.debt))
+                inbox.debt = 0
+
+    def _say(self, message: Any) -> None:
+        self._problem = None
+        if self.broker is not None:
+            self.host.say(self, message)
+
+    def _raise(self) -> None:
+        problem, self._problem = self._problem, None
+        if problem is not None:
+            raise problem
+
+    def _check_here(self) -> None:
+        if not self.host.serves(self):
+            raise UnknownClient(f"{self!r} has left; make a new client")
+        if self.broker is None and not self.journaled:
+            raise InvalidConfiguration(f"{self!r} is not connected: its broker is down")
+
+    # -- connections
+
+    def connect(self, broker: Broker) -> None:
+        """Take up at a broker what was begun elsewhere, or before."""
+        assert self.broker is None
+        assert broker.up
+        session = self.host.new_session()
+        newest = broker.log.published.get(self.id)
+        try:
+            broker.core.join(session, self.id, newest=newest)
+        except JournalUnavailable:
+            return
+        self.broker, self.session, self.at = broker, session, broker.id
+        if broker.id in self.homes:
+            self.homes.remove(broker.id)
+        self.homes.append(broker.id)
+        broker.sessions[session] = self
+        self.demand.clear()
+        offered, self.offered = self.offered, {}
+        renamed = {number: self.offer(filter) for number, filter in offered.items()}
+        self._offers = {id: renamed[number] for id, number in self._offers.items()}
+        for publish in list(self.unanswered):
+            self._say(publish)
+        inboxes, self.inboxes = list(self.inboxes.values()), {}
+        for inbox in inboxes:
+            if inbox.filters or inbox.changes:
+                self._ask(inbox)
+
+    def disconnect(self) -> None:
+        """The connection breaks; both ends notice."""
+        broker, self.broker = self.broker, None
+        if broker is None:
+            return
+        self.host.hung_up(self)
+        self.unanswered = deque(p for p in self.unanswered if not p.volatile)
+        for inbox in self.inboxes.values():
+            inbox.lost_connection()
+        if broker.sessions.pop(self.session, None) is not None and broker.up:
+            broker.core.leave(self.session)
+            broker.flush()
+
+    def restart(self) -> None:
+        """The process dies and comes back with nothing but the names of what is durable."""
+        self.disconnect()
+        self.epoch += 1
+        self._sequence = 0
+        self.unanswered.clear()
+        self.offered.clear()
+        self._offers.clear()
+        for number, inbox in list(self.inboxes.items()):
+            if "durable" in inbox.options and not inbox.is_shared:
+                self.host.reborn(inbox)
+                inbox.forget_life()
+            else:
+                self.host.ended(inbox)
+                del self.inboxes[number]
+
+    # -- what it hears
+
+    def hear(self, message: Any) -> None:
+        """The broker says something."""
+        if self.host.thorough:
+            self.answers.append(message)
+        inbox = self.inboxes.get(getattr(message, "number", -1))
+        match message:
+            case m.Deliver() if inbox is not None:
+                inbox.take(message)
+                if not self.slow and not (inbox.is_volatile and inbox.changes):
+                    self.give_credit()
+            case m.Published(through):
+                while self.unanswered and self.unanswered[0].number <= through:
+                    publish = self.unanswered.popleft()
+                    if not publish.volatile:
+                        self.host.acknowledged(publish.items)
+            case m.Progress(_, positions) if inbox is not None:
+                for stream, position in positions.items():
+                    assert position >= inbox.positions.get(stream, 0)
+                    inbox.positions[stream] = position
+            case m.Gap() if inbox is not None:
+                inbox.gaps.append(message)
+                before = inbox.positions.get(message.stream, 0)
+                assert message.last >= message.first > before, f"{message} behind {before}"
+                inbox.positions[message.stream] = message.last
+            case m.Subscribed() if inbox is not None:
+                if inbox.in_force is None:
+                    inbox.in_force = self.host.steps
+                    inbox.began = dict(inbox.positions)
+            case m.Amended() if inbox is not None:
+                self._correct(inbox, message)
+            case m.Ended(_, code, _, instead) if inbox is not None:
+                if code == GroupElsewhere.code:
+                    self._follow(inbox, instead)
+                elif code is not None:
+                    del self.inboxes[inbox.number]
+                    inbox.ended = code
+                    self.host.ended(inbox)
+            case m.Demand(number, filters):
+                self.demand[number] = filters
+            case m.Done(number):
+                for each in self.inboxes.values():
+                    for stream, position in each.asked.pop(number, {}).items():
+                        each.confirmed[stream] = max(position, each.confirmed.get(stream, 0))
+            case m.Rejected() | m.Failure():
+                self._refused(message)
+
+    def _correct(self, inbox: Inbox, message: m.Amended) -> None:
+        """What a durable inbox asked for before counts only as far as it is still wanted."""
+        wanted = {str(filter) for filter in inbox.filters.values()}
+        missing = [text for text in message.removed if text in wanted]
+        surplus = [text for text in message.added if text not in wanted]
+        if inbox.in_force is not None and (missing or surplus):
+            self._say(m.Amend(next(self._numbers), inbox.number, missing, surplus))
+
+    def _refused(self, message: m.Rejected | m.Failure) -> None:
+        self._problem = error_of(message.code, message.message)
+        if self.host.thorough and message.code != LeaseExpired.code:  # it ended while this was said
+            raise AssertionError(f"{self.id} was told {message}")
+
+    def _follow(self, inbox: Inbox, instead: list[str]) -> None:
+        """The group lives elsewhere: go there."""
+        inbox.in_force = None
+        self.disconnect()
+        self.host.send_to(self, instead[0])
 
     def __repr__(self) -> str:
         return f"Client({self.id!r}, at={self.at!r})"

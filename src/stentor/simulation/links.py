@@ -1,84 +1,72 @@
-"""Virtual links: messages on their way, and which of them arrives next.
-
-Between two brokers messages keep their order; between different pairs nothing is promised. So the
-messages that may arrive next are the first ones of each channel, and a schedule is a sequence of
-choices among them. Without a seed they arrive in the order they were sent; with one, the choice is
-random, and every order that the links allow can happen; a caller may also choose by hand.
-"""
+"""One direction of a virtual link, with room for so many notifications."""
 
 from __future__ import annotations
 
-import random
-from collections import deque
-from typing import TypeAlias
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
-from stentor.routing.protocol import BrokerId, Message
+from stentor.protocol import messages as m
+from stentor.protocol.messages import StreamId
+from stentor.routing.protocol import BrokerId, Kind, Message
 
+#: From and to.
 Channel: TypeAlias = tuple[BrokerId, BrokerId]
 
+UNLIMITED: Final = 1 << 40
+_KINDS: Final[dict[type, Kind]] = {
+    m.Forward: "notification",
+    m.Subscriptions: "subscription",
+    m.Advertisements: "advertisement",
+}
 
-class Links:
-    """The channels between brokers, from and to, and what is on its way on each."""
 
-    def __init__(self, seed: int | None = None) -> None:
-        self._channels: dict[Channel, deque[Message]] = {}
-        #: A channel stands in here once for each message, in the order of sending.
-        self._order: deque[Channel] = deque()
-        self._random = None if seed is None else random.Random(seed)
-        self._busy: dict[Channel, None] = {}
+class Link:
+    """What is on the way in one direction, as far as room is concerned.
 
-    def open(self, a: BrokerId, b: BrokerId) -> None:
-        self._channels[a, b] = deque()
-        self._channels[b, a] = deque()
+    When there is no room for notifications, they are dropped, and the word that their stream begins
+    afresh stands in their place until it has arrived; so that each loss has one behind it.
+    """
 
-    def close(self, a: BrokerId, b: BrokerId) -> int:
-        """Take the link away; how many messages were lost with it."""
-        lost = 0
-        for channel in ((a, b), (b, a)):
-            queue = self._channels.pop(channel, None)
-            lost += len(queue or ())
-            if self._busy.pop(channel, 0) is None:
-                self._order = deque(c for c in self._order if c != channel)
-        return lost
+    def __init__(
+        self, limit: int = UNLIMITED, broken: Callable[[StreamId], m.Streams | None] | None = None
+    ) -> None:
+        """`broken` is what to say in place of notifications of a stream that were dropped."""
+        self._broken = broken
+        self.limit = limit
+        self.notifications = 0
+        #: Streams whose word that they begin afresh is on its way.
+        self._words: set[StreamId] = set()
 
-    def is_open(self, a: BrokerId, b: BrokerId) -> bool:
-        return (a, b) in self._channels
+    def admit(self, message: Any) -> Any:
+        """What goes on its way: the message, another in its place, or None."""
+        if isinstance(message, m.Forward):
+            if self.notifications + len(message.items) > self.limit:
+                return self._dropped(message)
+            self.notifications += len(message.items)
+        return message
 
-    def send(self, sender: BrokerId, receiver: BrokerId, message: Message) -> bool:
-        """Whether there was a link to send it over."""
-        channel = (sender, receiver)
-        queue = self._channels.get(channel)
-        if queue is None:
-            return False
-        queue.append(message)
-        self._busy[channel] = None
-        if self._random is None:
-            self._order.append(channel)
-        return True
-
-    @property
-    def pending(self) -> list[Channel]:
-        """The channels on which a message may arrive now."""
-        return list(self._busy)
-
-    def on_the_way(self, sender: BrokerId, receiver: BrokerId) -> list[Message]:
-        return list(self._channels.get((sender, receiver), ()))
-
-    def arrive(self, channel: Channel | None = None) -> tuple[BrokerId, BrokerId, Message] | None:
-        """The next message of the given channel, or of one that the schedule chooses."""
-        if channel is None:
-            if not self._busy:
-                return None
-            if self._random is not None:
-                channel = self._random.choice(list(self._busy))
-            else:
-                channel = self._order.popleft()
-        elif channel not in self._busy:
+    def _dropped(self, message: m.Forward) -> m.Streams | None:
+        if message.volatile or message.stream in self._words or self._broken is None:
             return None
-        elif self._random is None:
-            self._order.remove(channel)
-        queue = self._channels[channel]
-        message = queue.popleft()
-        if not queue:
-            del self._busy[channel]
-        return (*channel, message)
+        word = self._broken(message.stream)
+        if word is not None:
+            self._words.add(message.stream)
+        return word
+
+    def arrived(self, message: Any) -> None:
+        if isinstance(message, m.Forward):
+            self.notifications -= len(message.items)
+        elif isinstance(message, m.Streams):
+            self._words.difference_update(origin.stream for origin in message.up)
+
+
+def kind_of(message: Any) -> Kind:
+    """What a message is counted as."""
+    if isinstance(message, Message):
+        return message.kind
+    return _KINDS.get(type(message), "control")
+
+
+def count_of(message: Any) -> int:
+    """How many messages it stands for: what travels together is counted apart."""
+    return len(message.items) if isinstance(message, m.Forward) else 1

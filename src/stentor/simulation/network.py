@@ -75,9 +75,13 @@ class Network(TreeHost):
         looseness: float = 0.0,
         sample: Iterable[Mapping[str, Any]] | None = None,
         engine: Callable[[], Matcher[Any]] | None = None,
+        planned: bool = False,
         seed: int | None = None,
     ) -> Network:
         """Peers on an acyclic overlay. `brokers` names those that have no link.
+
+        With `planned`, routers carry notifications themselves, and links can be replaced in every
+        way (`replace_link`), but nothing is journaled.
 
         `looseness` and `sample` are for imperfect merging: the share of a merger's matches that
         may be in vain, and the notifications that it is measured on.
@@ -96,7 +100,7 @@ or use Network.graph, which routes on cycles
         def make(id: BrokerId) -> TreeRouter:
             return TreeRouter(id, strategy, offers, engine=engine)
 
-        return cls._made(make, names, edges, offers, seed, acyclic=True)
+        return cls._made(make, names, edges, offers, seed, acyclic=True, carried=planned)
 
     @classmethod
     def hierarchy(
@@ -192,7 +196,7 @@ or use Network.graph, which routes on cycles
             role = Role(parents.get(id), children, is_flooded(id))
             return TreeRouter(id, strategy, offers, role)
 
-        net = cls._made(make, names, edges, offers, seed, acyclic=True)
+        net = cls._made(make, names, edges, offers, seed, acyclic=True, carried=False)
         net._parents = parents
         return net
 
@@ -334,7 +338,7 @@ or use Network.graph, which routes on cycles
                 "event types are declared in networks made by "
                 "Network.rendezvous(..., 'types', schemas=True)"
             )
-        self._carry_out(at, self.node(at).apply(lambda: router.declare(declaration)))
+        self.apply(at, router.declare(declaration))
 
     @classmethod
     def cells(
@@ -457,6 +461,7 @@ or use Network.graph, which routes on cycles
         seed: int | None,
         *,
         acyclic: bool = False,
+        carried: bool = True,
     ) -> Network:
         routers = {name: make(name) for name in names}
         return cls(
@@ -466,6 +471,7 @@ or use Network.graph, which routes on cycles
             advertisements=offers is not None,
             make=make,
             acyclic=acyclic,
+            carried=carried,
         )
 
 

@@ -95,6 +95,18 @@ def reachable(start: BrokerId, edges: Iterable[Edge]) -> set[BrokerId]:
     return found
 
 
+def behind(
+    broker: BrokerId, seen_from: BrokerId, beside: Mapping[BrokerId, Sequence[BrokerId]]
+) -> list[BrokerId]:
+    """The brokers of a tree that lie in the direction of this neighbor."""
+    found, todo = [], [(broker, seen_from)]
+    while todo:
+        at, came_from = todo.pop()
+        found.append(at)
+        todo.extend((other, at) for other in beside[at] if other != came_from)
+    return found
+
+
 def adjacent(edges: Iterable[Edge]) -> dict[BrokerId, list[BrokerId]]:
     beside: dict[BrokerId, list[BrokerId]] = {}
     for a, b in edges:

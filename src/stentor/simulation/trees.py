@@ -11,6 +11,7 @@ from stentor.routing.protocol import BrokerId
 from stentor.routing.tree import CHANGE_MESSAGES, Plan, TreeRouter
 from stentor.simulation import topology
 from stentor.simulation.host import Host
+from stentor.simulation.links import Link
 
 #: The ways to replace a link.
 REPLACEMENTS: Final = ("strawman", "deferred", "path", "lossless")
@@ -60,6 +61,11 @@ class TreeHost(Host):
             raise InvalidTopology(f"there is no link between {a!r} and {b!r}")
         for broker in (a, b, c, d):
             self._tree_router(broker)
+        if how != "strawman" and not self.carried:
+            raise InvalidConfiguration(
+                "brokers take part in a planned change if they were made for it; use "
+                f"Network.tree(..., planned=True), or how='strawman' instead of {how!r}"
+            )
         if d in topology.reachable(c, remaining):
             raise InvalidTopology(
                 f"the link {c!r}-{d!r} does not join the two parts that are left without "
@@ -88,7 +94,7 @@ class TreeHost(Host):
             (parent,) = links
             router = self.router(parent)
             assert isinstance(router, TreeRouter)
-            if id not in self._nodes:
+            if id not in self._brokers:
                 self._parents[id] = parent
                 router.plane.adopt(id)
         super().add_broker(id, links)
@@ -107,21 +113,19 @@ class TreeHost(Host):
                     )
 
     def _lose_lingering(self, at: BrokerId, neighbor: BrokerId, patience: float) -> None:
-        router = self._tree_router(at)
-        node = self._nodes[at]
-        self._carry_out(at, node.apply(lambda: router.link_down_lingering(neighbor, patience)))
+        self.apply(at, self._tree_router(at).link_down_lingering(neighbor, patience))
 
     def _start(self, plan: Plan, c: BrokerId, d: BrokerId) -> None:
-        self._links.open(c, d)
+        self._links[c, d], self._links[d, c] = Link(), Link()
         self._tree_router(d).link_planned(c)
         router = self._tree_router(c)
         router.link_planned(d)
-        self._carry_out(c, self._nodes[c].apply(lambda: router.replace_link(plan)))
+        self.apply(c, router.replace_link(plan))
 
     @property
     def is_changing(self) -> bool:
         """Whether a planned change of links is under way, or its traces are."""
-        routers = [self.router(broker) for broker in self._nodes]
+        routers = [self.router(broker) for broker in self._brokers]
         if any(isinstance(router, TreeRouter) and router.is_changing for router in routers):
             return True
         messages = (m for channel in self.pending for m in self.on_the_way(*channel))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sized
 
-from overlay import Overlay, Sub
+from overlay import Overlay
 
 from stentor.model import NotificationId, decode
 from stentor.protocol.messages import StreamId
-from stentor.semantics import Trace, check
+from stentor.semantics import Notify, Pub, Sub, Trace, Unsub, check
+from stentor.simulation.client import Inbox
 
 
 def journaled(sim: Overlay) -> dict[NotificationId, list[tuple[StreamId, int, float]]]:
@@ -35,10 +36,11 @@ def judge(sim: Overlay) -> None:
 def judge_journals(
     sim: Overlay, places: dict[NotificationId, list[tuple[StreamId, int, float]]]
 ) -> None:
-    for id in sim.acknowledged:
-        assert id in places or id in sim.volatile, f"{id} was acknowledged and is not on disk"
+    for id, known in sim.publications.items():
+        if known.acknowledged:
+            assert id in places or known.volatile, f"{id} was acknowledged and is not on disk"
     for id, found in places.items():
-        assert id not in sim.volatile
+        assert not sim.publications[id].volatile
         streams = [stream for stream, _, _ in found]
         assert len(set(streams)) == len(streams), f"{id} is twice in a journal"
     for host in sim.hosts.values():
@@ -52,29 +54,36 @@ def judge_journals(
 
 
 def judge_subscription(
-    sim: Overlay, sub: Sub, places: dict[NotificationId, list[tuple[StreamId, int, float]]]
+    sim: Overlay, sub: Inbox, places: dict[NotificationId, list[tuple[StreamId, int, float]]]
 ) -> None:
     """Everything that is owed has come, if it was not ended and drops nothing by its policy."""
-    if sub.over or sub.options.get("overflow", "spill") in ("drop_oldest", "drop_newest"):
+    if sub.over or may_drop(sub):
         return
-    assert sub.in_force is not None, f"{sub.key} never came in force"
+    assert sub.in_force is not None, f"{sub.component} never came in force"
     got = {id for _, _, id in sub.given}
     missing = []
     for id, found in places.items():
-        if not sub.filter.matches(sim.published[id]) or id in got:
+        known = sim.publications[id]
+        if not sub.filter.matches(known.notification) or id in got:
             continue
         since = sub.options.get("since")
-        owed = id in sim.acknowledged and sim.published_at[id] >= sub.in_force
+        owed = known.acknowledged and known.at >= sub.in_force
         owed = owed or (since is not None and all(time >= since for _, _, time in found))
         if owed and not all(_is_gone(sim, sub, stream, offset) for stream, offset, _ in found):
             missing.append((id, found))
     assert not missing, (
-        f"{sub.key} ({sub.filter}, {sub.options}) lacks {missing}; in force at {sub.in_force}, "
-        f"positions {sub.positions}"
+        f"{sub.component} ({sub.filter}, {sub.options}) lacks {missing}; "
+        f"in force at {sub.in_force}, positions {sub.positions}"
     )
 
 
-def _is_gone(sim: Overlay, sub: Sub, stream: StreamId, offset: int) -> bool:
+def may_drop(sub: Inbox) -> bool:
+    """Whether not everything has to come."""
+    policy = sub.options.get("overflow", "spill")
+    return "volatile" in sub.options or policy in ("drop_oldest", "drop_newest")
+
+
+def _is_gone(sim: Overlay, sub: Inbox, stream: StreamId, offset: int) -> bool:
     """Retention has taken it, and the subscriber was told, or had never heard of the stream."""
     if any(g.stream == stream and g.first <= offset <= g.last for g in sub.gaps):
         return True
@@ -86,14 +95,8 @@ def judge_trace(
     sim: Overlay, places: dict[NotificationId, list[tuple[StreamId, int, float]]]
 ) -> None:
     """Hold the run against the formal model."""
-    moved = {c.name for c in sim.clients if len(c.homes) > 1}
-    drops = {
-        s.key
-        for s in sim.subs
-        if s.options.get("overflow", "spill") in ("drop_oldest", "drop_newest")
-        or "group" in s.options
-        or s.gaps
-    }
+    moved = {c.id for c in sim.clients if len(c.homes) > 1}
+    drops = {s.component for s in sim.subs if may_drop(s) or "group" in s.options or s.gaps}
     for settling, ignored, orders in (
         # What was published is owed, but not to those who drop or share.
         (True, drops, ()),
@@ -103,21 +106,19 @@ def judge_trace(
         trace = Trace()
         for action in sim.trace:
             match action:
-                case ("pub", name, notification):
+                case Pub(name, notification):
                     if notification.id in places and not (orders and name in moved):
-                        trace.pub(name, notification)
-                case ("notify", key, notification):
-                    producer = sim.publishers[notification.id].name
-                    if key not in ignored and not (orders and producer in moved):
-                        trace.notify(key, notification)
-                case ("sub", key, filter):
-                    if key not in ignored:
-                        trace.sub(key, key, filter)
-                case ("unsub", key, _):
-                    if key not in ignored:
-                        trace.unsub(key, key)
+                        trace.append(action)
+                case Notify(component, notification):
+                    assert notification.id is not None
+                    producer = sim.publications[notification.id].client.id
+                    if component not in ignored and not (orders and producer in moved):
+                        trace.append(action)
+                case Sub(component) | Unsub(component):
+                    if component not in ignored:
+                        trace.append(action)
                 case _:
-                    trace.quiescent()
+                    trace.append(action)
         report = check(trace, order=orders, settling=settling)
         assert report.ok, report
 
@@ -126,17 +127,8 @@ def judge_trace(
 #: what is on disk, what is known of other brokers, and groups as they were told last.
 _KEPT = {
     *("counters", "checks", "at_end", "at_leave", "at_routed", "take_down"),
-    *(
-        "logs",
-        "durables.held",
-        "newest",
-        "heads",
-        "reserve",
-        "told",
-        "elsewhere",
-        "numbers",
-        "placed",
-    ),
+    *("logs", "durables.held", "newest", "heads", "reserve", "told", "elsewhere", "names"),
+    *("numbers", "placed"),
 }
 
 

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from judging import judge, judge_empty
-from overlay import Client, Host, Overlay, Sub
+from overlay import Overlay
 
 from stentor.filters import Filter
 from stentor.node import feed, reading, sessions
@@ -30,6 +30,8 @@ from stentor.node.parts import overlay as overlay_part
 from stentor.routing import STRATEGIES, Strategy
 from stentor.routing.reducers import covering
 from stentor.routing.tree import layer
+from stentor.simulation.broker import Broker
+from stentor.simulation.client import Client, Inbox
 
 EVENTS: list[dict[str, Any]] = [{"x": x, "y": y} for x in range(4) for y in range(3)]
 FAULTS = ("links", "brokers", "clients", "disks", "retention", "processes", "wiring", "cycles")
@@ -203,7 +205,7 @@ class History:
     def _client(self) -> Client:
         return self.rng.choice(self.sim.clients)
 
-    def _hosts(self) -> list[Host]:
+    def _hosts(self) -> list[Broker]:
         return [host for host in self.sim.hosts.values() if host.up]
 
     def publish(self) -> None:
@@ -211,20 +213,20 @@ class History:
         events = [dict(rng.choice(EVENTS)) for _ in range(rng.choice([1, 1, 2, 5]))]
         client = self._client()
         self.offer_all(client)
-        client.publish(events, volatile=rng.random() < 0.15)
+        client.send(events, volatile=rng.random() < 0.15)
 
     def offer_all(self, client: Client) -> None:
         """Where it has to be, what the client may publish is advertised, in one piece or two."""
         if self.sim.enforced and not all(
-            any(offer.matches(event) for offer in client.offers.values()) for event in EVENTS
+            any(offer.matches(event) for offer in client.offered.values()) for event in EVENTS
         ):
             for text in self.rng.choice([("true",), ("exists x",), ("x < 2", "x >= 2")]):
-                client.advertise(Filter(text))
+                client.offer(Filter(text))
 
     def subscribe(self) -> None:
         rng = self.rng
         client = self._client()
-        if len(client.subs) >= 4:
+        if len(client.inboxes) >= 4:
             return
         options: dict[str, Any] = {}
         kind = rng.random()
@@ -235,25 +237,27 @@ class History:
             options["overflow"] = rng.choice(["drop_oldest", "drop_newest", "disconnect", "block"])
         elif kind < 0.5:
             options["lease"] = rng.choice([3.0, 60.0])
-        if rng.random() < 0.2:
-            options["since"] = rng.choice([0.0, self.sim.clock - 0.05])
+        elif kind < 0.6:
+            options["volatile"] = True
+        if "volatile" not in options and rng.random() < 0.2:
+            options["since"] = rng.choice([0.0, self.sim.time - 0.05])
         if rng.random() < 0.2:
             options["limit"] = rng.choice([1, 3])
-        client.subscribe(rng.choice(FILTERS), **options)
+        client.open(rng.choice(FILTERS), **options)
 
-    def _sub(self, *, connected: bool = True) -> Sub | None:
+    def _sub(self, *, connected: bool = True) -> Inbox | None:
         subs = [
             s
             for c in self.sim.clients
-            if c.host is not None or not connected
-            for s in c.subs.values()
+            if c.broker is not None or not connected
+            for s in c.inboxes.values()
         ]
         return self.rng.choice(subs) if subs else None
 
     def unsubscribe(self) -> None:
         sub = self._sub()
         if sub is not None:
-            sub.client.unsubscribe(sub, forget=self.rng.random() < 0.5)
+            sub.client.close(sub, forget=self.rng.random() < 0.5)
 
     def confirm(self) -> None:
         sub = self._sub()
@@ -268,13 +272,13 @@ class History:
 
     def advertise(self) -> None:
         client = self._client()
-        if client.host is not None and len(client.offers) < 2:
-            client.advertise(Filter(self.rng.choice(FILTERS)))
+        if client.broker is not None and len(client.offered) < 2:
+            client.offer(Filter(self.rng.choice(FILTERS)))
 
     def reconnect(self) -> None:
         client = self._client()
         hosts = self.sim.places(client)
-        if client.host is None and hosts:
+        if client.broker is None and hosts:
             client.connect(self.rng.choice(hosts))
 
     def disconnect(self) -> None:
@@ -289,8 +293,8 @@ class History:
             self.sim.disconnect(*self.rng.choice(list(self.sim.queues)))
 
     def mend_link(self) -> None:
-        if self.sim.links:
-            self.sim.connect(*self.rng.choice(self.sim.links))
+        if self.sim.wires:
+            self.sim.connect(*self.rng.choice(self.sim.wires))
 
     def crash(self) -> None:
         hosts = self._hosts()
@@ -303,15 +307,15 @@ class History:
             self.sim.restart(self.rng.choice(down))
 
     def rewire(self) -> None:
-        if self.sim.links:
+        if self.sim.wires:
             self.sim.rewire(cycle=False)
 
     def close_cycle(self) -> None:
-        if self.sim.links:
+        if self.sim.wires:
             self.sim.rewire(cycle=True)
 
     def disk(self) -> None:
-        self.sim.disk_fails = not self.sim.disk_fails
+        self.sim.disks_fail = not self.sim.disks_fail
 
     def trim(self) -> None:
         host = self.rng.choice(list(self.sim.hosts.values()))
@@ -332,9 +336,9 @@ class History:
 
     def demand(self) -> None:
         """Producers know what is asked for of what they offer; in a hierarchy perhaps more."""
-        subs = [s for c in self.sim.clients for s in c.subs.values()]
+        subs = [s for c in self.sim.clients for s in c.inboxes.values()]
         for client in self.sim.clients:
-            for number, offer in client.offers.items():
+            for number, offer in client.offered.items():
                 told = [Filter(text) for text in client.demand[number]]
                 for event in EVENTS:
                     if offer.matches(event):
@@ -351,12 +355,12 @@ class History:
             publisher = self._client()
             event = dict(self.rng.choice(EVENTS))
             self.offer_all(publisher)
-            [id] = publisher.publish([event])
+            [id] = publisher.send([event])
             sim.settle()
             for client in sim.clients:
-                for sub in client.subs.values():
+                for sub in client.inboxes.values():
                     got = sum(each == id for _, _, each in sub.given)
-                    assert got == sub.filter.matches(event), (sub.key, event, got)
+                    assert got == sub.filter.matches(event), (sub.component, event, got)
 
     def leave(self) -> None:
         sim = self.sim

@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judging import judge
 from live_histories import EVENTS, FILTERS
-from overlay import Client, Overlay, Sub
+from overlay import Overlay
 
 from stentor.filters import Filter
 from stentor.model import Notification, NotificationId, encode
 from stentor.node.border import Rights
 from stentor.protocol import messages as m
+from stentor.simulation.client import Client, Inbox
 
 FAR = 10**9
 
@@ -97,17 +98,17 @@ def test_what_is_not_behind_a_neighbor_is_not_its_business(seed: int) -> None:
     )
     liar = Liar(sim, victim, rng)
     if rng.random() < 0.7:  # its honest self is slower
-        sim.lazy = {("link", ("evil", victim))}
+        sim.schedule.lazy = {("evil", victim)}
     clients = [sim.client(at=rng.choice(names)) for _ in range(3)]
     for number in range(rng.randint(10, 50)):
         kind = rng.random()
         if kind < 0.4:
             liar.lie()
         elif kind < 0.7:
-            rng.choice(clients).publish([dict(rng.choice(EVENTS))])
+            rng.choice(clients).send([dict(rng.choice(EVENTS))])
         elif kind < 0.8:
             options = rng.choice([{}, {"since": 0.0}, {"durable": f"d{number}"}])
-            rng.choice(clients).subscribe(rng.choice(FILTERS), **options)
+            rng.choice(clients).open(rng.choice(FILTERS), **options)
             sim.advance(rng.choice([8, 40]))
             if rng.random() < 0.5:
                 liar.say(liar.echo())
@@ -149,7 +150,7 @@ class Crossing:
         self.beyond = beyond
         self.clients = {name: self.sim.client(at=name) for name in names}
         self.events: list[tuple[str, NotificationId, dict[str, Any]]] = []
-        self.subs: list[tuple[str, Sub, int]] = []
+        self.subs: list[tuple[str, Inbox, int]] = []
 
     def client(self) -> tuple[str, Client]:
         name = self.rng.choice(sorted(self.clients))
@@ -159,14 +160,14 @@ class Crossing:
         at, client = self.client()
         event = dict(self.rng.choice(EVENTS))
         key = {0: str(event["x"])} if self.rng.random() < 0.3 else None
-        [id] = client.publish([event], **({"retain": key} if key else {}))
+        [id] = client.send([event], **({"retain": key} if key else {}))
         self.events.append((at, id, event))
 
     def subscribe(self) -> None:
         at, client = self.client()
         options = self.rng.choice([{}, {"since": 0.0}, {"durable": f"d{len(self.subs)}"}])
         first = 0 if "since" in options else len(self.events)
-        self.subs.append((at, client.subscribe(self.rng.choice(FILTERS), **options), first))
+        self.subs.append((at, client.open(self.rng.choice(FILTERS), **options), first))
 
     def may_cross(self, source: str, target: str, event: dict[str, Any]) -> bool:
         if (source in self.beyond) == (target in self.beyond):
@@ -224,7 +225,7 @@ def test_filters_that_are_narrowed_come_and_go(seed: int) -> None:
         for _, filter in asked(Neighbor(other)):
             assert allowed is None or allowed.covers(filter)
     for _, sub, _ in run.subs:
-        sub.client.unsubscribe(sub, forget=True)
+        sub.client.close(sub, forget=True)
         sim.advance(rng.choice([5, 200]))
     sim.settle()
     for host in sim.hosts.values():
@@ -239,26 +240,26 @@ def test_a_neighbor_without_rights_sends_and_sees_nothing() -> None:
         [("a", "b")], rights={("a", "b"): Rights("none", Filter("false"), Filter("false"))}
     )
     near, far = sim.client(at="a"), sim.client(at="b")
-    near.publish([{"x": 1}], retain={0: "k"})
-    far.publish([{"x": 2}], retain={0: "k"})
+    near.send([{"x": 1}], retain={0: "k"})
+    far.send([{"x": 2}], retain={0: "k"})
     sim.settle()
     subs = [
-        client.subscribe("true", since=0.0, retained=retained)
+        client.open("true", since=0.0, retained=retained)
         for client in (near, far)
         for retained in (True, False)
     ]
     sim.settle()
-    near.publish([{"x": 3}])
-    far.publish([{"x": 4}])
-    near.publish([{"x": 5}], volatile=True)
-    far.publish([{"x": 6}], volatile=True)
-    far.advertise(Filter("x = 6"))
-    near.advertise(Filter("x = 5"))
+    near.send([{"x": 3}])
+    far.send([{"x": 4}])
+    near.send([{"x": 5}], volatile=True)
+    far.send([{"x": 6}], volatile=True)
+    far.offer(Filter("x = 6"))
+    near.offer(Filter("x = 5"))
     sim.settle()
     for sub in subs:
         producers = {id.producer for _, _, id in sub.given} | {i.producer for i in sub.volatile}
         producers |= {n.id.producer for n in sub.retained if n.id is not None}
-        assert producers == {sub.client.name}
+        assert producers == {sub.client.id}
     assert [str(f) for f in sim.hosts["a"].core.offers()] == ["x = 5"]
     assert [str(f) for f in sim.hosts["b"].core.offers()] == ["x = 6"]
 
@@ -277,13 +278,13 @@ def test_what_is_kept_out_is_counted_and_told(caplog: pytest.LogCaptureFixture) 
 def test_groups_stay_on_their_side_of_a_border() -> None:
     rights = {("a", "b"): Rights("partner", None, Filter("x = 1"))}
     sim = Overlay([("a", "b")], rights=rights)
-    near = sim.client(at="a").subscribe("x = 1", group="g")
+    near = sim.client(at="a").open("x = 1", group="g")
     sim.settle()
-    far = sim.client(at="b").subscribe("x = 1", group="g")
+    far = sim.client(at="b").open("x = 1", group="g")
     sim.settle()
     assert near.in_force is not None
     assert far.in_force is not None
-    sim.client(at="a").publish([{"x": 1}])
+    sim.client(at="a").send([{"x": 1}])
     sim.settle()
     assert len(near.given) == len(far.given) == 1
 
@@ -291,11 +292,11 @@ def test_groups_stay_on_their_side_of_a_border() -> None:
 def test_a_last_value_from_beyond_a_border_hides_no_other() -> None:
     rights = {("a", "b"): Rights("partner", Filter("junk = 1"), None)}
     sim = Overlay([("a", "b")], rights=rights)
-    sim.client(at="a").publish([{"symbol": "IBM"}], retain={0: "IBM"})
+    sim.client(at="a").send([{"symbol": "IBM"}], retain={0: "IBM"})
     sim.settle()
     sim.tick(1.0)
-    sim.client(at="b").publish([{"junk": 1}], retain={0: "IBM"})
+    sim.client(at="b").send([{"junk": 1}], retain={0: "IBM"})
     sim.settle()
-    sub = sim.client(at="a").subscribe("true", retained=True)
+    sub = sim.client(at="a").open("true", retained=True)
     sim.settle()
     assert [dict(n) for n in sub.retained] == [{"symbol": "IBM"}, {"junk": 1}]

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from overlay import MemoryLog, Overlay
+from overlay import Overlay
 
 from stentor.errors import NotPermitted, Overloaded
 from stentor.filters import Filter
@@ -16,6 +16,7 @@ from stentor.node.checks import EPOCH_AHEAD
 from stentor.node.core import Core
 from stentor.node.durable import Durable
 from stentor.node.feed import Feed, Run
+from stentor.node.interest import Interest
 from stentor.node.parts.deliveries import BLOCK_PATIENCE, SERVED_AT_ONCE
 from stentor.node.parts.routing import EFFORT, UNLINKED_AT_ONCE
 from stentor.node.parts.subscribing import UNKNOWN_STREAMS
@@ -23,6 +24,7 @@ from stentor.node.reading import LOOKED_BYTES, stretch
 from stentor.node.streams import Probes
 from stentor.protocol import messages as m
 from stentor.routing.tree.layer import TOLD_AT_ONCE
+from stentor.simulation.journal import MemoryLog
 
 CLOCK = 1_000_000.0
 
@@ -131,7 +133,7 @@ def test_a_durable_subscription_is_for_the_grant_that_made_it() -> None:
     assert told(alone.say(1, m.Subscribe(1, "x > 1", 10, durable="d")), m.Subscribed)
     assert codes(alone.say(2, m.Subscribe(1, "x > 5", 10, durable="d"))) == [NotPermitted.code]
     assert not told(alone.heard[1], m.Ended)
-    assert str(alone.core.durables["d"].filter) == "x > 1"
+    assert str(alone.core.durables["d"].interest) == "x > 1"
     (taken,) = told(alone.say(3, m.Subscribe(1, "x > 1", 10, durable="d")), m.Subscribed)
     assert taken.resumed
 
@@ -151,7 +153,7 @@ def test_who_owns_it_is_stored() -> None:
 def test_what_nobody_owns_belongs_to_who_takes_it_first() -> None:
     """It was made before there were grants."""
     alone = Alone()
-    alone.core.restore({"d": Durable("d", Filter("x > 1"), since=0.0).to_data()})
+    alone.core.restore({"d": Durable("d", Interest([Filter("x > 1")]), since=0.0).to_data()})
     alone.join(1, "ann", owner="desk")
     alone.join(2, "eve", owner="mallory")
     assert told(alone.say(1, m.Subscribe(1, "x > 1", 10, durable="d")), m.Subscribed)
@@ -159,7 +161,7 @@ def test_what_nobody_owns_belongs_to_who_takes_it_first() -> None:
 
 
 def test_data_from_before_there_were_owners_can_be_read() -> None:
-    durable = Durable("d", Filter("x > 1"), since=7.0, owner="desk")
+    durable = Durable("d", Interest([Filter("x > 1")]), since=7.0, owner="desk")
     older = msgspec.msgpack.encode(msgspec.msgpack.decode(durable.to_data())[:5])
     assert Durable.from_data("d", older).owner is None
     assert Durable.from_data("d", durable.to_data()).owner == "desk"
@@ -179,9 +181,11 @@ def test_members_of_a_durable_group_have_the_same_grant() -> None:
 
 def test_a_removed_broker_does_not_move_what_another_grant_owns() -> None:
     alone = Alone()
-    own = Durable("d", Filter("x > 1"), since=0.0, positions={"b#": 1}, owner="desk")
+    own = Durable("d", Interest([Filter("x > 1")]), since=0.0, positions={"b#": 1}, owner="desk")
     alone.core.restore({"d": own.to_data()})
-    theirs = Durable("d", Filter("x > 1"), since=0.0, positions={"b#": 9}, owner="mallory")
+    theirs = Durable(
+        "d", Interest([Filter("x > 1")]), since=0.0, positions={"b#": 9}, owner="mallory"
+    )
     assert alone.core.import_durables({"d": theirs.to_data()}) == {}
     assert alone.core.durables["d"].positions == {"b#": 1}
 
@@ -227,18 +231,14 @@ def test_nor_more_of_the_journals_of_others(seed: int) -> None:
     """Whatever is published meanwhile comes, in whatever order things happen."""
     sim = Overlay([("a", "b"), ("b", "c")], seed=seed)
     publisher, subscriber = sim.client("c"), sim.client("a")
-    publisher.publish([{"x": 1}])
+    publisher.send([{"x": 1}])
     sim.advance()
-    sub = subscriber.subscribe("")
-    sub.positions["c#"] = 10**6
-    del subscriber.subs[sub.number]
-    subscriber.up.clear()
-    subscriber.ask(sub)
-    sub.positions.clear()
+    sub = subscriber.open("", positions={"c#": 10**6})
+    sub.options.clear()
     sim.advance(sim.rng.randint(0, 20))
-    publisher.publish([{"x": 2}, {"x": 3}])
+    publisher.send([{"x": 2}, {"x": 3}])
     sim.advance()
-    publisher.publish([{"x": 4}])
+    publisher.send([{"x": 4}])
     sim.advance()
     offsets = [offset for _, offset, _ in sub.given]
     assert offsets[-1] == 4
@@ -248,7 +248,7 @@ def test_nor_more_of_the_journals_of_others(seed: int) -> None:
 
 
 def test_what_was_asked_for_by_a_claim_that_did_not_hold_is_asked_for_again() -> None:
-    feed = Feed("ann/1", Filter("true"), since=0.0, positions={"b#": 100}, probe=1)
+    feed = Feed("ann/1", since=0.0, positions={"b#": 100}, probe=1)
     (wish,) = feed.wishes()
     feed.fetches("b#")
     feed.offer(Run("b#", [4], [b"4"]))

@@ -5,13 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stentor.errors import InvalidConfiguration, UnknownStrategy
-from stentor.filters import Filter
 from stentor.node.feed import Feed, Run
 from stentor.node.reading import STRETCH
 from stentor.protocol.messages import VOLATILE
 
 S = "b1#0"
-ALL = Filter("true")
 
 
 def run(*offsets: int) -> Run:
@@ -38,7 +36,7 @@ def fetched(feed: Feed, *found: int, through: int, head: int, low: int = 1) -> N
 
 
 def live(position: int = 0, **options: object) -> Feed:
-    feed = Feed("ann/1", ALL, **options)  # type: ignore[arg-type]
+    feed = Feed("ann/1", **options)  # type: ignore[arg-type]
     assert feed.heads(0, {S: position})
     return feed
 
@@ -47,7 +45,7 @@ def live(position: int = 0, **options: object) -> Feed:
 
 
 def test_what_comes_before_the_subscription_is_in_force_is_queued() -> None:
-    feed = Feed("ann/1", ALL, probe=3)
+    feed = Feed("ann/1", probe=3)
     feed.offer(run(7))
     assert not feed.heads(2, {S: 6})  # of a probe from before
     assert feed.positions == {S: 7}
@@ -61,7 +59,7 @@ def test_what_comes_before_the_subscription_is_in_force_is_queued() -> None:
 
 def test_an_interruption_before_the_beginning_does_not_move_it() -> None:
     """The answer says where the stream was; what came behind that may be lost."""
-    feed = Feed("ann/1", ALL, probe=1)
+    feed = Feed("ann/1", probe=1)
     feed.interrupted(S, 2)
     assert feed.heads(1, {S: 4})
     assert feed.catching == [S]
@@ -74,7 +72,7 @@ def test_an_interruption_before_the_beginning_does_not_move_it() -> None:
 
 
 def test_brokers_that_could_not_be_asked_are_read_from_the_time_of_the_making_on() -> None:
-    feed = Feed("ann/1", ALL, probe=1, made=50.0)
+    feed = Feed("ann/1", probe=1, made=50.0)
     feed.interrupted("b2#0", 2)
     feed.heads(1, {S: 0})
     feed.interrupted("b3#0", 2)
@@ -89,7 +87,7 @@ def test_brokers_that_could_not_be_asked_are_read_from_the_time_of_the_making_on
 
 
 def test_history_joins_live_traffic_without_gap_or_repeat() -> None:
-    feed = Feed("ann/1", ALL, since=5.0, probe=1)
+    feed = Feed("ann/1", since=5.0, probe=1)
     feed.offer(run(6))
     assert not feed.heads(1, {S: 5})
     feed.offer(run(7))
@@ -106,7 +104,7 @@ def test_history_joins_live_traffic_without_gap_or_repeat() -> None:
 
 def test_an_interruption_while_history_is_read_makes_the_cover_unknown_again() -> None:
     """Also if nothing of the stream has been read yet."""
-    feed = Feed("ann/1", ALL, since=5.0, probe=1)
+    feed = Feed("ann/1", since=5.0, probe=1)
     feed.heads(1, {S: 3})
     feed.offer(run(4))
     feed.interrupted(S, 2)  # 5 is lost
@@ -193,7 +191,7 @@ def test_a_late_answer_reports_no_gap_that_is_none() -> None:
 
 
 def test_streams_take_turns_and_the_queue_stays_small() -> None:
-    feed = Feed("ann/1", ALL, since=0.0, limit=4 * STRETCH)
+    feed = Feed("ann/1", since=0.0, limit=4 * STRETCH)
     streams = [f"b{i}#0" for i in range(5)]
     feed.heads(0, dict.fromkeys(streams, 9))
     asked = []
@@ -256,7 +254,7 @@ def test_spill_loses_nothing_that_a_journal_holds() -> None:
 
 
 def test_spill_while_joining_begins_with_what_did_not_fit() -> None:
-    feed = Feed("ann/1", ALL, limit=1, probe=1)
+    feed = Feed("ann/1", limit=1, probe=1)
     feed.offer(Run("b2#0", [1], [b"1"]))
     feed.offer(run(7))
     assert feed.positions == {"b2#0": 1, S: 6}
@@ -306,6 +304,8 @@ def test_disconnect_gives_nothing_behind_what_did_not_fit() -> None:
     assert offsets(feed) == [1, 2]
     feed.offer(run(4))
     assert offsets(feed) == []
+    assert not feed.mark(S, 9)
+    assert feed.passed == {S: 2}
 
 
 @pytest.mark.parametrize("overflow", ["spill", "drop_oldest", "drop_newest", "disconnect"])
@@ -351,9 +351,9 @@ def test_last_values_come_before_everything_else() -> None:
 
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(InvalidConfiguration):
-        Feed("ann/1", ALL, limit=0)
+        Feed("ann/1", limit=0)
     with pytest.raises(UnknownStrategy):
-        Feed("ann/1", ALL, overflow="explode")
+        Feed("ann/1", overflow="explode")
 
 
 # -- against a model
@@ -364,7 +364,7 @@ def test_what_cannot_be_is_refused() -> None:
 def test_any_interleaving_gives_each_offset_once_and_in_order(data: st.DataObject) -> None:
     """One stream of which all is wanted; live traffic is lost now and then, never unnoticed."""
     limit = data.draw(st.integers(1, 4))
-    feed = Feed("ann/1", ALL, limit=limit, probe=1)
+    feed = Feed("ann/1", limit=limit, probe=1)
     head = data.draw(st.integers(0, 3))
     begun: int | None = None
     probe, probing = 0, False
@@ -419,3 +419,35 @@ def test_any_interleaving_gives_each_offset_once_and_in_order(data: st.DataObjec
     assert got == sorted(set(got))
     assert begun is not None
     assert [offset for offset in got if offset > begun] == list(range(begun + 1, head + 1))
+
+
+# -- volatile feeds
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(1, 9), st.integers(1, 3))))
+def test_a_volatile_feed_gives_what_comes_and_nothing_of_a_stream_twice(
+    runs: list[tuple[str, int, int]],
+) -> None:
+    feed = Feed("ann/1", volatile=True)
+    had: dict[str, int] = {}
+    expected = []
+    for stream, first, count in runs:
+        offsets = list(range(first, first + count))
+        feed.interrupted(stream, 1)  # it does not care
+        feed.offer(Run(stream, offsets, [b"%d" % offset for offset in offsets]))
+        expected += [(stream, o) for o in offsets if o > had.get(stream, 0)]
+        had[stream] = max(offsets[-1], had.get(stream, 0))
+    given = [(run.stream, o) for run in feed.take(10_000) for o in run.offsets]
+    assert given == expected
+    assert not list(feed.wishes())
+    assert not feed.catching
+    assert feed.positions == feed.passed == {}
+
+
+def test_a_volatile_feed_that_is_full_drops_the_oldest_whether_it_is_journaled_or_not() -> None:
+    feed = Feed("ann/1", volatile=True, limit=3)
+    feed.offer(Run("a", [1, 2], [b"1", b"2"]))
+    feed.offer(Run("", [], [b"v"]))
+    feed.offer(Run("a", [3, 4], [b"3", b"4"]))
+    assert [data for run in feed.take(10) for data in run.items] == [b"v", b"3", b"4"]
+    assert feed.dropped == 2

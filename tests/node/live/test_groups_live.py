@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from live_histories import EVENTS
-from overlay import Client, Overlay, Sub
+from overlay import Overlay, said
 
 from stentor.errors import GroupElsewhere
 from stentor.node.parts.groups import AT_ONCE as GROUPS_AT_ONCE
 from stentor.node.parts.groups import EVERY as GROUPS_EVERY
 from stentor.protocol import messages as m
+from stentor.simulation.client import Client, Inbox
 
 
 class Sharing:
@@ -35,14 +36,14 @@ class Sharing:
         if durable:
             self.options["durable"] = "kept"
         self.anchor = self.sim.client(at="b0")
-        self.subs = [self.anchor.subscribe("true", **self.options)]
+        self.subs = [self.anchor.open("true", **self.options)]
         self.sim.settle()
         self.members = [self.anchor]
         for _ in range(rng.randint(1, 3)):
             client = self.sim.client(at=rng.choice(names))
             client.window = rng.choice([1, 3, 100])
             self.members.append(client)
-            self.subs.append(client.subscribe("true", **self.options))
+            self.subs.append(client.open("true", **self.options))
         self.publisher = self.sim.client(at=rng.choice(names))
         self.deaths = 0
 
@@ -52,15 +53,15 @@ class Sharing:
             kind = rng.random()
             if kind < 0.5:
                 events = [dict(rng.choice(EVENTS)) for _ in range(rng.choice([1, 3]))]
-                self.publisher.publish(events)
+                self.publisher.send(events)
             elif kind < 0.7:
                 client = rng.choice(self.members)
-                for sub in client.subs.values():
-                    if client.host is not None and sub.in_force is not None:
+                for sub in client.inboxes.values():
+                    if client.broker is not None and sub.in_force is not None:
                         client.confirm(sub)
             elif faults and kind < 0.8:
                 client = rng.choice(self.members[1:])
-                if client.host is not None:
+                if client.broker is not None:
                     self.deaths += 1
                     client.disconnect()
             elif faults and kind < 0.85 and sim.queues:
@@ -89,12 +90,12 @@ class Sharing:
     def return_(self) -> None:
         """All that are away come back, and find the group where it lives."""
         sim = self.sim
-        for a, b in sim.links:
+        for a, b in sim.wires:
             sim.connect(a, b)
         for client in self.members:
-            if client.host is None:
+            if client.broker is None:
                 client.connect(sim.hosts["b0"])
-        if self.publisher.host is None:
+        if self.publisher.broker is None:
             self.publisher.connect(sim.hosts[self.publisher.homes[-1]])
 
     def judge(self) -> None:
@@ -102,7 +103,8 @@ class Sharing:
         in_force = self.subs[0].in_force
         assert in_force is not None
         got = {id for sub in self.subs for _, _, id in sub.given}
-        assert self.sim.acknowledged <= got, self.sim.acknowledged - got
+        owed = {id for id, known in self.sim.publications.items() if known.acknowledged}
+        assert owed <= got, owed - got
         if not self.deaths and not self.split:
             assert set(given.values()) <= {1}, given
 
@@ -116,8 +118,8 @@ def test_each_notification_is_for_one_member(seed: int, durable: bool, faults: b
     sharing.judge()
 
 
-def group(sim: Overlay, *clients: Client, **options: Any) -> list[Sub]:
-    subs = [client.subscribe("true", group="g", **options) for client in clients]
+def group(sim: Overlay, *clients: Client, **options: Any) -> list[Inbox]:
+    subs = [client.open("true", group="g", **options) for client in clients]
     sim.settle()
     return subs
 
@@ -128,9 +130,9 @@ def test_the_same_key_goes_to_the_same_member() -> None:
     publisher = sim.client(at="b")
     subs = group(sim, *(sim.client(at="a") for _ in range(3)), choice="key:x")
     for _ in range(3):
-        publisher.publish([{"x": x} for x in range(10)])
+        publisher.send([{"x": x} for x in range(10)])
         sim.settle()
-    taken = [{sim.published[id]["x"] for _, _, id in sub.given} for sub in subs]
+    taken = [{sim.publications[id].notification["x"] for _, _, id in sub.given} for sub in subs]
     assert sum(len(xs) for xs in taken) == 10
     assert sum(len(sub.given) for sub in subs) == 30
 
@@ -142,7 +144,7 @@ def test_round_robin_takes_turns_and_the_least_loaded_gets_more() -> None:
         busy, free = sim.client(at="a"), sim.client(at="a")
         subs = group(sim, busy, free, choice=choice)
         for _ in range(5):
-            free.publish([{"x": 1}, {"x": 2}])
+            free.send([{"x": 1}, {"x": 2}])
             sim.settle()
             free.confirm(subs[1])  # the other one confirms nothing
             sim.settle()
@@ -157,15 +159,15 @@ def test_an_offset_given_late_goes_on_when_its_member_dies_too() -> None:
     subs = group(sim, *members)
     publisher = sim.client(at="a")
     for x in range(3):
-        publisher.publish([{"x": x}])
+        publisher.send([{"x": x}])
     sim.settle()
     by_offset = {sub.given[0][1]: i for i, sub in enumerate(subs)}
     one, two, three = (by_offset[offset] for offset in (1, 2, 3))
     for i in (two, three):
         members[i].confirm(subs[i])
     members[one].disconnect()  # before the confirmations have arrived
-    while any(client.up for client in members):
-        sim.happen("up", next(client for client in members if client.up))
+    while any(said(client) for client in members):
+        sim.happen("up", next(client for client in members if said(client)))
     sim.advance()
     [heir] = [i for i in (two, three) if len(subs[i].given) == 2]
     [other] = {two, three} - {heir}
@@ -179,7 +181,7 @@ def test_volatile_ones_are_given_to_one_member_and_never_again() -> None:
     members = [sim.client(at="a") for _ in range(2)]
     subs = group(sim, *members)
     publisher = sim.client(at="a")
-    publisher.publish([{"x": 1}], volatile=True)
+    publisher.send([{"x": 1}], volatile=True)
     sim.settle()
     [i] = [i for i, sub in enumerate(subs) if sub.volatile]
     members[i].disconnect()
@@ -191,11 +193,11 @@ def test_a_group_that_is_gone_begins_again_where_its_member_says() -> None:
     sim = Overlay([("a", "b")])
     publishers = [sim.client(at=at) for at in ("a", "b")]
     for publisher in publishers:
-        publisher.publish([{"x": x} for x in range(3)])
+        publisher.send([{"x": x} for x in range(3)])
     sim.settle()
-    lost_at = sim.clock
-    sim.clock += 1
-    publishers[1].publish([{"x": 3}])
+    lost_at = sim.time
+    sim.now += 1
+    publishers[1].send([{"x": 3}])
     sim.settle()
     member, late = sim.client(at="a"), sim.client(at="a")
     [one] = group(sim, member, since=lost_at, positions={"a#": 1})
@@ -213,10 +215,10 @@ def test_members_find_the_group_where_it_lives() -> None:
     first, second = sim.client(at="c"), sim.client(at="a")
     [one] = group(sim, first)
     [two] = group(sim, second)
-    assert second.host is sim.hosts["c"]
+    assert second.broker is sim.hosts["c"]
     assert two.in_force is not None
     assert [a.code for a in second.answers if isinstance(a, m.Ended)] == [GroupElsewhere.code]
-    sim.client(at="b").publish([{"x": 1}, {"x": 2}])
+    sim.client(at="b").send([{"x": 1}, {"x": 2}])
     sim.settle()
     assert len(one.given) + len(two.given) == 2
 
@@ -225,12 +227,12 @@ def test_two_that_began_the_same_group_become_one() -> None:
     sim = Overlay([("a", "b")])
     sim.disconnect("a", "b")
     left, right = sim.client(at="a"), sim.client(at="b")
-    subs = [client.subscribe("true", group="g") for client in (left, right)]
+    subs = [client.open("true", group="g") for client in (left, right)]
     sim.advance()
     assert all(sub.in_force is not None for sub in subs)
     sim.settle()
-    assert left.host is right.host is sim.hosts["a"]
-    sim.client(at="b").publish([{"x": 1}, {"x": 2}, {"x": 3}])
+    assert left.broker is right.broker is sim.hosts["a"]
+    sim.client(at="b").send([{"x": 1}, {"x": 2}, {"x": 3}])
     sim.settle()
     assert sum(len(sub.given) for sub in subs) == 3
 
@@ -240,7 +242,7 @@ class TestTelling:
 
     def heard(self, sim: Overlay) -> list[m.Groups]:
         """What is on its way from a to b."""
-        messages = [m.decoder.decode(data) for data in sim.queues["a", "b"].messages]
+        messages = [m.decoder.decode(data) for data in sim.schedule.waiting(("a", "b"))]
         return [message for message in messages if isinstance(message, m.Groups)]
 
     def settled(self) -> tuple[Overlay, Client]:
@@ -263,8 +265,8 @@ class TestTelling:
         sim, client = self.settled()
         staying = sim.client(at="a")
         for i in range(50):
-            client.subscribe("true", group=f"g{i}")
-        staying.subscribe("true", group="stays")
+            client.open("true", group=f"g{i}")
+        staying.open("true", group="stays")
         sim.settle()
         client.disconnect()
         assert [(message.names, message.more) for message in self.heard(sim)] == [
@@ -278,11 +280,11 @@ class TestTelling:
         core.heard(client.session, m.Unsubscribe(1))
         sim.hosts["a"].flush()
         assert self.heard(sim) == []
-        client.subscribe("true", group="g")
+        client.open("true", group="g")
         sim.settle()
         other = sim.client(at="a")
-        other.subscribe("true", group="g")
-        while other.up:
+        other.open("true", group="g")
+        while said(other):
             sim.happen("up", other)
         client.disconnect()
         assert self.heard(sim) == []
@@ -295,12 +297,12 @@ class TestTelling:
             core.heard(client.session, m.Subscribe(i, "true", 0, group=f"g{i}"))
         sim.hosts["a"].flush()
         sim.settle()
-        core.tick(sim.clock, sim.clock)
+        core.tick(sim.time, sim.time)
         for i in numbers:
             core.heard(client.session, m.Unsubscribe(i))
             sim.hosts["a"].flush()
         assert len(self.heard(sim)) == 1
-        core.tick(sim.clock + GROUPS_EVERY, sim.clock + GROUPS_EVERY)
+        core.tick(sim.time + GROUPS_EVERY, sim.time + GROUPS_EVERY)
         sim.hosts["a"].flush()
         assert [message.names for message in self.heard(sim)][1:] == [[]]
 

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judging import judge, judge_empty
 from live_histories import run_history, small
-from overlay import Client, Overlay
+from overlay import Overlay, said
 
 from stentor.filters import Filter
 from stentor.node.agenda import ToClient
 from stentor.protocol import messages as m
+from stentor.simulation.client import Client
 
 PROMISES = pytest.mark.spec("R-07.60", "R-07.73", "R-01.69", "R-01.96", "01/A-14")
 
@@ -47,7 +48,7 @@ def line_of(*names: str) -> Overlay:
 
 def only(sim: Overlay, *allowed: tuple[str, str]) -> None:
     """Let happen all that can, but messages only on these links."""
-    sim.lazy = set()
+    sim.schedule.lazy = set()
     while True:
         found = [(k, w) for k, w in sim.choices() if k != "link" or w in allowed]
         if not found:
@@ -57,7 +58,7 @@ def only(sim: Overlay, *allowed: tuple[str, str]) -> None:
 
 def publish(client: Client, *xs: int) -> None:
     for x in xs:
-        client.publish([{"x": x}])
+        client.send([{"x": x}])
 
 
 @pytest.mark.spec("R-07.60")
@@ -66,7 +67,7 @@ def test_what_is_published_behind_a_broken_link_comes_when_it_is_mended() -> Non
     near, far = sim.client(at="a"), sim.client(at="c")
     sim.settle()
     sim.disconnect("b", "c")
-    sub = near.subscribe("true")  # the broker c cannot be asked
+    sub = near.open("true")  # the broker c cannot be asked
     sim.advance()
     assert sub.in_force is not None
     publish(far, 1, 2)
@@ -85,7 +86,7 @@ def test_the_beginning_is_known_even_if_the_stream_is_interrupted_at_once() -> N
     sim.settle()
     publish(far, 0)
     sim.settle()
-    sub = near.subscribe("true")
+    sub = near.open("true")
     only(sim)  # the probe is on its way
     sim.disconnect("b", "c")
     sim.connect("b", "c")
@@ -106,9 +107,9 @@ def test_an_echo_from_before_a_restart_answers_nothing() -> None:
     far = sim.client(at="c")
     sim.settle()
     near = sim.client(at="a")
-    sub = near.subscribe("x = 1")
+    sub = near.open("x = 1")
     only(sim, ("a", "b"), ("b", "c"))
-    assert any(isinstance(m.decoder.decode(d), m.Echo) for d in sim.queues["c", "b"].messages)
+    assert any(isinstance(m.decoder.decode(d), m.Echo) for d in sim.schedule.waiting(("c", "b")))
     sim.crash("a")
     sim.restart("a")
     sim.connect("a", "b")
@@ -133,12 +134,12 @@ def test_a_probe_gets_through_although_one_from_before_a_restart_waits() -> None
     near = sim.client(at="a")
     sim.settle()
     for _ in range(5):
-        near.unsubscribe(near.subscribe("true"))
+        near.close(near.open("true"))
         sim.settle()
-    near.subscribe("x = 1")
+    near.open("x = 1")
     only(sim, ("a", "b"), ("b", "c"))
     sim.crash("a")
-    sim.clock = 1.0  # and the clock has been set back
+    sim.now = -999.0  # and the clock has been set back
     sim.restart("a")
     sim.connect("a", "b")
     near.connect(sim.hosts["a"])
@@ -151,16 +152,16 @@ def test_a_chunk_for_a_subscription_that_was_taken_over_is_not_for_the_next() ->
     sim = line_of("a", "b")
     publisher = sim.client(at="b")
     first, second = sim.client(at="a"), sim.client(at="a")
-    first.subscribe("x > 3", durable="desk")
+    first.open("x > 3", durable="desk")
     sim.settle()
     first.disconnect()
     publish(publisher, *range(6))
     only(sim, ("a", "b"), ("b", "a"))
     first.connect(sim.hosts["a"])
     only(sim, ("a", "b"))  # its request is answered; the answer is on its way
-    waiting = [m.decoder.decode(data) for data in sim.queues["b", "a"].messages]
+    waiting = [m.decoder.decode(data) for data in sim.schedule.waiting(("b", "a"))]
     assert any(isinstance(message, m.Chunk) and message.items for message in waiting)
-    sub = second.subscribe("true", durable="desk")
+    sub = second.open("true", durable="desk")
     only(sim, ("a", "b"))
     sim.settle()
     assert [offset for _, offset, _ in sub.given] == [1, 2, 3, 4, 5, 6]
@@ -176,10 +177,10 @@ def test_a_producer_that_reconnects_twice_is_journaled_once() -> None:
     sim.happen("up", client)
     client.disconnect()
     client.connect(host)
-    host.write(1)
-    host.report()  # what the first connection brought is on disk; the second goes on
+    sim.happen("disk", "a")
+    sim.happen("written", "a")  # what the first connection brought is on disk; the second goes on
     publish(client, 2)
-    while client.up:
+    while said(client):
         sim.happen("up", client)
     client.disconnect()
     client.connect(host)  # with the second publication still on its way to the disk
@@ -192,18 +193,18 @@ def test_a_producer_that_reconnects_twice_is_journaled_once() -> None:
 def test_a_new_line_is_not_forgotten_with_the_old_one() -> None:
     sim = Overlay([], brokers=["a"])
     host = sim.hosts["a"]
-    old, new = sim.client(at="a", name="p"), sim.client(name="p")
-    sim.disk_fails = True
+    old, new = sim.client(at="a", id="p"), sim.client(id="p")
+    sim.disks_fail = True
     publish(old, 1)
     sim.happen("up", old)
-    host.write(1)
+    sim.happen("disk", "a")
     line = host.core.sessions[old.session].line
     host.sessions.pop(old.session)  # it is not told that it is closed
-    host.report()
-    sim.disk_fails = False
+    sim.happen("written", "a")
+    sim.disks_fail = False
     new.unanswered = old.unanswered
     new.connect(host)
-    while new.up:
+    while said(new):
         sim.happen("up", new)
     host.core.leave(old.session)
     new.disconnect()
@@ -219,7 +220,7 @@ def test_where_a_subscription_begins_is_told_before_that_it_is_in_force() -> Non
     publish(sim.client(at="b"), 1, 2)
     sim.settle()
     client = sim.client(at="a")
-    client.subscribe("x = 7")
+    client.open("x = 7")
     sim.advance()
     kinds = [type(answer) for answer in client.answers]
     assert kinds == [m.Progress, m.Subscribed]
@@ -230,13 +231,13 @@ def test_where_a_subscription_begins_is_told_before_that_it_is_in_force() -> Non
 def test_a_confirmation_that_comes_too_late_is_not_said_to_be_on_disk() -> None:
     sim = Overlay([], brokers=["a"])
     first, second = sim.client(at="a"), sim.client(at="a")
-    sub = first.subscribe("true", durable="desk")
+    sub = first.open("true", durable="desk")
     sim.settle()
     publish(second, 1)
     sim.settle()
     first.confirm(sub, request=True)
-    taken = second.subscribe("true", durable="desk")
-    while second.up:
+    taken = second.open("true", durable="desk")
+    while said(second):
         sim.happen("up", second)
     sim.settle()
     assert [type(a) for a in first.answers[-2:]] == [m.Ended, m.Failure]
@@ -246,7 +247,7 @@ def test_a_confirmation_that_comes_too_late_is_not_said_to_be_on_disk() -> None:
 def test_a_refused_subscription_leaves_nothing_behind() -> None:
     sim = Overlay([], brokers=["a"])
     client = sim.client(at="a")
-    held = client.subscribe("true", durable="desk")
+    held = client.open("true", durable="desk")
     sim.settle()
     core = sim.hosts["a"].core
     for wrong in (
@@ -262,7 +263,7 @@ def test_a_refused_subscription_leaves_nothing_behind() -> None:
     assert list(core.durables) == ["desk"]
     assert list(core.subscriptions) == ["durable desk"]
     assert not held.over
-    client.unsubscribe(held, forget=True)
+    client.close(held, forget=True)
     sim.settle()
     assert not sim.hosts["a"].durables
     client.disconnect()
@@ -276,7 +277,7 @@ def test_a_gap_is_reported_in_its_place() -> None:
     publisher = sim.client(at="b")
     client = sim.client(at="a")
     client.slow, client.window = True, 1
-    sub = client.subscribe("true", limit=2)
+    sub = client.open("true", limit=2)
     sim.settle()
     sim.disconnect("a", "b")
     publish(publisher, *range(8))
@@ -298,7 +299,7 @@ def test_a_full_set_of_requests_does_not_keep_the_broker_busy() -> None:
     sim.settle()
     with small(stretch=2, fetches=1):
         client = sim.client(at="a")
-        subs = [client.subscribe(f"x >= {x}", since=0.0) for x in range(3)]
+        subs = [client.open(f"x >= {x}", since=0.0) for x in range(3)]
         core = sim.hosts["a"].core
         while len(core.catching_up.fetches) < 1 or core.has_work:
             [found] = [c for c in sim.choices() if c[0] != "down" and c[1] != ("b", "a")][:1] or [
@@ -314,13 +315,13 @@ def test_publishers_do_not_wait_for_a_subscriber_that_has_left() -> None:
     sim = Overlay([], brokers=["a"])
     slow, publisher = sim.client(at="a"), sim.client(at="a")
     slow.slow, slow.window = True, 0
-    sub = slow.subscribe("true", overflow="block", limit=1)
+    sub = slow.open("true", overflow="block", limit=1)
     sim.advance()
     publish(publisher, 1, 2)
     sim.advance()
     assert len(publisher.unanswered) == 2
     slow.disconnect()
-    sim.end(sub)
+    sim.ended(sub)
     sim.clients.remove(slow)
     sim.settle()
     assert not publisher.unanswered
@@ -332,12 +333,12 @@ def test_an_advertisement_outlives_what_was_published_under_it() -> None:
     """The publisher is gone before its broker has routed what the disk holds of it."""
     sim = Overlay([("a", "b")], advertisements="covering")
     near, far = sim.client(at="a"), sim.client(at="b")
-    sub = near.subscribe("x = 1")
-    far.advertise(Filter("x = 1"))
+    sub = near.open("x = 1")
+    far.offer(Filter("x = 1"))
     sim.settle()
     publish(far, 1)
     sim.happen("up", far)
-    sim.hosts["b"].write(1)
+    sim.happen("disk", "b")
     far.disconnect()
     only(sim, ("a", "b"), ("b", "a"))
     assert [offset for _, offset, _ in sub.given] == [1]

@@ -11,6 +11,7 @@ from overlay import Overlay
 from stentor.errors import LeaseExpired
 from stentor.model import NotificationId
 from stentor.protocol import messages as m
+from stentor.simulation.broker import Place
 
 
 @pytest.mark.spec("R-07.49")
@@ -26,13 +27,13 @@ def test_the_newest_value_of_each_key_comes_first(seed: int, busy: bool) -> None
     newest: dict[str, NotificationId] = {}
     for _ in range(rng.randint(0, 8)):
         key = rng.choice(["one", "two"])
-        [newest[key]] = rng.choice(publishers).publish([{"key": key}], retain={0: key})
+        [newest[key]] = rng.choice(publishers).send([{"key": key}], retain={0: key})
         sim.settle()
     client = sim.client(at=rng.choice(names))
-    sub = client.subscribe("key = 'one'", retained=True)
+    sub = client.open("key = 'one'", retained=True)
     if busy:
         for _ in range(4):
-            rng.choice(publishers).publish([{"key": "one"}])
+            rng.choice(publishers).send([{"key": "one"}])
             sim.advance(10)
     sim.settle()
     assert [n.id for n in sub.retained] == [id for key, id in newest.items() if key == "one"]
@@ -45,9 +46,9 @@ def test_the_newest_value_of_each_key_comes_first(seed: int, busy: bool) -> None
 def test_last_values_do_not_wait_for_a_broker_that_is_lost() -> None:
     sim = Overlay([("a", "b")])
     publisher = sim.client(at="a")
-    publisher.publish([{"key": "one"}], retain={0: "one"})
+    publisher.send([{"key": "one"}], retain={0: "one"})
     sim.settle()
-    sub = sim.client(at="a").subscribe("true", retained=True)
+    sub = sim.client(at="a").open("true", retained=True)
     core = sim.hosts["a"].core
     while not core.last_values.collections:
         sim.happen(*next(c for c in sim.choices() if c[0] != "work"))
@@ -61,9 +62,9 @@ def test_last_values_do_not_wait_for_a_broker_that_is_lost() -> None:
 def test_last_values_do_not_wait_for_a_broker_that_says_nothing() -> None:
     sim = Overlay([("a", "b")])
     publisher = sim.client(at="a")
-    publisher.publish([{"key": "one"}], retain={0: "one"})
+    publisher.send([{"key": "one"}], retain={0: "one"})
     sim.settle()
-    sub = sim.client(at="a").subscribe("true", retained=True)
+    sub = sim.client(at="a").open("true", retained=True)
     core = sim.hosts["a"].core
     while not core.last_values.collections:
         sim.happen(*next(c for c in sim.choices() if c[0] != "work"))
@@ -72,8 +73,8 @@ def test_last_values_do_not_wait_for_a_broker_that_says_nothing() -> None:
     while core.has_work:
         core.work()
     sim.hosts["a"].flush()
-    while sim.clients[-1].down:
-        sim.clients[-1].hear()
+    while sim.schedule.waiting(Place("down", sim.clients[-1])):
+        sim.happen("down", sim.clients[-1])
     assert len(sub.retained) == 1
     assert not core.last_values.collections
 
@@ -82,13 +83,13 @@ def test_last_values_do_not_wait_for_a_broker_that_says_nothing() -> None:
 def test_a_lease_ends_unless_it_is_renewed() -> None:
     sim = Overlay([("a", "b")])
     client, publisher = sim.client(at="a"), sim.client(at="b")
-    kept, lost = (client.subscribe("true", lease=10.0) for _ in range(2))
+    kept, lost = (client.open("true", lease=10.0) for _ in range(2))
     sim.advance()
     sim.tick(7.0)
-    client.say(m.Renew(kept.number))
+    sim.say(client, m.Renew(kept.number))
     sim.advance()
     sim.tick(7.0)
-    publisher.publish([{"x": 1}])
+    publisher.send([{"x": 1}])
     sim.advance()
     assert lost.ended == LeaseExpired.code
     assert not lost.given
@@ -113,11 +114,11 @@ def is_tree(sim: Overlay) -> bool:
 @pytest.mark.spec("R-03.10")
 def test_a_link_that_closes_a_cycle_is_refused() -> None:
     sim = Overlay([("a", "b"), ("b", "c")])
-    subs = [sim.client(at=name).subscribe("true") for name in "abc"]
+    subs = [sim.client(at=name).open("true") for name in "abc"]
     sim.settle()
     sim.connect("a", "c")
     publisher = sim.client(at="a")
-    publisher.publish([{"x": 1}])
+    publisher.send([{"x": 1}])
     sim.advance()
     assert not {("a", "c"), ("c", "a")} & set(sim.queues)
     assert is_tree(sim)
@@ -131,30 +132,30 @@ def test_a_link_that_closes_a_cycle_is_refused() -> None:
 def test_links_that_close_a_cycle_together_do_not_stay(seed: int) -> None:
     """Each hears of all others from both sides, and nobody hears of itself."""
     sim = Overlay([("a", "b"), ("c", "d")], seed=seed)
-    subs = [sim.client(at=name).subscribe("true") for name in "abcd"]
+    subs = [sim.client(at=name).open("true") for name in "abcd"]
     sim.settle()
     sim.connect("b", "c")
     sim.connect("d", "a")
     publisher = sim.client(at="a")
-    publisher.publish([{"x": 1}])
+    publisher.send([{"x": 1}])
     sim.advance()
     rounds(sim, 15)
-    sim.links = [("a", "b"), ("b", "c"), ("c", "d")]
+    sim.wires = [("a", "b"), ("b", "c"), ("c", "d")]
     if not is_tree(sim):  # two were closed at the same moment; the dialers make one again
-        for a, b in sim.links:
+        for a, b in sim.wires:
             if not is_tree(sim):
                 sim.connect(a, b)
                 sim.advance()
     assert is_tree(sim)
-    sim.links = []
-    late = sim.client(at="c").subscribe("true")
+    sim.wires = []
+    late = sim.client(at="c").open("true")
     sim.settle()
-    publisher.publish([{"x": 2}])
+    publisher.send([{"x": 2}])
     sim.settle()
     assert [len(sub.given) for sub in subs] == [2, 2, 2, 2]
     assert len(late.given) == 1
     for sub in subs:
-        sub.client.unsubscribe(sub)
-    late.client.unsubscribe(late)
+        sub.client.close(sub)
+    late.client.close(late)
     sim.settle()
     assert all(host.core.router.plane.is_empty for host in sim.hosts.values())

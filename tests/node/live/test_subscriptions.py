@@ -12,6 +12,7 @@ from stentor.model import Notification, NotificationId, encode
 from stentor.node.demand import LINGER, MANY, Demands
 from stentor.node.durable import Durable
 from stentor.node.feed import Feed, Run
+from stentor.node.interest import Interest
 from stentor.node.reading import Fetches, Pending
 from stentor.node.subscription import Consumer, Subscription
 from stentor.protocol.messages import VOLATILE
@@ -27,9 +28,9 @@ def note(sequence: int, producer: str = "p", **attributes: object) -> bytes:
 
 
 def subscription(*credits: int, durable: Durable | None = None, **options: str) -> Subscription:
-    feed = Feed("ann/1", ALL)
+    feed = Feed("ann/1")
     feed.heads(0, {S: 0, "b2#0": 0})
-    found = Subscription(feed, durable=durable, **options)  # type: ignore[arg-type]
+    found = Subscription(feed, Interest([ALL]), durable=durable, **options)  # type: ignore[arg-type]
     for i, credit in enumerate(credits):
         found.add(Consumer(i, 1, credit))
     return found
@@ -56,7 +57,7 @@ def test_a_consumer_is_given_what_it_has_credit_for() -> None:
 @pytest.mark.spec("R-07.60")
 def test_repeats_do_not_hold_up_what_comes_behind_them() -> None:
     """A producer that moved is in two streams; the credit is for what is new."""
-    durable = Durable("desk", ALL, since=0.0)
+    durable = Durable("desk", Interest([ALL]), since=0.0)
     for i in (1, 2):
         durable.remember(NotificationId("p", 0, i))
     one = subscription(2, durable=durable)
@@ -80,7 +81,7 @@ def test_news_is_what_the_consumer_cannot_know() -> None:
 
 @pytest.mark.spec("R-07.60")
 def test_a_durable_subscription_confirms_up_to_a_position() -> None:
-    durable = Durable("desk", ALL, since=0.0)
+    durable = Durable("desk", Interest([ALL]), since=0.0)
     one = subscription(9, durable=durable)
     offer(one, 1, 2, 3)
     given(one)
@@ -95,7 +96,7 @@ def test_a_durable_subscription_confirms_up_to_a_position() -> None:
 
 @pytest.mark.spec("01/A-18")
 def test_a_member_confirms_in_the_order_of_giving() -> None:
-    durable = Durable("desk", ALL, since=0.0, group=True)
+    durable = Durable("desk", Interest([ALL]), since=0.0, group=True)
     shared = subscription(1, 1, durable=durable, group="g")
     first, second = shared.consumers
     offer(shared, 1, 2)
@@ -115,7 +116,7 @@ def test_a_member_confirms_in_the_order_of_giving() -> None:
 
 @pytest.mark.spec("01/A-18")
 def test_a_group_is_confirmed_as_far_as_all_members_are() -> None:
-    durable = Durable("desk", ALL, since=0.0, group=True)
+    durable = Durable("desk", Interest([ALL]), since=0.0, group=True)
     shared = subscription(1, 2, durable=durable, group="g")
     offer(shared, 1, 2, 3, 4)
     assert sorted(given(shared)) == [(0, [2]), (1, [1]), (1, [3])]
@@ -164,12 +165,21 @@ def test_a_group_needs_a_way_to_choose() -> None:
 # -- what is kept
 
 
-def test_a_durable_subscription_is_read_as_it_was_written() -> None:
-    durable = Durable("desk", Filter("x > 1"), since=7.0, group=True)
+@pytest.mark.parametrize(
+    "interest",
+    [
+        Interest([Filter("x > 1")], fixed=True),
+        Interest([]),
+        Interest([Filter("x > 1"), Filter("y > 1")]),
+    ],
+    ids=str,
+)
+def test_a_durable_subscription_is_read_as_it_was_written(interest: Interest) -> None:
+    durable = Durable("desk", interest, since=7.0, group=True)
     durable.confirm({S: 0, "b2#0": 9})
     durable.remember(NotificationId("p", 0, 3))
     again = Durable.from_data("desk", durable.to_data())
-    assert (again.filter, again.since, again.group) == (Filter("x > 1"), 7.0, True)
+    assert (again.interest, again.since, again.group) == (interest, 7.0, True)
     assert again.positions == {S: 0, "b2#0": 9}  # also where nothing was published yet
     assert NotificationId("p", 0, 3) in again.recent
 

@@ -97,7 +97,8 @@ class CatchingUp:
     def _feed(self, subscription: Subscription) -> None:
         feed, own = subscription.feed, self._journals.stream
         for wish in feed.wishes():
-            fetch = m.Fetch(wish.stream, own, 0, str(feed.filter), wish.first, wish.since)
+            asked = str(subscription.interest)
+            fetch = m.Fetch(wish.stream, own, 0, asked, wish.first, wish.since)
             if wish.stream in self._journals:
                 feed.fetches(wish.stream)
                 self._stretched(subscription, wish.first, self._read(fetch))

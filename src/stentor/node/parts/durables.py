@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from stentor.errors import NotPermitted, Overloaded, StentorError
-from stentor.filters import Filter
 from stentor.node.agenda import Agenda, Persist
 from stentor.node.durable import Durable
+from stentor.node.interest import Interest
 from stentor.node.session import Session
 from stentor.node.sessions import Sessions
 from stentor.node.subscription import Subscription
@@ -53,7 +53,13 @@ class Durables:
         return news
 
     def new(
-        self, session: Session, name: str, filter: Filter, since: float, *, group: bool = False
+        self,
+        session: Session,
+        name: str,
+        interest: Interest,
+        since: float,
+        *,
+        group: bool = False,
     ) -> Durable:
         """One that begins; it is not held before somebody is `attached`."""
         if len(self.held) >= self._most:
@@ -61,7 +67,7 @@ class Durables:
                 f"{len(self.held)} durable subscriptions are kept, the most that this broker "
                 "allows; forget some that nobody needs, or raise limits.durables"
             )
-        return Durable(name, filter, since=since, group=group, owner=session.owner)
+        return Durable(name, interest, since=since, group=group, owner=session.owner)
 
     def check_owner(self, session: Session, durable: Durable) -> None:
         """Raise if the durable subscription is somebody else's."""
@@ -71,9 +77,9 @@ class Durables:
                 f"{session.name!r}; choose another name"
             )
 
-    def attach(self, session: Session, durable: Durable, filter: Filter) -> None:
-        """Somebody consumes it from now on, by this filter."""
-        durable.filter = filter
+    def attach(self, session: Session, durable: Durable, interest: Interest) -> None:
+        """Somebody consumes it from now on, and asks for this."""
+        durable.interest = interest
         durable.owner = session.owner or durable.owner
         self.held[durable.name] = durable
         self._attached.add(durable.name)

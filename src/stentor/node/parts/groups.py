@@ -23,6 +23,7 @@ from stentor.node.agenda import Agenda
 from stentor.node.border import Borders
 from stentor.node.clock import Clock
 from stentor.node.journals import Journals
+from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.routing import Routing
 from stentor.node.session import Session
 from stentor.node.sessions import Sessions
@@ -47,7 +48,7 @@ class Groups:
         sessions: Sessions,
         journals: Journals,
         directory: Ways,
-        routing: Routing,
+        routing: Routing | Carriage,
         borders: Borders,
         clock: Clock,
         agenda: Agenda,

@@ -12,7 +12,6 @@ from typing import Final
 
 from stentor.node.agenda import Agenda
 from stentor.node.clock import Clock
-from stentor.node.feed import Feed
 from stentor.node.journals import Journals
 from stentor.node.last_values import Collection
 from stentor.node.reading import Fetches, Pending, last_values
@@ -56,22 +55,23 @@ class LastValues:
     def _forget(self, subscription: Subscription) -> None:
         self.collections.pop(subscription.feed.id, None)
 
-    def ask(self, feed: Feed, heads: m.Positions) -> None:
+    def ask(self, subscription: Subscription, heads: m.Positions) -> None:
         """Ask the brokers of these streams, unless that was done."""
-        if feed.id in self.collections:
+        id, asked = subscription.feed.id, str(subscription.interest)
+        if id in self.collections:
             return
-        self.collections[feed.id] = Collection(set(heads), self._clock.now + PATIENCE)
+        self.collections[id] = Collection(set(heads), self._clock.now + PATIENCE)
         journals = self._journals
         for stream in heads:
-            fetch = m.Fetch(stream, journals.stream, 0, str(feed.filter), 0, 0.0, retained=True)
+            fetch = m.Fetch(stream, journals.stream, 0, asked, 0, 0.0, retained=True)
             neighbor = self._directory.towards(stream)
             if stream in journals:
                 chunks = last_values(journals[stream], fetch)
-                self._looking.append((feed.id, stream, chunks))
+                self._looking.append((id, stream, chunks))
             elif neighbor is None:
-                self.came(feed.id, stream, None)
+                self.came(id, stream, None)
             else:
-                fetch.number = self._fetches.add(Pending(feed.id, stream, 0, True))
+                fetch.number = self._fetches.add(Pending(id, stream, 0, True))
                 self._agenda.to_link(neighbor, fetch)
 
     @property

@@ -20,6 +20,7 @@ from stentor.filters import Filter
 from stentor.node.agenda import Agenda
 from stentor.node.clock import Clock
 from stentor.node.demand import Demands
+from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.deliveries import Deliveries
 from stentor.node.parts.probing import Probing
 from stentor.node.parts.publishing import Publishing
@@ -41,7 +42,7 @@ class Offers:
 
     def __init__(
         self,
-        routing: Routing,
+        routing: Routing | Carriage,
         *,
         probing: Probing,
         publishing: Publishing,
@@ -85,7 +86,7 @@ class Offers:
             )
         session.advertisements[message.number] = filter
         self._routing.advertise(_id(session, message.number), filter)
-        if self._routing.is_steered:
+        if self._routing.is_steered and not message.volatile:
             self._publishing.hold(session)
             self._probing.then(lambda: self._in_force(session, message.number))
         else:

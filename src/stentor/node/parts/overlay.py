@@ -20,6 +20,7 @@ from stentor.node.feed import Feed
 from stentor.node.journals import Journals
 from stentor.node.log import Log
 from stentor.node.marks import Marks
+from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.catching_up import CatchingUp
 from stentor.node.parts.groups import Groups
 from stentor.node.parts.probing import Probing
@@ -48,7 +49,7 @@ class Overlay:
         *,
         journals: Journals,
         marks: Marks,
-        routing: Routing,
+        routing: Routing | Carriage,
         probing: Probing,
         catching_up: CatchingUp,
         groups: Groups,
@@ -183,8 +184,8 @@ class Overlay:
         self._catching_up.interrupted(stream)
         head = self._marks.end(stream)
         for i, (id, subscription) in enumerate(list(held.items()), 1):
-            if held.get(id) is subscription:
-                feed = subscription.feed
+            feed = subscription.feed
+            if held.get(id) is subscription and not feed.volatile:
                 feed.mark(stream, head)
                 feed.interrupted(stream, self._probing.next)
                 self._probing.want(feed)

@@ -15,6 +15,7 @@ from stentor.node.agenda import Agenda
 from stentor.node.clock import Clock
 from stentor.node.feed import Feed
 from stentor.node.journals import Journals
+from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.durables import Durables
 from stentor.node.parts.last_values import LastValues
 from stentor.node.parts.progress import Progress
@@ -38,7 +39,7 @@ class Probing:
         self,
         subscriptions: Subscriptions,
         *,
-        routing: Routing,
+        routing: Routing | Carriage,
         directory: Ways,
         journals: Journals,
         durables: Durables,
@@ -217,7 +218,7 @@ class Probing:
             self._later |= bool(left_out)
             self._wanted |= not left_out
         if feed.held:
-            self._last_values.ask(feed, heads)
+            self._last_values.ask(subscription, heads)
         self._hungry.add(feed.id)
         self._ready.add(feed.id)
 

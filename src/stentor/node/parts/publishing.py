@@ -38,6 +38,7 @@ from stentor.node.checks import Check
 from stentor.node.clock import Clock
 from stentor.node.journals import Journals
 from stentor.node.last_values import owned
+from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.traffic import Traffic
 from stentor.node.session import Line, Session, nothing
 from stentor.node.sessions import Sessions
@@ -65,7 +66,7 @@ class Publishing:
 
     def __init__(
         self,
-        traffic: Traffic,
+        traffic: Traffic | Carriage,
         *,
         checks: Sequence[Check],
         journals: Journals,

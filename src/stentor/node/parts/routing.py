@@ -9,7 +9,7 @@ announced anew just because another went before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from stentor.errors import ProtocolError, StentorError
@@ -55,13 +55,16 @@ class Routing:
         borders: Borders,
         hooks: Hooks,
         agenda: Agenda,
+        ids: Mapping[str, BrokerId],
     ) -> None:
+        """`ids` is by what the router knows neighbors, where that is not their names."""
         self.router = router
+        self._names = ids
         self._borders = borders
         self._hooks = hooks
         self._agenda = agenda
-        #: By what the router knows each subscription.
-        self._ids: dict[str, FilterId] = {}
+        #: By what the router knows each filter of a subscription.
+        self._ids: dict[str, dict[Filter, FilterId]] = {}
         self._last = 0
         self._ended: list[FilterId] = []
         #: Neighbors whose links are gone, but not everything that they asked for.
@@ -80,6 +83,11 @@ class Routing:
         return self.router.is_coupled
 
     @property
+    def terms(self) -> str:
+        """What neighbors have to agree on, in words."""
+        return self.router.terms
+
+    @property
     def neighbors(self) -> list[str]:
         out = self._unlinking.keys() | self._linking.keys()
         return sorted(n for n in map(str, self.router.neighbors) if n not in out)
@@ -87,25 +95,29 @@ class Routing:
     # -- what is asked for and offered here
 
     def subscribe(self, id: str, filter: Filter) -> None:
-        """Ask for this on behalf of a subscription."""
+        """Ask for this on behalf of a subscription, besides what it has asked for."""
         self._last += 1
-        known = self._ids[id] = FilterId(id, self._last)
-        self._tell(self.router.subscribe(known, filter))
+        known = self._ids.setdefault(id, {})[filter] = FilterId(id, self._last)
+        self.tell(self.router.subscribe(known, filter))
+
+    def unsubscribe(self, id: str, filter: Filter) -> None:
+        """It no longer asks for this."""
+        self._ended.append(self._ids[id].pop(filter))
 
     def _forget(self, subscription: Subscription) -> None:
-        self._ended.append(self._ids.pop(subscription.feed.id))
+        self._ended.extend(self._ids.pop(subscription.feed.id, {}).values())
 
     def withdraw(self) -> None:
         """Ask no longer for what has ended."""
         if self._ended:
             ended, self._ended = self._ended, []
-            self._tell(self.router.withdraw(ended, []))
+            self.tell(self.router.withdraw(ended, []))
 
     def advertise(self, id: FilterId, filter: Filter) -> None:
-        self._tell(self.router.advertise(id, filter))
+        self.tell(self.router.advertise(id, filter))
 
     def unadvertise(self, id: FilterId) -> None:
-        self._tell(self.router.unadvertise(id))
+        self.tell(self.router.unadvertise(id))
 
     def offers(self) -> list[Filter]:
         """What is advertised anywhere, as far as it is not covered by something else."""
@@ -138,15 +150,15 @@ class Routing:
             self._unlink(neighbor)
         self._borders.link_up(neighbor, rights)
         if place is not None:
-            self.router.place(neighbor, place)
+            self.router.place(self._id(neighbor), place)
             self._placed.add(neighbor)
         self._linking[neighbor] = then
-        self._tell(self.router.link_up(neighbor))
+        self.tell(self.router.link_up(self._id(neighbor)))
         self._link()
 
     def _link(self) -> None:
         """Neighbors that have been told everything are neighbors."""
-        for neighbor in [n for n in self._linking if not self.router.is_joining(n)]:
+        for neighbor in [n for n in self._linking if not self.router.is_joining(self._id(n))]:
             self._linking.pop(neighbor)()
 
     def linked(self, neighbor: str) -> Iterator[None]:
@@ -161,19 +173,23 @@ class Routing:
         self._unlinking.add(neighbor)
         self._unlink(neighbor)
 
+    def _id(self, neighbor: str) -> BrokerId:
+        return self._names.get(neighbor, neighbor)
+
     def is_unlinking(self, neighbor: str) -> bool:
         """Whether it is still being forgotten what a neighbor asked for that is gone."""
         return neighbor in self._unlinking
 
     def _unlink(self, neighbor: str) -> None:
-        self._tell(self.router.forget_some(neighbor, UNLINKED_AT_ONCE))
-        if not self.router.asks(neighbor):
-            self._tell(self.router.link_down(neighbor))
+        id = self._id(neighbor)
+        self.tell(self.router.forget_some(id, UNLINKED_AT_ONCE))
+        if not self.router.asks(id):
+            self.tell(self.router.link_down(id))
             self._unlinking.discard(neighbor)
             self._borders.link_down(neighbor)
             if neighbor in self._placed:
                 self._placed.discard(neighbor)
-                self.router.place(neighbor, "peer")
+                self.router.place(id, "peer")
 
     def filters_heard(
         self, neighbor: str, message: m.Subscriptions | m.Advertisements
@@ -187,7 +203,7 @@ class Routing:
             if answer is VETO:
                 return
             message = answer
-        update = _read(message)
+        update = read_update(message)
         border = self._borders.with_(neighbor)
         if border is not None:
             asks = isinstance(update, SubscriptionUpdate)
@@ -201,7 +217,7 @@ class Routing:
 
     def _take(self, neighbor: str, update: Update) -> None:
         before = effort.left
-        self._tell(self.router.receive(neighbor, update))
+        self.tell(self.router.receive(self._id(neighbor), update))
         if before - effort.left > EFFORT:
             self._at_once = max(1, self._at_once // 2)
         elif self._at_once < FILTERS:
@@ -209,15 +225,25 @@ class Routing:
 
     def links_heard(self, neighbor: str, message: m.Links) -> None:
         """A neighbor in a graph tells of links."""
-        self._tell(self.router.receive(neighbor, Topology(_states(message))))
+        states = tuple(self._state(state) for state in message.states)
+        self.tell(self.router.receive(self._id(neighbor), Topology(states)))
+
+    def _state(self, state: m.LinkState) -> LinkState:
+        if any(cost < 1 for _, cost in state.links):
+            raise ProtocolError(f"a link of {shown(state.broker)} costs nothing, or less")
+        for origin in state.streams:
+            check_addresses(origin)
+        links = tuple((self._id(neighbor), cost) for neighbor, cost in state.links)
+        return LinkState(self._id(state.broker), state.number, links, state.streams)
 
     def describe(self, streams: tuple[m.Origin, ...]) -> None:
         """Let all brokers of a graph know which streams enter here."""
         router = self.router
         if isinstance(router, GraphRouter) and streams != router.about(router.id):
-            self._tell(router.describe(streams))
+            self.tell(router.describe(streams))
 
-    def _tell(self, outputs: Outputs) -> None:
+    def tell(self, outputs: Outputs) -> None:
+        """Send neighbors what the router wants to be sent."""
         for output in outputs:
             if isinstance(output, Send):
                 update, to = output.message, str(output.to)
@@ -242,20 +268,21 @@ class Routing:
         if self._unlinking:
             self._unlink(next(iter(self._unlinking)))
         if self.router.has_work:
-            self._tell(self.router.work())
+            self.tell(self.router.work())
             self._link()
 
     # -- notifications
 
     def route_leading(
-        self, envelopes: Sequence[Envelope], source: str | None, most: int, root: str
+        self, envelopes: Sequence[Envelope], source: str | None, most: int, root: BrokerId
     ) -> tuple[int, dict[Destination, list[int]]]:
         """For each destination the indexes of what goes there, ascending.
 
         All entered at `root`. For as many leading ones, at least one, as cost about `most`
         (`RoutingTable`) to pass on; their number comes first.
         """
-        return self.router.route_leading(envelopes, source, most, root)
+        sender = None if source is None else self._id(source)
+        return self.router.route_leading(envelopes, sender, most, root)
 
 
 def _links(topology: Topology) -> m.Links:
@@ -266,15 +293,6 @@ def _links(topology: Topology) -> m.Links:
 
 def _names(links: Iterable[tuple[BrokerId, int]]) -> tuple[tuple[str, int], ...]:
     return tuple((str(neighbor), cost) for neighbor, cost in links)
-
-
-def _states(message: m.Links) -> tuple[LinkState, ...]:
-    for state in message.states:
-        if any(cost < 1 for _, cost in state.links):
-            raise ProtocolError(f"a link of {shown(state.broker)} costs nothing, or less")
-        for origin in state.streams:
-            check_addresses(origin)
-    return tuple(LinkState(s.broker, s.number, s.links, s.streams) for s in message.states)
 
 
 def _written(update: Update) -> Iterator[tuple[list[tuple[m.Key, str]], list[m.Key]]]:
@@ -303,7 +321,8 @@ def _written(update: Update) -> Iterator[tuple[list[tuple[m.Key, str]], list[m.K
         yield added, removed
 
 
-def _read(message: m.Subscriptions | m.Advertisements) -> Update:
+def read_update(message: m.Subscriptions | m.Advertisements) -> Update:
+    """The update as the router knows it."""
     asks = isinstance(message, m.Subscriptions)
     kind = SubscriptionUpdate if asks else AdvertisementUpdate
     try:

@@ -1,11 +1,18 @@
 """Subscribing: what subscribers ask of the broker.
 
-A subscription becomes a feed and a filter in the router's table. A durable one is also stored; it
-has one consumer at a time, and outlives it. The members of a group share one.
+A subscription becomes a feed and a filter in the router's table, or several filters if it is an
+inbox. A durable one is also stored; it has one consumer at a time, and outlives it. The members of
+a group share one.
+
+What an inbox asks for changes while it is served. New filters are asked for before old ones are
+withdrawn, so that nothing wanted is unasked for in between. It belongs to whatever lasts longest:
+a durable inbox comes back with the filters that it had, and the members of a group have the same
+ones, whoever of them has changed them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from stentor.errors import (
@@ -15,12 +22,16 @@ from stentor.errors import (
     NotPermitted,
     Overloaded,
     ProtocolError,
+    StentorError,
 )
 from stentor.filters import Filter
 from stentor.node.agenda import Agenda
 from stentor.node.clock import Clock
+from stentor.node.durable import Durable
 from stentor.node.feed import Feed
+from stentor.node.interest import Interest
 from stentor.node.journals import Journals
+from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.durables import Durables
 from stentor.node.parts.groups import Groups, group_id
 from stentor.node.parts.leases import Leases
@@ -55,7 +66,7 @@ class Subscribing:
         groups: Groups,
         leases: Leases,
         probing: Probing,
-        routing: Routing,
+        routing: Routing | Carriage,
         journals: Journals,
         directory: Ways,
         ready: Turns[str],
@@ -87,23 +98,25 @@ class Subscribing:
 
     def subscribe(self, session: Session, message: m.Subscribe) -> None:
         self._check(session, message)
-        filter = received(message.filter)
-        if session.may_subscribe is not None and not session.may_subscribe(filter):
-            raise NotPermitted(
-                f"{session.name!r} may not subscribe to {str(filter) or 'everything'!r}; ask for "
-                "less, or have the grant widened"
-            )
+        interest = _interest(message.filter)
+        _check_permitted(session, interest)
         consumer = Consumer(session.id, message.number, max(0, message.credit))
         resumed = False
         if message.group is None:
-            subscription, resumed = self._new(session, message, filter)
+            subscription, resumed = self._new(session, message, interest)
         else:
-            group = self._group(session, message, message.group, filter)
+            group = self._group(session, message, message.group, interest)
             if group is None:
                 return
             subscription = group
+        if not interest.fixed:
+            self._tell(consumer, *interest.changes(subscription.interest))
         self._subscriptions.join(subscription, session, consumer)
-        self._probing.settle(consumer, session, resumed=resumed)
+        if message.volatile:
+            answer = m.Subscribed(message.number, subscription.lease, time=self._clock.time)
+            self._agenda.to_client(session.id, answer)
+        else:
+            self._probing.settle(consumer, session, resumed=resumed)
 
     def _check(self, session: Session, message: m.Subscribe) -> None:
         if message.number in session.subscriptions:
@@ -120,9 +133,15 @@ class Subscribing:
                 )
         if message.lease is not None and not message.lease > 0:
             raise InvalidConfiguration(f"a lease of {message.lease} seconds ends before it begins")
+        past = message.durable, message.since, message.positions, message.group
+        if message.volatile and (message.retained or any(each is not None for each in past)):
+            raise InvalidConfiguration(
+                "a volatile subscription has no past and shares with nobody; leave out durable, "
+                "since, positions, retained and group, or volatile"
+            )
 
     def _new(
-        self, session: Session, message: m.Subscribe, filter: Filter
+        self, session: Session, message: m.Subscribe, interest: Interest
     ) -> tuple[Subscription, bool]:
         """A subscription of one client; and whether it goes on with a durable one."""
         durable = None
@@ -136,9 +155,10 @@ class Subscribing:
             resumed = durable is not None
             if durable is None:
                 begin = self._clock.time if since is None else since
-                durable = self._durables.new(session, message.durable, filter, begin)
+                durable = self._durables.new(session, message.durable, interest, begin)
             else:
                 self._durables.check_owner(session, durable)
+                interest = _kept(session, durable, interest)
                 if durable.group:
                     raise NameTaken(
                         f"the durable subscription {durable.name!r} belongs to a group; join the "
@@ -149,17 +169,17 @@ class Subscribing:
             for stream, position in (positions or {}).items():
                 merged[stream] = max(position, merged.get(stream, 0))
             positions = merged
-        feed = self._feed(id, filter, message, since, positions)
-        subscription = Subscription(feed, durable=durable, lease=message.lease)
+        feed = self._feed(id, message, since, positions)
+        subscription = Subscription(feed, interest, durable=durable, lease=message.lease)
         if durable is not None:  # nothing can go wrong any more
             self._take_over(id)
-            self._durables.attach(session, durable, filter)
+            self._durables.attach(session, durable, interest)
         self._begin(subscription)
         feed.held = message.retained
         return subscription, resumed
 
     def _group(
-        self, session: Session, message: m.Subscribe, name: str, filter: Filter
+        self, session: Session, message: m.Subscribe, name: str, interest: Interest
     ) -> Subscription | None:
         """The group's subscription, made if need be; None if the group lives elsewhere."""
         subscription = self._subscriptions.held.get(group_id(name))
@@ -169,21 +189,22 @@ class Subscribing:
                 self._groups.send_home(session, message.number, name, home)
                 return None
             self._groups.check_room()
-            return self._new_group(session, message, name, filter)
+            return self._new_group(session, message, name, interest)
         if subscription.owner != session.owner:
             raise NotPermitted(
                 f"the group {name!r} belongs to another grant than that of {session.name!r}; "
                 "choose another name"
             )
-        if subscription.feed.filter != filter:
+        theirs = subscription.interest
+        if theirs.fixed != interest.fixed or (interest.fixed and theirs != interest):
+            same = "the same filter" if theirs.fixed else "an inbox, and share its filters"
             raise InvalidConfiguration(
-                f"the group {name!r} subscribes to {str(subscription.feed.filter)!r}; its members "
-                "must all use the same filter"
+                f"the group {name!r} subscribes to {str(theirs)!r}; its members must all use {same}"
             )
         return subscription
 
     def _new_group(
-        self, session: Session, message: m.Subscribe, name: str, filter: Filter
+        self, session: Session, message: m.Subscribe, name: str, interest: Interest
     ) -> Subscription:
         durable = None
         since = message.since
@@ -193,7 +214,7 @@ class Subscribing:
             durable = self._durables.held.get(message.durable)
             if durable is None:
                 begin = self._clock.time if since is None else since
-                durable = self._durables.new(session, message.durable, filter, begin, group=True)
+                durable = self._durables.new(session, message.durable, interest, begin, group=True)
             elif not durable.group or self._durables.is_attached(durable):
                 raise NameTaken(
                     f"the durable subscription {durable.name!r} belongs to another group or to a "
@@ -201,16 +222,18 @@ class Subscribing:
                 )
             else:
                 self._durables.check_owner(session, durable)
+                interest = _kept(session, durable, interest)
                 since, positions = durable.since, dict(durable.positions)
         subscription = Subscription(
-            self._feed(group_id(name), filter, message, since, positions),
+            self._feed(group_id(name), message, since, positions),
+            interest,
             durable=durable,
             group=name,
             choice=message.choice,
             owner=session.owner,
         )
         if durable is not None:
-            self._durables.attach(session, durable, filter)
+            self._durables.attach(session, durable, interest)
         self._begin(subscription)
         self._groups.begin(name)
         return subscription
@@ -237,27 +260,27 @@ class Subscribing:
     def _feed(
         self,
         id: str,
-        filter: Filter,
         message: m.Subscribe,
         since: float | None,
         positions: m.Positions | None,
     ) -> Feed:
         return Feed(
             id,
-            filter,
             since=since,
             positions=positions,
             limit=min(message.limit or self._queue, self._queue),
             overflow=message.overflow,
             probe=self._probing.next,
             made=self._clock.time,
+            volatile=message.volatile,
         )
 
     def _begin(self, subscription: Subscription) -> None:
         feed = subscription.feed
         self._subscriptions.begin(subscription)
         self._leases.renew(subscription)
-        self._routing.subscribe(feed.id, feed.filter)
+        for filter in subscription.interest:
+            self._routing.subscribe(feed.id, filter)
         if feed.catching:
             self._hungry.add(feed.id)
 
@@ -271,6 +294,55 @@ class Subscribing:
             self._subscriptions.leave(session, consumer.number)
 
     # -- afterwards
+
+    def amend(self, session: Session, message: m.Amend) -> None:
+        """Change what an inbox asks for."""
+        if message.subscription not in session.subscriptions:
+            raise LeaseExpired(_no_subscription(message.subscription))
+        subscription, _ = session.subscriptions[message.subscription]
+        feed, interest, durable = subscription.feed, subscription.interest, subscription.durable
+        if interest.fixed:
+            raise InvalidConfiguration(
+                f"subscription {message.subscription} is no inbox, so its filter stays; subscribe "
+                "with a list of filters"
+            )
+        added = [received(text) for text in message.added]
+        _check_permitted(session, added)
+        new, gone = interest.amend(added, [received(text) for text in message.removed])
+        try:
+            for filter in new:
+                self._routing.subscribe(feed.id, filter)
+        except StentorError:  # some routers cannot carry every filter
+            interest.amend(gone, new)
+            raise
+        for consumer in subscription.consumers:
+            self._tell(consumer, new, gone)
+        for filter in gone:
+            self._routing.unsubscribe(feed.id, filter)
+        if new:
+            feed.asks_more()
+
+        def answer() -> None:
+            if self._subscriptions.held.get(feed.id) is not subscription:
+                text = _no_subscription(message.subscription)
+                self._agenda.to_client(session.id, m.Failure(LeaseExpired.code, text, number))
+            elif durable is not None:
+                self._durables.store(durable, session, m.Done(number))
+            else:
+                self._agenda.to_client(session.id, m.Done(number))
+
+        number = message.number
+        if added and not feed.volatile:
+            self._probing.want(feed)
+            self._probing.then(answer)
+        else:
+            answer()
+
+    def _tell(self, consumer: Consumer, new: list[Filter], gone: list[Filter]) -> None:
+        """Tell a client how its inbox has changed, before anything comes of it."""
+        if new or gone:
+            told = m.Amended(consumer.number, [str(f) for f in new], [str(f) for f in gone])
+            self._agenda.to_client(consumer.session, told)
 
     def unsubscribe(self, session: Session, message: m.Unsubscribe) -> None:
         if message.number in session.subscriptions:
@@ -314,6 +386,29 @@ class Subscribing:
                 text = _no_subscription(message.number)
                 answer = m.Failure(LeaseExpired.code, text, message.request)
             self._agenda.to_client(session.id, answer)
+
+
+def _interest(asked: str | list[str]) -> Interest:
+    """What a client asks for."""
+    fixed = isinstance(asked, str)
+    return Interest(map(received, [asked] if isinstance(asked, str) else asked), fixed=fixed)
+
+
+def _kept(session: Session, durable: Durable, interest: Interest) -> Interest:
+    """What a durable subscription goes on with: an inbox with the filters that it had."""
+    if interest.fixed:
+        return interest
+    _check_permitted(session, durable.interest)
+    return Interest(durable.interest)
+
+
+def _check_permitted(session: Session, filters: Iterable[Filter]) -> None:
+    for filter in filters:
+        if session.may_subscribe is not None and not session.may_subscribe(filter):
+            raise NotPermitted(
+                f"{session.name!r} may not subscribe to {str(filter) or 'everything'!r}; ask for "
+                "less, or have the grant widened"
+            )
 
 
 def _no_subscription(number: int) -> str:

@@ -1,0 +1,96 @@
+"""What a subscription asks for: one filter, or those of an inbox, any of which may match.
+
+The filters of an inbox come and go while it is served. Routers know each of them by itself, so that
+a change is as cheap as a subscription. Journals are read by all of them at once, so by their union;
+it is worked out when somebody asks for it, which in a feed that is live nobody does. All filters of
+an inbox together may weigh no more than one filter of a client may, so the union is none that
+brokers would not take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from stentor.errors import FilterTooComplex
+from stentor.filters import Filter
+from stentor.filters.filter import RECEIVED_STEPS
+from stentor.protocol.messages import MAX_INBOX
+
+
+class Interest:
+    """A set of filters.
+
+    >>> interest = Interest([Filter("x = 1"), Filter("y > 2")])
+    >>> interest.amend([Filter("x = 3")], [Filter("y > 2")])
+    ([Filter('x = 3')], [Filter('y > 2')])
+    >>> print(interest)
+    x in (1, 3)
+    """
+
+    def __init__(self, filters: Iterable[Filter], *, fixed: bool = False) -> None:
+        """`fixed` is what is no inbox: the one filter of a subscription."""
+        self.fixed = fixed
+        #: The filters, and what each weighs.
+        self._filters = {filter: filter.weight for filter in filters}
+        self._text: str | None = None
+        if not fixed:
+            _check(self._filters)
+
+    def __iter__(self) -> Iterator[Filter]:
+        return iter(self._filters)
+
+    def __len__(self) -> int:
+        return len(self._filters)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Interest):
+            return NotImplemented
+        return self.fixed == other.fixed and self._filters.keys() == other._filters.keys()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        """The union of all filters, as one."""
+        if self._text is None:
+            first, *others = self if len(self) else [Filter("false")]
+            conjuncts = (c for filter in (first, *others) for c in filter.conjuncts)
+            self._text = str(Filter.of_conjuncts(conjuncts) if others else first)
+        return self._text
+
+    @property
+    def texts(self) -> list[str]:
+        """The filters, each by itself."""
+        return [str(filter) for filter in self]
+
+    def amend(
+        self, added: Iterable[Filter], removed: Iterable[Filter]
+    ) -> tuple[list[Filter], list[Filter]]:
+        """Add some and remove others: those that were not there, and those that are gone.
+
+        `FilterTooComplex` if that would be too much, and nothing has changed.
+        """
+        gone = dict.fromkeys(removed)
+        after = {filter: weight for filter, weight in self._filters.items() if filter not in gone}
+        after |= {filter: filter.weight for filter in added}
+        _check(after)
+        before, self._filters = self._filters, after
+        self._text = None
+        return _changes(before, after)
+
+    def changes(self, after: Interest) -> tuple[list[Filter], list[Filter]]:
+        """What another one asks for that this does not, and the other way round."""
+        return _changes(self._filters, after._filters)
+
+
+def _changes(
+    before: Collection[Filter], after: Collection[Filter]
+) -> tuple[list[Filter], list[Filter]]:
+    return [f for f in after if f not in before], [f for f in before if f not in after]
+
+
+def _check(filters: dict[Filter, int]) -> None:
+    if len(filters) > MAX_INBOX or sum(filters.values()) > RECEIVED_STEPS:
+        raise FilterTooComplex(
+            f"an inbox has at most {MAX_INBOX} filters that are together no more complex than one "
+            f"may be, and this one would have {len(filters)}; open another inbox for some of them"
+        )
