@@ -143,14 +143,21 @@ class Recorder:
         """A new subscription, which may be notified from now on."""
         assert name not in self.components
         component = self.components[name] = Component(name, Filter(filter))
-        self._record(None, "sub", name, component.filter)
+        self._record(None, "sub", name, name, component.filter)
         return component
 
     def ended(self, component: Component) -> None:
         """It was withdrawn: nothing more may come."""
         component.over = True
         component.missing.clear()
-        self._record(None, "unsub", component.name)
+        self._record(None, "unsub", component.name, component.name)
+
+    def also(self, component: Component, id: str, filter: str) -> None:
+        """The component has a further subscription, whose notifications are not waited for."""
+        self._record(None, "sub", component.name, id, Filter(filter))
+
+    def no_longer(self, component: Component, id: str) -> None:
+        self._record(None, "unsub", component.name, id)
 
     def notified(
         self, component: Component, notification: Notification, at: float | None = None
@@ -242,10 +249,10 @@ class Recorder:
                         trace.pub(who, notification)
                 case ("notify", name, notification):
                     trace.notify(name, notification)
-                case ("sub", name, filter):
-                    trace.sub(name, name, filter)
-                case ("unsub", name):
-                    trace.unsub(name, name)
+                case ("sub", name, id, filter):
+                    trace.sub(name, id, filter)
+                case ("unsub", name, id):
+                    trace.unsub(name, id)
                 case _:
                     trace.quiescent()
         return trace
@@ -260,7 +267,7 @@ class Recorder:
         self._delivered.clear()
         for component in live:
             component.received.clear()
-            self._record(None, "sub", component.name, component.filter)
+            self._record(None, "sub", component.name, component.name, component.filter)
         self.quiescent()
 
     def check(self, *, order: Iterable[str] = ("fifo",)) -> Report:

@@ -19,6 +19,7 @@ from recorder import Recorder
 from workload import FILTERS, under_load
 
 from stentor.client import connect
+from stentor.filters import Filter
 
 #: Whom each broker dials.
 SHAPES = {
@@ -171,5 +172,59 @@ def test_who_changes_brokers_publishes_and_receives_once(overlay: Overlay) -> No
                     load.check()
             await recorder.settled(diaries=[consumer])
             assert recorder.check(order=()).owed > 0
+
+    asyncio.run(run())
+
+
+@pytest.mark.spec("R-01.18", "R-01.20", "R-01.21", "R-07.60")
+def test_an_inbox_is_changed_while_brokers_die(overlay: Overlay) -> None:
+    """One component with several subscriptions: what stays subscribed loses nothing, everything
+    comes once, and nothing comes for what is not subscribed any more.
+    """
+
+    async def run() -> None:
+        rng = random.Random(7)
+        overlay.line(3)
+        await overlay.linked()
+        recorder = Recorder()
+        async with (
+            connect(overlay["b1"].address, name="desk") as bus,
+            connect(overlay["b3"].address, name="p-3") as far,
+            connect(overlay["b2"].address, name="p-2") as near,
+            bus.inbox("symbol = 'IBM'", durable="desk-7") as inbox,
+        ):
+            component = recorder.component("desk", "symbol = 'IBM'")
+            component.begin()
+            recorder.quiescent()
+            reading = asyncio.create_task(recorder.read(component, inbox))
+            async with under_load([recorder.publisher(far), recorder.publisher(near)]) as load:
+                for i, name in enumerate(("b1", "b2", "b1", "b3", "b1", "b2")):
+                    id, filter = f"desk-{i}", FILTERS[1 + i % 3]
+                    recorder.also(component, id, filter)
+                    adding = asyncio.create_task(inbox.subscribe(filter))
+                    await asyncio.sleep(0.1 * rng.random())
+                    overlay[name].restart()
+                    added = await adding
+                    await asyncio.sleep(0.3 * rng.random())
+                    removing = asyncio.create_task(inbox.unsubscribe(added))
+                    await asyncio.sleep(0)
+                    recorder.no_longer(component, id)
+                    if rng.random() < 0.5:
+                        overlay[name].restart()
+                    await removing
+                    load.check()
+                recorder.also(component, "last", "price < 60")
+                await inbox.subscribe("price < 60")
+                component.filter |= Filter("price < 60")
+                recorder.quiescent()
+                await asyncio.sleep(0.5)
+            await overlay.linked()
+            await recorder.settled()
+            reading.cancel()
+            assert recorder.check().owed > 0
+            status = await overlay["b1"].status()
+            assert [each["filter"] for each in status["durables"]] == [
+                str(Filter("symbol = 'IBM' or price < 60"))
+            ]
 
     asyncio.run(run())

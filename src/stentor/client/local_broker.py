@@ -52,6 +52,7 @@ from stentor.model.names import shown, text_problem
 from stentor.notation.counts import counted
 from stentor.protocol.messages import (
     VERSIONS,
+    Amended,
     AnyMessage,
     Ask,
     Deliver,
@@ -312,6 +313,11 @@ class LocalBroker:
         subscription = self.subscriptions.get(message.number)
         if subscription is not None and subscription.link is link:
             subscription.subscribed(message)
+
+    def _amended(self, link: Link, message: Amended) -> None:
+        subscription = self.subscriptions.get(message.number)
+        if subscription is not None and subscription.link is link:
+            subscription.amended(message)
 
     def _progress(self, link: Link, message: Progress) -> None:
         subscription = self.subscriptions.get(message.number)
@@ -643,6 +649,7 @@ _HANDLERS: Final[dict[type, Callable[[LocalBroker, Link, Any], None]]] = {
     Rejected: LocalBroker._rejected,
     Deliver: LocalBroker._deliver,
     Subscribed: LocalBroker._subscribed,
+    Amended: LocalBroker._amended,
     Progress: LocalBroker._progress,
     Gap: LocalBroker._gap,
     Ended: LocalBroker._ended,

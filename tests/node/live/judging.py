@@ -58,20 +58,23 @@ def judge_subscription(
     if sub.over or sub.options.get("overflow", "spill") in ("drop_oldest", "drop_newest"):
         return
     assert sub.in_force is not None, f"{sub.key} never came in force"
+    assert not sub.amendments, f"{sub.key} was not answered"
     got = {id for _, _, id in sub.given}
-    missing = []
-    for id, found in places.items():
-        if not sub.filter.matches(sim.published[id]) or id in got:
-            continue
-        since = sub.options.get("since")
-        owed = id in sim.acknowledged and sim.published_at[id] >= sub.in_force
-        owed = owed or (since is not None and all(time >= since for _, _, time in found))
-        if owed and not all(_is_gone(sim, sub, stream, offset) for stream, offset, _ in found):
-            missing.append((id, found))
-    assert not missing, (
-        f"{sub.key} ({sub.filter}, {sub.options}) lacks {missing}; in force at {sub.in_force}, "
-        f"positions {sub.positions}"
-    )
+    for want in sub.wants:
+        assert want.in_force is not None, f"{want.filter} of {sub.key} never came in force"
+        missing = []
+        for id, found in places.items():
+            if not want.filter.matches(sim.published[id]) or id in got:
+                continue
+            since = sub.options.get("since") if want.first else None
+            owed = id in sim.acknowledged and sim.published_at[id] >= want.in_force
+            owed = owed or (since is not None and all(time >= since for _, _, time in found))
+            if owed and not all(_is_gone(sim, sub, stream, offset) for stream, offset, _ in found):
+                missing.append((id, found))
+        assert not missing, (
+            f"{sub.key} ({want.filter}, {sub.options}) lacks {missing}; in force at "
+            f"{want.in_force}, positions {sub.positions}"
+        )
 
 
 def _is_gone(sim: Overlay, sub: Sub, stream: StreamId, offset: int) -> bool:
@@ -110,12 +113,12 @@ def judge_trace(
                     producer = sim.publishers[notification.id].name
                     if key not in ignored and not (orders and producer in moved):
                         trace.notify(key, notification)
-                case ("sub", key, filter):
+                case ("sub", key, id, filter):
                     if key not in ignored:
-                        trace.sub(key, key, filter)
-                case ("unsub", key, _):
+                        trace.sub(key, id, filter)
+                case ("unsub", key, id):
                     if key not in ignored:
-                        trace.unsub(key, key)
+                        trace.unsub(key, id)
                 case _:
                     trace.quiescent()
         report = check(trace, order=orders, settling=settling)

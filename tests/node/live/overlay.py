@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -202,13 +202,31 @@ class Host:
 
 
 @dataclass(eq=False)
+class Want:
+    """A filter of a subscription; an inbox has any number of them."""
+
+    filter: Filter
+    #: Whether it was there from the beginning, so that it is owed what the subscription is.
+    first: bool = True
+    #: The step at which the client first heard that it is in force.
+    in_force: int | None = None
+    id: str = ""
+
+
+@dataclass(eq=False)
 class Sub:
     """A subscription as its client sees it, across connections."""
 
     client: Client
-    filter: Filter
+    wants: list[Want]
     options: dict[str, Any]
     key: str
+    inbox: bool = False
+    #: What an inbox asked for once; what it has said about filters and was not answered; what must
+    #: be kept for it while its process is gone.
+    unwanted: set[Filter] = field(default_factory=set)
+    amendments: dict[int, Filter] = field(default_factory=dict)
+    kept: list[Want] = field(default_factory=list)
     number: int = 0
     made_at: float = 0.0
     positions: Positions = field(default_factory=dict)
@@ -235,6 +253,10 @@ class Sub:
     #: What the client remembered at any time of its present life.
     remembered: set[tuple[StreamId, int]] = field(default_factory=set)
 
+    def matches(self, event: Any) -> bool:
+        """Whether the client wants this now."""
+        return any(want.filter.matches(event) for want in self.wants)
+
     def take(self, message: m.Deliver) -> None:
         notifications = [decode(data) for data in message.items]
         self.debt += len(notifications)
@@ -243,7 +265,10 @@ class Sub:
             id = notification.id
             assert id is not None
             assert sim.published[id] == notification, f"{id} was altered"
-            assert self.filter.matches(notification), f"{self.key} does not want {notification!r}"
+            wanted = self.matches(notification)
+            assert wanted or any(f.matches(notification) for f in self.unwanted), (
+                f"{self.key} does not want {notification!r}, and never did"
+            )
             if message.retained:
                 self.retained.append(notification)
                 continue
@@ -253,7 +278,7 @@ class Sub:
                 # gate drops that. At one broker nothing comes twice.
                 assert (id, self.client.host) not in self.volatile_at, f"{id} came twice"
                 self.volatile_at.add((id, self.client.host))
-                if id not in self.volatile:
+                if wanted and id not in self.volatile:
                     self.volatile.append(id)
                 continue
             self._take(message.stream, message.offsets[i], notification, id)
@@ -272,9 +297,51 @@ class Sub:
         self.remembered.add((stream, offset))
         self.positions[stream] = self.last[stream] = offset
         self.given.append((stream, offset, id))
-        if id not in self.seen:  # the client's gate: a producer that moved may be in two streams
+        # The client's gate: a producer that moved may be in two streams.
+        if id not in self.seen and self.matches(notification):
             self.seen.add(id)
             sim.trace_notify(self, notification)
+
+    # -- what an inbox asks for
+
+    def settle(self) -> None:
+        """What it has subscribed with is in force."""
+        assert not self.kept, f"{self.key} has lost {[str(want.filter) for want in self.kept]}"
+        self._in_force({want.filter for want in self.wants})
+
+    def answered(self, number: int) -> None:
+        """An amendment may have been answered."""
+        if number in self.amendments:
+            self._in_force({self.amendments.pop(number)})
+
+    def _in_force(self, filters: set[Filter]) -> None:
+        filters = filters.difference(self.amendments.values())
+        for want in self.wants:
+            if want.in_force is None and want.filter in filters:
+                want.in_force = self.client.sim.step
+
+    def amended(self, added: list[str], removed: list[str]) -> None:
+        """What the broker says that it asks for; what is still to be answered stands."""
+        sim, pending = self.client.sim, list(self.amendments.values())
+        for filter in map(Filter, added):
+            known = [want for want in self.kept if want.filter == filter]
+            self.kept = [want for want in self.kept if want.filter != filter]
+            if filter not in pending and filter not in [want.filter for want in self.wants]:
+                self.wants += known or [Want(filter, first=False)]
+                for want in known or self.wants[-1:]:
+                    sim.trace_want(self, want)
+        for filter in map(Filter, removed):
+            for want in [w for w in self.wants if w.filter == filter not in pending]:
+                self.wants.remove(want)
+                self.unwanted.add(filter)
+                sim.trace_unwant(self, want)
+
+    def forget(self) -> None:
+        """The process is gone; what was answered has to be kept for it."""
+        pending = self.amendments.values()
+        self.kept = [w for w in self.wants if w.in_force is not None and w.filter not in pending]
+        self.unwanted.update(want.filter for want in self.wants)
+        self.wants, self.amendments = [], {}
 
 
 class Client:
@@ -357,6 +424,8 @@ class Client:
         for number, sub in list(self.subs.items()):
             if "durable" in sub.options and "group" not in sub.options:
                 self.sim.trace_end(sub)
+                if sub.inbox:
+                    sub.forget()
                 sub.positions, sub.last = {}, {}
                 sub.remembered.clear()
                 sub.debt = 0
@@ -394,7 +463,14 @@ class Client:
         return ids
 
     def subscribe(self, text: str, **options: Any) -> Sub:
-        sub = Sub(self, Filter(text), options, f"{self.name}/{next(self.sim.keys)}")
+        return self._subscribe(False, [text], options)
+
+    def open_inbox(self, *texts: str, **options: Any) -> Sub:
+        return self._subscribe(True, texts, options)
+
+    def _subscribe(self, inbox: bool, texts: Iterable[str], options: dict[str, Any]) -> Sub:
+        wants = [Want(Filter(text)) for text in texts]
+        sub = Sub(self, wants, options, f"{self.name}/{next(self.sim.keys)}", inbox)
         sub.made_at = self.sim.clock
         self.sim.subs.append(sub)
         self.sim.trace_sub(sub)
@@ -415,7 +491,36 @@ class Client:
             if sub.in_force is not None and "durable" not in options:
                 # Brokers that it never heard of: everything since it was made.
                 options.setdefault("since", sub.made_at)
-        self.say(m.Subscribe(sub.number, str(sub.filter), self.window, **options))
+        texts = [str(want.filter) for want in sub.wants]
+        asked = texts if sub.inbox else texts[0]
+        self.say(m.Subscribe(sub.number, asked, self.window, **options))
+        unanswered, sub.amendments = sub.amendments, {}
+        for filter in unanswered.values():
+            self._amend(sub, filter)
+
+    def add(self, sub: Sub, text: str) -> Want:
+        """An inbox asks for more."""
+        want = Want(Filter(text), first=False)
+        sub.wants.append(want)
+        sub.kept = [each for each in sub.kept if each.filter != want.filter]
+        self.sim.trace_want(sub, want)
+        self._amend(sub, want.filter)
+        return want
+
+    def drop(self, sub: Sub, want: Want) -> None:
+        """And for less."""
+        sub.wants.remove(want)
+        sub.unwanted.add(want.filter)
+        self.sim.trace_unwant(sub, want)
+        self._amend(sub, want.filter)
+
+    def _amend(self, sub: Sub, filter: Filter) -> None:
+        """Say whether the filter is wanted now; said again over new connections until answered."""
+        number = next(self.numbers)
+        sub.amendments[number] = filter
+        wanted = any(want.filter == filter for want in sub.wants)
+        added, removed = ([str(filter)], []) if wanted else ([], [str(filter)])
+        self.say(m.Amend(number, sub.number, added, removed))
 
     def unsubscribe(self, sub: Sub, *, forget: bool = False) -> None:
         del self.subs[sub.number]
@@ -468,6 +573,9 @@ class Client:
                 if sub.in_force is None:
                     sub.in_force = self.sim.step
                     sub.began = dict(sub.positions)
+                sub.settle()
+            case m.Amended(_, added, removed) if sub is not None:
+                sub.amended(added, removed)
             case m.Ended(_, code, _, instead) if sub is not None:
                 if code == GroupElsewhere.code:
                     (place,) = instead
@@ -480,6 +588,7 @@ class Client:
                 self.demand[number] = filters
             case m.Done(number):
                 for each in self.subs.values():
+                    each.answered(number)
                     for stream, position in each.asked.pop(number, {}).items():
                         each.confirmed[stream] = max(position, each.confirmed.get(stream, 0))
             case m.Rejected():
@@ -778,18 +887,29 @@ class Overlay:
         self.acknowledged.update(n.id for n in notifications if n.id is not None)
 
     def trace_sub(self, sub: Sub) -> None:
-        self.trace.append(("sub", sub.key, sub.filter))
+        for want in sub.wants:
+            self.trace_want(sub, want)
+
+    def trace_want(self, sub: Sub, want: Want) -> None:
+        want.id = f"{sub.key}.{next(self.keys)}"
+        self.trace.append(("sub", sub.key, want.id, want.filter))
+
+    def trace_unwant(self, sub: Sub, want: Want) -> None:
+        self.trace.append(("unsub", sub.key, want.id))
 
     def trace_end(self, sub: Sub) -> None:
         """What comes from now on comes to another component."""
-        self.trace.append(("unsub", sub.key, sub.filter))
+        for want in sub.wants:
+            self.trace_unwant(sub, want)
         sub.key = f"{sub.client.name}/{next(self.keys)}"
         sub.seen = set()
-        self.trace_sub(sub)
+        if not sub.inbox:  # of an inbox, the broker says what it asks for
+            self.trace_sub(sub)
 
     def end(self, sub: Sub) -> None:
         sub.over = True
-        self.trace.append(("unsub", sub.key, sub.filter))
+        for want in sub.wants:
+            self.trace_unwant(sub, want)
 
     def trace_notify(self, sub: Sub, notification: Notification) -> None:
         self.trace.append(("notify", sub.key, notification))

@@ -305,7 +305,7 @@ class Publishing:
         items, envelopes, keys = self._new(session, items, envelopes, retain)
         # If all are repeats, the originals may still be on their way to the disk: the empty batch
         # behind them says when they have arrived.
-        line.pending += 1
+        line.pending.append((line.newest, envelopes))
         context = (session, entry, envelopes, size)
         self._agenda.add(Append(items, session.producer, line.newest, line, keys, context))
 
@@ -358,7 +358,7 @@ class Publishing:
 
     def _arrived(self, session: Session) -> None:
         """One batch less of a producer is on its way to the disk."""
-        session.line.pending -= 1
+        session.line.pending.popleft()
         self._release(session)
 
     # -- routed
