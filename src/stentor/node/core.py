@@ -40,7 +40,7 @@ from stentor.errors import ProtocolError, StentorError
 from stentor.filters import Filter
 from stentor.node.agenda import Action, Agenda
 from stentor.node.border import Borders, Rights
-from stentor.node.checks import Advertised, Check, Identity, Permission
+from stentor.node.checks import Advertised, Check, Identity, Permission, Repetition
 from stentor.node.clock import Clock
 from stentor.node.durable import Durable
 from stentor.node.feed import QUEUE_LIMIT
@@ -163,7 +163,7 @@ class Core:
                 m.Forward: traffic.forward_heard,
             }
         self.routing = routing
-        checks: list[Check] = [Identity(time), Permission()]
+        checks: list[Check] = [Identity(time), Repetition(), Permission()]
         if enforce_advertisements:
             checks.append(Advertised())
         self.publishing = Publishing(

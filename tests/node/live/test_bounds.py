@@ -284,6 +284,35 @@ def test_an_epoch_far_ahead_is_refused(volatile: bool) -> None:
     assert not told(alone.publish(1, "ann", 2, epoch=latest, volatile=volatile), m.Rejected)
 
 
+# -- ids
+
+
+@pytest.mark.spec("R-01.13")
+@pytest.mark.parametrize("volatile", [False, True])
+def test_an_id_that_comes_again_with_other_content_is_refused(volatile: bool) -> None:
+    """As long as the first is on its way to the journal; each of several batches is searched."""
+    alone = Alone()
+    alone.join(1)
+
+    def items(x: int, *sequences: int) -> list[bytes]:
+        return [encode(Notification({"x": x}, id=NotificationId("ann", 5, s))) for s in sequences]
+
+    for number, sequences in enumerate([(0, 1), (2,), (5, 6, 8)], 1):
+        alone.core.heard(1, m.Publish(number, items(0, *sequences)))
+    alone.core.heard(1, m.Publish(4, items(0, 0, 1, 2)))  # sent again
+    mixed = items(0, 0) + items(1, 1, 2) + items(0, 5) + items(1, 6, 7, 8, 9)
+    alone.core.heard(1, m.Publish(5, mixed, volatile=volatile))
+    alone.core.heard(1, m.Publish(6, items(0, 8) + items(1, 8), atomic=True))
+    alone.flush()
+    several, whole = told(alone.heard[1], m.Rejected)
+    assert (several.number, several.items) == (5, [1, 2, 4, 6])
+    assert "ann:5:1" in several.message
+    assert (whole.number, whole.items) == (6, [0, 1])
+    journaled = [decode(data) for data, _ in alone.log.entries]
+    assert [n.id.sequence for n in journaled if n.id] == [0, 1, 2, 5, 6, 8] + [9] * (not volatile)
+    assert told(alone.heard[1], m.Published)[-1].through == 6
+
+
 # -- demand
 
 

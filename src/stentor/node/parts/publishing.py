@@ -108,7 +108,7 @@ class Publishing:
     def owes(self, producer: str) -> bool:
         """Whether something of the producer is on its way to the disk, or not yet routed."""
         line = self._lines.get(producer)
-        return line is not None and line.pending > 0
+        return line is not None and bool(line.pending)
 
     # -- publishers come and go
 
@@ -316,7 +316,7 @@ class Publishing:
         items, envelopes, keys = self._new(session, items, envelopes, retain)
         # If all are repeats, the originals may still be on their way to the disk: the empty batch
         # behind them says when they have arrived.
-        line.pending += 1
+        line.pending.append((line.newest, envelopes))
         context = (session, entry, envelopes, size)
         self._agenda.add(Append(items, session.producer, line.newest, line, keys, context))
 
@@ -369,7 +369,7 @@ class Publishing:
 
     def _arrived(self, session: Session) -> None:
         """One batch less of a producer is on its way to the disk."""
-        session.line.pending -= 1
+        session.line.pending.popleft()
         if not session.line.pending:
             for done in self._at_routed:
                 done(session.producer)
