@@ -166,7 +166,7 @@ def _fresh(stock: list[dict[str, Any]]) -> Table:
                 [
                     f"{row['filters']:,}",
                     rate(fresh["settled"]),
-                    *(f"{100 * state / fresh['settled']:.0f} %" for state in states),
+                    *(f"{100 * state:.0f} %" for state in states),
                 ]
             )
     return table

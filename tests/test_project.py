@@ -118,14 +118,18 @@ class TestSpecification:
 class TestPackaging:
     def test_every_module_of_the_package_has_its_layer(self, pyproject: dict[str, Any]) -> None:
         contracts = pyproject["tool"]["importlinter"]["contracts"]
-        (layers,) = (each["layers"] for each in contracts if each["type"] == "layers")
-        named = {name.strip(" ()") for layer in layers for name in re.split("[|:]", layer)}
-        modules = {
-            path.stem
-            for path in (ROOT / "src" / "stentor").iterdir()
-            if path.suffix == ".py" or any(path.rglob("*.py"))
-        }
-        assert modules - {"__init__", "__main__"} <= named
+        layered = [each for each in contracts if each["type"] == "layers"]
+        containers = [name for each in layered for name in each["containers"]]
+        assert containers == ["stentor", "stentor.broker", "stentor.pipeline"]
+        for contract, container in zip(layered, containers, strict=True):
+            layers = contract["layers"]
+            named = {name.strip(" ()") for layer in layers for name in re.split("[|:]", layer)}
+            modules = {
+                path.stem
+                for path in (ROOT / "src" / container.replace(".", "/")).iterdir()
+                if path.suffix == ".py" or any(path.rglob("*.py"))
+            }
+            assert modules - {"__init__", "__main__"} <= named
 
     def test_lock_pins_every_dependency_as_asked(self, pyproject: dict[str, Any]) -> None:
         lines = (ROOT / "requirements.lock").read_text("utf-8").splitlines()

@@ -12,7 +12,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from stentor.errors import error_of
 from stentor.protocol import messages as m
+from stentor.protocol.handshake import Handshake, Left, hello
 from stentor.transport import Connection, connect
 
 
@@ -94,20 +96,27 @@ class Wire:
 
     def opened(self, connection: Connection) -> None:
         self._connection = connection
-        connection.send(m.Hello(list(m.VERSIONS), self._role, self._name))
+        self._handshake = Handshake("the broker", hello(self._role, self._name))
+        connection.send(self._handshake.hello)
 
     def received(self, connection: Connection, messages: list[Any]) -> None:
         for message in messages:
-            if isinstance(message, m.Ping):
-                connection.send(m.Pong())
-            elif isinstance(message, m.Welcome):
-                self._welcome = message
-                self.wake()
-            elif isinstance(message, m.Failure):
-                self._error = ConnectionError(f"{message.code}: {message.message}")
-                connection.close()
-            else:
-                self._heard(message)
+            match self._handshake.hear(message):
+                case None:
+                    pass
+                case m.Pong() as answer:
+                    connection.send(answer)
+                case m.Welcome() as welcome:
+                    self._welcome = welcome
+                    self.wake()
+                case Left(reason):
+                    self._error = reason
+                    connection.close()
+                case m.Failure(code, text):
+                    self._error = error_of(code, text)
+                    connection.close()
+                case _:
+                    self._heard(message)
 
     def writable_again(self, connection: Connection) -> None:
         self._writable.set()

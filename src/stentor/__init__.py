@@ -31,6 +31,8 @@ if TYPE_CHECKING:
         connect,
         connect_sync,
     )
+    from stentor.client.recorder import Recorder
+    from stentor.client.recordings import recorded
     from stentor.node.hooks import VETO, Hooks
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "Hooks",
     "Notification",
     "NotificationId",
+    "Recorder",
     "StentorError",
     "Subscription",
     "SyncBus",
@@ -49,11 +52,17 @@ __all__ = [
     "connect",
     "connect_sync",
     "merge_all",
+    "recorded",
 ]
 __version__ = "0.1.0"
 
 # Event loops and sockets are loaded when they are asked for: many uses of filters have none.
-_ELSEWHERE = {"VETO": "stentor.node.hooks", "Hooks": "stentor.node.hooks"}
+_ELSEWHERE = {
+    "VETO": "stentor.node.hooks",
+    "Hooks": "stentor.node.hooks",
+    "Recorder": "stentor.client.recorder",
+    "recorded": "stentor.client.recordings",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -5,7 +5,7 @@ built-in exception that a Python programmer would expect (`ValueError`, `KeyErro
 stable identifier in `code` that logs and documentation can refer to.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 
 class StentorError(Exception):
@@ -302,3 +302,22 @@ class ArchiveError(StentorError, OSError):
     """An archive that is not one, or not whole."""
 
     code = "STN-703"
+
+
+_BY_CODE: Final = {
+    each.code: each
+    for each in list(vars().values())
+    if isinstance(each, type) and issubclass(each, StentorError)
+}
+
+
+def error_of(code: str, message: str) -> StentorError:
+    """The error with this code, as when a broker has reported it.
+
+    >>> error_of("STN-604", "ann may not publish here")
+    NotPermitted('ann may not publish here')
+    >>> error_of("STN-999", "of a later release")
+    StentorError('of a later release (STN-999)')
+    """
+    known = _BY_CODE.get(code)
+    return StentorError(f"{message} ({code})") if known is None else known(message)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stentor.broker.config import Document, load, to_toml, with_absolute_paths
+from stentor.broker.config import load, to_toml, with_absolute_paths
 from stentor.broker.config_keys import broker_keys, grant_keys, reference
 from stentor.broker.settings import (
     LOG_FORMATS,
@@ -24,6 +24,7 @@ from stentor.broker.settings import (
 )
 from stentor.errors import InvalidConfiguration
 from stentor.model.names import text_problem
+from stentor.notation.document import Document
 from stentor.notation.toml_lines import KeyPath, TomlLines
 from stentor.notation.units import (
     format_duration,
@@ -510,8 +511,8 @@ class TestMistakes:
     def test_all_are_reported_at_once_and_nothing_else(self, tmp_path: Path) -> None:
         found = problems("nmae = 1\n[limits]\nqueue = 'x'\n", tmp_path, flags={"routing": "best"})
         assert [line.split(": ")[0] for line in found] == [
-            "broker.toml:1",
             "--routing",
+            "broker.toml:1",
             "broker.toml:3",
         ]
 
@@ -536,7 +537,7 @@ class TestMistakes:
 
     def test_absurd_nesting_is_a_mistake_like_any_other(self) -> None:
         with pytest.raises(InvalidConfiguration, match="nested too deeply"):
-            Document.parse(Path("b.toml"), "a = " + "[" * 100_000 + "]" * 100_000)
+            Document(Path("b.toml"), "a = " + "[" * 100_000 + "]" * 100_000, InvalidConfiguration)
 
 
 # -- the way back

@@ -17,11 +17,12 @@ from typing import Any
 import pytest
 
 import stentor
-from stentor.broker import Broker, Settings, draining
+from stentor.broker import Broker, Settings
 from stentor.broker.settings import Retention
-from stentor.broker.storage import Batch, HandedOver, Journal, copy_journal, hand_over, set_aside
-from stentor.broker.storage.directory import Mark
+from stentor.broker.storage import Batch, Journal, Moved, copy_journal, hand_over, set_aside
+from stentor.broker.storage.directory import MarkFile
 from stentor.broker.storage.moving import confirmed
+from stentor.broker.succession import Succession, Transfer, succession, transfer
 from stentor.errors import (
     InvalidConfiguration,
     JournalDamaged,
@@ -146,7 +147,7 @@ class TestMoving:
             stream = journal.stream
         (directory / "journal.db-wal").write_bytes(b"")
         assert set_aside(directory) is None
-        handed = HandedOver(stream, "n#1", "n")
+        handed = Moved(stream, "n#1", "n")
         hand_over(directory, handed)
         rename, left = Path.rename, iter(range(steps))
 
@@ -178,7 +179,7 @@ class TestMoving:
 
         monkeypatch.setattr("stentor.broker.storage.moving.sync", full)
         with pytest.raises(JournalUnavailable, match="no space"):
-            hand_over(tmp_path, HandedOver("a#1", "n#1", "n"))
+            hand_over(tmp_path, Moved("a#1", "n#1", "n"))
         assert set_aside(tmp_path) is None
 
 
@@ -197,7 +198,7 @@ def test_a_durable_subscriber_who_is_away_goes_on_at_the_neighbor(tmp_path: Path
         handed = await a.drain()
         assert (handed["to"], handed["stream"], handed["head"]) == ("n", stream, 10)
         await a.wait_closed()
-        await until(lambda: n.adopted_journals)
+        await until(lambda: n.succession.journals)
         assert n.journal.published("publisher") in (None, mark)
         async with stentor.connect(n.address) as bus:
             async with bus.subscribe("x >= 0", durable="desk-7") as desk:
@@ -209,7 +210,7 @@ def test_a_durable_subscriber_who_is_away_goes_on_at_the_neighbor(tmp_path: Path
 
         again = await started(tmp_path, "a")
         assert again.stream != stream
-        assert again.unconfirmed is None
+        assert again.succession.unconfirmed is None
         assert again.journal.head == 0
         assert (tmp_path / "a" / "handed-over.journal.db").exists()
         assert not (tmp_path / "a" / "handing-over").exists()
@@ -227,7 +228,7 @@ def test_the_history_of_a_drained_broker_is_read_from_elsewhere(tmp_path: Path) 
         stream = a.stream
         await a.drain()
         await a.wait_closed()
-        await until(lambda: n.adopted_journals)
+        await until(lambda: n.succession.journals)
         assert await history(far, 20) == list(range(20))
         await n.stop()
         n = Broker(settings(tmp_path, "n", far.address))
@@ -257,7 +258,7 @@ def test_a_neighbor_that_was_restarted_imports_what_it_adopted(tmp_path: Path) -
         assert list(n.core.durables) == ["desk-7"]
         await until((adopted / "imported").exists)
         assert n.journal.published("p") == mark
-        assert n.adopted_journals[0].head == 1
+        assert n.succession.journals[0].head == 1
         await n.stop()
 
         (adopted / "imported").unlink()  # it died between the commit and the file
@@ -288,25 +289,25 @@ class TestCrashes:
             await publish(a, range(5))
             stream = a.stream
             with monkeypatch.context() as patch:
-                patch.setattr(draining, "_release", dies)
-                patch.setattr(draining, "_set_aside", lambda broker: None)
+                patch.setattr(Transfer, "release", dies)
+                patch.setattr(Succession, "finish", lambda succession: None)
                 with pytest.raises(JournalUnavailable, match="belongs to 'n' now"):
                     await a.drain()
                 await a.wait_closed()
             await until(lambda: not n.links)
             await n.stop()
             n = await started(tmp_path, "n")
-            assert not n.adopted_journals, "it cannot know whether the stream is its own"
+            assert not n.succession.journals, "it cannot know whether the stream is its own"
 
             a = await started(tmp_path, "a", n)
             assert a.stream != stream
-            await until(lambda: n.adopted_journals)
-            await until(lambda: a.unconfirmed is None)
+            await until(lambda: n.succession.journals)
+            await until(lambda: a.succession.unconfirmed is None)
             assert not n.core.directory.towards(stream)
             assert await history(a, 5) == [0, 1, 2, 3, 4]
             await a.stop()
             a = await started(tmp_path, "a", n)
-            assert a.unconfirmed is None
+            assert a.succession.unconfirmed is None
             await a.stop()
             await n.stop()
 
@@ -320,7 +321,7 @@ class TestCrashes:
             a = await started(tmp_path, "a", n)
             await publish(a, range(5))
             with monkeypatch.context() as patch:
-                patch.setattr(Broker, "take_over_soon", lambda broker, directory: None)
+                patch.setattr(Succession, "take_over_soon", lambda *_: None)
                 await a.drain()
                 await a.wait_closed()
                 await until(lambda: not n.links)
@@ -344,17 +345,17 @@ class TestCrashes:
             await publish(a, range(5))
             stream, link = a.stream, next(iter(a.links.values()))
             with monkeypatch.context() as patch:
-                patch.setattr(draining, "_answered", late)
+                patch.setattr(transfer, "answered", late)
                 with pytest.raises(JournalUnavailable, match="n: too late"):
                     await a.drain()
             await until(lambda: a.links and link not in a.links.values())
             await until(lambda: n.core.directory.towards(stream) == stream)
-            assert not n.adopted_journals
+            assert not n.succession.journals
             assert list((tmp_path / "n" / "adopted").iterdir()) == [], "the offer is void"
             await publish(a, range(5, 8))
             await a.drain()
             await a.wait_closed()
-            await until(lambda: n.adopted_journals)
+            await until(lambda: n.succession.journals)
             assert await history(n, 8) == list(range(8))
             await n.stop()
 
@@ -367,7 +368,7 @@ class TestFailures:
     ) -> None:
         def damaged(journal: Journal, directory: Path) -> int:
             head = copy_journal(journal, directory)
-            Mark(directory, journal.stream, journal.status()["commits"] + 1, head).close()
+            MarkFile(directory, journal.stream, journal.status()["commits"] + 1, head).close()
             return head
 
         async def test() -> None:
@@ -375,7 +376,7 @@ class TestFailures:
             a = await started(tmp_path, "a", n)
             await publish(a, range(5))
             with monkeypatch.context() as patch:
-                patch.setattr(draining, "copy_journal", damaged)
+                patch.setattr(succession, "copy_journal", damaged)
                 with pytest.raises(JournalUnavailable, match=r"no neighbor .* commits are missing"):
                     await a.drain()
             await until(lambda: a.links)
@@ -402,12 +403,12 @@ class TestFailures:
         looped(test)
 
     def test_every_error_is_answered(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        async def broken(broker: Broker) -> None:
+        async def broken(succession: Succession) -> None:
             raise RuntimeError("unheard of")
 
         async def test() -> None:
             a = await started(tmp_path, "a")
-            monkeypatch.setattr("stentor.broker.host.drain", broken)
+            monkeypatch.setattr(Succession, "drain", broken)
             answer = await ask(a, "drain")
             assert isinstance(answer, m.Failure)
             assert "unheard of" in answer.message
@@ -453,7 +454,7 @@ class TestFailures:
     def test_an_earlier_draining_is_finished_first(self, tmp_path: Path) -> None:
         async def test() -> None:
             with journal_with(tmp_path / "a", [b"one"]) as journal:
-                hand_over(tmp_path / "a", HandedOver(journal.stream, "gone#1", "gone"))
+                hand_over(tmp_path / "a", Moved(journal.stream, "gone#1", "gone"))
             n = await started(tmp_path, "n")
             a = await started(tmp_path, "a", n)
             with pytest.raises(InvalidConfiguration, match="'gone' has not confirmed"):

@@ -157,6 +157,46 @@ class TestRegularOverlays:
         assert len(read("[overlay]\nbrokers = 1000\ntopology = 'line'").links) == 999
 
 
+class TestShapes:
+    def test_a_graph_may_have_cycles(self, read: Reader) -> None:
+        overlay = read("[overlay]\nbrokers = 4\ntopology = 'ring'\noverlay = 'graph'")
+        assert [len(overlay.settings(f"b{i}").neighbors) for i in range(1, 5)] == [0, 1, 1, 2]
+
+    def test_in_a_hierarchy_brokers_have_a_parent(self, read: Reader) -> None:
+        overlay = read("[overlay]\nbrokers = 3\ntopology = 'star'\noverlay = 'hierarchy'")
+        settings = [overlay.settings(f"b{i}") for i in range(1, 4)]
+        assert [(s.parent, s.neighbors) for s in settings] == [
+            (None, ()),
+            ("127.0.0.1:7411", ()),
+            ("127.0.0.1:7411", ()),
+        ]
+
+    def test_a_parent_is_named_or_is_elsewhere(self, read: Reader) -> None:
+        overlay = read(
+            """
+            [overlay]
+            overlay = "hybrid"
+
+            [[broker]]
+            name = "b1"
+            listen = "127.0.0.1:7001"
+            parent = "other.example:7411"
+
+            [[broker]]
+            name = "b2"
+            listen = "127.0.0.1:7002"
+            parent = "b1"
+            """
+        )
+        assert overlay.settings("b1").parent == "other.example:7411"
+        assert overlay.settings("b2").parent == "127.0.0.1:7001"
+
+    def test_all_are_of_one_overlay(self, read: Reader) -> None:
+        text = "[[broker]]\nname = 'a'\noverlay = 'graph'\n[[broker]]\nname = 'b'\nlisten = ':7'"
+        with pytest.raises(StentorError, match="of one overlay, not of graph and tree"):
+            read(text)
+
+
 class TestMistakes:
     @pytest.mark.parametrize(
         ("text", "expected"),
@@ -168,8 +208,8 @@ class TestMistakes:
             ("[[brokers]]\nname='a'", "overlay.toml:1: there is no key 'brokers'; did you mean"),
             ("[overlay]\nbrokers = 0", "overlay.toml:2: brokers: 0 is not a whole number from 1"),
             (
-                "[overlay]\nbrokers = 2\ntopology = 'ring'",
-                "overlay.toml:3: topology: 'ring' is not one of line, star, tree",
+                "[overlay]\nbrokers = 2\ntopology = 'rung'",
+                "overlay.toml:3: topology: 'rung' is not one of line, star, tree, ring",
             ),
             (
                 "[overlay]\nbrokers = 2\nlisten = 'a:1'",

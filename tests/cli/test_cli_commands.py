@@ -34,6 +34,8 @@ COMMANDS = [
     ["journal", "info"],
     ["journal", "check"],
     ["journal", "repair"],
+    ["record"],
+    ["check"],
     ["explain"],
     ["completion"],
     ["version"],

@@ -160,6 +160,48 @@ def subscriber(*arguments: object) -> Running:
     return process
 
 
+class TestRecord:
+    """What clients recorded, judged by the formal model."""
+
+    @pytest.mark.spec("R-01.17")
+    def test_recordings_of_several_processes_are_judged_together(
+        self, b1: RunningBroker, b2: RunningBroker, tmp_path: Path
+    ) -> None:
+        desk, feed = tmp_path / "desk.jsonl", tmp_path / "feed.jsonl"
+        filters = ("recorded > 10", "recorded < 5")
+        recorder = Running("record", b2.address, *filters, "--name", "desk", "--out", desk)
+        recorder.err.until("recording at b2")
+        events = "".join(f'{{"recorded": {i}}}\n' for i in range(20))
+        assert run("publish", b1.address, "--record", feed, input=events).code == 0
+        deadline = time.monotonic() + PATIENCE
+        while desk.read_bytes().count(b'"op":"notify"') < 14:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert recorder.end(signal.SIGINT) == 130
+        assert "14 notifications recorded" in recorder.err.rest()
+        done = run("check", desk, feed, "--settled", "--order", "fifo", "--order", "total_global")
+        assert done.code == 0, done.out
+        assert done.out.startswith("conforms (")
+        assert "20 publications, 14 deliveries, 14 owed" in done.out
+        assert done.err == ""
+
+        # A killed process leaves a torn line, which costs nothing else.
+        text = desk.read_bytes()
+        desk.write_bytes(text[:-5])
+        done = run("check", desk, feed)
+        assert done.code == 0
+        assert "desk.jsonl ends within a line" in done.err
+
+        # Who was not given something finds out.
+        lines = text.splitlines(keepends=True)
+        given = [i for i, line in enumerate(lines) if b'"op":"notify"' in line]
+        desk.write_bytes(b"".join(line for i, line in enumerate(lines) if i != given[3]))
+        done = run("check", desk, feed, "--settled")
+        assert done.code == 1
+        assert done.out.startswith("1 violation (")
+        assert "LOST at action" in done.out
+
+
 class TestBroker:
     def test_says_where_it_listens_and_what_it_serves(self, b2: RunningBroker) -> None:
         assert b2.banner[0] == "broker b2\n"

@@ -21,7 +21,11 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
-def test_example_runs_as_written(example: str) -> None:
+def test_example_runs_as_written(
+    example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where examples may write
+
     async def test() -> None:
         async with Broker(Settings(listen=("127.0.0.1:0",), name="b1")) as broker:
             text = example.replace("127.0.0.1:7411", broker.address)

@@ -16,7 +16,6 @@ import stentor
 from stentor import errors
 from stentor.client.backoff import Backoff
 from stentor.client.encoding import EventEncoder, notification_of
-from stentor.client.faults import error_of
 from stentor.client.times import since_seconds
 from stentor.client.typed import Reader, class_filter, event_type_of
 from stentor.errors import (
@@ -25,6 +24,7 @@ from stentor.errors import (
     InvalidValue,
     StentorError,
     UnknownEventType,
+    error_of,
 )
 from stentor.model import Notification, NotificationId, decode, encode
 from stentor.node.hooks import POINTS, VETO, Dropped, Hooks

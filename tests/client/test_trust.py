@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from scripted import ScriptedBroker, Session, World, looped, until
 
 import stentor
-from stentor.client.link import MAX_HURRIES
 from stentor.client.trust import MOST_NAMED, Trust
+from stentor.client.uplink import MAX_HURRIES
 from stentor.errors import InvalidConfiguration, RedirectRefused, StentorError
 from stentor.protocol import messages as m
 from stentor.transport import Address, Connection, serve

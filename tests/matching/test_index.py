@@ -1,5 +1,6 @@
 """The production index: equal to brute force, whatever is held, removed, compiled or published."""
 
+import gc
 import pickle
 import threading
 from collections.abc import Sequence
@@ -753,6 +754,28 @@ def test_recent_filters_without_an_equality_are_compiled_once_searches_have_paid
     for _ in range(20):
         assert len(index.match_by_key(batch)) == len(index)
     assert work.compilations == 1
+
+
+def test_compiling_anew_makes_no_objects_for_each_filter() -> None:
+    """Many new ones would set off a search for garbage, and stop every thread while it lasts."""
+    texts = (f"a = {i} and s regex 'x{i}+y'" for i in range(4_000))
+    index: Index[int] = Index(enumerate(map(Filter, texts)))
+    index.remove(0)
+    searches: list[str] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        searches.append(phase)
+
+    thresholds = gc.get_threshold()
+    gc.collect()
+    gc.callbacks.append(note)
+    gc.set_threshold(1_000)
+    try:
+        index.compact()
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(note)
+    assert not searches
 
 
 @pytest.mark.spec("02/P9")

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from random import Random
 from time import thread_time
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from strategies import events, filter_of, filter_texts
 
 import stentor.matching.index.index as index_module
+import stentor.matching.index.search as search_module
 from stentor import Filter
 from stentor.matching import Index
 
@@ -43,6 +45,34 @@ def test_recent_filters_are_found_as_compiled_ones_are(
     rows, keys = index.match_batch(published)
     assert sorted(zip(rows.tolist(), keys.tolist(), strict=True)) == [
         (row, k) for row, n in enumerate(published) for k, f in held.items() if f.matches(n)
+    ]
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(filter_texts(), min_size=1, max_size=30),
+    st.lists(events, min_size=1, max_size=6),
+    st.integers(1, 400),
+    st.sampled_from([1, 50, 1_000_000]),
+    st.randoms(use_true_random=False),
+)
+def test_recent_filters_are_found_in_batches_of_any_size_by_row(
+    texts: list[str], kinds: list[dict[str, Any]], size: int, room: int, random: Random
+) -> None:
+    index: Index[int] = Index(background=False)
+    held = {number: filter_of(text) for number, text in enumerate(texts)}
+    index.match({})
+    for number, filter_ in held.items():
+        index.add(number, filter_)
+        index.match({})
+    matches = [[k for k, f in held.items() if f.matches(kind)] for kind in kinds]
+    drawn = [random.randrange(len(kinds)) for _ in range(size)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search_module, "_RUNS_AT_MOST", room)
+        rows, keys = index.match_batch([kinds[kind] for kind in drawn])
+    assert rows.tolist() == sorted(rows.tolist())
+    assert sorted(zip(rows.tolist(), keys.tolist(), strict=True)) == [
+        (row, key) for row, kind in enumerate(drawn) for key in matches[kind]
     ]
 
 

@@ -13,6 +13,7 @@ from stentor import Filter
 from stentor.errors import DuplicateKey, UnknownKey, UnsupportedFilter
 from stentor.filters.constraint import Constraint
 from stentor.matching.relations import FilterTable, Kinship, buckets
+from stentor.matching.relations.point_index import accepts
 from stentor.matching.relations.witness import ABSENT, Absent, witness
 
 
@@ -349,6 +350,28 @@ def test_most_of_a_large_table_is_not_looked_at(monkeypatch: pytest.MonkeyPatch)
     assert table.coverers(Filter("symbol = 'S7' and price = 1010")) == {1007}
     assert table.covered(Filter("symbol = 'S7' and price > 1000")) == {1007, 1507}
     assert table.covered(Filter("price between 1000 and 1011")) == {1000, 1001, 1002}
+    assert tested < 40
+
+
+def test_boxes_of_which_no_side_says_much_are_not_tested_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Half of them meet the probe on either attribute, and none on both."""
+    table: FilterTable[int] = FilterTable()
+    for i in range(0, 2_000, 2):
+        table.add(i, Filter(f"x > {i} and y < {i}"))
+    tested = 0
+
+    def counting(constraint: Constraint, state: Any) -> bool:
+        nonlocal tested
+        tested += 1
+        return accepts(constraint, state)
+
+    monkeypatch.setattr(buckets, "accepts", counting)
+    assert table.coverers(Filter("x > 1001 and y < 1001")) == set()
+    assert table.covered(Filter("x > 1001 and y < 1001")) == set()
+    assert table.coverers(Filter("x > 1003 and y < 999")) == {1000, 1002}
+    assert table.covered(Filter("x > 999 and y < 1003")) == {1000, 1002}
     assert tested < 40
 
 

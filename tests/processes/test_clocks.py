@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from overlay_processes import Overlay, until
-from recorder import Recorder
+from witness import Run
 
 from stentor.client import Bus, connect
 from stentor.errors import LeaseExpired
@@ -90,17 +90,17 @@ def test_history_is_complete_and_in_order_whatever_the_clock_did(
 def test_subscriptions_survive_jumps_and_restarts(overlay: Overlay, clock: Clock) -> None:
     async def run() -> None:
         await overlay.linked()
-        recorder = Recorder()
+        seen = Run(overlay.directory)
         async with (
-            connect(overlay["b1"].address, name="p1") as here,
-            connect(overlay["b2"].address, name="p2") as there,
-            recorder.subscribed(here, "plain", ""),
-            recorder.subscribed(there, "afar", ""),
-            recorder.subscribed(here, "durable", "", durable="d"),
-            recorder.subscribed(here, "leased", "", lease=1.0),
+            seen.connect(overlay["b1"].address, name="p1") as here,
+            seen.connect(overlay["b2"].address, name="p2") as there,
+            seen.subscribed(here, ""),
+            seen.subscribed(there, ""),
+            seen.subscribed(here, "", durable="d"),
+            seen.subscribed(here, "", lease=1.0),
         ):
-            recorder.quiescent()
-            publishers = [recorder.publisher(bus) for bus in (here, there)]
+            seen.quiescent()
+            publishers = [here, there]
             for offset, restart in (
                 *((0.0, False), (24 * HOUR, False), (24 * HOUR, True)),
                 *((-24 * HOUR, False), (-24 * HOUR, True), (HOUR, False)),
@@ -111,12 +111,12 @@ def test_subscriptions_survive_jumps_and_restarts(overlay: Overlay, clock: Clock
                 for publisher in publishers:
                     for i in range(20):
                         await publisher.publish({"i": i})
-                await recorder.settled()
+                await seen.settled()
             # Long enough for a lease that nobody renews.
             await asyncio.sleep(1.5)
             await publishers[1].publish({"i": 0})
-            await recorder.settled()
-            assert recorder.check().owed == 4 * (6 * 40 + 1)
+            await seen.settled()
+            assert seen.check().owed == 4 * (6 * 40 + 1)
 
     asyncio.run(run())
 
@@ -126,27 +126,27 @@ def test_a_broker_whose_clock_was_lost_goes_on(overlay: Overlay, clock: Clock) -
 
     async def run() -> None:
         await overlay.linked()
-        recorder = Recorder()
+        seen = Run(overlay.directory)
         async with (
-            connect(overlay["b1"].address, name="known") as known,
-            connect(overlay["b2"].address) as there,
-            recorder.subscribed(there, "afar", ""),
+            seen.connect(overlay["b1"].address, name="known") as known,
+            seen.connect(overlay["b2"].address) as there,
+            seen.subscribed(there, ""),
         ):
-            recorder.quiescent()
-            publishers = [recorder.publisher(known)]
+            seen.quiescent()
+            publishers = [known]
             await publishers[0].publish({"i": 0})
-            await recorder.settled()
+            await seen.settled()
             clock.set(-time.time())
             overlay["b1"].restart()
             async with (
-                connect(overlay["b1"].address, name="new") as new,
-                recorder.subscribed(new, "durable", "", durable="d"),
+                seen.connect(overlay["b1"].address, name="new") as new,
+                seen.subscribed(new, "", durable="d"),
             ):
-                publishers.append(recorder.publisher(new))
+                publishers.append(new)
                 for publisher in publishers:
                     await publisher.publish({"i": 1})
-                await recorder.settled()
-                assert recorder.check().owed == 3
+                await seen.settled()
+                assert seen.check().owed == 3
 
     asyncio.run(run())
 

@@ -15,10 +15,8 @@ from typing import Any
 import pytest
 from mortals import Mortal, MortalConsumer, MortalProducer
 from overlay_processes import BrokerProcess, Overlay, until
-from recorder import Recorder
+from witness import Run
 from workload import FILTERS, under_load
-
-from stentor.client import connect
 
 #: Whom each broker dials.
 SHAPES = {
@@ -28,9 +26,12 @@ SHAPES = {
     "ring": [[3], [0], [1], [2]],
 }
 
+#: With cycles, for brokers that route on them: seven, each reached by two ways or more.
+GRAPH = [[], [0], [1, 0], [2], [3, 1], [4, 0], [5, 3, 2]]
+
 
 async def storm(
-    overlay: Overlay, shape: list[list[int]], *, seconds: float, seed: int, **settings: Any
+    overlay: Overlay, shape: list[list[int]], /, *, seconds: float, seed: int, **settings: Any
 ) -> str:
     """Load, and deaths at random moments; then judgment. What happened, in a line.
 
@@ -40,17 +41,19 @@ async def storm(
     steered = "advertisements" in settings
     names = overlay.graph(shape, **settings)
     await overlay.linked()
-    recorder = Recorder()
+    seen = Run(overlay.directory)
     async with AsyncExitStack() as stack:
         for i, name in enumerate(names):
-            bus = await stack.enter_async_context(connect(overlay[name].address, name=f"s-{name}"))
+            bus = await stack.enter_async_context(
+                seen.connect(overlay[name].address, name=f"s-{name}")
+            )
             filter = FILTERS[i % len(FILTERS)]
-            await stack.enter_async_context(recorder.subscribed(bus, name, filter))
+            await stack.enter_async_context(seen.subscribed(bus, filter))
         consumer = MortalConsumer(
-            recorder,
+            seen,
             overlay.nursery,
             overlay.directory,
-            "price > 50",
+            filter="price > 50",
             name="desk",
             addresses=[overlay[names[-1]].address],
             durable="desk-7",
@@ -59,20 +62,22 @@ async def storm(
         consumer.start()
         await consumer.alive()
         producer = MortalProducer(
-            recorder,
+            seen,
             overlay.nursery,
             overlay.directory,
             name="feed",
             addresses=[overlay[names[len(names) // 2]].address],
             seed=seed,
         )
-        recorder.quiescent()
+        seen.quiescent()
         publishers = []
         for i, name in enumerate([names[0], names[1], names[-1]]):
-            bus = await stack.enter_async_context(connect(overlay[name].address, name=f"p-{i}"))
+            bus = await stack.enter_async_context(
+                seen.connect(overlay[name].address, name=f"p-{i}")
+            )
             if steered:
                 await stack.enter_async_context(bus.advertise("exists price"))
-            publishers.append(recorder.publisher(bus))
+            publishers.append(bus)
         kills = 0
         victims: list[BrokerProcess | Mortal] = [*overlay.brokers.values(), consumer]
         if not steered:
@@ -92,16 +97,23 @@ async def storm(
         await overlay.linked()
         if not steered:
             producer.kill()
-        await recorder.settled(diaries=[consumer] if steered else [producer, consumer])
-        report = recorder.check()
+        await seen.settled()
+        report = seen.check()
         assert report.owed > 0
-        return f"{kills} deaths, {consumer.again} notifications again to the dead; {report}"
+        return f"{kills} deaths, {seen.again} notifications again to the dead; {report}"
 
 
 @pytest.mark.spec("R-07.39", "R-07.40", "R-07.55", "R-07.60")
 @pytest.mark.parametrize("shape", ["tree", "ring"])
 def test_nothing_acknowledged_is_lost_or_repeated(overlay: Overlay, shape: str) -> None:
     asyncio.run(storm(overlay, SHAPES[shape], seconds=2.0, seed=len(shape)))
+
+
+@pytest.mark.spec("R-07.60", "R-08.43")
+@pytest.mark.parametrize("advertisements", ["none", "covering"])
+def test_nothing_is_lost_in_a_graph_with_cycles(overlay: Overlay, advertisements: str) -> None:
+    steered = {} if advertisements == "none" else {"advertisements": advertisements}
+    asyncio.run(storm(overlay, GRAPH, seconds=2.0, seed=5, overlay="graph", **steered))
 
 
 @pytest.mark.spec("R-03.26", "R-07.60")
@@ -137,22 +149,22 @@ def test_who_changes_brokers_publishes_and_receives_once(overlay: Overlay) -> No
     async def run() -> None:
         overlay.line(3)
         await overlay.linked()
-        recorder = Recorder()
+        seen = Run(overlay.directory)
         places = [overlay[name].address for name in ("b1", "b2", "b3")]
         consumer = MortalConsumer(
-            recorder,
+            seen,
             overlay.nursery,
             overlay.directory,
-            "price > 50",
+            filter="price > 50",
             name="desk",
             addresses=places[2:],
             durable="desk-7",
             every=20,
         )
         async with (
-            connect(*places[:2], name="p") as source,
-            connect(*places[1::-1], name="s") as sink,
-            recorder.subscribed(sink, "s", "volume > 100"),
+            seen.connect(*places[:2], name="p") as source,
+            seen.connect(*places[1::-1], name="s") as sink,
+            seen.subscribed(sink, "volume > 100"),
         ):
 
             def elsewhere(name: str) -> bool:
@@ -161,15 +173,15 @@ def test_who_changes_brokers_publishes_and_receives_once(overlay: Overlay) -> No
 
             consumer.start()
             await consumer.alive()
-            recorder.quiescent()
-            async with under_load([recorder.publisher(source)], batch=50) as load:
+            seen.quiescent()
+            async with under_load([source], batch=50) as load:
                 for name in ("b1", "b2", "b1"):
                     overlay[name].kill()
                     await until(partial(elsewhere, name), "both go on elsewhere")
                     overlay[name].start()
                     await overlay.linked()
                     load.check()
-            await recorder.settled(diaries=[consumer])
-            assert recorder.check(order=()).owed > 0
+            await seen.settled()
+            assert seen.check(order=()).owed > 0
 
     asyncio.run(run())

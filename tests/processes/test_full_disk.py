@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from overlay_processes import Overlay, until
-from recorder import Recorder
+from witness import Run
 from workload import under_load
 
-from stentor.client import Bus, connect
+from stentor.client import Bus
 from stentor.errors import JournalUnavailable, NoReply
 
 ROOM = 2 * 2**20
@@ -29,17 +29,17 @@ def test_a_full_disk_stops_durable_publishing_only(overlay: Overlay) -> None:
         full.start()
         overlay.broker("b2", ["b1"]).start()
         await overlay.linked()
-        recorder = Recorder()
+        seen = Run(overlay.directory)
         async with AsyncExitStack() as stack:
 
             async def client(name: str, at: str) -> Any:
-                return await stack.enter_async_context(connect(overlay[at].address, name=name))
+                return await stack.enter_async_context(seen.connect(overlay[at].address, name=name))
 
             here, there = await client("here", "b1"), await client("there", "b2")
-            await stack.enter_async_context(recorder.subscribed(here, "here", ""))
-            await stack.enter_async_context(recorder.subscribed(there, "there", ""))
-            recorder.quiescent()
-            publisher = recorder.publisher(await client("durable", "b1"))
+            await stack.enter_async_context(seen.subscribed(here, ""))
+            await stack.enter_async_context(seen.subscribed(there, ""))
+            seen.quiescent()
+            publisher = await client("durable", "b1")
 
             async def failing() -> bool:
                 return bool((await full.status())["journal"]["failed_commits"])
@@ -48,29 +48,32 @@ def test_a_full_disk_stops_durable_publishing_only(overlay: Overlay) -> None:
                 await until(failing, "the disk is full")
 
             # Who publishes durably is told why, and waits.
-            publishers = [publisher, recorder.publisher(await client("other", "b1"))]
+            publishers = [publisher, await client("other", "b1")]
             for each in publishers:
                 await each.publish({"x": 1}, payload=bytes(2 * ROOM))  # never fits
-                await until(partial(is_refused, each.bus), "a clear error")
+                await until(partial(is_refused, each), "a clear error")
                 with pytest.raises(NoReply):
                     await each.flush(timeout=0.5)
 
             # What needs no disk goes on, in both directions.
-            ids = []
+            ids: list[str] = []
             for at in ("b1", "b2"):
-                volatile = recorder.publisher(await client(f"volatile-{at}", at))
-                ids += [await volatile.publish({"i": i}, volatile=True) for i in range(100)]
-            await until(
-                lambda: all(c.received.issuperset(ids) for c in recorder.components.values()),
-                "volatile notifications arrive meanwhile",
-            )
+                volatile = await client(f"volatile-{at}", at)
+                for i in range(100):
+                    ids.append(str(await volatile.publish({"i": i}, volatile=True)))
+
+            def arrived() -> bool:
+                seen.read()
+                return all(c.received.issuperset(ids) for c in seen.components.values())
+
+            await until(arrived, "volatile notifications arrive meanwhile")
 
             # Even a crash now costs nothing: the journal opens without room to write.
             full.restart()
             await until(full.reachable, lambda: f"it starts again\n{full.logged()}")
 
             full.process.limit(resource.RLIMIT_FSIZE, resource.RLIM_INFINITY)
-            await recorder.settled()
-            assert recorder.check().owed > 0
+            await seen.settled()
+            assert seen.check().owed > 0
 
     asyncio.run(run())

@@ -12,12 +12,11 @@ import pytest
 from extremes import Attack, Extremes
 from fuzzing import Fuzzer
 from overlay_processes import LIMITS, Overlay, until
-from recorder import Recorder
 from turns import MeasuredBroker, strike
 from wire_client import WireClient
+from witness import Run
 
 from stentor.broker.settings import Grant
-from stentor.client import connect
 from stentor.protocol import messages as m
 from stentor.protocol.frames import frame
 
@@ -49,15 +48,15 @@ async def besiege(overlay: Overlay, *, attacks: int, seed: int) -> None:
     streams = tuple([(await overlay[name].status())["stream"] for name in names])
     fuzzer = Fuzzer(seed, (*streams, *names, "well-behaved"))
     process = overlay["b1"].process
-    recorder = Recorder()
+    seen = Run(overlay.directory)
     async with (
-        connect(overlay["b1"].address, name="well-behaved") as here,
-        connect(overlay["b2"].address, name="far-away") as there,
-        recorder.subscribed(here, "here", "i >= 0"),
-        recorder.subscribed(there, "there", "i >= 0"),
+        seen.connect(overlay["b1"].address, name="well-behaved") as here,
+        seen.connect(overlay["b2"].address, name="far-away") as there,
+        seen.subscribed(here, "i >= 0"),
+        seen.subscribed(there, "i >= 0"),
     ):
-        recorder.quiescent()
-        publishers = [recorder.publisher(bus) for bus in (here, there)]
+        seen.quiescent()
+        publishers = [here, there]
         sizes = []
         for i in range(attacks):
             await attack(overlay["b1"].address, fuzzer.connection())
@@ -66,8 +65,8 @@ async def besiege(overlay: Overlay, *, attacks: int, seed: int) -> None:
                     await publisher.publish({"i": i})
                 assert overlay["b1"].running, overlay["b1"].logged()[-3000:]
                 sizes.append(process.private_bytes)
-        await recorder.settled()
-        assert recorder.check().owed > 0
+        await seen.settled()
+        assert seen.check().owed > 0
         assert max(sizes) < sizes[0] + 60 * 2**20
         await until(lambda: overlay["b1"].sees(["b2"]), "only true brokers are left")
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 from namespaces import Network, may_make_namespaces
 from overlay_processes import Overlay, free_port, until
+from witness import Follower
 
 from stentor.client import connect
 from stentor.model import decode
+from stentor.semantics.lines import IN_FORCE, Line
 
 
 class Reader:
     """A client process in the network of a host."""
 
     def __init__(self, overlay: Overlay, network: Network, host: int, name: str, port: int) -> None:
-        self._diary = overlay.directory / f"{name}.diary"
+        self._recording = overlay.directory / f"{name}.jsonl"
         self._process = overlay.nursery.start(
             "reader",
             log=overlay.directory / f"{name}.log",
@@ -26,22 +27,19 @@ class Reader:
             name=name,
             filter="i >= 0",
             group="g" if name.startswith("member") else None,
-            diary=str(self._diary),
+            record=str(self._recording),
         )
 
-    def _entries(self) -> list[list[str]]:
-        return [line.split(" ") for line in self._lines() if line]
-
-    def _lines(self) -> list[str]:
-        return self._diary.read_text().splitlines() if Path(self._diary).exists() else []
+    def _lines(self) -> list[Line]:
+        return Follower(self._recording).new()
 
     @property
     def subscribed(self) -> bool:
-        return any(entry[1] == "S" for entry in self._entries())
+        return any(line.step == IN_FORCE for line in self._lines())
 
     @property
     def got(self) -> list[int]:
-        return [decode(bytes.fromhex(e[2]))["i"] for e in self._entries() if e[1] == "G"]
+        return [decode(line.body)["i"] for line in self._lines() if line.op == "notify"]
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0", ""])

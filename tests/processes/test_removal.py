@@ -9,36 +9,41 @@ from contextlib import suppress
 import pytest
 from mortals import MortalConsumer
 from overlay_processes import Overlay, until
-from recorder import Publisher, Recorder
+from witness import Run
 from workload import clients, under_load
 
 from stentor.client import connect
 from stentor.errors import StentorError
-from stentor.model import NotificationId
 
 
-async def history(address: str, expected: set[NotificationId]) -> None:
+async def history(address: str, expected: set[str]) -> None:
     """Everything that was ever acknowledged can still be read, each once."""
-    found: list[NotificationId | None] = []
+    found: list[str] = []
 
     async with connect(address) as bus, bus.subscribe(since="earliest") as past:
         while not expected.issubset(found):
-            found.append((await past.get(timeout=60.0)).id)
+            found.append(str((await past.get(timeout=60.0)).id))
     assert len(found) == len(set(found))
 
 
-async def more(recorder: Recorder, count: int) -> None:
+async def more(seen: Run, count: int) -> None:
     """Until so many more are published."""
-    goal = len(recorder.publications) + count
-    await until(lambda: len(recorder.publications) >= goal, "publishers go on")
+    seen.read()
+    goal = seen.publications + count
+
+    def reached() -> bool:
+        seen.read()
+        return seen.publications >= goal
+
+    await until(reached, "publishers go on")
 
 
-def consumer_at(overlay: Overlay, recorder: Recorder, name: str) -> MortalConsumer:
+def consumer_at(overlay: Overlay, seen: Run, name: str) -> MortalConsumer:
     return MortalConsumer(
-        recorder,
+        seen,
         overlay.nursery,
         overlay.directory,
-        "price > 100",
+        filter="price > 100",
         name="absent",
         addresses=[overlay[name].address],
         durable="desk-7",
@@ -46,10 +51,10 @@ def consumer_at(overlay: Overlay, recorder: Recorder, name: str) -> MortalConsum
     )
 
 
-async def check(overlay: Overlay, recorder: Recorder, publishers: list[Publisher]) -> None:
+async def check(overlay: Overlay, seen: Run) -> None:
     # A publisher that has moved begins another stream, so its order is not kept.
-    assert recorder.check(order=()).owed > 0
-    await history(overlay.running[0].address, recorder.acknowledged)
+    assert seen.check(order=()).owed > 0
+    await history(overlay.running[0].address, seen.acknowledged)
 
 
 def test_brokers_are_removed_under_load(overlay: Overlay) -> None:
@@ -58,19 +63,18 @@ def test_brokers_are_removed_under_load(overlay: Overlay) -> None:
     async def run() -> None:
         overlay.line(3)
         await overlay.linked()
-        recorder = Recorder()
-        absent = consumer_at(overlay, recorder, "b2")
-        async with clients(recorder, overlay.running, "volume > 100") as publishers:
+        seen = Run(overlay.directory)
+        absent = consumer_at(overlay, seen, "b2")
+        async with clients(seen, overlay.running, "volume > 100") as publishers:
             absent.start()
             await absent.alive()
-            recorder.quiescent()
+            seen.quiescent()
             async with under_load(publishers):
-                await more(recorder, 300)
+                await more(seen, 300)
                 absent.kill()
-                absent.catch_up()
                 # The others need a way around the broker that will go.
                 await overlay["b3"].ask("links", add=[overlay["b1"].address])
-                await more(recorder, 300)
+                await more(seen, 300)
                 first = await overlay["b2"].ask("drain", timeout=60.0)
                 await until(lambda: not overlay["b2"].running, "b2 ends")
                 await overlay.linked()
@@ -79,9 +83,8 @@ def test_brokers_are_removed_under_load(overlay: Overlay) -> None:
                 absent.move(overlay[first["to"]].address)
                 absent.start()
                 await absent.alive()
-                await more(recorder, 300)
+                await more(seen, 300)
                 absent.kill()
-                absent.catch_up()
                 last = {"b1": "b3", "b3": "b1"}[first["to"]]
                 second = await overlay[first["to"]].ask("drain", timeout=60.0)
                 assert second["to"] == last
@@ -89,10 +92,10 @@ def test_brokers_are_removed_under_load(overlay: Overlay) -> None:
                 absent.move(overlay[last].address)
                 absent.start()
                 await absent.alive()
-                await more(recorder, 300)
-            await recorder.settled(diaries=[absent])
-            assert {publisher.bus.broker for publisher in publishers} == {last}
-            await check(overlay, recorder, publishers)
+                await more(seen, 300)
+            await seen.settled()
+            assert {publisher.broker for publisher in publishers} == {last}
+            await check(overlay, seen)
 
     asyncio.run(run())
 
@@ -105,7 +108,7 @@ def test_deaths_while_a_broker_is_removed_cost_nothing(overlay: Overlay, seed: i
         rng = random.Random(seed)
         overlay.line(2)
         await overlay.linked()
-        recorder = Recorder()
+        seen = Run(overlay.directory)
         b1, b2 = overlay["b1"], overlay["b2"]
 
         async def settled() -> bool:
@@ -113,14 +116,14 @@ def test_deaths_while_a_broker_is_removed_cost_nothing(overlay: Overlay, seed: i
                 return not (await b2.status())["draining"]
             return not b2.running
 
-        async with clients(recorder, [b1, b2], "volume > 100") as publishers:
+        async with clients(seen, [b1, b2], "volume > 100") as publishers:
             # Where it might be sent, it also finds by itself.
-            link = publishers[1].bus.local.link
+            link = publishers[1].local.link
             link._named([b1.address], link.address)
-            recorder.quiescent()
+            seen.quiescent()
             async with under_load(publishers):
                 for _ in range(4):
-                    await more(recorder, 100)
+                    await more(seen, 100)
 
                     async def remove() -> None:
                         with suppress(StentorError):
@@ -137,8 +140,8 @@ def test_deaths_while_a_broker_is_removed_cost_nothing(overlay: Overlay, seed: i
                         if not broker.running:
                             broker.start()
                     await overlay.linked()
-            await recorder.settled()
-            await check(overlay, recorder, publishers)
+            await seen.settled()
+            await check(overlay, seen)
 
     asyncio.run(run())
 
@@ -151,23 +154,23 @@ def test_links_are_added_and_removed_at_run_time(overlay: Overlay) -> None:
             overlay.broker(name, neighbors).start()
         await until(lambda: overlay["b1"].sees(["b2"]), "the first island")
         await until(lambda: overlay["b3"].sees(["b4"]), "the second island")
-        recorder = Recorder()
-        async with clients(recorder, overlay.running, "volume > 100") as publishers:
+        seen = Run(overlay.directory)
+        async with clients(seen, overlay.running, "volume > 100") as publishers:
             async with under_load(publishers):
-                await more(recorder, 200)
+                await more(seen, 200)
                 await overlay["b2"].ask("links", add=[overlay["b3"].address])
                 await overlay.linked()
-                await more(recorder, 200)
+                await more(seen, 200)
                 await overlay["b2"].ask("links", remove=["b3"])
                 await until(lambda: overlay["b4"].sees(["b3"]), "parted")
-                await more(recorder, 200)
+                await more(seen, 200)
                 await overlay["b4"].ask("links", add=[overlay["b1"].address])
                 await overlay.linked()
-                await more(recorder, 200)
-            await recorder.settled()
+                await more(seen, 200)
+            await seen.settled()
             async with under_load(publishers):
-                await more(recorder, 200)
-            await recorder.settled()
-            assert recorder.check().owed > 0
+                await more(seen, 200)
+            await seen.settled()
+            assert seen.check().owed > 0
 
     asyncio.run(run())

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from certificates import Authority, Pair
 from overlay_processes import Overlay, free_port, until
-from recorder import Recorder
 from wire_client import WireClient
+from witness import Run
 
 from stentor.broker.settings import Grant, TlsFiles
 from stentor.client import Bus, connect
@@ -60,18 +60,17 @@ async def all_or_none(bus: Bus, events: list[dict[str, Any]]) -> None:
 
 async def serves(overlay: Overlay, **options: Any) -> None:
     """Somebody who does everything right is served as ever."""
-    recorder = Recorder()
+    seen = Run(overlay.directory)
     async with (
-        connect(overlay["b1"].address, **options) as source,
-        connect(overlay["b2"].address, **options) as sink,
-        recorder.subscribed(sink, "sink", "i < 50"),
+        seen.connect(overlay["b1"].address, **options) as source,
+        seen.connect(overlay["b2"].address, **options) as sink,
+        seen.subscribed(sink, "i < 50"),
     ):
-        recorder.quiescent()
-        publisher = recorder.publisher(source)
+        seen.quiescent()
         for i in range(100):
-            await publisher.publish({"i": i})
-        await recorder.settled()
-        assert recorder.check().owed == 50
+            await source.publish({"i": i})
+        await seen.settled()
+        assert seen.check().owed == 50
 
 
 def test_mutual_tls_and_all_that_can_be_wrong_with_it(

@@ -14,11 +14,9 @@ from dataclasses import replace
 import pytest
 from namespaces import Network, may_make_namespaces
 from overlay_processes import LIMITS, BrokerProcess, Overlay, free_port, until
-from recorder import Recorder
 from tcp_proxy import TcpProxy
+from witness import Run
 from workload import clients, under_load
-
-from stentor.client import connect
 
 SOON = replace(LIMITS, timeout=0.9)
 
@@ -42,9 +40,9 @@ def test_a_link_that_carries_nothing_is_noticed_and_healed(overlay: Overlay, for
             b2 = overlay.broker("b2", [cable.address], limits=SOON)
             b2.start()
             await overlay.linked()
-            recorder = Recorder()
-            async with clients(recorder, [b1, b2], "volume > 100") as publishers:
-                recorder.quiescent()
+            seen = Run(overlay.directory)
+            async with clients(seen, [b1, b2], "volume > 100") as publishers:
+                seen.quiescent()
                 async with under_load(publishers):
                     cable.stall()
                     await asyncio.gather(lost(b1, "b2"), lost(b2, "b1"))
@@ -53,8 +51,8 @@ def test_a_link_that_carries_nothing_is_noticed_and_healed(overlay: Overlay, for
                     await until(lambda: cable.connections > dialed + 1, "b2 dials, gives up, dials")
                     cable.release(forget=forget)
                     await overlay.linked()
-                await recorder.settled()
-                assert recorder.check().owed > 0
+                await seen.settled()
+                assert seen.check().owed > 0
 
     asyncio.run(run())
 
@@ -65,18 +63,18 @@ def test_a_broker_that_hangs_is_given_up_and_taken_back(overlay: Overlay) -> Non
     async def run() -> None:
         overlay.line(3, limits=SOON)
         await overlay.linked()
-        recorder = Recorder()
-        async with clients(recorder, overlay.running, "volume > 100") as publishers:
-            recorder.quiescent()
+        seen = Run(overlay.directory)
+        async with clients(seen, overlay.running, "volume > 100") as publishers:
+            seen.quiescent()
             async with under_load(publishers):
                 overlay["b2"].process.pause()
                 await asyncio.gather(lost(overlay["b1"], "b2"), lost(overlay["b3"], "b2"))
-                bus = publishers[1].bus
+                bus = publishers[1]
                 await until(lambda: bus.state == "reconnecting", "its client notices, too")
                 overlay["b2"].process.resume()
                 await overlay.linked()
-            await recorder.settled()
-            assert recorder.check().owed > 0
+            await seen.settled()
+            assert seen.check().owed > 0
 
     asyncio.run(run())
 
@@ -86,28 +84,28 @@ def test_a_client_that_cannot_be_heard_is_given_up_and_continues(overlay: Overla
         broker = overlay.broker("b1", limits=SOON)
         broker.start()
         await overlay.linked()
-        recorder = Recorder()
+        seen = Run(overlay.directory)
         async with (
             TcpProxy(broker.address) as cable,
-            connect(broker.address, name="near") as near,
-            connect(cable.address, name="far") as far,
-            recorder.subscribed(near, "near", "volume > 100"),
-            recorder.subscribed(far, "far", "volume > 100"),
+            seen.connect(broker.address, name="near") as near,
+            seen.connect(cable.address, name="far") as far,
+            seen.subscribed(near, "volume > 100"),
+            seen.subscribed(far, "volume > 100"),
         ):
-            recorder.quiescent()
+            seen.quiescent()
 
             async def gone() -> bool:
                 status = await broker.status()
                 return "far" not in {client["name"] for client in status["clients"]}
 
-            async with under_load([recorder.publisher(near), recorder.publisher(far)]):
+            async with under_load([near, far]):
                 cable.stall()
                 await until(lambda: far.state == "reconnecting", "the client notices")
                 await until(gone, "the broker notices")
                 cable.release(forget=True)
                 await until(lambda: far.state == "connected", "the client is back")
-            await recorder.settled()
-            assert recorder.check().owed > 0
+            await seen.settled()
+            assert seen.check().owed > 0
 
     asyncio.run(run())
 
@@ -139,9 +137,9 @@ def test_a_partitioned_overlay_works_in_its_parts_and_grows_together(overlay: Ov
                 overlay.broker("b3", [cable.address], limits=SOON).start()
                 cut, mend = cable.stall, (lambda: cable.release(forget=True))
             await overlay.linked()
-            recorder = Recorder()
-            publishers = await stack.enter_async_context(clients(recorder, overlay.running))
-            recorder.quiescent()
+            seen = Run(overlay.directory)
+            publishers = await stack.enter_async_context(clients(seen, overlay.running))
+            seen.quiescent()
 
             async def publish() -> None:
                 for publisher in publishers:
@@ -149,10 +147,11 @@ def test_a_partitioned_overlay_works_in_its_parts_and_grows_together(overlay: Ov
                         await publisher.publish({"i": i})
 
             def received() -> list[int]:
-                return [len(component.received) for component in recorder.components.values()]
+                seen.read()
+                return [len(component.received) for component in seen.components.values()]
 
             await publish()
-            await recorder.settled()
+            await seen.settled()
             cut()
             await publish()  # it is lost on the way between the parts
             await asyncio.gather(lost(overlay["b2"], "b3"), lost(overlay["b3"], "b2"))
@@ -166,8 +165,8 @@ def test_a_partitioned_overlay_works_in_its_parts_and_grows_together(overlay: Ov
             mend()
             await overlay.linked()
             await publish()
-            await recorder.settled()
-            assert recorder.check().owed == 3 * 3 * 40
+            await seen.settled()
+            assert seen.check().owed == 3 * 3 * 40
 
     if may_make_namespaces():
         with Network(3) as network:

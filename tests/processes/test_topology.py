@@ -8,11 +8,13 @@ from contextlib import AsyncExitStack
 
 import pytest
 from overlay_processes import Overlay, free_port
-from recorder import Publisher, Recorder
+from witness import Run
 from workload import clients
 
+from stentor.client import Bus
 
-async def publish(publishers: list[Publisher], count: int = 10) -> None:
+
+async def publish(publishers: list[Bus], count: int = 10) -> None:
     for i in range(count):
         for publisher in publishers:
             await publisher.publish({"i": i})
@@ -32,20 +34,20 @@ def test_brokers_find_each_other_in_whatever_order_they_start(overlay: Overlay, 
             # Both ends of a link dial; one of the two connections must give way.
             dialed = [f"127.0.0.1:{ports[other]}" for other in neighbors[name]]
             overlay.broker(name, dialed, listen=(f"127.0.0.1:{ports[name]}",))
-        recorder = Recorder()
+        seen = Run(overlay.directory)
         async with AsyncExitStack() as stack:
-            publishers: list[Publisher] = []
+            publishers: list[Bus] = []
             order = rng.sample(names, len(names))
             for name in order:
                 overlay[name].start()
-                publishers += await stack.enter_async_context(clients(recorder, [overlay[name]]))
+                publishers += await stack.enter_async_context(clients(seen, [overlay[name]]))
                 await publish(publishers)
             await overlay.linked()
             await publish(publishers)
-            await recorder.settled()
+            await seen.settled()
             await publish(publishers)
-            await recorder.settled()
-            assert recorder.check().owed == 5 * 5 * 10
+            await seen.settled()
+            assert seen.check().owed == 5 * 5 * 10
             for name in names:
                 status = await overlay[name].status()
                 up = [link["broker"] for link in status["links"] if link["state"] == "up"]
@@ -69,11 +71,11 @@ def test_a_circle_has_a_link_in_reserve(overlay: Overlay) -> None:
             )
         overlay.start_all()
         await overlay.linked()
-        recorder = Recorder()
-        async with clients(recorder, [overlay[n] for n in ("b1", "b2", "b4")]) as publishers:
-            recorder.quiescent()
+        seen = Run(overlay.directory)
+        async with clients(seen, [overlay[n] for n in ("b1", "b2", "b4")]) as publishers:
+            seen.quiescent()
             await publish(publishers)
-            await recorder.settled()
+            await seen.settled()
 
             # Whichever link is the reserve: without b3 the rest is a line only if it is used, or
             # b3 was at one end of it.
@@ -81,16 +83,16 @@ def test_a_circle_has_a_link_in_reserve(overlay: Overlay) -> None:
             await publish(publishers)
             await overlay.linked()
             await publish(publishers)
-            await recorder.settled()
+            await seen.settled()
             overlay["b3"].start()
             await overlay.linked()
             await publish(publishers)
-            await recorder.settled()
+            await seen.settled()
             overlay["b1"].restart()
             await publish(publishers)
             await overlay.linked()
             await publish(publishers)
-            await recorder.settled()
-            assert recorder.check().owed == 3 * 3 * 60
+            await seen.settled()
+            assert seen.check().owed == 3 * 3 * 60
 
     asyncio.run(run())

@@ -9,9 +9,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from overlay_processes import PATIENCE, BrokerProcess
-from recorder import Publisher, Recorder
+from witness import Run
 
-from stentor.client import connect
+from stentor.client import Bus
 
 SYMBOLS = ("IBM", "SAP", "ARM", "AMD", "XOM")
 
@@ -34,7 +34,7 @@ def quote(rng: random.Random) -> dict[str, Any]:
 
 
 async def publish_for_ever(
-    publisher: Publisher, seed: int, *, batch: int = 20, pause: float = 0.01, size: int = 0
+    bus: Bus, seed: int, *, batch: int = 20, pause: float = 0.01, size: int = 0
 ) -> None:
     """Publish batch after batch, until cancelled; every tenth is waited for."""
     rng = random.Random(seed)
@@ -42,10 +42,10 @@ async def publish_for_ever(
     payload = rng.randbytes(size) if size else b""
     while True:
         for _ in range(rng.randint(1, batch)):
-            await publisher.publish(quote(rng), payload=payload)
+            await bus.publish(quote(rng), payload=payload)
         batches += 1
         if batches % 10 == 0:
-            await publisher.flush()
+            await bus.flush(PATIENCE)
         await asyncio.sleep(pause * rng.random() * 2)
 
 
@@ -70,13 +70,13 @@ class Load:
 
 @asynccontextmanager
 async def under_load(
-    publishers: Iterable[Publisher], seed: int = 0, **options: Any
+    publishers: Iterable[Bus], seed: int = 0, **options: Any
 ) -> AsyncIterator[Load]:
     """While the body runs, all publishers publish for ever."""
     load = Load(
         [
-            asyncio.create_task(publish_for_ever(publisher, seed + i, **options))
-            for i, publisher in enumerate(publishers)
+            asyncio.create_task(publish_for_ever(bus, seed + i, **options))
+            for i, bus in enumerate(publishers)
         ]
     )
     try:
@@ -87,14 +87,14 @@ async def under_load(
 
 @asynccontextmanager
 async def clients(
-    recorder: Recorder, brokers: Iterable[BrokerProcess], filter: str = ""
-) -> AsyncIterator[list[Publisher]]:
+    run: Run, brokers: Iterable[BrokerProcess], filter: str = ""
+) -> AsyncIterator[list[Bus]]:
     """At each broker a client that subscribes, and that can publish."""
     async with AsyncExitStack() as stack:
-        publishers = []
+        buses = []
         for broker in brokers:
-            bus = connect(broker.address, name=f"client-{broker.name}", timeout=PATIENCE)
+            bus = run.connect(broker.address, name=f"client-{broker.name}", timeout=PATIENCE)
             await stack.enter_async_context(bus)
-            await stack.enter_async_context(recorder.subscribed(bus, broker.name, filter))
-            publishers.append(recorder.publisher(bus))
-        yield publishers
+            await stack.enter_async_context(run.subscribed(bus, filter))
+            buses.append(bus)
+        yield buses

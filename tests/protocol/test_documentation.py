@@ -18,6 +18,7 @@ from stentor.protocol.messages import (
     Deliver,
     Hello,
     Key,
+    LinkState,
     Origin,
     Publish,
     Published,
@@ -67,7 +68,7 @@ def written(kind: Any) -> str:
     if origin is dict:
         return f"{{{written(arguments[0])}: {written(arguments[1])}}}"
     names = {int: "int", float: "float", bool: "bool", str: "str", bytes: "bytes"}
-    return {**names, Any: "any", Origin: "origin", type(None): "nil"}[kind]
+    return {**names, Any: "any", Origin: "origin", LinkState: "state", type(None): "nil"}[kind]
 
 
 def default(field: msgspec.structs.FieldInfo) -> str:

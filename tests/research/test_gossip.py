@@ -40,7 +40,7 @@ from stentor.research.gossip import (
 from stentor.research.gossip.basic import Digest, Request, Rumor
 from stentor.research.gossip.groups import Interest, Tidings
 from stentor.research.gossip.informed import Event, Reachable, Unreachable
-from stentor.research.gossip.memory import RecentNotifications, SeenIds
+from stentor.research.gossip.memory import RecentIds, RecentNotifications
 from stentor.research.gossip.repair import Examined, Fetch, Held, Repair
 from stentor.research.gossip.view import PeerView
 from stentor.routing.protocol import (
@@ -291,7 +291,7 @@ def run(
 @given(st.lists(st.tuples(st.sampled_from("pqr"), st.integers(0, 12)), max_size=60))
 @pytest.mark.spec("07/P-01", "07/T-06", "03/A17")
 def test_a_bounded_memory_never_takes_an_id_for_new_twice(stream: list[tuple[str, int]]) -> None:
-    seen = SeenIds(limit=3)
+    seen = RecentIds(limit=3)
     new = [id for id in stream if seen.add(NotificationId(id[0], 0, id[1]))]
     assert len(new) == len(set(new))
     assert len(seen) <= 3
@@ -299,13 +299,13 @@ def test_a_bounded_memory_never_takes_an_id_for_new_twice(stream: list[tuple[str
 
 
 def test_what_comes_in_order_is_never_taken_for_old() -> None:
-    seen = SeenIds(limit=2)
+    seen = RecentIds(limit=2)
     ids = [NotificationId(p, e, n) for e in (0, 1) for n in range(5) for p in "pq"]
     assert all(seen.add(id) for id in ids)
 
 
 def test_floors_are_bounded_too() -> None:
-    seen = SeenIds(limit=2)
+    seen = RecentIds(limit=2)
     for producer in "abcdefgh":
         seen.add(NotificationId(producer, 0, 0))
     known = [p for p in "abcdefgh" if NotificationId(p, 0, 0) in seen]

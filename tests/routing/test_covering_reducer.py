@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from strategies import filters as any_filters
 
 from stentor.filters import Filter
-from stentor.routing.reducers import CoveringReducer, PlainReducer
+from stentor.filters.effort import effort
+from stentor.routing.reducers import CoveringReducer, PlainReducer, covering
 from stentor.routing.reducers.reducer import REFERENCE, slots_of
 
 SLOTS = (1, 2, 3)
@@ -62,6 +63,8 @@ class Reducing(RuleBasedStateMachine):
         self.slots: set[int] = set()
         #: What the neighbors hold, learned from the changes alone.
         self.told: dict[int, set[Filter]] = {}
+        #: What new neighbors are still to be told.
+        self.unfilled: dict[int, list[Filter]] = {}
 
     @rule(number=filter_numbers, mask=st.integers(0, 7), local=st.booleans())
     def want(self, number: int, mask: int, local: bool) -> None:
@@ -85,18 +88,35 @@ class Reducing(RuleBasedStateMachine):
         slot = free[which % len(free)]
         self.slots.add(slot)
         self.told[slot] = set()
-        for filter, wanted in self.wanted.items():
-            if all_ or chance.random() < 0.7:
-                self.wanted[filter] = wanted | 1 << slot
-        keys: dict[Any, tuple[Filter, int]] = {f: (f, w) for f, w in self.wanted.items()}
-        self.reducer.add_slot(slot, keys)
+        first = self.reducer.announcements.announced(0)
+        keys = sorted(self.wanted, key=lambda filter: filter not in first)
+        self.unfilled[slot] = [f for f in keys if all_ or chance.random() < 0.7]
+        if chance.random() < 0.5:
+            while self.unfilled[slot]:
+                self._fill(slot, len(self.unfilled[slot]))
+
+    @precondition(lambda self: self.slots)
+    @rule(which=st.integers(0, 2), most=st.integers(1, 5))
+    def fill_slot(self, which: int, most: int) -> None:
+        """A new neighbor is told some more, while other things happen."""
+        self._fill(sorted(self.slots)[which % len(self.slots)], most)
+
+    def _fill(self, slot: int, most: int) -> None:
+        some = [f for f in self.unfilled[slot][:most] if f in self.wanted]
+        wanted = [(f, f, self.wanted[f] | 1 << slot | REFERENCE) for f in some]
+        done = self.reducer.fill_slot(slot, wanted)
+        assert done or not wanted
+        for filter, _, where in wanted[:done]:
+            self.wanted[filter] = where
+        rest = [filter for filter, *_ in wanted[done:]]
+        self.unfilled[slot] = rest + self.unfilled[slot][most:]
 
     @precondition(lambda self: self.slots)
     @rule(which=st.integers(0, 2))
     def drop_slot(self, which: int) -> None:
         slot = sorted(self.slots)[which % len(self.slots)]
         self.slots.remove(slot)
-        del self.told[slot]
+        del self.told[slot], self.unfilled[slot]
         self.reducer.drop_slot(slot)
         for filter, wanted in self.wanted.items():
             self.wanted[filter] = wanted & ~(1 << slot)
@@ -152,6 +172,22 @@ class ReducingStepwise(Reducing):
     at_once = 1
 
 
+class ReducingWithLittleEffort(Reducing):
+    """The same, where a step is over after one search."""
+
+    at_once = 8
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(covering, "EFFORT", -1)
+
+    def teardown(self) -> None:
+        super().teardown()
+        self.patch.undo()
+
+
+TestReducingWithLittleEffort = ReducingWithLittleEffort.TestCase
 TestReducingStepwise = pytest.mark.spec("R-03.19", "R-03.06")(ReducingStepwise.TestCase)
 TestReducing = pytest.mark.spec(
     "R-03.19", "R-03.22", "03/P7", "03/P9", "08/6.4", "08/6.5", "08/6.7"
@@ -277,12 +313,12 @@ def test_a_new_neighbor_is_told_the_maximal_ones_without_a_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reducer = CoveringReducer()
-    keys: dict[Any, tuple[Filter, int]] = {}
     for filter in stocks(500):
         reducer.want(filter, filter, REFERENCE)
-        keys[filter] = (filter, REFERENCE | 0b10)
+    first = reducer.announcements.announced(0)
+    keys = sorted(stocks(500), key=lambda filter: filter not in first)
     counting = _Counting(monkeypatch)
-    reducer.add_slot(1, keys)
+    reducer.fill_slot(1, [(filter, filter, REFERENCE | 0b10) for filter in keys])
     assert counting.compared == 0
     assert set(reducer.announcements.announced(1)) == set(stocks(500)[::10])
 
@@ -295,12 +331,8 @@ def test_a_new_neighbor_where_only_some_filters_are_wanted() -> None:
     for filter in (between, narrow, wide):
         reducer.want(filter, filter, REFERENCE)
     here, elsewhere = REFERENCE | 0b10, REFERENCE
-    keys: dict[Any, tuple[Filter, int]] = {
-        wide: (wide, here),
-        between: (between, elsewhere),
-        narrow: (narrow, here),
-    }
-    reducer.add_slot(1, keys)
+    wanted = ((wide, here), (between, elsewhere), (narrow, here))
+    reducer.fill_slot(1, [(filter, filter, where) for filter, where in wanted])
     assert set(reducer.announcements.announced(1)) == {wide}
 
 
@@ -355,3 +387,22 @@ def test_nested_filters_are_withdrawn_without_looking_at_all_that_are_left(
         assert len(reducer) == 0
         spent.append(tests / size)
     assert spent[1] < 2 * spent[0] + 1
+
+
+def test_where_searches_take_long_few_are_placed_in_one_step() -> None:
+    """Half of all boxes have to be looked at for each of them."""
+    sides = [i * 7 % 1_000 for i in range(1_000)]
+    boxes = [Filter(f"x > {i} and y < {i}") for i in sides]
+    reducer = CoveringReducer(at_once=64)
+    all_ = Filter("")
+    for filter in (all_, *boxes):
+        reducer.want(filter, filter, REFERENCE | 0b10)
+    reducer.want(all_, all_, 0)
+    steps = []
+    before = effort.left
+    while reducer.has_work:
+        reducer.work()
+        steps.append(before - effort.left)
+        before = effort.left
+    assert max(steps) < 2 * covering.EFFORT < sum(steps)
+    assert set(reducer.announcements.announced(1)) == set(boxes)

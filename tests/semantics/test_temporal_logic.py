@@ -7,13 +7,13 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from temporal import Formula, Lasso, always, eventually, next_, statement
 from trace_notation import COMPONENTS, TRACES, written
 
 from stentor.errors import InvalidValue
 from stentor.filters import Filter
 from stentor.model import NotificationId
 from stentor.semantics import Action, Condition, Internal, Notify, Oracle, Pub, Trace, check
-from stentor.semantics.temporal import Formula, Lasso, always, eventually, next_, statement
 
 P: Formula[str] = statement("P", lambda state: "P" in state)
 Q: Formula[str] = statement("Q", lambda state: "Q" in state)

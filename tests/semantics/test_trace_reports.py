@@ -25,6 +25,17 @@ def why(trace: Trace, **options: object) -> list[str]:
     return [violation.why for violation in check(trace, **options).violations]
 
 
+def test_an_order_may_be_asked_of_some_notifications_only():
+    trace = written("sub(Y,ALL) sub(Z,ALL) p(A,1) p(B,2) p(A,3) n(Y,1) n(Y,2) n(Y,3) n(Z,2) n(Z,1)")
+    order = ["fifo", "total_pairwise"]
+    assert check(trace, order=order).conditions == {Condition.TOTAL_PAIRWISE}
+    for among in ("x = 1", "x > 1", "x in (1, 3)"):
+        assert check(trace, order=order, among=Filter(among)).ok
+    # Everything else is asked of all, as ever.
+    twice = written("sub(Y,ALL) p(A,1) n(Y,1) n(Y,1)")
+    assert check(twice, order=order, among=Filter("x = 2")).conditions == {Condition.DUPLICATE}
+
+
 def test_a_delivery_after_unsubscription_names_the_subscription():
     assert why(written("sub(Y,F) p(A,2) sub(Y,G) unsub(Y,G) unsub(Y,F) n(Y,2)")) == [
         "Y was notified of 2:0:0 at action 5, but its last matching subscription "

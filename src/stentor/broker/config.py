@@ -12,12 +12,10 @@ A secret that begins with @ is the name of a file that holds it; @@ stands for a
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import stat
-import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, replace
 from pathlib import Path
@@ -36,7 +34,8 @@ from stentor.broker.config_keys import (
 )
 from stentor.broker.settings import Grant, Settings, TlsFiles
 from stentor.errors import InvalidConfiguration, StentorError
-from stentor.notation.toml_lines import KeyPath, TomlLines
+from stentor.notation.document import Document, Problems, near
+from stentor.notation.toml_lines import KeyPath
 from stentor.notation.units import (
     DURATION_FORM,
     SIZE_FORM,
@@ -50,7 +49,6 @@ OTHER_VARIABLES: Final = frozenset(
     {"STENTOR_CONFIG", "STENTOR_CONNECT_TIMEOUT", "STENTOR_DEBUG", "STENTOR_TRUST"}
 )
 
-_MAX_FILE_BYTES: Final = 8 * 2**20
 #: A name or a token may well be "none"; these are not.
 _CLEARED_BY_NONE: Final = frozenset({"duration", "size", "path", "address"})
 _TRUE: Final = frozenset({"true", "yes", "on", "1"})
@@ -71,24 +69,6 @@ class Given:
 
 #: What one source says: values by key. `("grants",)` holds a list of such.
 Layer: TypeAlias = dict[tuple[str, ...], Given]
-
-
-class Problems:
-    """Collects what is wrong, and raises it all."""
-
-    def __init__(self) -> None:
-        self._found: list[str] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._found)
-
-    def add(self, origin: str, problem: str) -> None:
-        self._found.append(f"{origin}: {problem}" if origin else problem)
-
-    def check(self, error: type[StentorError] = InvalidConfiguration) -> None:
-        """Raise what was found, if anything was."""
-        if self._found:
-            raise error("\n".join(self._found))
 
 
 @dataclass(frozen=True)
@@ -118,13 +98,14 @@ def load(
     warnings = unknown_variables(environment)
     layers = [from_flags(flags or {}), from_environment(environment)]
     if file is not None:
-        document = Document.read(file)
-        layers.append(document.layer(document.data, (), problems))
-        if document.has_secrets(layers[-1]) and readable_by_others(file):
+        document = Document.read(file, InvalidConfiguration)
+        problems = document.problems
+        layers.append(layer_of(document, document.data))
+        if has_secrets(layers[-1]) and readable_by_others(file):
             warnings.append(f"{file} holds tokens and others can read it; run: chmod 600 {file}")
     merged = merge(layers)
     settings = build(merged, problems)
-    problems.check()
+    problems.check(InvalidConfiguration)
     origins = {".".join(path): given.origin for path, given in merged.items()}
     return Configuration(settings, origins, tuple(warnings))
 
@@ -173,144 +154,69 @@ def merge(layers: Iterable[Layer]) -> Layer:
     return merged
 
 
-@dataclass(frozen=True)
-class Document:
-    """A TOML file, with its places."""
+def layer_of(
+    document: Document,
+    table: Mapping[str, Any],
+    prefix: KeyPath = (),
+    *,
+    others: Sequence[str] = (),
+) -> Layer:
+    """The settings in a table of a document that stands at `prefix`.
 
-    file: Path
-    data: dict[str, Any]
-    lines: TomlLines
-
-    @classmethod
-    def read(cls, file: Path) -> Document:
-        try:
-            if file.stat().st_size > _MAX_FILE_BYTES:
-                raise InvalidConfiguration(f"{file}: too large for a configuration file")
-            text = file.read_text("utf-8")
-        except FileNotFoundError:
-            raise InvalidConfiguration(f"{file}: there is no such file") from None
-        except OSError as error:
-            raise InvalidConfiguration(f"{file}: cannot be read: {error.strerror}") from None
-        except UnicodeDecodeError as error:
-            line = error.object.count(b"\n", 0, error.start) + 1
-            raise InvalidConfiguration(f"{file}:{line}: not UTF-8") from None
-        return cls.parse(file, text)
-
-    @classmethod
-    def parse(cls, file: Path, text: str) -> Document:
-        try:
-            data = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise InvalidConfiguration(_syntax_problem(file, text, str(error))) from None
-        except RecursionError:
-            raise InvalidConfiguration(f"{file}: nested too deeply") from None
-        return cls(file, data, TomlLines(text))
-
-    def origin(self, path: KeyPath) -> str:
-        """The place of a key, or of what it would be in."""
-        return f"{self.file}:{self.lines.of(*path)}"
-
-    def given(self, value: Any, path: KeyPath) -> Given:
-        return Given(value, self.origin(path), base=self.file.parent.absolute())
-
-    def has_secrets(self, layer: Layer) -> bool:
-        secrets = {key.path for key in broker_keys() if key.about.kind == "secret"}
-        own = [given.value for path, given in layer.items() if path in secrets]
-        grants = layer.get(("grants",))
-        if grants is not None:
-            own += [one[("token",)].value for one in grants.value if ("token",) in one]
-        return any(isinstance(value, str) and not _names_file(value) for value in own)
-
-    def layer(
-        self,
-        table: Mapping[str, Any],
-        prefix: KeyPath,
-        problems: Problems,
-        *,
-        others: Sequence[str] = (),
-    ) -> Layer:
-        """The settings in a table that stands at `prefix`.
-
-        Keys in `others` belong to somebody else and are left alone; any further one is a problem.
-        """
-        found: Layer = {}
-        keys = {key.path: key for key in broker_keys()}
-        names = [path[0] for path in keys if len(path) == 1]
-        names += [path[0] for path in sections()] + ["grants", *others]
-        for name, value in table.items():
-            path = (*prefix, name)
-            if name in others:
+    Keys in `others` belong to somebody else and are left alone; any further one is a problem.
+    """
+    found: Layer = {}
+    tables = {path[0] for path in sections()}
+    names = {key.path[0] for key in broker_keys()} | {"grants", *others}
+    for name, value in table.items():
+        path = (*prefix, name)
+        if name in others:
+            continue
+        if name == "grants":
+            if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+                document.problem(path, "grants is a list of tables; write [[grants]] for each")
                 continue
-            if (name,) in keys:
-                found[(name,)] = self.given(value, path)
-            elif (name,) in sections():
-                self._section(name, value, path, found, problems)
-            elif name == "grants":
-                self._grants(value, path, found, problems)
-            else:
-                problems.add(self.origin(path), unknown_key(name, names, prefix))
-        return found
-
-    def _section(
-        self, name: str, value: Any, path: KeyPath, found: Layer, problems: Problems
-    ) -> None:
-        if not isinstance(value, dict):
-            problems.add(self.origin(path), f"{name} is a table; write [{name}] and its keys below")
-            return
-        names = [key.path[1] for key in broker_keys() if key.path[0] == name and len(key.path) > 1]
-        for inner, inner_value in value.items():
-            place = (*path, inner)
-            if inner in names:
-                found[(name, inner)] = self.given(inner_value, place)
-            else:
-                problems.add(self.origin(place), unknown_key(inner, names, path))
-
-    def _grants(self, value: Any, path: KeyPath, found: Layer, problems: Problems) -> None:
-        if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-            problems.add(self.origin(path), "grants is a list of tables; write [[grants]] for each")
-            return
-        names = [key.path[0] for key in grant_keys()]
-        grants = []
-        for index, table in enumerate(value):
-            grant: Layer = {}
-            for name, inner in table.items():
-                place = (*path, index, name)
-                if name in names:
-                    grant[(name,)] = self.given(inner, place)
-                else:
-                    problems.add(self.origin(place), unknown_key(name, names, (*path, index)))
-            # Where to point at if the grant as a whole is wrong.
-            grant[()] = self.given(None, (*path, index))
-            grants.append(grant)
-        found[("grants",)] = Given(grants, self.origin(path))
+            keys = [key.path[0] for key in grant_keys()]
+            grants = []
+            for index, each in enumerate(value):
+                grant = _given(document, each, (*path, index), keys)
+                # Where to point at if the grant as a whole is wrong.
+                grants.append(grant | {(): Given(None, document.origin((*path, index)))})
+            found[("grants",)] = Given(grants, document.origin(path))
+        elif name not in tables:
+            found |= _given(document, {name: value}, prefix, names)
+        elif isinstance(value, dict):
+            keys = [key.path[1] for key in broker_keys() if key.path[0] == name]
+            inside = _given(document, value, path, keys)
+            found |= {(name, *inner): given for inner, given in inside.items()}
+        else:
+            document.problem(path, f"{name} is a table; write [{name}] and its keys below")
+    return found
 
 
-def unknown_key(name: str, names: Iterable[str], prefix: KeyPath) -> str:
-    """That there is no such key, and which there are."""
-    known = sorted(names)
-    table = "".join(f".{part}" for part in prefix if isinstance(part, str)).lstrip(".")
-    inside = f" in {table}" if table else ""
-    return f"there is no key {name!r}{inside}{near(name, known)} known: {', '.join(known)}"
+def _given(
+    document: Document, table: Mapping[str, Any], prefix: KeyPath, names: Collection[str]
+) -> Layer:
+    """The values in a table; a key that is none of these names is a problem."""
+    found: Layer = {}
+    base = document.file.parent.absolute()
+    for name, value in table.items():
+        path = (*prefix, name)
+        if name in names:
+            found[(name,)] = Given(value, document.origin(path), base=base)
+        else:
+            document.unknown(path, names)
+    return found
 
 
-def near(name: str, known: Iterable[str]) -> str:
-    """A question after the nearest known name, or a semicolon."""
-    matches = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {matches[0]!r}?" if matches else ";"
-
-
-def _syntax_problem(file: Path, text: str, message: str) -> str:
-    """tomllib's message with the place at its beginning."""
-    what, _, place = message.rpartition(" (at ")
-    place = place.rstrip(")")
-    if place.startswith("line "):
-        line, _, column = place.removeprefix("line ").partition(", column ")
-        return f"{file}:{line}:{column}: {what[0].lower()}{what[1:]}"
-    if what:  # at end of document
-        return (
-            f"{file}:{text.count(chr(10)) + 1}: {what[0].lower()}{what[1:]} at the end of the file"
-        )
-    return f"{file}: {message}"
+def has_secrets(layer: Layer) -> bool:
+    """Whether a token is among the values, rather than the name of a file that holds it."""
+    secrets = {key.path for key in broker_keys() if key.about.kind == "secret"}
+    own = [given.value for path, given in layer.items() if path in secrets]
+    grants = layer.get(("grants",))
+    if grants is not None:
+        own += [one[("token",)].value for one in grants.value if ("token",) in one]
+    return any(isinstance(value, str) and not _names_file(value) for value in own)
 
 
 def readable_by_others(file: Path) -> bool:

@@ -19,16 +19,17 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
-from pathlib import Path
 from typing import Any, Final
 
+from stentor.broker import report
 from stentor.broker.access import Access, Permissions
-from stentor.broker.adopting import Imported, adopted, open_adopted, serve_adopted, take_over
 from stentor.broker.advertising import advertised
-from stentor.broker.draining import begin, drain, remind
+from stentor.broker.monitoring import Monitor
 from stentor.broker.peers import BUDGET, HELLO_FRAME, Client, Dialing, Guest, Link
-from stentor.broker.settings import Settings
-from stentor.broker.storage import Batch, HandedOver, Journal
+from stentor.broker.replacement import replace_link
+from stentor.broker.settings import OVERLAYS, Settings
+from stentor.broker.storage import Batch, Journal
+from stentor.broker.succession import Imported, Succession
 from stentor.errors import (
     DuplicateBroker,
     InvalidAddress,
@@ -51,6 +52,9 @@ from stentor.node.hooks import Hooks
 from stentor.node.reading import Texts
 from stentor.node.streams import check_addresses
 from stentor.protocol import messages as m
+from stentor.protocol.handshake import Handshake, hello
+from stentor.routing.graph import GraphRouter
+from stentor.routing.protocol import LiveRouter, Place
 from stentor.routing.strategy import Strategy
 from stentor.routing.tree import TreeRouter
 from stentor.transport import (
@@ -111,16 +115,11 @@ class Broker:
         self._ticker: asyncio.TimerHandle | None = None
         self._stopped: asyncio.Event | None = None
         self._stopping: asyncio.Task[None] | None = None
-        self._afterwards: Callable[[Broker], None] | None = None
-        self._monitor: Any = None
+        self._monitor: Monitor | None = None
         self._pinged = 0.0
         #: Whether the last commit of the journal failed.
         self.journal_failing = False
-        #: Journals of brokers that were removed.
-        self.adopted_journals: list[Journal] = []
-        self._taking_over: set[asyncio.Task[None]] = set()
-        #: What was handed over from this directory to a neighbor that may not know it yet.
-        self.unconfirmed: HandedOver | None = None
+        self.succession = Succession(self)
         #: Notifications that links dropped which are gone.
         self.dropped_by_links = 0
         #: Where others are told to connect, best first.
@@ -150,27 +149,25 @@ class Broker:
         problem = text_problem(name)
         if problem is not None:
             raise InvalidConfiguration(f"the name of the broker {problem}; give it another")
-        router = self._router(name)
+        self._check_overlay()
         await self._prepare_kernels()
-        self.unconfirmed = begin(settings.data)
+        self.succession.begin()
         self.journal = Journal.open(settings.data, name=name, retention=settings.retention)
         try:
-            self._make_core(name, router)
+            self._make_core(name)
             # Before anybody can ask for a durable subscription that is in one of them.
-            for directory in adopted(settings.data):
-                await open_adopted(self, directory)
+            await self.succession.open()
             await self.settle()
             await self._listen(addresses)
-            for journal in self.adopted_journals:
-                serve_adopted(self, journal)
+            self.succession.serve()
             await self._start_monitor()
         except BaseException:
             await self._close_listeners()
-            for journal in [*self.adopted_journals, self.journal]:
-                journal.close()
+            await self.succession.close()
+            self.journal.close()
             raise
         self.started_at = time.time()
-        for address in settings.neighbors:
+        for address in (*settings.neighbors, *([settings.parent] if settings.parent else ())):
             self.add_link(address)
         self._tick()
 
@@ -190,26 +187,54 @@ class Broker:
                 extra={"event": "kernels"},
             )
 
-    def _router(self, name: str) -> TreeRouter:
+    def _check_overlay(self) -> None:
+        """Raise if the settings ask for links that the overlay does not have."""
+        settings = self.settings
+        places = OVERLAYS[settings.overlay]
+        if settings.parent is not None and "parent" not in places:
+            raise InvalidConfiguration(
+                f"in a {settings.overlay} brokers have no parent; name it among the neighbors, or "
+                "make the overlay a hierarchy or hybrid"
+            )
+        if settings.neighbors and ("peer" not in places or settings.parent is not None):
+            raise InvalidConfiguration(
+                "a broker of a hierarchy is linked with its parent and with those that name it as "
+                "theirs; leave its neighbors out"
+            )
+
+    def _router(self, name: str) -> LiveRouter:
         settings = self.settings
         loose = settings.looseness if settings.routing == "merging" else 0.0
+        routing = Strategy(settings.routing, loose)
         steered = settings.advertisements != "none"
         offers = Strategy(settings.advertisements if steered else "covering")
+        above = settings.overlay == "hybrid" and settings.parent is None
+        if settings.overlay == "graph" or above:
+            return GraphRouter(
+                self.journal.stream,
+                routing,
+                offers,
+                engine=Index,
+                shape=settings.overlay,
+                coupled=steered,
+                at_once=FILTERS_AT_ONCE,
+            )
         return TreeRouter(
             name,
-            Strategy(settings.routing, loose),
+            routing,
             offers,
             engine=Index,
+            shape=settings.overlay,
             coupled=steered,
             at_once=FILTERS_AT_ONCE,
         )
 
-    def _make_core(self, name: str, router: TreeRouter) -> None:
+    def _make_core(self, name: str) -> None:
         settings = self.settings
         self.core = Core(
             name,
             self.journal,
-            router=router,
+            router=self._router(name),
             enforce_advertisements=(
                 settings.enforce_advertisements or settings.advertisements != "none"
             ),
@@ -245,8 +270,6 @@ class Broker:
 
     async def _start_monitor(self) -> None:
         if self.settings.monitor is not None:
-            from stentor.broker.monitoring import Monitor
-
             self._monitor = Monitor(self, self.settings.monitor)
             await self._monitor.start()
 
@@ -299,17 +322,11 @@ class Broker:
                 handle.cancel()
         if self._monitor is not None:
             await self._monitor.stop()
-        await asyncio.gather(*self._taking_over)
-        for journal in [self.journal, *self.adopted_journals]:
-            await asyncio.to_thread(journal.close)
+        await self.succession.close()
+        await asyncio.to_thread(self.journal.close)
         self._parser.shutdown(wait=False, cancel_futures=True)
-        if self._afterwards is not None:
-            self._afterwards(self)
+        self.succession.finish()
         self._stopped.set()
-
-    def afterwards(self, function: Callable[[Broker], None]) -> None:
-        """Call this when the broker has stopped, whatever stops it."""
-        self._afterwards = function
 
     def stop_soon(self, reason: str) -> None:
         """Stop when this turn is over."""
@@ -489,41 +506,36 @@ class Broker:
 
     # -- who connects
 
-    def hello(self) -> m.Hello:
+    def hello(self, address: str) -> m.Hello:
         """What this broker says to a neighbor that it dials."""
-        return m.Hello(
-            list(m.VERSIONS),
+        return hello(
             "broker",
             self.name,
             self.settings.token,
-            self.stream,
-            self.advertised,
-            self.core.routing.terms,
+            stream=self.stream,
+            addresses=self.advertised,
+            terms=self.core.routing.terms,
+            below=self.place_of(address) == "parent",
         )
 
-    def admit(self, guest: Guest, connection: Connection, hello: m.Hello) -> Client | Link:
+    def place_of(self, address: str) -> Place:
+        """What the broker at an address that is dialed is to this one."""
+        parent = self.settings.parent
+        return "parent" if parent and address in (parent, str(Address.parse(parent))) else "peer"
+
+    def admit(self, connection: Connection, handshake: Handshake) -> Client | Link:
         """Somebody has said who they are: let them in, or raise why not."""
-        version = next((v for v in m.VERSIONS if v in hello.versions), None)
-        if version is None:
-            raise ProtocolError(
-                f"this broker speaks versions {list(m.VERSIONS)} of the protocol, "
-                f"not {hello.versions}"
-            )
+        hello = handshake.hello
         if self.draining and hello.role != "operator":
             raise ShuttingDown("this broker is being shut down; connect to another")
         permissions = self.access.admit(hello, connection.peer_certificate)
         if hello.role == "broker":
-            problem = text_problem(hello.name)
-            if problem is not None:
-                raise ProtocolError(f"the name of the broker {problem}")
-            origin = m.Origin(hello.stream, hello.name, tuple(hello.addresses))
-            self.check_terms(hello.name, hello.terms)
-            self._check_link(origin, permissions, dialed=False)
-            connection.send(self._welcome(version))
-            return self.link_made(connection, origin, permissions, dialed=False)
-        if hello.role not in ("client", "operator"):
-            raise ProtocolError(f"there is no role {hello.role!r}")
-        return self._new_client(connection, hello, permissions, version)
+            origin = handshake.neighbor(self.core.routing.terms)
+            place: Place = "child" if hello.below else "peer"
+            self._check_link(origin, permissions, place, dialed=False)
+            connection.send(self._welcome(handshake.version))
+            return self.link_made(connection, handshake, origin, permissions, place, dialed=False)
+        return self._new_client(connection, handshake, permissions)
 
     def _welcome(
         self, version: int, published: tuple[int, int] | None = None, producer: str = ""
@@ -543,13 +555,13 @@ class Broker:
         )
 
     def _new_client(
-        self, connection: Connection, hello: m.Hello, permissions: Permissions, version: int
+        self, connection: Connection, handshake: Handshake, permissions: Permissions
     ) -> Client:
         if len(self.clients) >= self.settings.limits.clients:
             raise Overloaded(
                 f"{len(self.clients)} clients are connected, the most that this broker allows"
             )
-        name = hello.name
+        name = handshake.hello.name
         producer = permissions.producer(name)
         old = self._by_producer.get(producer)
         if old is not None:
@@ -567,11 +579,9 @@ class Broker:
             may_advertise=permissions.advertise,
             owner=permissions.name,
         )
-        client = Client(
-            self, connection, id, producer, name, permissions, is_operator=hello.role == "operator"
-        )
+        client = Client(self, connection, handshake, id, producer, permissions)
         self.clients[id] = self._by_producer[producer] = client
-        connection.send(self._welcome(version, published, producer))
+        connection.send(self._welcome(handshake.version, published, producer))
         _log.debug("client %s connected from %s", name, connection.peer)
         return client
 
@@ -604,6 +614,20 @@ class Broker:
     def _start_dialing(self, address: str) -> None:
         self.dialing[address] = "dialing"
         self._dialers[address] = self._loop.create_task(self._dial(address))
+
+    def dial_now(self, address: str) -> None:
+        """Dial a neighbor at once, however long it would have waited."""
+        self._dialers[address].cancel()
+        self.reserve.discard(address)
+        self._start_dialing(address)
+
+    def link_at(self, address: str) -> Link | None:
+        """The link with the broker at this address, if it is up."""
+        for link in self.links.values():
+            dialed = link.dialed and str(link.connection.address) == address
+            if dialed or address in link.origin.addresses:
+                return link
+        return None
 
     def dial_again(self) -> None:
         """The broker stays after all: dial those whose links were lost while it was leaving."""
@@ -660,10 +684,8 @@ class Broker:
             reason = str(error) if error else "the connection was closed"
             self.dialing[address] = reason
             if isinstance(error, LinkRefused):
-                from stentor.broker.report import reserve_reason
-
                 self.reserve.add(address)
-                reason = f"it waits in reserve: {reserve_reason(self, address, reason)}"
+                reason = f"it waits in reserve: {report.reserve_reason(self, address, reason)}"
             else:
                 self.reserve.discard(address)
             if reason != told:
@@ -672,26 +694,20 @@ class Broker:
             await asyncio.sleep(delay * random.uniform(0.5, 1.5))
             delay = min(2 * delay, DIAL_MOST)
 
-    def check_terms(self, broker: str, terms: str) -> None:
-        """Raise if another broker routes in a way that does not go together with this one's."""
-        own = self.core.routing.terms
-        terms = terms or TreeRouter("", Strategy("covering")).terms
-        if terms != own:
-            raise InvalidConfiguration(
-                f"{broker!r} routes on {terms}, this broker on {own}; set `routing` and "
-                "`advertisements` of both so that they go together"
-            )
-
-    def _check_link(self, origin: m.Origin, permissions: Permissions, *, dialed: bool) -> None:
+    def _check_link(
+        self, origin: m.Origin, permissions: Permissions, place: Place, *, dialed: bool
+    ) -> None:
         """Raise why this broker cannot be linked, if it cannot."""
-        stream = origin.stream
+        stream, overlay = origin.stream, self.settings.overlay
+        if place not in OVERLAYS[overlay] or (place == "peer" and self.settings.parent is not None):
+            raise InvalidConfiguration(
+                f"in this {overlay} {origin.broker!r} cannot be a {place} of {self.name!r}; links "
+                "lead to the broker that is named as `parent`, or between peers that have none"
+            )
         if stream == self.stream:
             raise InvalidConfiguration(
                 "this broker cannot be its own neighbor; give another address"
             )
-        problem = text_problem(stream)
-        if problem is not None:
-            raise ProtocolError(f"the stream of the broker {problem}")
         check_addresses(origin)
         old = self.links.get(stream)
         if old is not None:
@@ -706,7 +722,9 @@ class Broker:
                 raise LinkRefused(f"there is a link with {origin.broker!r} already")
         elif self.core.is_unlinking(stream):
             raise _still_unlinking(origin)
-        elif self.core.directory.reaches(stream):
+        elif self.core.directory.reaches(stream) and not (
+            place == "peer" and self.core.directory.allows_cycles
+        ):
             raise LinkRefused(
                 f"{origin.broker!r} is reached another way already; a second link would close a "
                 "cycle, it waits in reserve"
@@ -715,25 +733,27 @@ class Broker:
     def link_made(
         self,
         connection: Connection,
+        handshake: Handshake,
         origin: m.Origin,
         permissions: Permissions,
+        place: Place,
         *,
         dialed: bool,
     ) -> Link:
         """Both sides have said who they are."""
         if self.draining:
             raise ShuttingDown("this broker is being shut down; link with another")
-        self._check_link(origin, permissions, dialed=dialed)
+        self._check_link(origin, permissions, place, dialed=dialed)
         old = self.links.get(origin.stream)
         if old is not None:
             self.link_gone(old, None)
             old.connection.close()
             if self.core.is_unlinking(origin.stream):
                 raise _still_unlinking(origin)
-        link = Link(self, connection, origin, permissions, dialed)
+        link = Link(self, connection, handshake, origin, permissions, dialed)
         self.links[origin.stream] = link
-        self.core.link_up(origin.stream, permissions.rights)
-        remind(self, link)
+        self.core.link_up(origin.stream, permissions.rights, place)
+        self.succession.remind(link)
         self.changed()
         _log.info("linked with %s at %s", origin.broker, connection.peer)
         return link
@@ -743,29 +763,22 @@ class Broker:
         if self.links.get(link.stream) is not link:
             return
         del self.links[link.stream]
-        self.dropped_by_links += link.outbox.dropped
+        self.dropped_by_links += link.queue.dropped
         self.core.link_down(link.stream)
-        if link.legacy is not None:
-            self.take_over_soon(link.legacy)
+        if link.transfer.legacy is not None:
+            self.succession.take_over_soon(link.transfer.legacy)
         self.changed()
         _log.info("lost the link with %s%s", link.origin.broker, f": {error}" if error else "")
 
-    def take_over_soon(self, directory: Path) -> None:
-        """Serve the journal of a neighbor that is gone for good."""
-        task = self._loop.create_task(take_over(self, directory))
-        self._taking_over.add(task)
-        task.add_done_callback(self._taking_over.discard)
-
-    def adopt_soon(self, work: Coroutine[Any, Any, None]) -> None:
-        """Look at what a neighbor has handed over, while everything else goes on."""
+    def start_soon(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something while everything else goes on, unless the broker stops."""
         task = self._loop.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    def link_ending(self, link: Link, message: m.Failure | m.Goodbye) -> None:
+    def link_ending(self, link: Link, reason: StentorError) -> None:
         """The neighbor says why it will close the link."""
-        text = message.message if isinstance(message, m.Failure) else message.reason
-        _log.info("%s ends the link: %s", link.origin.broker, text)
+        _log.info("%s ends the link: %s", link.origin.broker, reason)
         link.connection.close()
 
     # -- filters
@@ -789,7 +802,7 @@ class Broker:
     def asked(self, client: Client, ask: m.Ask) -> None:
         """A client or an operator asks something."""
         try:
-            if ask.what not in ("offers", "streams") and not client.permissions.operate:
+            if ask.what not in ("offers", "streams", "where") and not client.permissions.operate:
                 raise NotPermitted(
                     f"{client.name!r} may not operate this broker; set `operate = true` in the "
                     "grant if it should"
@@ -802,9 +815,7 @@ class Broker:
             return
         if asyncio.iscoroutine(answer):
             client.questions += 1
-            task = self._loop.create_task(self._answer_later(client, ask, answer))
-            self._background.add(task)
-            task.add_done_callback(self._background.discard)
+            self.start_soon(self._answer_later(client, ask, answer))
         else:
             client.connection.send(m.Done(ask.number, answer))
 
@@ -833,6 +844,13 @@ class Broker:
                 if since is not None and not isinstance(since, int | float):
                     raise ProtocolError(f"since={since!r} is no time; give seconds since 1970")
                 return self.core.streams(since)
+            case "where":
+                broker = arguments.get("broker")
+                if not isinstance(broker, str):
+                    raise ProtocolError(f"broker={broker!r} is no name of a broker")
+                directory = self.core.directory
+                named = (o for o in (directory.own, *directory.others) if o.broker == broker)
+                return list(next((origin.addresses for origin in named), ()))
             case "status":
                 return self.status()
             case "links":
@@ -840,10 +858,18 @@ class Broker:
                     self.add_link(str(address))
                 for which in arguments.get("remove", []):
                     self.remove_link(str(which))
+                if "replace" in arguments:
+                    return self._replace_link(arguments["replace"])
                 return self.status()["links"]
             case "drain":
                 return self.drain()
         raise ProtocolError(f"there is no question {ask.what!r}")
+
+    async def _replace_link(self, given: Any) -> Any:
+        if not isinstance(given, list) or len(given) != 2:
+            raise ProtocolError("replace= is a list of two: the old neighbor and the new one")
+        await replace_link(self, *map(str, given))
+        return self.status()["links"]
 
     async def _offers(self, overlapping: Filter | None, permissions: Permissions) -> list[str]:
         """What is advertised and may be known; while it is looked through, others have turns."""
@@ -862,32 +888,24 @@ class Broker:
 
     async def drain(self) -> dict[str, Any]:
         """Leave the overlay for good; a neighbor takes over what this broker answers for."""
-        return await drain(self)
+        return await self.succession.drain()
 
     # -- what operators see
 
     def status(self) -> dict[str, Any]:
         """Everything about the broker, as plain data."""
-        from stentor.broker.report import status
-
-        return status(self)
+        return report.status(self)
 
     def metrics(self) -> list[Any]:
-        from stentor.broker.report import metrics
-
-        return metrics(self)
+        return report.metrics(self)
 
     def health(self) -> tuple[bool, dict[str, Any]]:
         """Whether it works: the journal can be written."""
-        from stentor.broker.report import health
-
-        return health(self)
+        return report.health(self)
 
     def ready(self) -> tuple[bool, dict[str, Any]]:
         """Whether it takes clients, and all its configured links are up."""
-        from stentor.broker.report import ready
-
-        return ready(self)
+        return report.ready(self)
 
 
 def _still_unlinking(origin: m.Origin) -> Overloaded:

@@ -17,11 +17,12 @@ or, for a regular one, nothing but a number:
 
     [overlay]
     brokers = 5
-    topology = "line"               # or "star" or "tree"
+    topology = "line"               # or "star" or "tree", or "ring" in a graph
     base_port = 7411                # b1 gets this port, b2 the next, ...
 
 A link is named at either end or at both; it is the same link. Links must form a tree, so a cycle is
-a mistake, and it is named. Several trees are allowed, though seldom meant.
+a mistake, and it is named, unless `overlay = "graph"`. In a hierarchy a broker names its `parent`.
+Several trees are allowed, though seldom meant.
 
 Port 0 is a port that is free when the overlay is started, and stays the same while it runs.
 """
@@ -37,24 +38,23 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from stentor.broker.config import (
-    Document,
     Given,
     Layer,
-    Problems,
     build,
     convert,
     from_environment,
     key_at,
+    layer_of,
     merge,
-    near,
-    unknown_key,
     unknown_variables,
 )
 from stentor.broker.settings import DEFAULT_PORT, Settings
 from stentor.errors import InvalidAddress, InvalidConfiguration, InvalidTopology, StentorError
+from stentor.notation.document import Document, near
+from stentor.notation.toml_lines import KeyPath
 from stentor.transport.address import Address
 
-TOPOLOGIES: Final = ("line", "star", "tree")
+TOPOLOGIES: Final = ("line", "star", "tree", "ring")
 MAX_BROKERS: Final = 1000
 
 #: Of `[overlay]`: keys that are no settings of a broker.
@@ -67,7 +67,7 @@ _OWN: Final = (
     "run",
 )
 #: Settings that every broker must have for itself.
-_EACH: Final = ("listen", "name", "neighbors", "monitor")
+_EACH: Final = ("listen", "name", "neighbors", "parent", "monitor")
 _DEFAULT_HOST: Final = "127.0.0.1"
 #: Hosts that mean every interface, and how the machine itself reaches them.
 _EVERYWHERE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -78,6 +78,8 @@ class Edge(NamedTuple):
 
     dialer: str
     other: str
+    #: Whether the other one is above the dialer.
+    up: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,8 +97,11 @@ class Overlay:
     def settings(self, name: str) -> Settings:
         """The complete settings of a broker."""
         broker = self.brokers[name]
-        linked = [self.address(link.other) for link in self.links if link.dialer == name]
-        return replace(broker, neighbors=(*linked, *broker.neighbors))
+        links = [link for link in self.links if link.dialer == name]
+        linked = [self.address(link.other) for link in links if not link.up]
+        parents = [self.address(link.other) for link in links if link.up]
+        parent = parents[0] if parents else broker.parent
+        return replace(broker, neighbors=(*linked, *broker.neighbors), parent=parent)
 
     def address(self, name: str) -> str:
         """Where the other brokers, on the same machine, reach this one."""
@@ -151,14 +156,14 @@ def read_overlay(file: Path, *, environment: Mapping[str, str] | None = None) ->
     Variables of the environment go before the file, but for those that brokers must not share.
     """
     environment = os.environ if environment is None else environment
-    document = Document.read(file)
+    document = Document.read(file, InvalidConfiguration)
     return _Reader(document, environment).overlay()
 
 
 class _Reader:
     def __init__(self, document: Document, environment: Mapping[str, str]) -> None:
         self._document = document
-        self._problems = Problems()
+        self._problems = document.problems
         self._warnings = unknown_variables(environment)
         self._environment = {
             path: given
@@ -168,19 +173,20 @@ class _Reader:
         self._common: dict[str, Any] = {}
         self._defaults: Layer = {}
         #: Where in the file each broker is.
-        self._places: dict[str, tuple[str | int, ...]] = {}
+        self._places: dict[str, KeyPath] = {}
         self._islands: list[list[str]] = []
+        self._shape = "tree"
 
     def overlay(self) -> Overlay:
         document, problems = self._document, self._problems
         for name in document.data:
             if name not in ("overlay", "broker"):
-                problems.add(document.origin((name,)), unknown_key(name, ("overlay", "broker"), ()))
+                document.unknown((name,), ("overlay", "broker"))
         self._read_common()
         tables = self._tables()
         brokers, links = self._brokers(tables)
         self._check_places(brokers)
-        problems.check()
+        document.check()
         self._check_links(brokers, links)
         problems.check(InvalidTopology)
         if len(self._islands) > 1:
@@ -200,10 +206,10 @@ class _Reader:
     # -- [overlay]
 
     def _read_common(self) -> None:
-        document, problems = self._document, self._problems
+        document = self._document
         table = document.data.get("overlay", {})
         if not isinstance(table, dict):
-            problems.add(document.origin(("overlay",)), "overlay is a table; write [overlay]")
+            document.problem(("overlay",), "overlay is a table; write [overlay]")
             return
         checks = {
             "brokers": lambda v: _number(v, 1, MAX_BROKERS),
@@ -218,16 +224,17 @@ class _Reader:
             if name in table:
                 problem = check(table[name])
                 if problem:
-                    problems.add(document.origin(("overlay", name)), f"{name}: {problem}")
+                    document.problem(("overlay", name), f"{name}: {problem}")
                 else:
                     self._common[name] = table[name]
         for name in _EACH:
             if name in table:
-                problems.add(
-                    document.origin(("overlay", name)),
+                document.problem(
+                    ("overlay", name),
                     f"{name} is each broker's own; set it in [[broker]]",
                 )
-        self._defaults = document.layer(table, ("overlay",), problems, others=(*_OWN, *_EACH))
+        self._defaults = layer_of(document, table, ("overlay",), others=(*_OWN, *_EACH))
+        self._shape = str(table.get("overlay", "tree"))
 
     # -- [[broker]]
 
@@ -245,14 +252,15 @@ class _Reader:
                         "[overlay]",
                     )
                 return []
-            return regular(count, self._common.get("topology", "line"))
+            above = self._shape == "hierarchy"
+            return regular(count, self._common.get("topology", "line"), hierarchy=above)
         if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
-            problems.add(document.origin(("broker",)), "write [[broker]] for each broker")
+            document.problem(("broker",), "write [[broker]] for each broker")
             return []
         for name in ("brokers", "topology"):
             if name in self._common:
-                problems.add(
-                    document.origin(("overlay", name)),
+                document.problem(
+                    ("overlay", name),
                     f"{name} makes a regular overlay; leave it or the [[broker]] tables out",
                 )
         return given
@@ -274,30 +282,31 @@ class _Reader:
         links: dict[Edge, str] = {}
         for index, (table, prefix, name) in enumerate(zip(tables, prefixes, names, strict=True)):
             if name is None:
-                problems.add(document.origin((*prefix, "name")), "every broker needs a name")
+                document.problem((*prefix, "name"), "every broker needs a name")
             elif name in brokers:
-                problems.add(
-                    document.origin((*prefix, "name")),
+                document.problem(
+                    (*prefix, "name"),
                     f"{name!r} is the name of another broker, too",
                 )
-            own = document.layer(table, prefix, problems, others=("neighbors",))
+            own = layer_of(document, table, prefix, others=("neighbors", "parent"))
             own = self._completed(own, index, name, prefix)
             settings = build(
                 merge([self._environment, own, self._defaults_without_data()]), problems
             )
             neighbors = table.get("neighbors", [])
-            outside = self._neighbors(neighbors, prefix, name, names, links)
+            outside = self._neighbors(neighbors, (*prefix, "neighbors"), name, names, links)
+            parents = [table["parent"]] if "parent" in table else []
+            above = self._neighbors(parents, (*prefix, "parent"), name, names, links, up=True)
             if name is not None and name not in brokers:
-                brokers[name] = replace(settings, neighbors=tuple(outside))
+                parent = above[0] if above else None
+                brokers[name] = replace(settings, neighbors=tuple(outside), parent=parent)
                 self._places[name] = prefix
         return brokers, links
 
     def _defaults_without_data(self) -> Layer:
         return {path: given for path, given in self._defaults.items() if path != ("data",)}
 
-    def _completed(
-        self, own: Layer, index: int, name: str | None, prefix: tuple[str | int, ...]
-    ) -> Layer:
+    def _completed(self, own: Layer, index: int, name: str | None, prefix: KeyPath) -> Layer:
         """Add what follows from the place among the others: ports and directory."""
         document = self._document
         made: dict[str, str] = {}
@@ -327,18 +336,19 @@ class _Reader:
     def _neighbors(
         self,
         given: Any,
-        prefix: tuple[str | int, ...],
+        place: KeyPath,
         name: str | None,
         names: Sequence[str | None],
         links: dict[Edge, str],
+        *,
+        up: bool = False,
     ) -> list[str]:
         """Note the links that are named here; the neighbors that are not in the file."""
         document, problems = self._document, self._problems
-        place = (*prefix, "neighbors")
         if isinstance(given, str):
             given = [given]
         if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
-            problems.add(document.origin(place), 'neighbors are a list of names: ["b1", "b2"]')
+            document.problem(place, 'neighbors are a list of names: ["b1", "b2"]')
             return []
         outside = []
         for index, neighbor in enumerate(given):
@@ -347,7 +357,7 @@ class _Reader:
                 problems.add(origin, f"{name} cannot be its own neighbor")
             elif neighbor in names:
                 if name is not None and Edge(neighbor, name) not in links:
-                    links.setdefault(Edge(name, neighbor), origin)
+                    links.setdefault(Edge(name, neighbor, up), origin)
             else:
                 try:
                     if ":" not in neighbor:
@@ -392,17 +402,24 @@ class _Reader:
 
     def _check_links(self, brokers: Mapping[str, Settings], links: Mapping[Edge, str]) -> None:
         """A link between two brokers that are linked already closes a cycle."""
+        shapes = {settings.overlay for settings in brokers.values()}
+        if len(shapes) > 1:
+            self._problems.add(
+                str(self._document.file),
+                f"all brokers must be of one overlay, not of {' and '.join(sorted(shapes))}; set "
+                "`overlay` in [overlay]",
+            )
         groups = _Groups(brokers)
         so_far: list[Edge] = []
         for link, origin in links.items():
-            if groups.join(link):
+            if groups.join(link) or "graph" in shapes:
                 so_far.append(link)
                 continue
             cycle = " - ".join([link.dialer, *path_between(link.other, link.dialer, so_far)])
             self._problems.add(
                 origin,
                 f"the link between {link.dialer} and {link.other} closes a cycle: {cycle}; "
-                "leave one of these links out",
+                'leave one of these links out, or set overlay = "graph"',
             )
         self._islands = groups.members()
 
@@ -432,19 +449,23 @@ class _Groups:
         return list(found.values())
 
 
-def regular(count: int, topology: str) -> list[dict[str, Any]]:
+def regular(count: int, topology: str, *, hierarchy: bool = False) -> list[dict[str, Any]]:
     """The tables of a regular overlay, where each broker but the first has one neighbor above it.
+
+    In a ring the last one is linked with the first, too.
 
     >>> [table.get("neighbors") for table in regular(5, "tree")]
     [None, ['b1'], ['b1'], ['b2'], ['b2']]
     """
 
-    def above(number: int) -> int:
-        return {"line": number - 1, "star": 1, "tree": number // 2}[topology]
+    def linked(number: int) -> dict[str, Any]:
+        above = {"star": 1, "tree": number // 2}.get(topology, number - 1)
+        if hierarchy:
+            return {"parent": f"b{above}"}
+        closes = ["b1"] if topology == "ring" and number == count > 2 else []
+        return {"neighbors": [f"b{above}", *closes]}
 
-    first: dict[str, Any] = {"name": "b1"}
-    others = range(2, count + 1)
-    return [first, *({"name": f"b{n}", "neighbors": [f"b{above(n)}"]} for n in others)]
+    return [{"name": "b1"}, *({"name": f"b{n}", **linked(n)} for n in range(2, count + 1))]
 
 
 def path_between(start: str, end: str, links: Iterable[Edge]) -> list[str]:

@@ -17,26 +17,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from stentor.broker.access import Permissions
-from stentor.broker.adopting import RELEASED, Adoption, discard_offer, released
-from stentor.broker.draining import acknowledged
-from stentor.broker.outbox import LINK_WINDOW, Outbox
-from stentor.errors import (
-    JournalUnavailable,
-    LinkRefused,
-    NoReply,
-    NotPermitted,
-    Overloaded,
-    ProtocolError,
-    ShuttingDown,
-    StentorError,
-)
+from stentor.broker.link_queue import LINK_WINDOW, LinkQueue
+from stentor.broker.succession import Transfer
+from stentor.errors import NoReply, Overloaded, ProtocolError, ShuttingDown, StentorError
 from stentor.node.reading import parsed, received
 from stentor.protocol import messages as m
+from stentor.protocol.handshake import Handshake, Left
 from stentor.transport import Connection
 
 if TYPE_CHECKING:
@@ -132,6 +122,7 @@ class Guest:
 
     def opened(self, connection: Connection) -> None:
         self.connection = connection
+        self._handshake = Handshake(connection.peer)
         connection.max_open = ASK_FRAME
         connection.room = self.broker.room
         self.broker.guests.add(self)
@@ -147,23 +138,21 @@ class Guest:
     def _too_late(self) -> None:
         assert self.connection is not None
         error = NoReply(f"no Hello within {HELLO_PATIENCE:g} seconds")
-        self.connection.send(m.Failure(error.code, str(error)))
+        self.connection.send(self._handshake.refuse(error))
         self.connection.close()
 
     def received(self, connection: Connection, messages: list[Any]) -> None:
         if self._role is None:
-            hello = messages[0]
-            if not isinstance(hello, m.Hello):
-                raise ProtocolError(f"the first message must be Hello, not {type(hello).__name__}")
+            self._handshake.hear(messages[0])
             self._hush()
             self.broker.strangers.pop(self, None)
             try:
-                self._role = self.broker.admit(self, connection, hello)
+                self._role = self.broker.admit(connection, self._handshake)
             except ProtocolError:
                 raise
             except StentorError as error:
-                self.broker.refused(connection, hello, error)
-                connection.send(m.Failure(error.code, str(error)))
+                self.broker.refused(connection, self._handshake.hello, error)
+                connection.send(self._handshake.refuse(error))
                 connection.close()
                 return
             connection.max_frame = self.broker.settings.limits.frame
@@ -195,20 +184,19 @@ class Client:
         self,
         broker: Broker,
         connection: Connection,
+        handshake: Handshake,
         id: int,
         producer: str,
-        name: str,
         permissions: Permissions,
-        *,
-        is_operator: bool = False,
     ) -> None:
         self.broker = broker
         self.connection = connection
+        self._handshake = handshake
         self.id = id
         self.producer = producer
-        self.name = name
+        self.name = handshake.hello.name
         self.permissions = permissions
-        self.is_operator = is_operator
+        self.is_operator = handshake.hello.role == "operator"
         #: Questions that are not answered yet.
         self.questions = 0
         self.received = Backlog(connection, self._heard, self._dealt).add
@@ -216,21 +204,21 @@ class Client:
     def _heard(self, message: Any) -> Steps | None:
         if isinstance(message, m.Publish) and not self.is_operator:
             return self.broker.core.hear(self.id, message)
-        if isinstance(message, m.Ping):
-            self.connection.send(m.Pong())
-        elif isinstance(message, m.Ask):
-            self.broker.asked(self, message)
-        elif isinstance(message, m.Goodbye):
-            self.connection.close()
-        elif isinstance(message, m.Pong):
-            pass
-        elif self.is_operator:
-            raise ProtocolError(f"an operator cannot send {type(message).__name__}")
-        else:
-            texts = _filters(message)
-            if sum(map(len, texts)) > SHORT_FILTER:
+        match self._handshake.hear(message):
+            case None:
+                pass
+            case m.Pong() as answer:
+                self.connection.send(answer)
+            case Left():
+                self.connection.close()
+            case m.Ask() as question:
+                self.broker.asked(self, question)
+            case _ if self.is_operator:
+                raise ProtocolError(f"an operator cannot send {type(message).__name__}")
+            case _ if sum(map(len, texts := _filters(message))) > SHORT_FILTER:
                 return self._after_parsing(message, texts)
-            return self.broker.core.hear(self.id, message)
+            case _:
+                return self.broker.core.hear(self.id, message)
         return None
 
     def _after_parsing(self, message: Any, texts: list[str]) -> Steps:
@@ -269,28 +257,22 @@ class Link:
         self,
         broker: Broker,
         connection: Connection,
+        handshake: Handshake,
         origin: m.Origin,
         permissions: Permissions,
         dialed: bool,
     ) -> None:
         self.broker = broker
         self.connection = connection
+        self._handshake = handshake
         self.origin = origin
         self.permissions = permissions
         #: Whether this broker has made the connection.
         self.dialed = dialed
-        self.outbox = Outbox(limit=broker.settings.limits.link_queue, restart=self._restart)
+        self.queue = LinkQueue(limit=broker.settings.limits.link_queue, restart=self._restart)
         self._taken = 0
         self.received = Backlog(connection, self._heard, self._dealt).add
-        #: Set while this broker hands over to the neighbor.
-        self.handed_over: asyncio.Future[None] | None = None
-        self._adoption: Adoption | None = None
-        #: Whether an offer of the neighbor was refused. What is still to come of it is ignored.
-        self._refused = False
-        #: Whether the neighbor has said anything yet as the owner of its stream.
-        self._is_heard = False
-        #: The journal that this neighbor has handed over, to be served when it is gone.
-        self.legacy: Path | None = None
+        self.transfer = Transfer(self)
         self.received_notifications = 0
         self.sent_notifications = 0
 
@@ -303,33 +285,25 @@ class Link:
         return self.origin.stream
 
     def _heard(self, message: Any) -> Steps | None:
-        stream = self.origin.stream
-        if self.broker.links.get(stream) is not self:
+        if self.broker.links.get(self.stream) is not self:
             return None  # it was replaced
-        if isinstance(message, m.Credit):
-            self.outbox.grant(message.more)
-        elif isinstance(message, m.Ping):
-            self.connection.send(m.Pong())
-        elif isinstance(message, m.Pong):
-            pass
-        elif isinstance(message, m.Handover):
-            self._adopt(message)
-        elif isinstance(message, m.HandedOver):
-            if self.handed_over is None:
-                acknowledged(self.broker, self)
-            self._answered(None)
-        elif isinstance(message, m.Failure) and self.handed_over is not None:
-            self._answered(JournalUnavailable(message.message))
-        elif isinstance(message, m.Failure | m.Goodbye):
-            self.broker.link_ending(self, message)
-        else:
-            if isinstance(message, m.Forward):
-                self._taken += len(message.items)
-                self.received_notifications += len(message.items)
-            if not self._is_heard:
-                self._is_heard = True
-                discard_offer(self.broker.settings.data, stream)
-            return self._stepwise(message)
+        match self._handshake.hear(message):
+            case None:
+                pass
+            case m.Pong() as answer:
+                self.connection.send(answer)
+            case Left(reason):
+                self.transfer.lost(reason)
+                self.broker.link_ending(self, reason)
+            case m.Credit():
+                self.queue.grant(message.more)
+            case _ if self.transfer.hear(message):
+                pass
+            case _:
+                if isinstance(message, m.Forward):
+                    self._taken += len(message.items)
+                    self.received_notifications += len(message.items)
+                return self._stepwise(message)
         return None
 
     def _stepwise(self, message: Any) -> Steps:
@@ -357,69 +331,14 @@ class Link:
             self.connection.send(m.Credit(0, self._taken))
             self._taken = 0
 
-    def _adopt(self, piece: m.Handover) -> None:
-        """The neighbor is about to go and hands its journal over."""
-        if piece.file == RELEASED:
-            released(self.broker, self, piece.data.decode(errors="replace"))
-            return
-        if self._refused:
-            return
-        if self.permissions.rights is not None:
-            text = "its grant limits what it may publish or see, so its journal is not taken over"
-            self._refuse(NotPermitted(text))
-            return
-        try:
-            if self._adoption is None:
-                self._adoption = Adoption(
-                    self.broker.settings.data, self.stream, self.permissions.name
-                )
-            if self._adoption.take(piece):
-                self.broker.adopt_soon(self._verify(self._adoption))
-        except JournalUnavailable as error:
-            self._refuse(error)
-
-    async def _verify(self, adoption: Adoption) -> None:
-        """Everything is there: answer whether it is good."""
-        try:
-            await asyncio.to_thread(adoption.verify)
-            if self._adoption is adoption and not self.connection.is_closing:
-                adoption.keep()
-                self._adoption = None
-                self.connection.send(m.HandedOver())
-        except StentorError as error:
-            self._refuse(error)
-        finally:
-            adoption.abandon()
-
-    def _refuse(self, error: StentorError) -> None:
-        self._refused = True
-        adoption, self._adoption = self._adoption, None
-        if adoption is not None:
-            adoption.abandon()
-        self.connection.send(m.Failure(error.code, str(error)))
-
-    def expect_handed_over(self) -> asyncio.Future[None]:
-        """Done when the neighbor says `HandedOver`; fails when it refuses or is lost."""
-        self.handed_over = asyncio.get_running_loop().create_future()
-        return self.handed_over
-
-    def _answered(self, error: Exception | None) -> None:
-        """The neighbor has taken over what this broker handed it, or could not."""
-        waiting, self.handed_over = self.handed_over, None
-        if waiting is not None and not waiting.done():
-            if error is None:
-                waiting.set_result(None)
-            else:
-                waiting.set_exception(error)
-
     def push(self, message: Any) -> None:
-        self.outbox.push(message)
+        self.queue.push(message)
 
     def flush(self) -> None:
         """Send as much as credit and the connection allow."""
         connection = self.connection
         while connection.writable and not connection.is_closing:
-            found = self.outbox.pop(AT_ONCE)
+            found = self.queue.pop(AT_ONCE)
             if not found:
                 return
             for message in found:
@@ -431,10 +350,7 @@ class Link:
         self.flush()
 
     def closed(self, error: Exception | None) -> None:
-        self._answered(ShuttingDown("the link was lost"))
-        adoption, self._adoption = self._adoption, None
-        if adoption is not None:
-            adoption.abandon()
+        self.transfer.lost(ShuttingDown("the link was lost"))
         self.broker.link_gone(self, error)
 
 
@@ -452,7 +368,10 @@ class Dialing:
 
     def opened(self, connection: Connection) -> None:
         connection.max_open = ASK_FRAME
-        connection.send(self.broker.hello())
+        self._handshake = Handshake(
+            f"the broker at {self.address}", self.broker.hello(self.address)
+        )
+        connection.send(self._handshake.hello)
         # Whoever took the connection may never say a word: a host that hangs, a way that is cut.
         patience = min(HELLO_PATIENCE, self.broker.settings.limits.timeout)
         error = NoReply(f"no answer to Hello within {patience:g} seconds")
@@ -465,28 +384,35 @@ class Dialing:
             self._patience = None
 
     def received(self, connection: Connection, messages: list[Any]) -> None:
-        if self.link is None:
+        while messages and self.link is None:
             self._hush()
-            first = messages[0]
-            if isinstance(first, m.Failure):
-                self._reason = _as_error(first)
-                connection.close()
-                return
-            if not isinstance(first, m.Welcome):
-                raise ProtocolError(f"Hello is answered by Welcome, not {type(first).__name__}")
-            origin = m.Origin(first.stream, first.broker, tuple(first.addresses) or (self.address,))
-            try:
-                self.broker.check_terms(first.broker, first.terms)
-                permissions = self.broker.access.of_neighbor(connection.peer_certificate)
-                self.link = self.broker.link_made(connection, origin, permissions, dialed=True)
-            except StentorError as error:
-                self._reason = error
-                connection.send(m.Goodbye(str(error)))
-                connection.close()
-                return
-            messages = messages[1:]
-        if messages:
+            first, *messages = messages
+            match self._handshake.hear(first):
+                case m.Pong() as answer:
+                    connection.send(answer)
+                case Left(reason):
+                    self._reason = reason
+                    connection.close()
+                    return
+                case m.Welcome():
+                    try:
+                        self.link = self._linked(connection)
+                    except StentorError as error:
+                        self._reason = error
+                        connection.send(self._handshake.refuse(error))
+                        connection.close()
+                        return
+        if messages and self.link is not None:
             self.link.received(messages)
+
+    def _linked(self, connection: Connection) -> Link:
+        broker = self.broker
+        origin = self._handshake.neighbor(broker.core.routing.terms, self.address)
+        permissions = broker.access.of_neighbor(connection.peer_certificate)
+        place = broker.place_of(self.address)
+        return broker.link_made(
+            connection, self._handshake, origin, permissions, place, dialed=True
+        )
 
     def writable_again(self, connection: Connection) -> None:
         if self.link is not None:
@@ -506,10 +432,3 @@ def _filters(message: Any) -> list[str]:
         return [*message.added, *message.removed]
     asked = getattr(message, "filter", [])
     return [asked] if isinstance(asked, str) else asked
-
-
-def _as_error(failure: m.Failure) -> StentorError:
-    for kind in (LinkRefused, Overloaded):
-        if failure.code == kind.code:
-            return kind(failure.message)
-    return StentorError(f"{failure.code}: {failure.message}")

@@ -59,14 +59,14 @@ def status(broker: Broker) -> dict[str, Any]:
         },
         "queues": {
             "subscriptions": sum(len(s.feed) for s in core.subscriptions.values()),
-            "links": sum(link.outbox.waiting for link in broker.links.values()),
+            "links": sum(link.queue.waiting for link in broker.links.values()),
             "journal": broker.journal.pending,
         },
         "dropped": {
             "subscriptions": core.dropped
             + sum(s.feed.dropped for s in core.subscriptions.values()),
             "links": broker.dropped_by_links
-            + sum(link.outbox.dropped for link in broker.links.values()),
+            + sum(link.queue.dropped for link in broker.links.values()),
         },
         "counters": dict(core.counters),
         "journal": broker.journal.status(),
@@ -89,8 +89,8 @@ def _links(broker: Broker) -> list[dict[str, Any]]:
             "peer": link.connection.peer,
             "state": "up",
             "dialed": link.dialed,
-            "queue": link.outbox.waiting,
-            "dropped": link.outbox.dropped,
+            "queue": link.queue.waiting,
+            "dropped": link.queue.dropped,
             "sent": link.sent_notifications,
             "received": link.received_notifications,
             "bytes_in": link.connection.bytes_in,
@@ -224,7 +224,7 @@ def metrics(broker: Broker) -> list[Metric]:
         counter(
             "notifications_dropped_links",
             "Notifications that did not fit into the queue of a link.",
-            broker.dropped_by_links + sum(ln.outbox.dropped for _, ln in by_link),
+            broker.dropped_by_links + sum(ln.queue.dropped for _, ln in by_link),
         ),
         gauge("clients", "Connected clients.", len(broker.clients)),
         gauge("links", "Links to neighbors that are up.", len(broker.links)),
@@ -243,7 +243,7 @@ def metrics(broker: Broker) -> list[Metric]:
             "stentor_link_queued",
             "gauge",
             "Notifications that wait for a link.",
-            [(label, link.outbox.waiting) for label, link in by_link],
+            [(label, link.queue.waiting) for label, link in by_link],
         ),
         gauge("journal_head", "The last offset of the journal.", journal["head"]),
         gauge("journal_low", "The first offset that the journal keeps.", journal["low"]),

@@ -13,6 +13,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from stentor.errors import InvalidConfiguration
 from stentor.model.names import shown, text_problem
+from stentor.routing.protocol import Place
 
 #: A broker's usual port.
 DEFAULT_PORT: Final = 7411
@@ -32,6 +33,13 @@ Kind: TypeAlias = Literal[
     "filters",
 ]
 
+#: How links may be made, and what a neighbor can be in each of these overlays.
+OVERLAYS: Final[dict[str, tuple[Place, ...]]] = {
+    "tree": ("peer",),
+    "hierarchy": ("parent", "child"),
+    "hybrid": ("peer", "parent", "child"),
+    "graph": ("peer",),
+}
 #: How filters are announced to neighbors.
 ROUTING: Final = ("covering", "identity", "simple", "merging", "flooding")
 #: The same for advertisements that steer subscriptions; or they do not.
@@ -230,8 +238,24 @@ class Settings:
     ] = None
     neighbors: Annotated[
         tuple[str, ...],
-        About("Brokers to link with. The links of an overlay form a tree.", "addresses"),
+        About(
+            "Brokers to link with. Links form a tree, unless the overlay is a graph.", "addresses"
+        ),
     ] = ()
+    overlay: Annotated[
+        str,
+        About(
+            "How brokers are linked, all alike: a tree of peers; a hierarchy, where each has one "
+            "parent; a hybrid of peers with hierarchies below them; or a graph, where links may "
+            "form cycles and stand in for each other.",
+            "text",
+            choices=tuple(OVERLAYS),
+        ),
+    ] = "tree"
+    parent: Annotated[
+        str | None,
+        About("The broker above this one, in a hierarchy.", "address"),
+    ] = None
     routing: Annotated[
         str,
         About("How subscriptions are announced to neighbors.", "text", choices=ROUTING),

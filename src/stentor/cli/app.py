@@ -12,11 +12,13 @@ import typer
 
 from stentor.cli import exits
 from stentor.cli.broker import broker
+from stentor.cli.check import check
 from stentor.cli.explain import explain
 from stentor.cli.journal import journal
 from stentor.cli.operate import drain, links, offers
 from stentor.cli.pipeline import pipeline
 from stentor.cli.publish import publish
+from stentor.cli.record import record
 from stentor.cli.replay import replay
 from stentor.cli.shell import completion, version
 from stentor.cli.status import status
@@ -80,6 +82,8 @@ app.command()(drain)
 app.add_typer(journal)
 app.add_typer(pipeline)
 app.command()(replay)
+app.command()(record)
+app.command()(check)
 app.command(short_help="Say what an error or a setting means.")(explain)
 app.command(short_help="Print a completion script for a shell.")(completion)
 app.command()(version)

@@ -96,10 +96,10 @@ def _setting_text(key: object) -> str:
 
 
 def _unknown(what: str) -> str:
-    from stentor.broker.config import near
     from stentor.broker.config_keys import broker_keys
     from stentor.cli.explanations import explanations
     from stentor.errors import InvalidConfiguration
+    from stentor.notation.document import near
 
     known = [*explanations(), *(key.dotted for key in broker_keys())]
     raise InvalidConfiguration(

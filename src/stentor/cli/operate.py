@@ -20,7 +20,7 @@ from stentor.cli.options import (
 
 links = typer.Typer(
     name="links",
-    help="Show, add and remove the links of a running broker.",
+    help="Show, add, remove and replace the links of a running broker.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -90,8 +90,8 @@ def add_link(
     """Link a broker with another one, for as long as it runs.
 
     It dials until the other one answers, and again whenever the link is lost. To keep the link
-    over a restart, add it to the neighbors in the broker's configuration, too. The links of an
-    overlay form a tree: one that would close a cycle waits in reserve.
+    over a restart, add it to the neighbors in the broker's configuration, too. Unless the overlay
+    is a graph, links form a tree: one that would close a cycle waits in reserve.
 
     \b
     Examples:
@@ -128,6 +128,40 @@ def remove_link(
     """
     options = (address, token, tls_ca, tls_certificate, tls_key, connect_timeout)
     _show_links(_ask(options, "links", remove=[neighbor]), json=json)
+
+
+@links.command("replace")
+def replace_link(
+    address: AddressArgument,
+    old: Annotated[
+        str,
+        typer.Argument(
+            metavar="OLD", help="Address or name of the neighbor until now.", show_default=False
+        ),
+    ],
+    new: Annotated[
+        str,
+        typer.Argument(metavar="NEW", help="Address of the new neighbor.", show_default=False),
+    ],
+    json: _Json = False,
+    token: TokenOption = None,
+    tls_ca: TlsCaOption = None,
+    tls_certificate: TlsCertificateOption = None,
+    tls_key: TlsKeyOption = None,
+    connect_timeout: ConnectTimeoutOption = "10s",
+) -> None:
+    """Link a broker with another neighbor instead of one that it dials.
+
+    The new neighbor has to answer before the old link goes; if the new link is not made, the old
+    one stays. Nothing that is journaled is lost or comes twice. In a graph nothing is lost at
+    all, since both links are up for a moment.
+
+    \b
+    Examples:
+      stentor links replace 127.0.0.1:7413 b1 127.0.0.1:7412
+    """
+    options = (address, token, tls_ca, tls_certificate, tls_key, connect_timeout)
+    _show_links(_ask(options, "links", replace=[old, new]), json=json)
 
 
 def _show_links(found: list[dict[str, Any]], *, json: bool) -> None:

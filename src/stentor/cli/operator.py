@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from types import TracebackType
 from typing import Any
 
 from stentor.cli.options import Connecting
-from stentor.client.faults import error_of
-from stentor.errors import NoReply, ProtocolError, ShuttingDown, StentorError, Unreachable
+from stentor.errors import NoReply, ProtocolError, StentorError, Unreachable, error_of
 from stentor.protocol import messages as m
+from stentor.protocol.handshake import Handshake, Left, hello
 from stentor.transport import Connection, client_context, connect
 
 #: Bytes of the largest answer: the status of a broker with very many clients.
@@ -64,12 +63,7 @@ class Operator:
             ) from None
         self.address = address
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._connection is not None:
             self._connection.send(m.Goodbye())
             self._connection.close()
@@ -95,29 +89,26 @@ class Operator:
 
     def opened(self, connection: Connection) -> None:
         name = f"operator-{secrets.token_hex(6)}"
-        token = self._connecting.token
-        connection.send(m.Hello(list(m.VERSIONS), "operator", name, token))
+        said = hello("operator", name, self._connecting.token)
+        self._handshake = Handshake(str(connection.address), said)
+        connection.send(said)
 
     def received(self, connection: Connection, messages: list[m.AnyMessage]) -> None:
         assert self._welcome is not None
         for message in messages:
-            match message:
-                case m.Welcome():
-                    if not self._welcome.done():
-                        self._welcome.set_result(message)
-                case m.Ping():
-                    connection.send(m.Pong())
-                case m.Done():
-                    self._settle(message.number, message.data, None)
-                case m.Failure(number=None):
-                    self._fail(error_of(message.code, message.message))
-                case m.Failure():
-                    error = error_of(message.code, message.message)
-                    self._settle(message.number, None, error)
-                case m.Goodbye():
-                    self._fail(ShuttingDown(f"{connection.address}: {message.reason}"))
-                case m.Pong():
+            match self._handshake.hear(message):
+                case None:
                     pass
+                case m.Pong() as answer:
+                    connection.send(answer)
+                case m.Welcome() as welcome:
+                    self._welcome.set_result(welcome)
+                case Left(reason):
+                    self._fail(reason)
+                case m.Done(number, data):
+                    self._settle(number, data, None)
+                case m.Failure(code, text, number):
+                    self._settle(number, None, error_of(code, text))
                 case _:
                     raise ProtocolError(f"{type(message).__name__} was not asked for")
 

@@ -269,7 +269,7 @@ def _watched(runner: Runner, console: Any, metrics: Path | None, monitor: str | 
     from contextlib import ExitStack
 
     from stentor.pipeline.runs.figures import Figures
-    from stentor.pipeline.runs.metrics import MetricsFile, Monitor, prometheus
+    from stentor.pipeline.runs.metrics import MetricsFile, MetricsServer, prometheus
     from stentor.pipeline.runs.view import shown
 
     with ExitStack() as stack:
@@ -279,7 +279,7 @@ def _watched(runner: Runner, console: Any, metrics: Path | None, monitor: str | 
             stack.callback(file.close)
         if monitor is not None:
             name = runner.pipeline.name
-            served = Monitor(monitor, lambda: prometheus(name, runner.figures.values()))
+            served = MetricsServer(monitor, lambda: prometheus(name, runner.figures.values()))
             stack.callback(served.close)
             console.print(f"metrics at http://{served.address}/metrics", highlight=False)
         changed = stack.enter_context(shown(console, lambda: runner.figures.values()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -82,6 +83,23 @@ def publish(
             help="Go on after a line that is no notification; otherwise it is the end.",
         ),
     ] = False,
+    sequencer: Annotated[
+        str | None,
+        typer.Option(
+            "--sequencer",
+            metavar="BROKER",
+            help="Publish at the broker with this name, wherever it is: everything that is "
+            "published there has the same order for all who get it.",
+        ),
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            "--record",
+            metavar="FILE",
+            help="Write down what is published, for `stentor check`. The name ends with .jsonl.",
+        ),
+    ] = None,
     name: NameOption = None,
     token: TokenOption = None,
     tls_ca: TlsCaOption = None,
@@ -134,6 +152,8 @@ def publish(
         key=key_of(retain, retain_by),
         rate=rate,
         skip_bad=skip_bad,
+        sequencer=sequencer,
+        record=record,
     )
 
     async def main() -> int:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, TypeAlias
 
 from stentor.cli.exits import FAILURE, OK, complain, describe, exit_code
@@ -113,6 +114,8 @@ class Publishing:
     key: Key | None
     rate: float | None
     skip_bad: bool
+    sequencer: str | None = None
+    record: Path | None = None
     #: Handed to the client so far, and of these not answered when it was over.
     handed: int = 0
     unanswered: int = 0
@@ -129,6 +132,8 @@ class Publishing:
             tls=how.tls,
             timeout=how.timeout,
             trust=how.trust,
+            sequencer=self.sequencer,
+            record=self.record,
         )
         await bus.open()
         refusals = Refusals("argument" if events else "line")

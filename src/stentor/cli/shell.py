@@ -41,6 +41,7 @@ class Shell(StrEnum):
 
 
 def completion(
+    context: typer.Context,
     shell: Annotated[
         Shell | None,
         typer.Argument(
@@ -60,7 +61,6 @@ def completion(
       stentor completion zsh > ~/.zfunc/_stentor
       stentor completion fish > ~/.config/fish/completions/stentor.fish
     """
-    from stentor.cli.app import app
     from stentor.errors import InvalidConfiguration
 
     if shell is None:
@@ -73,7 +73,7 @@ def completion(
     # The same that the shell asks for when it loads the script itself.
     os.environ["_STENTOR_COMPLETE"] = f"source_{shell.value}"
     try:
-        app(args=[], prog_name="stentor")
+        context.find_root().command(args=[], prog_name="stentor")
     finally:
         del os.environ["_STENTOR_COMPLETE"]
         sys.stdout.flush()

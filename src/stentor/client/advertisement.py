@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from stentor.client.encoding import PARTS, notification_of
@@ -105,12 +104,17 @@ class Advertisement:
     def message(self) -> Advertise:
         return Advertise(self._number, str(self.filter), self._demand)
 
+    def _record(self, filter: Filter | None) -> None:
+        if self._local.recording is not None:
+            self._local.recording.advertised(self._number, filter)
+
     async def open(self) -> Advertisement:
         """Advertise; the broker has taken it when this returns."""
         if not self._open:
             self._local.check_open()
             self.filter = self._local.run_hooks("advertise", self.filter)
             self._open = True
+            self._record(self.filter)
             answer = self._local.expect(self._number)
             self._local.advertisements[self._number] = self
             self._local.link.send(self.message())
@@ -119,6 +123,7 @@ class Advertisement:
             except BaseException:
                 self._open = False
                 self._local.advertisements.pop(self._number, None)
+                self._record(None)
                 raise
         return self
 
@@ -128,6 +133,7 @@ class Advertisement:
             return
         self._open = False
         self._local.advertisements.pop(self._number, None)
+        self._record(None)
         if self._local.state == "connected":  # otherwise the broker has forgotten it already
             answer = self._local.expect(self._number, lapses=True)
             self._local.link.send(Unadvertise(self._number))
@@ -139,10 +145,5 @@ class Advertisement:
     async def __aenter__(self) -> Advertisement:
         return await self.open()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt.
+"""Which errors waiting heals, and how long to wait before the next attempt.
 
 The delays grow exponentially up to a bound, and each is drawn at random from the upper half of its
 range, so that clients which lost the same broker at the same moment do not all come back at once.
@@ -9,6 +9,23 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from typing import Final
+
+from stentor.errors import (
+    AccessDenied,
+    InvalidAddress,
+    JournalUnavailable,
+    NotPermitted,
+    Overloaded,
+    ProtocolError,
+    ShuttingDown,
+    TlsError,
+    Unreachable,
+)
+
+#: Refusals that no waiting heals: the application, or who runs the broker, has to act.
+PERMANENT: Final = (AccessDenied, NotPermitted, ProtocolError, TlsError, InvalidAddress)
+#: Refusals that pass: a broker that is down or about to be, has too much to do, or a full disk.
+TRANSIENT: Final = (Unreachable, ShuttingDown, Overloaded, JournalUnavailable)
 
 #: Seconds before the second attempt, and at most.
 FIRST: Final = 0.05

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack, overlo
 
 from stentor.client.advertisement import Advertisement, OnDemand
 from stentor.client.encoding import notification_of, utc_now
-from stentor.client.link import State
 from stentor.client.local_broker import LocalBroker
 from stentor.client.outbox import pieces
 from stentor.client.past import Past
@@ -29,6 +28,7 @@ from stentor.client.subscription import WINDOW, Subscription, Terms
 from stentor.client.times import since_seconds
 from stentor.client.transaction import Transaction
 from stentor.client.typed import Reader, class_filter, is_event_class
+from stentor.client.uplink import State
 from stentor.client.waiting import Collector, TimeLimit, settles
 from stentor.errors import (
     InvalidConfiguration,

@@ -5,16 +5,21 @@ from __future__ import annotations
 import secrets
 import ssl
 from collections.abc import Iterable, Mapping
+from functools import partial
 from os import PathLike
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from stentor.client.backoff import FIRST, LONGEST, Backoff
 from stentor.client.bus import Bus
 from stentor.client.local_broker import LocalBroker
 from stentor.client.outbox import LIMIT, LIMIT_BYTES, Outbox
+from stentor.client.sequencer import Sequencer
 from stentor.client.trust import Trust
 from stentor.errors import InvalidAddress, InvalidConfiguration
 from stentor.transport import DEFAULT_PORT, Address, client_context
+
+if TYPE_CHECKING:
+    from stentor.client.recorder import Recorder, Recording
 
 #: A TLS context, or the PEM files for one: `ca`, `certificate`, `key`; and `verify_name`.
 Tls: TypeAlias = ssl.SSLContext | Mapping[str, str | PathLike[str] | bool]
@@ -36,6 +41,8 @@ def connect(
     buffer_bytes: int = LIMIT_BYTES,
     delays: tuple[float, float] = (FIRST, LONGEST),
     trust: Iterable[str] = (),
+    sequencer: str | None = None,
+    record: Recorder | str | PathLike[str] | None = None,
 ) -> Bus:
     """A bus, to be opened by `async with` (or `await`).
 
@@ -56,6 +63,11 @@ def connect(
     trust          hosts ("b2.example", "*.example"), or addresses, to which a broker may send this
                    client on, besides the hosts of the brokers and those that the authority in `tls`
                    has signed for
+    sequencer      the name of the one broker that is to serve this client: everything that is
+                   published at the same broker has the same order for all who get it. The brokers
+                   given are asked where it is
+    record         a file (or a `Recorder`) for all that this client does and is given, which
+                   `stentor check` holds against the specification
     """
     if buffer < 1 or buffer_bytes < 1:
         raise InvalidConfiguration(f"a buffer of {buffer} publications takes none; give at least 1")
@@ -64,21 +76,42 @@ def connect(
             f"delays={delays} are no delays; give (first, longest), both > 0"
         )
     addresses = list(_addresses(brokers)) or [Address("tcp", "127.0.0.1", DEFAULT_PORT)]
-    local = LocalBroker(
+    name = _random_name() if name is None else name
+    trusted = Trust(
         addresses,
-        name=f"c-{secrets.token_hex(8)}" if name is None else name,
+        token=token is not None,
+        own_authority=_has_own_authority(tls),
+        trust=trust,
+    )
+    client = partial(
+        LocalBroker,
+        addresses,
         token=token,
         tls=tls_context(tls),
-        trust=Trust(
-            addresses,
-            token=token is not None,
-            own_authority=_has_own_authority(tls),
-            trust=trust,
-        ),
-        outbox=Outbox(buffer, buffer_bytes),
+        trust=trusted,
         backoff=lambda: Backoff(*delays),
     )
+
+    def guide() -> LocalBroker:
+        return client(name=_random_name(), outbox=Outbox())
+
+    local = client(
+        name=name,
+        outbox=Outbox(buffer, buffer_bytes),
+        sequencer=None if sequencer is None else Sequencer(sequencer, guide, trusted),
+        recording=None if record is None else _recording(record, name),
+    )
     return Bus(local, timeout=timeout, close_timeout=close_timeout)
+
+
+def _random_name() -> str:
+    return f"c-{secrets.token_hex(8)}"
+
+
+def _recording(record: Recorder | str | PathLike[str], name: str) -> Recording:
+    from stentor.client.recorder import Recording  # not needed by most, and a lot to load
+
+    return Recording.to(record, name)
 
 
 def _addresses(brokers: Iterable[Any]) -> Iterable[Address]:

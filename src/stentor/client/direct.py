@@ -28,34 +28,30 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from time import monotonic, sleep
-from types import TracebackType
 from typing import Any, Final, NamedTuple, TypeVar
 
-from stentor.client.backoff import Backoff
+from stentor.client.backoff import PERMANENT, TRANSIENT, Backoff
 from stentor.client.connecting import Tls, tls_context
-from stentor.client.faults import PERMANENT, TRANSIENT, error_of
 from stentor.client.outbox import pieces
 from stentor.errors import (
     HistoryGone,
     InvalidAddress,
     NameTaken,
     ProtocolError,
-    ShuttingDown,
     StentorError,
     Unreachable,
+    error_of,
 )
 from stentor.filters import Filter
 from stentor.model.moments import moments
 from stentor.protocol import FrameReader, frame
+from stentor.protocol.handshake import Handshake, Left, hello
 from stentor.protocol.messages import (
-    VERSIONS,
     AnyMessage,
     Ask,
     Done,
     Failure,
     Goodbye,
-    Hello,
-    Ping,
     Pong,
     Publish,
     Published,
@@ -133,12 +129,7 @@ class Direct:
         self._persist(self._connected)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -327,11 +318,12 @@ class Direct:
         self._socket = sock
         self._reader = FrameReader()
         self._heard.clear()
-        self._send(Hello(list(VERSIONS), "client", self.name, self._token))
-        message = self._next()
-        if not isinstance(message, Welcome):
-            raise _Lost(ProtocolError(f"{type(message).__name__} is no answer to Hello"))
-        self._welcome = message
+        self._handshake = Handshake(
+            f"the broker at {self.address}", hello("client", self.name, self._token)
+        )
+        self._send(self._handshake.hello)
+        self._next()
+        self._welcome = self._handshake.welcome
         sock.settimeout(self._silence)
 
     def _dial(self) -> socket.socket:
@@ -380,16 +372,19 @@ class Direct:
         assert sock is not None
         while True:
             while self._heard:
-                message = self._heard.popleft()
-                if isinstance(message, Ping):
-                    self._send(Pong())
-                elif isinstance(message, Goodbye):
-                    text = f": {message.reason}" if message.reason else ""
-                    raise _Lost(ShuttingDown(f"the broker at {self.address} says goodbye{text}"))
-                elif isinstance(message, Failure) and message.number is None:
-                    raise _Lost(error_of(message.code, message.message))
-                elif not isinstance(message, Pong):
-                    return message
+                try:
+                    heard = self._handshake.hear(self._heard.popleft())
+                except ProtocolError as error:
+                    raise _Lost(error) from error
+                match heard:
+                    case Pong():
+                        self._send(heard)
+                    case Left():
+                        raise _Lost(heard.reason)
+                    case None:
+                        pass
+                    case _:
+                        return heard
             try:
                 data = sock.recv(CHUNK)
             except OSError as error:

@@ -30,10 +30,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stentor.client.backoff import Backoff
 from stentor.client.encoding import EventEncoder
-from stentor.client.faults import error_of
-from stentor.client.link import Link, State
 from stentor.client.outbox import Outbox, Waiter
+from stentor.client.sequencer import Sequencer
 from stentor.client.trust import Trust
+from stentor.client.uplink import ATTEMPT, State, Uplink
 from stentor.client.waiting import TimeLimit, settles
 from stentor.errors import (
     AccessDenied,
@@ -45,13 +45,14 @@ from stentor.errors import (
     StentorError,
     Unreachable,
     Vetoed,
+    error_of,
 )
 from stentor.model import Notification, NotificationId
 from stentor.model.codec import decode
 from stentor.model.names import shown, text_problem
 from stentor.notation.counts import counted
+from stentor.protocol.handshake import hello
 from stentor.protocol.messages import (
-    VERSIONS,
     AnyMessage,
     Ask,
     Deliver,
@@ -60,7 +61,6 @@ from stentor.protocol.messages import (
     Ended,
     Failure,
     Gap,
-    Hello,
     Progress,
     Published,
     Rejected,
@@ -71,6 +71,7 @@ from stentor.transport import Address
 
 if TYPE_CHECKING:
     from stentor.client.advertisement import Advertisement
+    from stentor.client.recorder import Recording
     from stentor.client.subscription import Subscription
     from stentor.node.hooks import Hooks
 
@@ -95,6 +96,8 @@ class LocalBroker:
         outbox: Outbox,
         trust: Trust | None = None,
         backoff: Callable[[], Backoff] = Backoff,
+        sequencer: Sequencer | None = None,
+        recording: Recording | None = None,
     ) -> None:
         problem = text_problem(name)
         if problem is not None:
@@ -116,12 +119,15 @@ class LocalBroker:
         self._tls = tls
         self._trust = trust or Trust(addresses, token=token is not None)
         self._backoff = backoff
+        #: The one broker that may serve, if it has to be a certain one.
+        self._sequencer = sequencer
+        self._seeking = False
         self._encoder: EventEncoder | None = None
         self._sequence = 0
         self._numbers = itertools.count(1)
-        self._link: Link | None = None
+        self._link: Uplink | None = None
         #: Links to brokers at which groups live, by the addresses that were named.
-        self._away: dict[tuple[Address, ...], Link] = {}
+        self._away: dict[tuple[Address, ...], Uplink] = {}
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._lapsing: set[int] = set()
         #: Questions that are put again over a new connection.
@@ -137,11 +143,15 @@ class LocalBroker:
         self._unlogged = 0
         self._logged = 0
         outbox.on_refusal = self._refused
+        #: What everything is recorded by, if it is.
+        self.recording = recording
+        if recording is not None:
+            outbox.on_journaled = recording.acknowledged
 
     # -- the connection
 
     @property
-    def link(self) -> Link:
+    def link(self) -> Uplink:
         if self._link is None:
             raise Unreachable("the bus is not open; use it inside of `async with`")
         return self._link
@@ -158,10 +168,23 @@ class LocalBroker:
 
     async def open(self, timeout: float) -> None:
         """Connect for the first time."""
-        hello = Hello(list(VERSIONS), "client", self.name, self._token)
-        link = Link(
+        try:
+            await self._connect(timeout)
+        except BaseException:
+            self.closing = True
+            if self._link is not None:
+                await self._link.close()
+            if self.recording is not None:
+                self.recording.close()
+            raise
+
+    async def _connect(self, timeout: float) -> None:
+        deadline = self.loop.time() + timeout
+        if self._sequencer is not None:
+            self._addresses = await self._sequencer.locate(timeout)
+        link = Uplink(
             self._addresses,
-            hello,
+            hello("client", self.name, self._token),
             self,
             tls=self._tls,
             trust=self._trust,
@@ -169,21 +192,30 @@ class LocalBroker:
         )
         link.on_state = self._state_changed
         self._link = link
-        try:
-            await link.open(timeout)
-        except BaseException:
-            self.closing = True
-            await link.close()
-            raise
+        await link.open(deadline - self.loop.time())
 
     def _state_changed(self, state: State) -> None:
+        if state == "reconnecting" and self._sequencer is not None and not self._seeking:
+            self.start(self._seek(self._sequencer))
         for callback in list(self.state_callbacks):
             try:
                 callback(state)
             except Exception:
                 _log.exception("the callback %r for the state of the bus failed", callback)
 
-    def welcomed(self, link: Link, welcome: Welcome) -> None:
+    async def _seek(self, sequencer: Sequencer) -> None:
+        """Ask where the one broker is that may serve, as long as there is no connection."""
+        self._seeking = True
+        backoff = self._backoff()
+        while self.state == "reconnecting":
+            await asyncio.sleep(backoff.next())
+            try:
+                self.link.turn_to(await sequencer.locate(ATTEMPT))
+            except StentorError as error:
+                _log.info("looking for the sequencer: %s", error)
+        self._seeking = False
+
+    def welcomed(self, link: Uplink, welcome: Welcome) -> None:
         if link is self._link:
             self._take_up(welcome)
         for subscription in list(self.subscriptions.values()):
@@ -199,6 +231,8 @@ class LocalBroker:
 
     def _take_up(self, welcome: Welcome) -> None:
         """Settle the epoch, or what has become of the publications that were on their way."""
+        if self._sequencer is not None:
+            self._sequencer.check(welcome)
         published = welcome.published
         producer = welcome.producer or self.name
         if self._encoder is not None and self._encoder.producer != producer:
@@ -227,7 +261,7 @@ class LocalBroker:
         self.outbox.connected(newest, welcome.window, welcome.max_frame)
         self._make_room()
 
-    def lost(self, link: Link, error: StentorError) -> None:
+    def lost(self, link: Uplink, error: StentorError) -> None:
         if link is self._link:
             self.outbox.connection_lost()
             self._make_room()
@@ -244,7 +278,7 @@ class LocalBroker:
                 if link is not self._link and not subscription.over:
                     self._go_home(subscription)
 
-    def gone(self, link: Link, error: StentorError) -> None:
+    def gone(self, link: Uplink, error: StentorError) -> None:
         """Nothing will ever be answered any more."""
         if link is not self._link:
             return
@@ -257,24 +291,24 @@ class LocalBroker:
             if not future.done():
                 future.set_exception(error)
 
-    def writable(self, link: Link) -> None:
+    def writable(self, link: Uplink) -> None:
         if link is self._link:
             self._pump()
 
     # -- what is heard
 
-    def heard(self, link: Link, messages: list[AnyMessage]) -> None:
+    def heard(self, link: Uplink, messages: list[AnyMessage]) -> None:
         for message in messages:
             handler = _HANDLERS.get(type(message))
             if handler is not None:  # messages of a later release mean nothing to this one
                 handler(self, link, message)
 
-    def _published(self, link: Link, message: Published) -> None:
+    def _published(self, link: Uplink, message: Published) -> None:
         self.outbox.published(message.through)
         self._make_room()
         self._pump()
 
-    def _rejected(self, link: Link, message: Rejected) -> None:
+    def _rejected(self, link: Uplink, message: Rejected) -> None:
         error = error_of(message.code, message.message)
         self.outbox.rejected(message.number, message.items, error)
         self._make_room()
@@ -303,27 +337,27 @@ class LocalBroker:
             _log.warning("%s refused: %s", what, error)
         self._unlogged = 0
 
-    def _deliver(self, link: Link, message: Deliver) -> None:
+    def _deliver(self, link: Uplink, message: Deliver) -> None:
         subscription = self.subscriptions.get(message.number)
         if subscription is not None and subscription.link is link:
             subscription.deliver(message)
 
-    def _subscribed(self, link: Link, message: Subscribed) -> None:
+    def _subscribed(self, link: Uplink, message: Subscribed) -> None:
         subscription = self.subscriptions.get(message.number)
         if subscription is not None and subscription.link is link:
             subscription.subscribed(message)
 
-    def _progress(self, link: Link, message: Progress) -> None:
+    def _progress(self, link: Uplink, message: Progress) -> None:
         subscription = self.subscriptions.get(message.number)
         if subscription is not None and subscription.link is link:
             subscription.progress(message.positions)
 
-    def _gap(self, link: Link, message: Gap) -> None:
+    def _gap(self, link: Uplink, message: Gap) -> None:
         subscription = self.subscriptions.get(message.number)
         if subscription is not None and subscription.link is link:
             subscription.gap(message)
 
-    def _ended(self, link: Link, message: Ended) -> None:
+    def _ended(self, link: Uplink, message: Ended) -> None:
         subscription = self.subscriptions.get(message.number)
         if subscription is None or subscription.link is not link:
             return
@@ -333,15 +367,15 @@ class LocalBroker:
             error = None if message.code is None else error_of(message.code, message.message)
             subscription.ended(error)
 
-    def _demand(self, link: Link, message: Demand) -> None:
+    def _demand(self, link: Uplink, message: Demand) -> None:
         advertisement = self.advertisements.get(message.number)
         if advertisement is not None:
             advertisement.demand(message.filters)
 
-    def _done(self, link: Link, message: Done) -> None:
+    def _done(self, link: Uplink, message: Done) -> None:
         self._answered(message.number, message.data, None)
 
-    def _failed(self, link: Link, message: Failure) -> None:
+    def _failed(self, link: Uplink, message: Failure) -> None:
         number = message.number
         if number is None:
             return
@@ -475,6 +509,8 @@ class LocalBroker:
         """Queue items that were encoded from `next_sequence` on; `skip` ids are left unused."""
         newest = self._sequence + len(items) + skip - 1
         if items:
+            if self.recording is not None:
+                self.recording.published(items, self.id(self._sequence))
             self.outbox.put(
                 items,
                 newest=newest,
@@ -556,8 +592,8 @@ class LocalBroker:
         link = self._away.get(places)
         if link is None:
             name = f"{self.name}~{secrets.token_hex(4)}"
-            hello = Hello(list(VERSIONS), "client", name, self._token)
-            link = Link(places, hello, self, tls=self._tls, trust=self._trust, lasting=False)
+            said = hello("client", name, self._token)
+            link = Uplink(places, said, self, tls=self._tls, trust=self._trust, lasting=False)
             self._away[places] = link
             subscription.link = link
             try:
@@ -634,11 +670,13 @@ class LocalBroker:
         self._link = None
         self.subscriptions.clear()
         self.advertisements.clear()
+        if self.recording is not None:
+            self.recording.close()
         if problem is not None:
             raise problem
 
 
-_HANDLERS: Final[dict[type, Callable[[LocalBroker, Link, Any], None]]] = {
+_HANDLERS: Final[dict[type, Callable[[LocalBroker, Uplink, Any], None]]] = {
     Published: LocalBroker._published,
     Rejected: LocalBroker._rejected,
     Deliver: LocalBroker._deliver,

@@ -115,6 +115,8 @@ class Outbox:
         #: Publications that a broker refused, and who is told of those that nobody waits for.
         self.rejections = 0
         self.on_refusal: Refusals = lambda items, error: None
+        #: Called with items that are in the journal, if somebody wants to know.
+        self.on_journaled: Callable[[list[bytes]], None] | None = None
 
     def __len__(self) -> int:
         """Notifications that are not yet answered, sent or not."""
@@ -261,6 +263,8 @@ class Outbox:
     def _end(self, frame: _Frame, error: StentorError | None) -> None:
         self._count -= len(frame.items)
         self._bytes -= frame.size
+        if self.on_journaled is not None and error is None and not frame.volatile:
+            self.on_journaled([x for i, x in enumerate(frame.items) if i not in frame.refused])
         for _, _, waiter in frame.waiters:
             waiter(error)
 

@@ -39,10 +39,10 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from stentor.client.backoff import Backoff
 from stentor.client.inbox import Inbox
-from stentor.client.link import Link
 from stentor.client.local_broker import LocalBroker
 from stentor.client.past import Past, Recall
 from stentor.client.typed import Reader
+from stentor.client.uplink import Uplink
 from stentor.client.waiting import TimeLimit
 from stentor.errors import (
     InvalidConfiguration,
@@ -69,6 +69,8 @@ from stentor.protocol.messages import (
 )
 
 if TYPE_CHECKING:
+    from stentor.client.recorder import RecordedSubscription
+
     Handler = Callable[[Any], Awaitable[object] | object]
 
 T = TypeVar("T")
@@ -201,9 +203,11 @@ class Subscription(Generic[T]):
         self._changed: list[asyncio.Future[None]] = []
         self._error: StentorError | None = None
         self._task: asyncio.Task[None] | None = None
+        #: What it is given is recorded by this, if it is.
+        self._recorded: RecordedSubscription | None = None
         self.filter = filter
         #: The link that it uses; a group may live at another broker.
-        self.link: Link | None = None
+        self.link: Uplink | None = None
         self.moves = 0
         self.patience = Backoff()
         #: Whether the application has ended it, and whether nothing more will come in any case.
@@ -228,7 +232,8 @@ class Subscription(Generic[T]):
     @property
     def plain(self) -> bool:
         """Whether notifications are handed out as they came, and nobody is told about it."""
-        return self._reader is None and not self._confirms and self._local.hooks is None
+        told = self._confirms or self._local.recording is not None
+        return self._reader is None and not told and self._local.hooks is None
 
     # -- reading
 
@@ -244,6 +249,8 @@ class Subscription(Generic[T]):
                 await self._more()
                 continue
             self._handed_out(1)
+            if self._recorded is not None:
+                self._recorded.notified([notification])
             if self._reader is None and self._local.hooks is None:
                 self.last = notification
                 return notification  # type: ignore[return-value]
@@ -283,6 +290,8 @@ class Subscription(Generic[T]):
                 except StopAsyncIteration:
                     return []
                 continue
+            if self._recorded is not None:
+                self._recorded.notified(batch)
             if self._reader is None and self._local.hooks is None:
                 self.last = batch[-1]
                 return batch  # type: ignore[return-value]
@@ -429,6 +438,8 @@ class Subscription(Generic[T]):
         if self._recall is not None:
             self._recall.close()
         self._local.subscriptions.pop(self._number, None)
+        if self._recorded is not None:
+            self._recorded.ended()
         self._unsettle()
 
     # -- connections come and go
@@ -515,7 +526,10 @@ class Subscription(Generic[T]):
                 "only a durable subscription is confirmed; subscribe with durable='name'"
             )
         self._inbox.deal()
+        given = 0 if self._recorded is None else self._recorded.given
         await self._confirm_now(self._inbox.dealt(), timeout)
+        if self._recorded is not None:
+            self._recorded.confirmed(given)
 
     async def _confirm_now(self, positions: Positions, timeout: float | None) -> None:
         async with TimeLimit(timeout, "the confirmation was not stored"):
@@ -623,10 +637,14 @@ class Subscription(Generic[T]):
                 if self._terms.past is not None:
                     await self._begin_in(self._terms.past)
                 self.link = self._local.link
+                if self._local.recording is not None:
+                    self._recorded = self._local.recording.subscribed(self.filter, self._terms)
                 self._local.subscriptions[self._number] = self
                 if self.link.connected:
                     self.subscribe_again()
                 await self.in_force()
+                if self._recorded is not None:
+                    self._recorded.in_force()
         except BaseException:
             await self.close()
             raise

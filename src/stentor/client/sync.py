@@ -25,10 +25,10 @@ import uvloop
 from stentor.client.advertisement import Advertisement, OnDemand
 from stentor.client.bus import Bus, ReplyOptions, SubscribeOptions, filter_of
 from stentor.client.connecting import connect
-from stentor.client.link import State
 from stentor.client.requests import answer, requests_of
 from stentor.client.subscription import LostRange, Subscription
 from stentor.client.transaction import Held, Transaction
+from stentor.client.uplink import State
 from stentor.errors import InvalidConfiguration, NoReply, ShuttingDown, StentorError
 from stentor.filters import Filter
 from stentor.model import Notification, NotificationId

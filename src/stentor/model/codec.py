@@ -65,7 +65,7 @@ from stentor.model.notification import (
     Notification,
     check_size,
     check_texts,
-    facts_of,
+    facts_of_parts,
 )
 from stentor.model.values import (
     INT_MAX,
@@ -116,7 +116,7 @@ class Envelope(msgspec.Struct, array_like=True, eq=False, gc=False):
         """Everything that filters can see, as in `Notification.facts`."""
         facts: dict[str, Any] | None = self._facts
         if facts is None:
-            facts = self._facts = facts_of(
+            facts = self._facts = facts_of_parts(
                 self.attributes, self.type, self.subject, self.channel, self.id, self.time
             )
         return facts

@@ -200,7 +200,7 @@ class Notification(Mapping[str, Any]):
         """
         facts = self._facts
         if facts is None:
-            facts = self._facts = facts_of(
+            facts = self._facts = facts_of_parts(
                 self._attributes, self._type, self._subject, self._channel, self._id, self._time
             )
         return facts
@@ -292,7 +292,7 @@ class Notification(Mapping[str, Any]):
         return Notification.from_checked, (self._attributes, *self._parts().values())
 
 
-def facts_of(
+def facts_of_parts(
     attributes: dict[str, Any],
     type: str | None,
     subject: str | None,

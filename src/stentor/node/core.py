@@ -34,9 +34,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from stentor.errors import InvalidConfiguration, ProtocolError, StentorError
+from stentor.errors import ProtocolError, StentorError
 from stentor.filters import Filter
 from stentor.node.agenda import Action, Agenda
 from stentor.node.border import Borders, Rights
@@ -44,6 +44,7 @@ from stentor.node.checks import Advertised, Check, Identity, Permission
 from stentor.node.clock import Clock
 from stentor.node.durable import Durable
 from stentor.node.feed import QUEUE_LIMIT
+from stentor.node.graph_directory import GraphDirectory
 from stentor.node.hooks import Hooks
 from stentor.node.journals import Journals
 from stentor.node.log import Log
@@ -72,9 +73,11 @@ from stentor.node.streams import Directory
 from stentor.node.subscription import Subscription
 from stentor.node.subscriptions import Subscriptions
 from stentor.node.turns import Turns
+from stentor.node.ways import Ways
 from stentor.protocol import messages as m
 from stentor.routing import tree_router
-from stentor.routing.protocol import BrokerId, Router
+from stentor.routing.graph import GraphRouter
+from stentor.routing.protocol import BrokerId, LiveRouter, Place, Router
 from stentor.routing.tree import TreeRouter
 
 #: Filters that are announced or hidden in one step because another one has gone or come.
@@ -89,7 +92,7 @@ class Core:
         name: str,
         log: Log,
         *,
-        router: Router | None = None,
+        router: Router | LiveRouter | None = None,
         carries: bool = False,
         ids: Mapping[str, BrokerId] | None = None,
         addresses: Iterable[str] = (),
@@ -105,7 +108,7 @@ class Core:
     ) -> None:
         """`now` is a clock that only goes forward; `clock` is seconds since 1970.
 
-        The router is one for trees, unless it `carries` notifications in messages of its own.
+        The router is one that brokers run, unless it `carries` notifications by itself.
         `ids` is by what it knows neighbors, where that is not their names.
         """
         self.name = name
@@ -114,30 +117,31 @@ class Core:
         self.agenda = agenda = Agenda()
         self.borders = borders = Borders()
         self.journals = journals = Journals(log)
-        self.directory = directory = Directory(m.Origin(log.stream, name, tuple(addresses)))
+        router = router or _router(name)
+        own = m.Origin(log.stream, name, tuple(addresses))
+        self.directory = directory = Directory(own) if carries else _ways(own, router)
         self._ready = ready = Turns[str]()
         hungry = Turns[str]()
         self._sessions = sessions = Sessions()
         self._subscriptions = subscriptions = Subscriptions(ready)
         marks = Marks()
         fetches = Fetches()
-        router = router or _router(name)
         routing: Routing | Carriage
         self.traffic: Traffic | Carriage
         self._from_neighbors: dict[type, Any] = {}
         self.carriage: Carriage | None = None
         if carries:
             self.carriage = self.traffic = routing = Carriage(
-                router,
+                cast(Router, router),
                 ids=ids or {},
                 subscriptions=subscriptions,
                 sessions=sessions,
                 ready=ready,
                 agenda=agenda,
             )
-        elif isinstance(router, TreeRouter):
+        else:
             routing = Routing(
-                router,
+                cast(LiveRouter, router),
                 subscriptions=subscriptions,
                 borders=borders,
                 hooks=hooks,
@@ -158,8 +162,6 @@ class Core:
                 m.Advertisements: routing.filters_heard,
                 m.Forward: traffic.forward_heard,
             }
-        else:
-            raise InvalidConfiguration(f"{type(router).__name__} can only carry notifications")
         self.routing = routing
         checks: list[Check] = [Identity(time), Permission()]
         if enforce_advertisements:
@@ -296,6 +298,7 @@ class Core:
             m.Fetch: self.catching_up.fetch_heard,
             m.Chunk: self.catching_up.chunk_heard,
             m.Groups: self.groups.groups_heard,
+            m.Links: self.overlay.links_heard,
         }
 
     # -- what is to be done
@@ -438,9 +441,14 @@ class Core:
 
     # -- neighbors
 
-    def link_up(self, neighbor: str, rights: Rights | None = None) -> None:
-        """A new link, over which nothing has been said yet; `rights` if not all is allowed."""
-        (self.carriage or self.overlay).link_up(neighbor, rights)
+    def link_up(
+        self, neighbor: str, rights: Rights | None = None, place: Place | None = None
+    ) -> None:
+        """A new link, over which nothing has been said yet; `rights` if not all is allowed.
+
+        `place` is what the neighbor is to this broker, if the router does not know.
+        """
+        (self.carriage or self.overlay).link_up(neighbor, rights, place)
 
     def link_down(self, neighbor: str) -> None:
         """The link is gone, with everything that was on its way."""
@@ -463,6 +471,7 @@ class Core:
         handler = self._from_neighbors.get(type(message))
         if handler is None:
             raise ProtocolError(f"a broker cannot send {type(message).__name__}")
+        yield from self.routing.linked(neighbor)
         for portion in portions(message):
             yield from handler(neighbor, portion) or ()
             yield
@@ -516,7 +525,7 @@ class Core:
         return self.journals.head
 
     @property
-    def router(self) -> Router:
+    def router(self) -> Router | LiveRouter:
         return self.routing.router
 
     @property
@@ -583,3 +592,8 @@ class Core:
 
 def _router(name: str) -> TreeRouter:
     return tree_router(name, advertisements="covering", coupled=False, at_once=FILTERS_AT_ONCE)
+
+
+def _ways(own: m.Origin, router: Router | LiveRouter) -> Ways:
+    """How streams get about, where this router routes."""
+    return GraphDirectory(own, router) if isinstance(router, GraphRouter) else Directory(own)

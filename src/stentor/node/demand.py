@@ -8,8 +8,8 @@ advertisements that overlap what has changed. Overlap that cannot be decided cou
 
 There may be thousands of advertisements and of filters, and all pairs may overlap. So with
 `at_once` what happens is only noted, and `work` looks at a few pairs at a time, in the order in
-which it has happened: at filters that have come or gone, and at those that stood when an
-advertisement came.
+which it has happened: at filters that have come or gone, and, for an advertisement that has come,
+at those that stand when its turn comes. All that comes or goes later is noted behind it.
 
 When the last filter goes, the producer is told only after a while (`LINGER`): subscribers often
 come back. What is asked for again in the meantime never stopped. A producer with very many
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -54,8 +54,8 @@ class _Wanted:
 class Demands:
     """Which filters overlap each advertisement.
 
-    >>> demands = Demands()
-    >>> demands.watch((1, 1), Filter("symbol = 'IBM'"), [Filter("price > 100")])
+    >>> demands = Demands(lambda: [Filter("price > 100")])
+    >>> demands.watch((1, 1), Filter("symbol = 'IBM'"))
     >>> demands.changes(now=0.0)
     [((1, 1), ['price > 100'])]
     >>> demands.entry(Filter("price > 100"), there=False)
@@ -63,15 +63,20 @@ class Demands:
     ([], [((1, 1), [])])
     """
 
-    def __init__(self, at_once: int | None = None) -> None:
-        """`at_once` is how many pairs of a filter and an offer are looked at in one step."""
+    def __init__(self, asked: Callable[[], Iterable[Filter]], at_once: int | None = None) -> None:
+        """`asked` gives everything that is asked for now.
+
+        With `at_once`, no step looks at more pairs of a filter and an offer.
+        """
+        self._asked = asked
         self._at_once = at_once
         self._offers: FilterTable[Offer] = FilterTable()
         self._wanted: dict[Offer, _Wanted] = {}
         #: What is to be looked at: filters that have come (True) or gone, or a new offer.
         self._news: deque[dict[Filter, bool] | Offer] = deque()
-        #: What each new offer has not been compared with.
-        self._unseen: dict[Offer, tuple[Filter, Iterator[Filter]]] = {}
+        #: New offers, and what the one whose turn it is has not been compared with.
+        self._unseen: dict[Offer, Filter] = {}
+        self._rest: Iterator[Filter] | None = None
         #: Offers whose producers are to be told something; those whose last filter has gone, with
         #: the time at which that counts; and those whose producers do not read.
         self._changed: dict[Offer, None] = {}
@@ -87,11 +92,11 @@ class Demands:
         """Whether there is something to look at, or to tell."""
         return bool(self._news or self._changed)
 
-    def watch(self, offer: Offer, filter: Filter, asked: Iterable[Filter]) -> None:
-        """A producer wants to know; `asked` is everything that is asked for now."""
+    def watch(self, offer: Offer, filter: Filter) -> None:
+        """A producer wants to know what is asked for of this."""
         self._offers.add(offer, filter)
         self._wanted[offer] = _Wanted()
-        self._unseen[offer] = filter, iter(list(asked))
+        self._unseen[offer] = filter
         self._news.append(offer)
         if self._at_once is None:
             self.work()
@@ -102,6 +107,8 @@ class Demands:
             for notes in (self._unseen, self._changed, self._quiet):
                 notes.pop(offer, None)
             self._blocked.get(offer[0], {}).pop(offer, None)
+            if self._news and self._news[0] == offer:
+                self._rest = None
             if not self._wanted:
                 self._texts.clear()
 
@@ -130,6 +137,7 @@ class Demands:
                 looked = self._compare(first, left)
                 if looked < left:
                     self._news.popleft()
+                    self._rest = None
                 left -= looked
 
     def _look_at(self, filter: Filter, *, there: bool) -> int:
@@ -150,10 +158,12 @@ class Demands:
         """Compare a new offer with so many filters; fewer, if those were all."""
         if offer not in self._unseen:
             return 0  # forgotten
-        offered, asked = self._unseen[offer]
+        offered = self._unseen[offer]
+        if self._rest is None:
+            self._rest = iter(list(self._asked()))
         questions = Questions()
         looked = 0
-        for filter in islice(asked, most):
+        for filter in islice(self._rest, most):
             looked += 1
             if questions.overlaps(filter, offered):
                 self._add(offer, filter)

@@ -344,8 +344,10 @@ class Feed:
 
     def _buffer(self, reading: _Reading, run: Run) -> None:
         size = run.size
+        count = self._buffered + len(run.items)
         if (
-            self._buffered + len(run.items) <= self.limit
+            count <= self.limit
+            and self._waiting + count <= 2 * self.limit  # all of it may soon be in the queue
             and self._buffered_bytes + size <= QUEUE_BYTES
         ):
             reading.buffer.append(run)

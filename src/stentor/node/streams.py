@@ -67,16 +67,37 @@ class Directory:
             return self.own
         return self._adopted.get(stream) or self._origins.get(stream)
 
+    def announce_as(self, own: Origin) -> None:
+        """By what others know this broker; to be said before the first link is made."""
+        self.own = own
+
+    @property
+    def entering(self) -> tuple[Origin, ...]:
+        """The streams that enter at this broker."""
+        return (self.own, *self._adopted.values())
+
     def adopt(self, stream: StreamId) -> tuple[Origin, Sends]:
         """Answer for the stream of a broker that is gone from now on."""
         origin = Origin(stream, self.own.broker, self.own.addresses)
         self._adopted[stream] = origin
         return origin, [(n, Streams([origin], [])) for n in sorted(self._neighbors)]
 
+    def root(self, stream: StreamId) -> StreamId:
+        """The broker at which the stream enters; in a tree nobody asks."""
+        return stream
+
     def towards(self, stream: StreamId) -> str | None:
         """The neighbor through which the stream comes."""
         ways = self._ways.get(stream)
         return ways[0] if ways else None
+
+    def leads(self, stream: StreamId, neighbor: str) -> bool:
+        """Whether what comes of the stream goes on to this neighbor."""
+        return self.towards(stream) != neighbor
+
+    def children(self, stream: StreamId) -> list[str]:
+        """The neighbors to which all goes on that comes of the stream."""
+        return sorted(self._neighbors - {self.towards(stream)})
 
     def behind(self, neighbor: str) -> list[Origin]:
         """The brokers that are reached through this neighbor."""
@@ -87,14 +108,21 @@ class Directory:
         """Neighbors through which a stream comes that comes through another one as well."""
         return {other for ways in self._ways.values() for other in ways[1:]}
 
+    @property
+    def allows_cycles(self) -> bool:
+        return False
+
+    def changed(self) -> tuple[list[Origin], list[StreamId], Sends]:
+        """What follows from what the router has heard: nothing, in a tree."""
+        return [], [], []
+
     def reaches(self, stream: StreamId) -> bool:
         return stream == self.own.stream or stream in self._adopted or stream in self._origins
 
-    def link_up(self, neighbor: str) -> Streams:
+    def link_up(self, neighbor: str) -> Streams | None:
         """A new link: what the neighbor is to be told."""
         self._neighbors.add(neighbor)
-        own = [self.own, *self._adopted.values()]
-        return Streams([*own, *self._others_for(neighbor)], [])
+        return Streams([*self.entering, *self._others_for(neighbor)], [])
 
     def _others_for(self, neighbor: str) -> list[Origin]:
         return [o for s, o in self._origins.items() if self._ways[s][0] != neighbor]

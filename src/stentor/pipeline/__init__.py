@@ -22,17 +22,17 @@ from stentor.pipeline.lazily import lazily
 if TYPE_CHECKING:
     from stentor.pipeline.archives import archive, compact, history, past, replay
     from stentor.pipeline.auditing import audit
+    from stentor.pipeline.event_table import events
     from stentor.pipeline.filters import to_column
     from stentor.pipeline.matching import match
     from stentor.pipeline.sessions import register, session
     from stentor.pipeline.sink import publish
-    from stentor.pipeline.source import events
 
 _HOME: Final = {
     "archive": "archives",
     "audit": "auditing",
     "compact": "archives",
-    "events": "source",
+    "events": "event_table",
     "history": "archives",
     "match": "matching",
     "past": "archives",

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from stentor.pipeline.datasource import StentorSource
 from stentor.pipeline.registering import is_connect, register_source
-from stentor.pipeline.source import StentorSource
 
 #: What `session` sets unless told otherwise.
 _DEFAULTS: Final = {

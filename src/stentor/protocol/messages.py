@@ -79,6 +79,8 @@ class Hello(_Message, tag=1):
     addresses: _Addresses = field(default_factory=list)
     #: Brokers: how they route, on which linked ones have to agree; empty for the default.
     terms: str = ""
+    #: Brokers: whether the receiver is above the sender, in a hierarchy.
+    below: bool = False
 
 
 class Welcome(_Message, tag=2):
@@ -236,7 +238,8 @@ class Unadvertise(_Message, tag=17):
 class Ask(_Message, tag=18):
     """A question to the broker; `Done` answers. Operators ask more than clients may.
 
-    "offers" {overlapping}; "streams" {since}; "status" {}; "links" {add, remove}; "drain" {}.
+    "offers" {overlapping}; "streams" {since}; "where" {broker}; "status" {}; "links" {add, remove};
+    "drain" {}.
     """
 
     number: int
@@ -498,6 +501,26 @@ class Groups(_Message, tag=59):
     stream: StreamId
     names: Annotated[list[_Text], Meta(max_length=MAX_GROUPS)]
     more: bool = False
+    #: Rises with all that is said of this stream, also across restarts: nothing counts twice.
+    number: int = 0
+
+
+class LinkState(Struct, array_like=True, frozen=True, gc=False):
+    """The links of one broker of a graph and their costs, and which streams enter there.
+
+    Of two of the same broker, the one with the higher number counts.
+    """
+
+    broker: StreamId
+    number: int
+    links: Annotated[tuple[tuple[StreamId, int], ...], Meta(max_length=MAX_STREAMS)]
+    streams: Annotated[tuple[Origin, ...], Meta(max_length=MAX_STREAMS)] = ()
+
+
+class Links(_Message, tag=62):
+    """In a graph: links of brokers, as far as the sender knows, that may be new to the receiver."""
+
+    states: _OfStreams[LinkState]
 
 
 class Handover(_Message, tag=60):
@@ -557,6 +580,7 @@ BetweenBrokers: TypeAlias = (
     | Chunk
     | Mark
     | Groups
+    | Links
     | Handover
     | HandedOver
     | Credit

@@ -16,16 +16,22 @@ what it is counted as.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from typing import ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
 from stentor.filters import Filter
 from stentor.model.notification import Notification
 
+if TYPE_CHECKING:
+    from stentor.model.codec import Envelope
+    from stentor.routing.table import Destination
+
 BrokerId: TypeAlias = int | str
 ClientId: TypeAlias = str
+#: What a neighbor is to a broker.
+Place: TypeAlias = Literal["peer", "parent", "child"]
 Kind: TypeAlias = Literal["notification", "subscription", "advertisement", "control"]
 
 
@@ -163,3 +169,91 @@ class WithdrawsTogether(Protocol):
         self, subscriptions: Iterable[FilterId], advertisements: Iterable[FilterId]
     ) -> Outputs:
         """Withdraw all of these."""
+
+
+class LiveRouter(Protocol):
+    """The routing decisions of a broker that runs: batches, and nothing that takes long.
+
+    Notifications are not its messages. It says where a batch goes; the broker carries it there, in
+    the order of the stream to which it belongs.
+    """
+
+    @property
+    def id(self) -> BrokerId: ...
+
+    @property
+    def neighbors(self) -> frozenset[BrokerId]:
+        """The brokers to which there is a link now."""
+
+    @property
+    def terms(self) -> str:
+        """What neighbors have to agree on, in words."""
+
+    @property
+    def is_coupled(self) -> bool:
+        """Whether subscriptions go only where something that overlaps them is advertised."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is held of what anybody asks for or offers."""
+
+    def subscribe(self, id: FilterId, filter: Filter) -> Outputs: ...
+
+    def advertise(self, id: FilterId, filter: Filter) -> Outputs: ...
+
+    def unadvertise(self, id: FilterId) -> Outputs: ...
+
+    def withdraw(
+        self, subscriptions: Iterable[FilterId], advertisements: Iterable[FilterId]
+    ) -> Outputs:
+        """Withdraw all of these in one step."""
+
+    def receive(self, sender: BrokerId, message: Message) -> Outputs: ...
+
+    def link_up(self, neighbor: BrokerId) -> Outputs: ...
+
+    def link_down(self, neighbor: BrokerId) -> Outputs: ...
+
+    def place(self, neighbor: BrokerId, place: Place) -> None:
+        """What the neighbor is to this broker from now on; to be said while there is no link."""
+
+    def is_joining(self, neighbor: BrokerId) -> bool:
+        """Whether `work` has more to tell a neighbor of what stood when its link came up."""
+
+    def asks(self, neighbor: BrokerId) -> bool:
+        """Whether `forget_some` has something left to do before `link_down`."""
+
+    def forget_some(self, neighbor: BrokerId, most: int) -> Outputs:
+        """Forget so many filters of a neighbor that says nothing any more."""
+
+    @property
+    def has_work(self) -> bool:
+        """Whether more is asked for or sent than has to be, until `work` was called."""
+
+    def work(self) -> Outputs:
+        """Do a part of what changes have left to do."""
+
+    def route_leading(
+        self,
+        events: Sequence[Envelope | Notification],
+        source: BrokerId | None,
+        most: int | None,
+        root: BrokerId | None = None,
+    ) -> tuple[int, dict[Destination, list[int]]]:
+        """Where a batch goes that a client (None) published or a neighbor forwarded.
+
+        It entered the overlay at the root. For each neighbor and client the indexes of the events
+        that go there, ascending; for as many leading events, at least one, as cost about `most` to
+        pass on. Their number comes first.
+        """
+
+    def table_size(self) -> TableSize: ...
+
+    def offers(self) -> list[Filter]:
+        """What may currently be published, as far as this broker knows (R-01.37)."""
+
+    def interests(self) -> list[Filter]:
+        """What is asked for, as far as this broker knows."""
+
+    def watch(self, changed: Callable[[Filter, bool], None]) -> None:
+        """Be told of each of the `interests` that has come (True) or gone."""

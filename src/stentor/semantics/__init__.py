@@ -15,8 +15,6 @@ actions knows whom a publication may and must reach.
     1 violation (4 actions, 1 publication, 0 deliveries, 1 owed)
       LOST at action 2: a published a:0:0 at action 2, but b was not notified of it by the last
       settling point, action 3, although its subscription b#1 (price > 10) had settled at action 1
-
-`stentor.semantics.temporal` evaluates the temporal logic in which the specification is written.
 """
 
 from stentor.semantics.actions import (

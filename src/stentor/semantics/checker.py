@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from stentor.errors import InvalidConfiguration
+from stentor.filters import Filter
 from stentor.semantics.actions import Action, Notify
 from stentor.semantics.history import history_of
 from stentor.semantics.liveness import liveness
@@ -23,13 +24,15 @@ def check(
     *,
     advertisements: bool = False,
     order: Iterable[str] = (),
+    among: Filter | None = None,
     settling: bool = True,
 ) -> Report:
     """Hold a trace against the specification.
 
     `advertisements` turns on their stronger safety and weaker liveness (R-01.33, R-01.34). `order`
     names the orders to hold, any of `fifo`, `causal`, `causal_printed`, `total_pairwise` and
-    `total_global`. `settling` asks for liveness by settling points; without it nothing is owed.
+    `total_global`; they are asked of the notifications that `among` matches, if it is given.
+    `settling` asks for liveness by settling points; without it nothing is owed.
 
     >>> from stentor.filters import Filter
     >>> from stentor.model import Notification, NotificationId
@@ -62,6 +65,8 @@ def check(
         judgment = liveness(history, oracle)
         owed = judgment.owed
         violations += judgment.violations
+    if among is not None:
+        history = [(at, each) for at, each in history if among.matches(each.notification)]
     for name in orders:
         violations += ORDERS[name](history)
     return Report(

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from stentor.client.faults import error_of
 from stentor.errors import (
     GroupElsewhere,
     InvalidConfiguration,
@@ -25,6 +24,7 @@ from stentor.errors import (
     RepeatedPublication,
     StentorError,
     UnknownClient,
+    error_of,
 )
 from stentor.filters import Filter
 from stentor.model.codec import encode

@@ -46,6 +46,7 @@ from stentor.node.parts.routing import read_update
 from stentor.protocol import messages as m
 from stentor.protocol.messages import StreamId
 from stentor.routing.protocol import Arm, BrokerId, ClientId, Close, Outputs, Router, TableSize
+from stentor.routing.protocol import Place as Standing
 from stentor.routing.tree import TreeRouter
 from stentor.semantics import Action, Report, Trace, check
 from stentor.simulation import topology
@@ -227,7 +228,7 @@ class Host:
         """The broker's core."""
         return self.broker(broker).core
 
-    def router(self, broker: BrokerId) -> Router:
+    def router(self, broker: BrokerId) -> Any:
         return self.core(broker).router
 
     def table_sizes(self) -> dict[BrokerId, TableSize]:
@@ -698,12 +699,16 @@ class Host:
             self._lose(other, id)
         return neighbors
 
+    def place(self, broker: BrokerId, neighbor: BrokerId) -> Standing | None:
+        """What a neighbor is to a broker, if its router does not know."""
+        return None
+
     def _open(self, a: BrokerId, b: BrokerId) -> None:
         for x, y in ((a, b), (b, a)):
             broken = partial(self._brokers[x].core.broken, neighbor=str(y))
             self._links[x, y] = Link(self._room, broken)
         for x, y in ((a, b), (b, a)):
-            self._brokers[x].core.link_up(str(y), self._rights.get((x, y)))
+            self._brokers[x].core.link_up(str(y), self._rights.get((x, y)), self.place(x, y))
             self.carry_out(self._brokers[x])
 
     def _cut(self, a: BrokerId, b: BrokerId) -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from stentor.broker.storage.blocks import (
     MAX_BYTES,
     MAX_ENTRIES,
-    Header,
+    BlockHeader,
     intact,
     pack,
     split,
@@ -34,7 +34,11 @@ def test_any_changed_bit_is_noticed(items, data):
     assert not intact(header, packed[: data.draw(st.integers(0, len(packed) - 1))])
 
 
-@given(entries, st.sampled_from(Header._fields), st.sampled_from([1, 2, 2**40, -1, None, "x", 0.5]))
+@given(
+    entries,
+    st.sampled_from(BlockHeader._fields),
+    st.sampled_from([1, 2, 2**40, -1, None, "x", 0.5]),
+)
 def test_any_changed_field_is_noticed(items, field, value):
     header, packed = pack(7, 12.25, 99, items)
     if getattr(header, field) != value:

@@ -72,7 +72,7 @@ def test_what_waits_is_committed_together(tmp_path):
         batches = [Batch([b"%d" % n], context=n) for n in range(100)]
         for batch in batches:
             host.journal.append(batch)
-        host.journal.store_durable("desk", b"state", context="durable")
+        host.journal.append(Batch(durables={"desk": b"state"}, context="durable"))
         assert host.journal.pending == 101
         host.journal.start(host.call, host.committed.append)
         host.settle()
@@ -171,7 +171,7 @@ def test_the_host_is_told_when_too_much_waits(tmp_path, monkeypatch):
         assert host.journal.full
         with pytest.raises(Overloaded):
             host.journal.append(Batch([b"refused"]))
-        host.journal.store_durable("desk", b"confirmations still pass")
+        host.journal.append(Batch(durables={"desk": b"confirmations still pass"}))
         host.journal.start(host.call, host.committed.append)
         host.settle()
         assert not host.journal.full
@@ -237,10 +237,10 @@ def test_the_mark_of_a_producer_never_goes_back(place):
 @pytest.mark.spec("R-07.40")
 def test_durable_subscriptions_are_kept_under_their_names(tmp_path):
     with Host(tmp_path) as host:
-        host.journal.store_durable("desk", b"1")
-        host.journal.store_durable("desk", b"2", context="second")
-        host.journal.store_durable("gone", b"3")
-        host.journal.delete_durable("gone")
+        host.journal.append(Batch(durables={"desk": b"1"}))
+        host.journal.append(Batch(durables={"desk": b"2"}, context="second"))
+        host.journal.append(Batch(durables={"gone": b"3"}))
+        host.journal.append(Batch(durables={"gone": None}))
         host.settle()
         assert host.journal.durables() == {"desk": b"2"}
         assert host.journal.durable("desk") == b"2"
@@ -259,7 +259,7 @@ def test_the_last_value_of_each_key_is_kept(place):
         host.publish(b"sap 2", retain=[("sap", 0)])
         values = {value.key: (value.time, value.data) for value in host.journal.last_values()}
         assert values == {"ibm": (1_000_000.0, b"ibm 2"), "sap": (1_000_005.0, b"sap 2")}
-        host.journal.forget_last_value("ibm")
+        host.journal.append(Batch(forget=["ibm"]))
         host.publish(b"sap 3", forget=["sap"], retain=[("sap", 0)])
         assert [value.data for value in host.journal.last_values()] == [b"sap 3"]
 

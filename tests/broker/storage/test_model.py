@@ -47,16 +47,16 @@ class JournalMachine(RuleBasedStateMachine):
     @rule(name=names, state=st.none() | st.binary(max_size=20))
     def change_durable(self, name, state):
         if state is None:
-            self.host.journal.delete_durable(name)
+            self.host.journal.append(Batch(durables={name: None}))
             self.durables.pop(name, None)
         else:
-            self.host.journal.store_durable(name, state)
+            self.host.journal.append(Batch(durables={name: state}))
             self.durables[name] = state
         self.host.settle()
 
     @rule(key=names)
     def forget(self, key):
-        self.host.journal.forget_last_value(key)
+        self.host.journal.append(Batch(forget=[key]))
         self.values.pop(key, None)
         self.host.settle()
 

@@ -126,8 +126,9 @@ def judge_trace(
 #: What parts of a core keep when nobody is left: what they count and whom they tell, journals,
 #: what is on disk, what is known of other brokers, and groups as they were told last.
 _KEPT = {
-    *("counters", "checks", "at_end", "at_leave", "take_down"),
+    *("counters", "checks", "at_end", "at_leave", "at_routed", "take_down"),
     *("logs", "durables.held", "newest", "heads", "reserve", "told", "elsewhere", "names"),
+    *("numbers", "placed"),
 }
 
 
@@ -135,7 +136,7 @@ def judge_empty(sim: Overlay) -> None:
     """When all clients have left for good, nothing is left of them, in whatever part."""
     for host in sim.hosts.values():
         core = host.core
-        assert core.router.plane.is_empty
+        assert core.router.is_empty
         parts = {name: part for name, part in vars(core).items() if hasattr(part, "__dict__")}
         left = {
             f"{name}.{attribute}": value

@@ -1,8 +1,9 @@
 """Generated histories of live overlays, with everything that may go wrong.
 
-A history is made from a seed: a tree of brokers with large or tiny queues, clients, and a random
-sequence of what clients do and what fails, while messages arrive, disks write and journals are read
-in any order that is possible. At the end everything heals, and `judging` says what must hold.
+A history is made from a seed: a tree or graph of brokers with large or tiny queues, clients, and
+a random sequence of what clients do and what fails, while messages arrive, disks write and journals
+are read in any order that is possible. At the end everything heals, and `judging` says what must
+hold.
 
 Run as a program it takes a number of histories and a first seed:
 
@@ -27,6 +28,8 @@ from stentor.node import feed, reading, sessions
 from stentor.node.parts import deliveries, offers, probing, publishing, routing, traffic
 from stentor.node.parts import overlay as overlay_part
 from stentor.routing import STRATEGIES, Strategy
+from stentor.routing.reducers import covering
+from stentor.routing.tree import layer
 from stentor.simulation.broker import Broker
 from stentor.simulation.client import Client, Inbox
 
@@ -55,6 +58,13 @@ STEPS: list[tuple[Any, str, int]] = [
     (reading, "LOOKED_BYTES", 100),
 ]
 
+#: The same, drawn apart from everything else.
+EFFORTS: list[tuple[Any, str, int]] = [
+    (routing, "EFFORT", -1),
+    (covering, "EFFORT", -1),
+    (layer, "TOLD_AT_ONCE", 1),
+]
+
 
 @contextmanager
 def small(stretch: int, fetches: int, steps: Iterable[tuple[Any, str, int]] = ()) -> Iterator[None]:
@@ -74,14 +84,32 @@ def small(stretch: int, fetches: int, steps: Iterable[tuple[Any, str, int]] = ()
 class History:
     """One generated run."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, graph: bool | None = None) -> None:
         rng = self.rng = random.Random(seed)
-        size = rng.choice([1, 2, 2, 3, 3, 4, 5, 7])
+        self.graph = rng.random() < 0.4 if graph is None else graph
+        size = rng.choice([3, 4, 4, 5, 6] if self.graph else [1, 2, 2, 3, 3, 4, 5, 7])
         names = [f"b{i}" for i in range(size)]
         links = [(names[rng.randrange(i)], names[i]) for i in range(1, size)]
+        if self.graph:
+            links += [
+                (a, b) for a, b in (rng.sample(names, 2) for _ in range(rng.randint(1, size)))
+            ]
+            links = list({frozenset(link): link for link in links}.values())
+        #: Peers at the core, if there are several, and hierarchies below them.
+        parents = {}
+        if self.graph and rng.random() < 0.3:
+            for i in range(size, size + rng.randint(1, 3)):
+                names.append(f"b{i}")
+                parents[names[i]] = names[rng.randrange(i)]
+            links += [(above, below) for below, above in parents.items()]
+        elif not self.graph and rng.random() < 0.25:
+            roots = names[: rng.choice([1, 1, 2, 3])]
+            parents = {b: a for a, b in links if b not in roots}
         self.stretch = rng.choice([2, 3, 1_000])
         self.fetches = rng.choice([1, 2, 32])
         self.steps = [step for step in STEPS if rng.random() < 0.3]
+        apart = random.Random(-seed - 1)
+        self.steps += [step for step in EFFORTS if apart.random() < 0.3]
         queue = rng.choice([1, 2, 4, 1_000])
         limit = rng.choice([2, 5, 10_000])
         routing, advertisements = self._strategies()
@@ -94,10 +122,18 @@ class History:
             routing=routing,
             advertisements=advertisements,
             mixed=rng.choice([0, 0, seed + 1]),
+            graph=self.graph,
+            parents=parents,
         )
         self.queue = queue
         #: What may go wrong in this history.
         self.faults = {kind for kind in FAULTS if rng.random() < 0.4}
+        #: Whether very much is published while links fail: much is then on its way.
+        self.busy = self.graph and rng.random() < 0.6
+        if self.busy:
+            self.faults = {"links", rng.choice(FAULTS)}
+        if parents:
+            self.faults -= {"wiring", "cycles"}
         self.sim.moves = rng.random() < 0.3
         self.storm = rng.choice([1, 1, 4])
         self.kinds: Counter[str] = Counter()
@@ -120,8 +156,12 @@ class History:
     def run(self) -> None:
         rng, sim = self.rng, self.sim
         with small(self.stretch, self.fetches, self.steps):
+            if self.busy:
+                for _ in range(rng.randint(2, 6)):
+                    self.subscribe()
+                sim.settle()
             for _ in range(rng.randint(1, 3)):
-                for _ in range(rng.randint(5, 40)):
+                for _ in range(rng.randint(40, 80) if self.busy else rng.randint(5, 40)):
                     self.act()
                     sim.advance(rng.choice([0, 1, 5, 20]))
                     self.bounds()
@@ -136,7 +176,7 @@ class History:
 
     def act(self) -> None:
         actions = [
-            (self.publish, 30),
+            (self.publish, 90 if self.busy else 30),
             (self.subscribe, 10),
             (self.unsubscribe, 3),
             (self.confirm, 6),
@@ -295,7 +335,7 @@ class History:
                 assert len(each) + each.buffered <= most
 
     def demand(self) -> None:
-        """Producers know what is asked for of what they offer, no more and no less."""
+        """Producers know what is asked for of what they offer; in a hierarchy perhaps more."""
         subs = [s for c in self.sim.clients for s in c.inboxes.values()]
         for client in self.sim.clients:
             for number, offer in client.offered.items():
@@ -304,7 +344,7 @@ class History:
                     if offer.matches(event):
                         asked = any(s.filter.matches(event) for s in subs)
                         wanted = any(f.matches(event) for f in told)
-                        if self.sim.routing.is_exact:
+                        if self.sim.routing.is_exact and not self.sim.parents:
                             assert asked == wanted, (offer, told, event)
                         assert wanted or not asked, (offer, told, event)
 
@@ -331,8 +371,8 @@ class History:
         judge_empty(sim)
 
 
-def run_history(seed: int) -> History:
-    history = History(seed)
+def run_history(seed: int, *, graph: bool | None = None) -> History:
+    history = History(seed, graph=graph)
     try:
         history.run()
     except BaseException as error:

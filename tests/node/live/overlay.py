@@ -11,6 +11,8 @@ from typing import Any
 
 from stentor.node.border import Rights
 from stentor.routing import STRATEGIES, Strategy, TreeRouter
+from stentor.routing.graph import GraphRouter
+from stentor.routing.protocol import Place as Standing
 from stentor.simulation.broker import Broker, Place
 from stentor.simulation.client import Client, Inbox
 from stentor.simulation.host import Host
@@ -34,7 +36,12 @@ class Overlay(Host):
         routing: Strategy | str = "covering",
         advertisements: Strategy | str | None = None,
         mixed: int = 0,
+        graph: bool = False,
+        parents: dict[str, str] | None = None,
     ) -> None:
+        #: Whether links may form cycles; and who is above whom.
+        self.graph = graph
+        self.parents = parents or {}
         self.routing = Strategy.of(routing)
         #: If not 0, brokers use different strategies that go together.
         self.mixed = mixed
@@ -55,6 +62,7 @@ class Overlay(Host):
             advertisements=self.enforced,
             make=self.router_of,
             thorough=True,
+            carried=False,
             queue=queue,
             room=link_limit,
             rights=rights,
@@ -65,7 +73,12 @@ class Overlay(Host):
         """Whether clients have to advertise what they publish."""
         return self.offers is not None
 
-    def router_of(self, name: Any) -> TreeRouter:
+    def place(self, broker: Any, neighbor: Any) -> Standing:
+        if self.parents.get(broker) == neighbor:
+            return "parent"
+        return "child" if self.parents.get(neighbor) == broker else "peer"
+
+    def router_of(self, name: Any) -> Any:
         """Brokers differ in their strategies as far as these go together."""
         routing, offers = self.routing, self.offers or Strategy("covering")
         if self.mixed:
@@ -74,6 +87,8 @@ class Overlay(Host):
             routing = routing if routing.looseness else Strategy(alike.choice(names))
             names = [n for n in STRATEGIES if Strategy(n).terms == offers.terms]
             offers = Strategy(alike.choice(names))
+        if self.graph and name not in self.parents:
+            return GraphRouter(name, routing, offers, coupled=self.enforced, at_once=2)
         return TreeRouter(name, routing, offers, coupled=self.enforced)
 
     @property
@@ -159,7 +174,7 @@ class Overlay(Host):
             if not host.up:
                 self.restart(name)
         for a, b in self.wires:
-            if b not in self.reached(a):
+            if self.graph or b not in self.reached(a):
                 self.connect(a, b)
         for link in self._links.values():
             link.limit = UNHURRIED
@@ -183,8 +198,9 @@ class Overlay(Host):
             while more := {y for x, y in both if x in reached} - reached:
                 reached |= more
             ends = sorted(set(self.hosts) - reached), sorted(reached)
-            self.wires.append((self.rng.choice(ends[0]), self.rng.choice(ends[1])))
-            self.connect(*self.wires[-1])
+            if ends[0]:
+                self.wires.append((self.rng.choice(ends[0]), self.rng.choice(ends[1])))
+                self.connect(*self.wires[-1])
         else:
             self.connect(*self.rng.sample(sorted(self.hosts), 2))
 
@@ -196,7 +212,7 @@ class Overlay(Host):
                 if client.broker is None:
                     client.connect(self.rng.choice(self.places(client)))
                 client.give_credit()
-            if len(self._links) > 2 * len(self.hosts) - 2:  # there is a cycle
+            if not self.graph and len(self._links) > 2 * len(self.hosts) - 2:  # a cycle
                 self.advance(10_000)
                 self.tick(1.0)
                 continue

@@ -1,5 +1,6 @@
 """What clients and neighbors may make a broker keep, believe or wait for."""
 
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -8,6 +9,7 @@ from overlay import Overlay
 
 from stentor.errors import NotPermitted, Overloaded
 from stentor.filters import Filter
+from stentor.filters.effort import effort
 from stentor.model import Notification, NotificationId, decode, encode
 from stentor.node.agenda import Append, Persist, ToClient, ToLink
 from stentor.node.checks import EPOCH_AHEAD
@@ -16,11 +18,12 @@ from stentor.node.durable import Durable
 from stentor.node.feed import Feed, Run
 from stentor.node.interest import Interest
 from stentor.node.parts.deliveries import BLOCK_PATIENCE, SERVED_AT_ONCE
-from stentor.node.parts.routing import UNLINKED_AT_ONCE
+from stentor.node.parts.routing import EFFORT, UNLINKED_AT_ONCE
 from stentor.node.parts.subscribing import UNKNOWN_STREAMS
 from stentor.node.reading import LOOKED_BYTES, stretch
 from stentor.node.streams import Probes
 from stentor.protocol import messages as m
+from stentor.routing.tree.layer import TOLD_AT_ONCE
 from stentor.simulation.journal import MemoryLog
 
 CLOCK = 1_000_000.0
@@ -514,6 +517,70 @@ def test_what_a_neighbor_asked_for_goes_in_steps() -> None:
     assert not told
     assert not core.is_unlinking("b#")
     core.link_down("c#")
+    assert core.router.plane.is_empty
+
+
+def test_filters_of_a_neighbor_that_cost_much_are_taken_in_steps() -> None:
+    """Half of all boxes have to be looked at for each of them."""
+    alone = Alone()
+    core = alone.core
+    for neighbor in ("b#", "c#"):
+        core.link_up(neighbor)
+    sides = [i * 7 % 1_500 for i in range(1_500)]
+    texts = [f"x > {i} and y < {i}" for i in sides]
+    spent = []
+    before = effort.left
+    for _ in core.hear_neighbor("b#", m.Subscriptions([(text, text) for text in texts], [])):
+        spent.append(before - effort.left)
+        before = effort.left
+    assert max(spent) < 2 * EFFORT < sum(spent)
+    assert len(core.router.plane.subscriptions.table) == len(texts)
+
+
+@pytest.mark.parametrize("heard", [False, True])
+def test_a_new_neighbor_is_told_what_is_asked_for_in_steps(heard: bool) -> None:
+    """Until it knows all of it, it is no neighbor and is not heard."""
+    alone = Alone()
+    core = alone.core
+    count = 1_000
+    core.link_up("b#")
+    core.receive("b#", asking(*range(count)))
+    core.take()
+    core.link_up("c#")
+    messages = m.Streams([m.Origin("c#", "c")], []), m.Probe("c#", 1)
+    steps = chain.from_iterable(core.hear_neighbor("c#", message) for message in messages)
+    told: list[str] = []
+    while True:
+        sent = [a.message for a in core.take() if isinstance(a, ToLink) and a.neighbor == "c#"]
+        filters = [message for message in sent if isinstance(message, m.Subscriptions)]
+        told += [text for message in filters for _, text in message.added]
+        assert sum(len(message.added) for message in filters) <= TOLD_AT_ONCE
+        if len(told) == count:
+            break
+        assert sent == filters
+        assert core.neighbors == ["b#"]
+        assert not core.directory.reaches("c#")
+        assert core.has_work
+        next(steps) if heard else core.work()
+    assert len(set(told)) == count
+    assert isinstance(sent[-1], m.Streams)
+    assert core.neighbors == ["b#", "c#"]
+    for _ in steps:
+        pass
+    assert core.directory.reaches("c#")
+
+
+def test_a_link_may_go_before_the_neighbor_was_told_everything() -> None:
+    alone = Alone()
+    core = alone.core
+    core.link_up("b#")
+    core.receive("b#", asking(*range(1_000)))
+    core.link_up("c#")
+    core.link_down("c#")
+    alone.flush()
+    assert core.neighbors == ["b#"]
+    core.link_down("b#")
+    alone.flush()
     assert core.router.plane.is_empty
 
 

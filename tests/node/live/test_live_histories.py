@@ -13,6 +13,7 @@ from judging import judge, judge_empty
 from live_histories import run_history, small
 from overlay import Overlay, said
 
+from stentor.filters import Filter
 from stentor.node.agenda import ToClient
 from stentor.protocol import messages as m
 from stentor.simulation.client import Client
@@ -325,3 +326,27 @@ def test_publishers_do_not_wait_for_a_subscriber_that_has_left() -> None:
     sim.settle()
     assert not publisher.unanswered
     judge(sim)
+
+
+@pytest.mark.spec("R-03.27", "R-01.21")
+def test_an_advertisement_outlives_what_was_published_under_it() -> None:
+    """The publisher is gone before its broker has routed what the disk holds of it."""
+    sim = Overlay([("a", "b")], advertisements="covering")
+    near, far = sim.client(at="a"), sim.client(at="b")
+    sub = near.open("x = 1")
+    far.offer(Filter("x = 1"))
+    sim.settle()
+    publish(far, 1)
+    sim.happen("up", far)
+    sim.happen("disk", "b")
+    far.disconnect()
+    only(sim, ("a", "b"), ("b", "a"))
+    assert [offset for _, offset, _ in sub.given] == [1]
+    sim.settle()
+    judge(sim)
+
+
+@PROMISES
+def test_histories_of_graphs() -> None:
+    for seed in range(25):
+        run_history(seed, graph=True)

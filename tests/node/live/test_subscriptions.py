@@ -218,9 +218,8 @@ def test_numbers_of_requests_cannot_be_guessed() -> None:
 
 @pytest.mark.spec("R-07.73", "01/A-14")
 def test_a_producer_is_told_what_overlaps_its_offer() -> None:
-    demands = Demands()
-    asked = [Filter("x = 1"), Filter("x = 5"), Filter("y = 1")]
-    demands.watch((1, 1), Filter("x < 3"), asked)
+    demands = Demands(lambda: [Filter("x = 1"), Filter("x = 5"), Filter("y = 1")])
+    demands.watch((1, 1), Filter("x < 3"))
     assert demands.changes(0.0) == [((1, 1), ["x = 1", "y = 1"])]
     demands.entry(Filter("x = 2"), there=True)
     demands.entry(Filter("x = 7"), there=True)
@@ -235,8 +234,8 @@ def test_a_producer_is_told_what_overlaps_its_offer() -> None:
 
 @pytest.mark.spec("R-07.73")
 def test_the_end_of_demand_lingers() -> None:
-    demands = Demands()
-    demands.watch((1, 1), ALL, [Filter("x = 1")])
+    demands = Demands(lambda: [Filter("x = 1")])
+    demands.watch((1, 1), ALL)
     demands.changes(0.0)
     demands.entry(Filter("x = 1"), there=False)
     assert demands.changes(0.0) == []
@@ -249,8 +248,8 @@ def test_the_end_of_demand_lingers() -> None:
 
 @pytest.mark.spec("R-07.73")
 def test_very_many_filters_are_told_as_everything() -> None:
-    demands = Demands()
-    demands.watch((1, 1), ALL, [Filter(f"x = {i}") for i in range(MANY + 1)])
+    demands = Demands(lambda: [Filter(f"x = {i}") for i in range(MANY + 1)])
+    demands.watch((1, 1), ALL)
     assert demands.changes(0.0) == [((1, 1), [""])]
     demands.entry(Filter("x = 0"), there=False)
     [(_, texts)] = demands.changes(0.0)
@@ -264,8 +263,8 @@ def test_demand_that_is_worked_off_in_steps_ends_where_it_should(
 ) -> None:
     filters = [Filter(text) for text in ("x = 1", "x = 2", "x > 1", "y = 1", "x = 1 and y = 2", "")]
     happenings = ("offer", "forget", "come", "go", "work", "tell", "block")
-    demands = Demands(at_once)
     asked: dict[Filter, None] = {}
+    demands = Demands(lambda: asked, at_once)
     offers: dict[tuple[int, int], Filter] = {}
     told: dict[tuple[int, int], list[str]] = {}
     blocked: set[int] = set()
@@ -273,9 +272,10 @@ def test_demand_that_is_worked_off_in_steps_ends_where_it_should(
         filter = data.draw(st.sampled_from(filters))
         match data.draw(st.sampled_from(happenings)):
             case "offer":
-                offer = data.draw(st.integers(1, 3)), now
-                offers[offer] = filter
-                demands.watch(offer, filter, asked)
+                offer = data.draw(st.integers(1, 2)), data.draw(st.integers(1, 2))
+                if offer not in offers:
+                    offers[offer] = filter
+                    demands.watch(offer, filter)
             case "forget" if offers:
                 offer = data.draw(st.sampled_from(sorted(offers)))
                 del offers[offer]
@@ -306,3 +306,37 @@ def test_demand_that_is_worked_off_in_steps_ends_where_it_should(
         offer: sorted(str(f) for f in asked if f.overlaps(filter))
         for offer, filter in offers.items()
     }
+
+
+def test_offers_that_wait_to_be_compared_hold_no_filters() -> None:
+    """Thousands of offers would each keep a list of thousands of filters."""
+    taken = []
+
+    def asked() -> list[Filter]:
+        taken.append([Filter(f"x = {i}") for i in range(100)])
+        return taken[-1]
+
+    demands = Demands(asked, at_once=10)
+    for number in range(50):
+        demands.watch((1, number), ALL)
+    assert not taken
+    demands.work()
+    demands.work()
+    assert len(taken) == 1
+    while demands.has_work:
+        demands.work()
+        demands.changes(0.0)
+    assert len(taken) == 50
+
+
+def test_an_offer_that_takes_the_number_of_another_is_compared_with_everything() -> None:
+    demands = Demands(lambda: [Filter("x = 1"), Filter("x = 2"), Filter("x = 3")], at_once=2)
+    demands.watch((1, 1), Filter("y = 1"))
+    demands.work()
+    demands.forget((1, 1))
+    demands.watch((1, 1), ALL)
+    told = []
+    while demands.has_work:
+        demands.work()
+        told += demands.changes(0.0)
+    assert told == [((1, 1), ["x = 1", "x = 2", "x = 3"])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -11,6 +12,9 @@ import pytest
 from audited_traces import generated
 from written_traces import vectors
 
+import stentor
+from stentor.broker.host import Broker
+from stentor.broker.settings import Settings
 from stentor.errors import InvalidConfiguration, PipelineError
 from stentor.filters import Filter
 from stentor.model import Notification, NotificationId
@@ -188,6 +192,29 @@ def example() -> Trace:
         trace.notify("b", n)
     trace.quiescent()
     return trace
+
+
+def test_what_a_client_records_is_a_trace(spark, tmp_path):
+    file = tmp_path / "recorded.jsonl"
+
+    async def happens() -> None:
+        broker = Broker(Settings(listen=("127.0.0.1:0",), name="b1"))
+        with stentor.Recorder(file) as recorder:
+            async with (
+                broker,
+                stentor.connect(broker, name="n", record=recorder) as bus,
+                bus.subscribe("x > 3") as wanted,
+            ):
+                recorder.quiescent()
+                await bus.publish_many(({"x": i} for i in range(10)), ack=True)
+                for _ in range(6):
+                    await wanted.get()
+                recorder.quiescent()
+                report = audit(file, spark, orders=["fifo", "total_global"]).report()
+                assert str(report) == str(check(stentor.recorded(file).trace, order=["fifo"]))
+                assert (report.ok, report.owed) == (True, 6)
+
+    asyncio.run(happens())
 
 
 def test_one_trace_from_a_file(spark, tmp_path, example):

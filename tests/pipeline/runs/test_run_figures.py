@@ -13,7 +13,7 @@ from rich.console import Console
 from stentor.errors import PipelineError
 from stentor.pipeline.runs.causes import cause
 from stentor.pipeline.runs.figures import Figures, lag
-from stentor.pipeline.runs.metrics import MetricsFile, Monitor, prometheus
+from stentor.pipeline.runs.metrics import MetricsFile, MetricsServer, prometheus
 from stentor.pipeline.runs.requirements import check_requirements, java_problem, java_version
 from stentor.pipeline.runs.view import Lines, line, shown, table
 
@@ -78,14 +78,14 @@ def test_metrics_go_to_a_file(tmp_path: Path) -> None:
 
 def test_metrics_are_served_for_prometheus() -> None:
     figures = Figures("bars", "running", rows=5)
-    monitor = Monitor("127.0.0.1:0", lambda: prometheus("market", [figures]))
+    monitor = MetricsServer("127.0.0.1:0", lambda: prometheus("market", [figures]))
     try:
         url = f"http://{monitor.address}"
         text = urllib.request.urlopen(f"{url}/metrics").read().decode()
         with pytest.raises(urllib.error.HTTPError):
             urllib.request.urlopen(f"{url}/other")
         with pytest.raises(PipelineError, match="nobody can listen"):
-            Monitor(monitor.address, lambda: "")
+            MetricsServer(monitor.address, lambda: "")
     finally:
         monitor.close()
     assert 'stentor_pipeline_rows_total{pipeline="market",query="bars"} 5' in text

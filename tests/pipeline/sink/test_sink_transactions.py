@@ -20,7 +20,7 @@ from stentor.model import Notification, decode
 from stentor.pipeline import publish, register
 from stentor.pipeline.sink import BatchWriter, StreamWriter
 from stentor.pipeline.sink.transactions import SLOT, by_slot
-from stentor.pipeline.source.options import Transaction, transaction
+from stentor.pipeline.source.options import WriteIdentity, transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -161,7 +161,7 @@ def test_mistakes_in_the_options_are_told(options: dict[str, str], error: str) -
 def test_options_are_read() -> None:
     assert transaction({"brokers": "b:1"}) is None
     found = transaction({"TXNAPPID": "x", "txnversion": "7", "txnKey": "a,b"})
-    assert found == Transaction("x", 7, ("a", "b"))
+    assert found == WriteIdentity("x", 7, ("a", "b"))
 
 
 def test_rows_are_taken_apart_by_slot() -> None:

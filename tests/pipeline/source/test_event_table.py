@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nursery import Nursery
     from pyspark.sql import DataFrame, SparkSession
 
-    from stentor.pipeline.source import Events
+    from stentor.pipeline.event_table import Events
 
 COLUMNS = "n long, symbol string, price double, volume long"
 STANDARD = ["_id", "_type", "_time", "_broker", "_offset", "_corrupt"]

@@ -3,20 +3,20 @@
 from stentor.broker.storage.batch import Batch
 from stentor.broker.storage.journal import Committed, Journal
 from stentor.broker.storage.moving import (
-    HandedOver,
+    Moved,
     confirmed,
     copy_journal,
     hand_over,
     set_aside,
 )
-from stentor.broker.storage.repairing import Report, check, repair
+from stentor.broker.storage.repairing import JournalReport, check, repair
 
 __all__ = [
     "Batch",
     "Committed",
-    "HandedOver",
     "Journal",
-    "Report",
+    "JournalReport",
+    "Moved",
     "check",
     "confirmed",
     "copy_journal",

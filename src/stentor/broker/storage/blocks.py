@@ -27,7 +27,7 @@ ROW_OVERHEAD: Final = 64
 _HEADER: Final = struct.Struct(">QIdQI")
 
 
-class Header(NamedTuple):
+class BlockHeader(NamedTuple):
     """What is known of a block without its data."""
 
     first: int
@@ -52,7 +52,7 @@ class Header(NamedTuple):
         return self.size + ROW_OVERHEAD
 
 
-def pack(first: int, time: float, previous: int, items: list[bytes]) -> tuple[Header, bytes]:
+def pack(first: int, time: float, previous: int, items: list[bytes]) -> tuple[BlockHeader, bytes]:
     """The block of these entries.
 
     >>> header, data = pack(1, 0.0, 0, [b"one", b"three"])
@@ -62,10 +62,10 @@ def pack(first: int, time: float, previous: int, items: list[bytes]) -> tuple[He
     count = len(items)
     data = b"".join((struct.pack(f">{count}I", *map(len, items)), *items))
     crc = crc32(data, crc32(_HEADER.pack(first, count, time, len(data), previous)))
-    return Header(first, count, time, len(data), previous, crc), data
+    return BlockHeader(first, count, time, len(data), previous, crc), data
 
 
-def intact(header: Header, data: object) -> bool:
+def intact(header: BlockHeader, data: object) -> bool:
     """Whether a block is what was written. Anything may be wrong with it, types included.
 
     >>> header, data = pack(1, 0.0, 0, [b"one"])
@@ -81,7 +81,7 @@ def intact(header: Header, data: object) -> bool:
     return len(data) == header.size and crc32(data, start) == header.crc
 
 
-def unpack(header: Header, data: bytes) -> list[bytes]:
+def unpack(header: BlockHeader, data: bytes) -> list[bytes]:
     """The entries of an intact block."""
     entries = []
     start = 4 * header.length

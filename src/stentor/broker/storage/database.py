@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
-from stentor.broker.storage.blocks import Header
+from stentor.broker.storage.blocks import BlockHeader
 from stentor.broker.storage.directory import advice
 from stentor.errors import InvalidConfiguration, JournalDamaged, JournalUnavailable, StentorError
 
@@ -51,7 +51,7 @@ HEADERS: Final = "SELECT first, length, time, size, previous, crc FROM block"
 
 
 @dataclass(slots=True)
-class State:
+class JournalState:
     """The row that every commit rewrites."""
 
     stream: str
@@ -69,7 +69,7 @@ class State:
     time: float = 0.0
 
     @classmethod
-    def new(cls, name: str) -> State:
+    def new(cls, name: str) -> JournalState:
         """That of an empty journal, with an id of its own."""
         return cls(f"{name}#{secrets.token_hex(4)}", name)
 
@@ -171,7 +171,7 @@ def _identity(db: sqlite3.Connection) -> tuple[int, int]:
     return application, version
 
 
-def create(db: sqlite3.Connection, state: State) -> None:
+def create(db: sqlite3.Connection, state: JournalState) -> None:
     with transaction(db):
         for statement in _SCHEMA:
             db.execute(statement)
@@ -180,7 +180,7 @@ def create(db: sqlite3.Connection, state: State) -> None:
         save(db, state)
 
 
-def save(db: sqlite3.Connection, state: State) -> None:
+def save(db: sqlite3.Connection, state: JournalState) -> None:
     fields = astuple(state)
     db.execute(
         "INSERT OR REPLACE INTO state VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -188,18 +188,18 @@ def save(db: sqlite3.Connection, state: State) -> None:
     )
 
 
-def load(db: sqlite3.Connection) -> State | None:
+def load(db: sqlite3.Connection) -> JournalState | None:
     """The state; None if it is missing or altered."""
     row = db.execute(
         "SELECT stream, name, commits, low, head, tail, bytes, time, crc FROM state"
     ).fetchone()
     if row is None or checksum(*row[:-1]) != row[-1]:
         return None
-    return State(*row[:-1])
+    return JournalState(*row[:-1])
 
 
-def header(row: tuple[Any, ...]) -> Header:
-    return Header(*row[:6])
+def header(row: tuple[Any, ...]) -> BlockHeader:
+    return BlockHeader(*row[:6])
 
 
 # -- the small tables: every row ends with, or holds, the checksum of the rest

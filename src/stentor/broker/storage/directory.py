@@ -139,7 +139,7 @@ def read_mark(directory: Path) -> Witnessed | None:
     )
 
 
-class Mark:
+class MarkFile:
     """Writes the mark of one journal."""
 
     def __init__(self, directory: Path, stream: str, commits: int, head: int) -> None:

@@ -35,8 +35,8 @@ from typing import Any, Final, TypeAlias
 from stentor.broker.settings import Retention
 from stentor.broker.storage import database
 from stentor.broker.storage.batch import Batch
-from stentor.broker.storage.database import State, unwritable
-from stentor.broker.storage.directory import DATABASE, Lock, Mark, make_private, prepare
+from stentor.broker.storage.database import JournalState, unwritable
+from stentor.broker.storage.directory import DATABASE, Lock, MarkFile, make_private, prepare
 from stentor.broker.storage.opening import examine, look, unusable
 from stentor.broker.storage.reader import Reader
 from stentor.broker.storage.writer import Writer
@@ -135,7 +135,7 @@ class Journal:
         """
         if path is None:
             db = database.connect(None)
-            state = State.new(_new_name(path, name))
+            state = JournalState.new(_new_name(path, name))
             database.create(db, state)
             return cls(None, db, Reader(db, None), Writer(db, state, retention, clock), None)
         prepare(path)
@@ -179,11 +179,11 @@ class Journal:
         db = database.connect(path)
         opened.append(db)
         if state is None:
-            state = State.new(_new_name(path, name))
+            state = JournalState.new(_new_name(path, name))
             database.create(db, state)
             read_db = database.connect_to_read(path)
             opened.append(read_db)
-        mark = Mark(directory, state.stream, state.commits, state.head)
+        mark = MarkFile(directory, state.stream, state.commits, state.head)
         opened.append(mark)
         writer = Writer(db, state, retention, clock, path=path, mark=mark)
         return cls(path, read_db, Reader(read_db, path), writer, lock)
@@ -241,18 +241,6 @@ class Journal:
         self._queue.put(batch)
         if self._path is None:
             self._schedule()
-
-    def store_durable(self, name: str, data: bytes, context: Any = None) -> None:
-        """Store the state of a durable subscription, with whatever is committed next."""
-        self.append(Batch(durables={name: data}, context=context))
-
-    def delete_durable(self, name: str, context: Any = None) -> None:
-        """Forget a durable subscription."""
-        self.append(Batch(durables={name: None}, context=context))
-
-    def forget_last_value(self, key: str, context: Any = None) -> None:
-        """Drop what is kept under a key."""
-        self.append(Batch(forget=[key], context=context))
 
     @property
     def pending(self) -> int:

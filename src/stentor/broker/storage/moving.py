@@ -25,7 +25,7 @@ from stentor.broker.storage.directory import (
     DATABASE,
     MARK,
     Lock,
-    Mark,
+    MarkFile,
     sync,
 )
 from stentor.broker.storage.journal import Journal
@@ -36,7 +36,7 @@ _ASIDE: Final = "handed-over"
 _UNCONFIRMED: Final = "handed-over.unconfirmed"
 
 
-class HandedOver(msgspec.Struct, frozen=True):
+class Moved(msgspec.Struct, frozen=True):
     """That a stream belongs to another broker."""
 
     stream: str
@@ -56,7 +56,7 @@ def copy_journal(journal: Journal, directory: Path) -> int:
             journal.backup_to(copy)
             state = database.load(copy)
         if state is not None:
-            Mark(directory, state.stream, state.commits, state.head).close()
+            MarkFile(directory, state.stream, state.commits, state.head).close()
     except (sqlite3.Error, OSError) as error:
         raise JournalUnavailable(f"the journal cannot be copied: {error}") from error
     if state is None:
@@ -64,7 +64,7 @@ def copy_journal(journal: Journal, directory: Path) -> int:
     return state.head
 
 
-def hand_over(directory: Path, handed: HandedOver) -> None:
+def hand_over(directory: Path, handed: Moved) -> None:
     """The journal here belongs to another broker when this returns; if it raises, it does not."""
     path = directory / _ASIDE
     draft = directory / f"{_ASIDE}.draft"
@@ -82,7 +82,7 @@ def hand_over(directory: Path, handed: HandedOver) -> None:
         raise JournalUnavailable(f"{path} cannot be written: {error.strerror}") from error
 
 
-def set_aside(directory: Path) -> HandedOver | None:
+def set_aside(directory: Path) -> Moved | None:
     """If the journal was handed over, keep it under another name: the next one here is a new one.
 
     What was handed over and not confirmed yet, now or earlier. It can be interrupted anywhere, and
@@ -104,7 +104,7 @@ def set_aside(directory: Path) -> HandedOver | None:
             sync(directory)
             (directory / _ASIDE).rename(directory / _UNCONFIRMED)
             sync(directory)
-        return msgspec.json.decode((directory / _UNCONFIRMED).read_bytes(), type=HandedOver)
+        return msgspec.json.decode((directory / _UNCONFIRMED).read_bytes(), type=Moved)
     except (OSError, msgspec.MsgspecError) as error:
         raise JournalUnavailable(
             f"the journal in {directory} was handed over and cannot be set aside: {error}"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from stentor.broker.storage import database
-from stentor.broker.storage.database import SMALL_TABLES, State, damaged, when
+from stentor.broker.storage.database import SMALL_TABLES, JournalState, damaged, when
 from stentor.broker.storage.directory import DATABASE, MARK, REPAIRED, Witnessed, read_mark
 from stentor.broker.storage.reader import Reader
 from stentor.errors import JournalUnavailable, StentorError
@@ -56,7 +56,7 @@ def fault_of_emptiness(witnessed: Witnessed) -> str:
     return f"it is empty or missing; affected are all offsets up to {witnessed.head}, and all state"
 
 
-def fault_of_commits(state: State, witnessed: Witnessed | None) -> str | None:
+def fault_of_commits(state: JournalState, witnessed: Witnessed | None) -> str | None:
     """What is missing of all that was ever acknowledged."""
     if witnessed is None:
         if state.commits == 0:
@@ -80,7 +80,7 @@ def fault_of_commits(state: State, witnessed: Witnessed | None) -> str | None:
     return f"the newest {witnessed.commits - state.commits} commits are missing; {what}"
 
 
-def examine(db: sqlite3.Connection, path: Path, witnessed: Witnessed | None) -> State | None:
+def examine(db: sqlite3.Connection, path: Path, witnessed: Witnessed | None) -> JournalState | None:
     """The state of a journal that is in order; None if nothing was ever written."""
     if database.is_new(db):
         if witnessed is not None and witnessed.commits > 0:

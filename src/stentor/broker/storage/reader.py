@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from stentor.broker.storage.blocks import Header, intact, unpack
+from stentor.broker.storage.blocks import BlockHeader, intact, unpack
 from stentor.broker.storage.database import (
     COLUMNS,
     HEADERS,
@@ -102,7 +102,7 @@ class Reader:
             return None
         return None if row is None else row[0]
 
-    def _remember(self, found: Header, entries: list[bytes]) -> _Cached:
+    def _remember(self, found: BlockHeader, entries: list[bytes]) -> _Cached:
         block = _Cached(found.first, entries, found.size + _ENTRY_OVERHEAD * len(entries))
         if block.cost <= self._limit // 4:
             self._cache[block.first] = block
@@ -197,7 +197,7 @@ class Reader:
             if budget is not None:
                 budget -= found.weight
 
-    def _verified(self, offset: int, expected: int, low: int, head: int) -> Header:
+    def _verified(self, offset: int, expected: int, low: int, head: int) -> BlockHeader:
         """The intact block that ends at this offset and has the expected checksum."""
         with self._guarded(offset, low, head):
             row = self._db.execute(_BLOCK_AT, (offset,)).fetchone()

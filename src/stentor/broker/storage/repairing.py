@@ -21,14 +21,14 @@ from stentor.broker.settings import Retention
 from stentor.broker.storage import database
 from stentor.broker.storage.batch import Batch
 from stentor.broker.storage.blocks import intact, unpack
-from stentor.broker.storage.database import HEADERS, State, header, transaction, when
+from stentor.broker.storage.database import HEADERS, JournalState, header, transaction, when
 from stentor.broker.storage.directory import (
     COMPANIONS,
     DATABASE,
     MARK,
     REPAIRED,
     Lock,
-    Mark,
+    MarkFile,
     Witnessed,
     make_private,
     read_mark,
@@ -43,7 +43,7 @@ _PART = "journal.part.db"
 
 
 @dataclass
-class Report:
+class JournalReport:
     """What a journal holds, and what is wrong with it. `str` makes it readable."""
 
     path: Path
@@ -103,13 +103,13 @@ class Report:
 class _Findings:
     """What a check found, for the report and for the repair."""
 
-    report: Report
+    report: JournalReport
     witnessed: Witnessed | None = None
     scan: Scan = field(default_factory=Scan)
     tables: dict[str, Rows] = field(default_factory=dict)
 
 
-def check(directory: Path) -> Report:
+def check(directory: Path) -> JournalReport:
     """Verify a journal as a whole. It reads everything, so it takes its time."""
     findings, db = _check(directory)
     if db is not None:
@@ -117,7 +117,7 @@ def check(directory: Path) -> Report:
     return findings.report
 
 
-def repair(directory: Path, *, force: bool = False) -> Report:
+def repair(directory: Path, *, force: bool = False) -> JournalReport:
     """Save what is good of a damaged journal in a new one, and keep the old file.
 
     The broker must not run. A journal that is in order is left alone; with `force` it becomes a
@@ -162,7 +162,7 @@ def _check(directory: Path) -> tuple[_Findings, sqlite3.Connection | None]:
     """Everything there is to know, and the connection to read more, if there can be one."""
     _exists(directory)
     path = directory / DATABASE
-    findings = _Findings(Report(path))
+    findings = _Findings(JournalReport(path))
     report = findings.report
     try:
         findings.witnessed = read_mark(directory)
@@ -255,7 +255,7 @@ def _surplus(db: sqlite3.Connection) -> list[str]:
     return ["there are blocks outside of the offsets that it should have"]
 
 
-def _state(db: sqlite3.Connection) -> State | None:
+def _state(db: sqlite3.Connection) -> JournalState | None:
     try:
         return database.load(db)
     except Unreadable:
@@ -265,7 +265,7 @@ def _state(db: sqlite3.Connection) -> State | None:
 # -- repairing
 
 
-def _salvage(directory: Path, findings: _Findings, old: sqlite3.Connection | None) -> State:
+def _salvage(directory: Path, findings: _Findings, old: sqlite3.Connection | None) -> JournalState:
     """Write the new journal, as a whole, under its temporary name."""
     name = findings.report.name
     if name is None and findings.witnessed is not None:
@@ -279,7 +279,7 @@ def _salvage(directory: Path, findings: _Findings, old: sqlite3.Connection | Non
     for leftover in (path, *_beside(path)):
         leftover.unlink(missing_ok=True)
     make_private(path)
-    state = State.new(name)
+    state = JournalState.new(name)
     with closing(database.connect(path)) as db:
         # Nobody relies on it before it is complete, so one sync at the end will do.
         db.execute("PRAGMA synchronous = OFF")
@@ -299,8 +299,8 @@ def _salvage(directory: Path, findings: _Findings, old: sqlite3.Connection | Non
 
 
 def _copy(
-    old: sqlite3.Connection, new: sqlite3.Connection, state: State, findings: _Findings
-) -> State:
+    old: sqlite3.Connection, new: sqlite3.Connection, state: JournalState, findings: _Findings
+) -> JournalState:
     time = 0.0
     writer = Writer(new, state, Retention(None, None), lambda: time)
     for stretch in findings.scan.good:
@@ -356,7 +356,7 @@ def _put_in_place(directory: Path) -> Path | None:
     for companion in _beside(directory / REPAIRED):
         companion.unlink(missing_ok=True)
     (directory / MARK).unlink(missing_ok=True)
-    Mark(directory, state.stream, state.commits, state.head).close()
+    MarkFile(directory, state.stream, state.commits, state.head).close()
     (directory / REPAIRED).rename(path)
     sync(directory)
     return kept

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from stentor.broker.storage.blocks import Header, intact
-from stentor.broker.storage.database import COLUMNS, HEADERS, State, checksum, header, when
+from stentor.broker.storage.blocks import BlockHeader, intact
+from stentor.broker.storage.database import COLUMNS, HEADERS, JournalState, checksum, header, when
 
 _BELOW: Final = HEADERS + " WHERE first <= ? ORDER BY first DESC LIMIT 1"
 #: Whatever reading damaged rows may raise.
@@ -24,7 +24,7 @@ Unreadable: Final = (sqlite3.Error, TypeError, ValueError, OverflowError)
 
 
 @dataclass
-class Stretch:
+class Extent:
     """Consecutive offsets with the same fate."""
 
     first: int
@@ -47,19 +47,19 @@ class Scan:
     """What was found."""
 
     #: From the lowest offset up, good and lost ones.
-    stretches: list[Stretch] = field(default_factory=list)
+    stretches: list[Extent] = field(default_factory=list)
     blocks: int = 0
 
     @property
-    def good(self) -> list[Stretch]:
+    def good(self) -> list[Extent]:
         return [stretch for stretch in self.stretches if stretch.why is None]
 
     @property
-    def lost(self) -> list[Stretch]:
+    def lost(self) -> list[Extent]:
         return [stretch for stretch in self.stretches if stretch.why is not None]
 
 
-def bounds(db: sqlite3.Connection, state: State | None) -> tuple[int, int]:
+def bounds(db: sqlite3.Connection, state: JournalState | None) -> tuple[int, int]:
     """The first and last offset, as well as can be known."""
     if state is not None:
         return state.low, state.head
@@ -74,13 +74,13 @@ def bounds(db: sqlite3.Connection, state: State | None) -> tuple[int, int]:
 def scan(db: sqlite3.Connection, low: int, head: int, tail: int | None) -> Scan:
     """Visit the blocks from `head` down to `low`."""
     found = Scan()
-    downward: list[Stretch] = []
+    downward: list[Extent] = []
     expected, offset = tail, head
     while offset >= low:
         first, last, time, why, previous = _visit(db, low, offset, expected)
         if last < offset:
-            _join(downward, Stretch(last + 1, offset, None, None, "a block is missing"))
-        _join(downward, Stretch(first, last, time, time, why))
+            _join(downward, Extent(last + 1, offset, None, None, "a block is missing"))
+        _join(downward, Extent(first, last, time, time, why))
         found.blocks += why is None
         expected = previous
         offset = first - 1
@@ -113,7 +113,7 @@ def _visit(
     return block.first, last, block.time, None, block.previous
 
 
-def fault(db: sqlite3.Connection, block: Header) -> str | None:
+def fault(db: sqlite3.Connection, block: BlockHeader) -> str | None:
     """What is wrong with a block in itself."""
     try:
         (data,) = db.execute("SELECT data FROM block WHERE first = ?", (block.first,)).fetchone()
@@ -155,7 +155,7 @@ def _edge(reads: Callable[[int], bool], floor: int, ceiling: int) -> int:
     return good
 
 
-def _join(downward: list[Stretch], below: Stretch) -> None:
+def _join(downward: list[Extent], below: Extent) -> None:
     """Add the next stretch further down, to the last one if it is of the same kind."""
     above = downward[-1] if downward else None
     if above is not None and (above.why is None) == (below.why is None):
@@ -167,7 +167,7 @@ def _join(downward: list[Stretch], below: Stretch) -> None:
         downward.append(below)
 
 
-def _date(stretches: list[Stretch]) -> None:
+def _date(stretches: list[Extent]) -> None:
     """Lost stretches lie between the good ones beside them."""
     for index, stretch in enumerate(stretches):
         if stretch.why is not None:

@@ -32,7 +32,7 @@ from stentor.broker.storage.batch import Batch
 from stentor.broker.storage.blocks import ROW_OVERHEAD, pack, split
 from stentor.broker.storage.database import (
     HEADERS,
-    State,
+    JournalState,
     header,
     put_durable,
     put_last_value,
@@ -40,7 +40,7 @@ from stentor.broker.storage.database import (
     save,
     transaction,
 )
-from stentor.broker.storage.directory import Mark
+from stentor.broker.storage.directory import MarkFile
 from stentor.broker.storage.kept_values import KeptValues
 
 #: Producers whose newest publication is remembered, and last values that are kept.
@@ -75,12 +75,12 @@ class Writer:
     def __init__(
         self,
         db: sqlite3.Connection,
-        state: State,
+        state: JournalState,
         retention: Retention,
         clock: Callable[[], float] = time.time,
         *,
         path: Path | None = None,
-        mark: Mark | None = None,
+        mark: MarkFile | None = None,
     ) -> None:
         self.state = state
         #: Longest silent first.

@@ -69,10 +69,6 @@ class Dfa:
         """Whether no string is accepted."""
         return True not in self.accepting
 
-    def is_universal(self) -> bool:
-        """Whether every string is accepted."""
-        return False not in self.accepting
-
     def example(self) -> str | None:
         """A shortest accepted string, with plain letters where possible; None if there is none."""
         shown = [self._shown(number) for number in range(len(self.cuts))]

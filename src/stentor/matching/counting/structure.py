@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable
+from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
 
 from stentor.filters.domains import Cut
@@ -106,8 +107,7 @@ class HalfLines(Generic[T]):
 
     def find(self, value: Any, found: list[T]) -> None:
         place = bisect_right(self.cuts, (value, 0))  # the cuts before the value
-        for items in self.items[place:] if self.below else self.items[:place]:
-            found.extend(items)
+        found.extend(chain.from_iterable(self.items[place:] if self.below else self.items[:place]))
 
     def __len__(self) -> int:
         return len(self.cuts)

@@ -96,7 +96,8 @@ class Scratch(NamedTuple):
     """What a search writes to; see `kernels`."""
 
     runs: Int32s
-    #: The stack of levels, and then the groups to look into.
+    #: The stack of levels, and then the groups to look into; among recent boxes, a block of rows.
     work: Int64s
-    #: The coordinates of one notification, those of one without any attribute to begin with.
-    x: Floats
+    #: The coordinates of one notification, those of one without any attribute to begin with; among
+    #: recent boxes the columns that have them.
+    x: Floats | Int64s

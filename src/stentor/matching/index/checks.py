@@ -7,7 +7,7 @@ of thousands of candidates; tests that take long are made once for each distinct
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from stentor.filters.collection import CollectionSet
@@ -25,7 +25,11 @@ TextTest = Callable[[str], bool]
 
 
 class Compiled(NamedTuple):
-    """A check ready for use. `quick` is a cheap test of strings, `slow` one to be remembered."""
+    """A check ready for use. `quick` is a cheap test of strings, `slow` one to be remembered.
+
+    It stays with its box from table to segment to table: objects that were made anew for every
+    compilation would set off Python's search for garbage, for which all threads have to wait.
+    """
 
     name: str
     constraint: Constraint | None
@@ -35,8 +39,20 @@ class Compiled(NamedTuple):
     #: Strings of which a collection must have one, if that is all the check says of collections.
     listed: frozenset[str] | None = None
 
+    @property
+    def names(self) -> Iterable[str]:
+        """The attributes that it looks at."""
+        return (self.name,) if self.residual is None else self.residual.names
+
+    def __reduce__(self) -> tuple[Callable[[Check], Compiled], tuple[Check]]:
+        if self.constraint is not None:
+            return compiled, ((self.name, self.constraint),)
+        assert self.residual is not None
+        return compiled, (self.residual,)
+
 
 def compiled(check: Check) -> Compiled:
+    """The check of a box, made ready once."""
     if isinstance(check, Residual):
         return Compiled("", None, check, None, None)
     name, constraint = check

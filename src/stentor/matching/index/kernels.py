@@ -584,23 +584,35 @@ def recent_place(coordinates, signature, mask):
     return np.int64(h) & mask
 
 
-@_kernel(inline="always")
-def _follow(x, row, box, signature, limit, arrays, runs, count):
-    """Test the boxes of a chain; -1 if there is no room for what was found."""
+#: Rows that are led to recent boxes together: step by step for all, which a processor foresees.
+BLOCK = 128
+
+
+@_kernel()
+def _follow(points, chains, n, signature, limit, column, arrays, runs, count):
+    """Test the boxes of chains, each given by row and first box; -1 if there is no room."""
     following = arrays[1]
     signature_of = arrays[2]
-    ptr, axis, hole, low, high = arrays[10:]
-    while box >= 0 and box < limit:
-        if signature_of[box] == signature:
-            inside = True
-            for e in range(ptr[box], ptr[box + 1]):
-                v = x[axis[e]]
-                if hole[e]:
-                    if not (v < low[e] or v > high[e]):
-                        inside = False
-                        break
-                elif not (v >= low[e] and v <= high[e]):
-                    inside = False
+    standing = arrays[6]
+    bound_ptr = arrays[10]
+    bound = arrays[11]
+    ends = bound.view(np.float64)
+    for i in range(n):
+        row = chains[i] >> 32
+        box = chains[i] & 0xFFFFFFFF
+        while box >= 0 and box < limit:
+            inside = signature_of[box] == signature
+            for e in range(3 * bound_ptr[box], 3 * bound_ptr[box + 1], 3):
+                axis = bound[e] if bound[e] >= 0 else ~bound[e]
+                if column[axis] >= 0:
+                    v = points[row, column[axis]]
+                else:
+                    v = 1.0 if standing[axis] else np.nan
+                if bound[e] >= 0:
+                    inside = inside and v >= ends[e + 1] and v <= ends[e + 2]
+                else:
+                    inside = inside and (v < ends[e + 1] or v > ends[e + 2])
+                if not inside:
                     break
             if inside:
                 if count == runs.shape[0]:
@@ -609,15 +621,36 @@ def _follow(x, row, box, signature, limit, arrays, runs, count):
                 runs[count, 1] = box
                 runs[count, 2] = box + 1
                 count += 1
-        box = following[box]
+            box = following[box]
     return count
 
 
 @_kernel()
-def _scan_recent(points, columns, start, tokens, arrays, limit, signatures, runs, work, x):
+def _sort_runs(runs, begin, end, row, places):
+    """Sort by row those of a block that begins with `row`; there is as much room behind them."""
+    places[:] = 0
+    for i in range(begin, end):
+        places[runs[i, 0] - row] += 1
+    at = end
+    for i in range(places.shape[0]):
+        at += places[i]
+        places[i] = at - places[i]
+    for i in range(begin, end):
+        to = places[runs[i, 0] - row]
+        places[runs[i, 0] - row] = to + 1
+        for j in range(3):
+            runs[to, j] = runs[i, j]
+    for i in range(begin, end):
+        for j in range(3):
+            runs[i, j] = runs[i + end - begin, j]
+
+
+@_kernel()
+def _scan_recent(points, columns, start, tokens, arrays, limit, signatures, runs, work, column):
     """As `_scan`, among as many recent boxes and signatures as there were when the search began.
 
-    Tokens lead to the first box of a chain.
+    Tokens lead to the first box of a chain. `column` says where the points have an axis, -1 if they
+    have not; a row without a coordinate may be led astray, but every bound of a box is tested.
     """
     table = arrays[0]
     first = arrays[3]
@@ -627,53 +660,75 @@ def _scan_recent(points, columns, start, tokens, arrays, limit, signatures, runs
     signature = arrays[7]
     signature_next = arrays[8]
     signature_axis = arrays[9]
-    bits = x.view(np.int64)
+    bits = points.view(np.int64)
     mask = table.shape[0] - 1
+    chains = work[:BLOCK]
+    places = work[BLOCK : 2 * BLOCK]
+    hashes = places.view(np.uint64)
+    for c in range(columns.shape[0]):
+        column[columns[c]] = c
     count = 0
-    for row in range(start, points.shape[0]):
+    for begin in range(start, points.shape[0], BLOCK):
+        end = min(begin + BLOCK, points.shape[0])
         before = count
-        for c in range(columns.shape[0]):
-            x[columns[c]] = points[row, c]
-        count = _follow(x, row, first[0], -1, limit, arrays, runs, count)
-        if count < 0:
-            return row, before
-        for c in range(columns.shape[0]):
-            axis = columns[c]
-            if x[axis] != x[axis] or standing[axis]:
+        # The boxes that all are led to, those that an axis leads to, those of each signature.
+        for c in range(-1, columns.shape[0]):
+            if c >= 0 and standing[columns[c]]:
                 continue
-            if axis_first[axis] >= 0:
-                count = _follow(x, row, axis_first[axis], -1, limit, arrays, runs, count)
-                if count < 0:
-                    return row, before
-            s = axis_signature[axis]
-            while s >= 0 and s < signatures:
-                h = _mixed(np.uint64(0), s)
-                there = True
-                for j in range(signature[s, 1], signature[s, 1] + signature[s, 0]):
-                    there = there and x[signature_axis[j]] == x[signature_axis[j]]
-                    h = _mixed(h, bits[signature_axis[j]])
-                if there:
-                    box = table[np.int64(h) & mask]
+            s = -1
+            while s < signatures:
+                n = 0
+                if s < 0:
+                    box = first[0] if c < 0 else axis_first[columns[c]]
                     if box >= 0:
-                        count = _follow(x, row, box, s, limit, arrays, runs, count)
-                        if count < 0:
-                            return row, before
-                s = signature_next[s]
-        for t in range(tokens[row], tokens[row + 1]):
-            count = _follow(x, row, tokens[t], -1, limit, arrays, runs, count)
-            if count < 0:
-                return row, before
+                        n = end - begin
+                        for row in range(begin, end):
+                            chains[row - begin] = (row << 32) | box
+                else:
+                    there = True
+                    for j in range(signature[s, 1], signature[s, 1] + signature[s, 0]):
+                        there = there and column[signature_axis[j]] >= 0
+                    if there:
+                        hashes[: end - begin] = _mixed(np.uint64(0), s)
+                        for j in range(signature[s, 1], signature[s, 1] + signature[s, 0]):
+                            d = column[signature_axis[j]]
+                            for row in range(begin, end):
+                                hashes[row - begin] = _mixed(hashes[row - begin], bits[row, d])
+                        for row in range(begin, end):
+                            box = table[np.int64(hashes[row - begin]) & mask]
+                            chains[n] = (row << 32) | box
+                            n += box >= 0
+                if n:
+                    count = _follow(points, chains, n, s, limit, column, arrays, runs, count)
+                    if count < 0:
+                        return begin, before
+                if c < 0:
+                    break
+                s = axis_signature[columns[c]] if s < 0 else signature_next[s]
+                if s < 0:
+                    break
+        for row in range(begin, end):
+            for t in range(tokens[row], tokens[row + 1]):
+                chains[0] = (row << 32) | tokens[t]
+                count = _follow(points, chains, 1, -1, limit, column, arrays, runs, count)
+                if count < 0:
+                    return begin, before
+        if end - begin > 1:
+            if 2 * count - before > runs.shape[0]:
+                return begin, before
+            _sort_runs(runs, before, count, begin, places)
     return points.shape[0], count
 
 
 @_kernel(inline="always")
-def _scan_recent_and_tidy(points, columns, start, tokens, arrays, limit, signatures, runs, work, x):
+def _scan_recent_and_tidy(
+    points, columns, start, tokens, arrays, limit, signatures, runs, work, column
+):
     stop, count = _scan_recent(
-        points, columns, start, tokens, arrays, limit, signatures, runs, work, x
+        points, columns, start, tokens, arrays, limit, signatures, runs, work, column
     )
-    standing = arrays[6]
     for c in range(columns.shape[0]):
-        x[columns[c]] = 1.0 if standing[columns[c]] else np.nan
+        column[columns[c]] = -1
     return stop, count
 
 

@@ -16,11 +16,11 @@ import numpy as np
 from stentor.matching.index import complements, kernels
 from stentor.matching.index.arrays import Arrays, Int32s, Int64s
 from stentor.matching.index.axes import MULTIPLE, Axis
+from stentor.matching.index.checks import Compiled
 from stentor.matching.index.complements import Complements, gathered
 from stentor.matching.index.distinct import changes, distinct
 from stentor.matching.index.kernels import FAN, LEVELS
 from stentor.matching.index.order import box_order, size_class
-from stentor.matching.index.plan import Check
 from stentor.matching.index.pools import Pool, pools_of
 from stentor.matching.index.ragged import Ragged
 from stentor.matching.index.ranking import Ranking
@@ -62,7 +62,7 @@ class Layout:
         self.axes: dict[Axis, int] = {}
         self._ordered: set[Axis] = set()
         self.slots: Int32s = np.empty(0, np.int32)
-        self.checks: list[tuple[Check, ...]] = []
+        self.tests: list[tuple[Compiled, ...]] = []
         self.checked_from = 0
         self.token_buckets: dict[Axis, Int64s] = {}
         self.laid: list[Laid] = []
@@ -170,7 +170,7 @@ class Layout:
         self._bounds_at += bounds.size
         self._slots.append(columns.slots[order])
         if columns.checks is not None:
-            self.checks.extend(columns.checks[order].tolist())
+            self.tests.extend(columns.checks[order].tolist())
         self.laid.append(Laid(number, shape, access, keys, np.append(starts, n)))
         self._group_count += len(starts)
         self._box_count += n
@@ -231,7 +231,7 @@ class Layout:
         self._bounds_at += bounds.size
         self._slots.append(extras.slots)
         if pool.checked:
-            self.checks.extend(extras.checks.tolist())
+            self.tests.extend(extras.checks.tolist())
         for number in distinct(extras.axis[extras.role != POINT]).tolist():
             self._ordered.add(extras.axes[number])
         self._extras.append((self._box_count, places[extras.axis], extras))

@@ -37,7 +37,8 @@ class Listed:
         self._members = np.array(list(chain.from_iterable(members)), np.int64)
         #: For each box whatever else is to be checked.
         self.others = [
-            tuple([check for check in checks if not _is_list(check)]) for checks in tests
+            tuple([check for check in checks if not _is_list(check)]) if lists else checks
+            for checks, lists in zip(tests, listed, strict=True)
         ]
         self.any_others = np.array([bool(checks) for checks in self.others], bool)
 

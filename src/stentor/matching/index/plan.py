@@ -50,11 +50,6 @@ PART_LIMIT: Final = 64
 Check = tuple[str, Constraint] | Residual
 
 
-def names_of(check: Check) -> Iterable[str]:
-    """The attributes that a check looks at."""
-    return check.names if isinstance(check, Residual) else (check[0],)
-
-
 @dataclass(slots=True)
 class Box:
     """Bounds that must all hold, and checks for what they do not say."""

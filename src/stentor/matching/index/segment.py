@@ -9,11 +9,9 @@ import numpy as np
 from stentor.matching.index import kernels
 from stentor.matching.index.arrays import RUNS_PER_ROW, Int64s, Scan, Scratch, packed
 from stentor.matching.index.axes import Axis
-from stentor.matching.index.checks import compiled
 from stentor.matching.index.distinct import distinct
 from stentor.matching.index.layout import Layout
 from stentor.matching.index.listed import Listed
-from stentor.matching.index.plan import names_of
 from stentor.matching.index.ragged import object_array
 from stentor.matching.index.ranking import Ranking, Reader, reader_of
 from stentor.matching.index.table import Columns, Floats, Shape, Table
@@ -35,11 +33,9 @@ class Segment:
         self.always = len(self.arrays.free)
         self.slots = layout.slots
         self.distinct_slots = distinct(self.slots)
-        self.checks = layout.checks
         self.checked_from = layout.checked_from
-        ready = {id(check): compiled(check) for checks in self.checks for check in checks}
-        #: The checks of each box again, ready for use.
-        self.tests = [tuple([ready[id(check)] for check in checks]) for checks in self.checks]
+        #: The checks of each box that has any.
+        self.tests = layout.tests
         listed = Listed(self.tests)
         #: What decides some of them for a whole batch, if there are such.
         self.listed = listed if len(listed) else None
@@ -49,7 +45,7 @@ class Segment:
         self.names = frozenset(
             [
                 *(axis.name for axis in (*self.axes, *self.token_buckets)),
-                *(name for checks in self.checks for check in checks for name in names_of(check)),
+                *(name for checks in self.tests for check in checks for name in check.names),
             ]
         )
         self._laid = layout.laid
@@ -106,7 +102,7 @@ class Segment:
             checks = None
             if laid.shape.checked:
                 begin = first - self.checked_from
-                checks = object_array(self.checks[begin : begin + count])
+                checks = object_array(self.tests[begin : begin + count])
             shapes[laid.shape] = Columns(self.slots[first : first + count], lows, highs, checks)
         constants = {axis: ranking.constants for axis, ranking in self.rankings.items()}
         return Table(shapes, self._ragged, constants)

@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stentor.matching.index.axes import FLAGS, MEASURED, PLAIN_ORDER, Axis, Bound
+from stentor.matching.index.checks import Compiled, compiled
 from stentor.matching.index.constants import join_constants
-from stentor.matching.index.plan import Box, Check
+from stentor.matching.index.plan import Box
 from stentor.matching.index.ragged import (
     COMMON,
     Ragged,
@@ -51,7 +52,7 @@ class Rows:
     slots: list[int]
     #: Lower and upper end on each dimension in turn, box after box.
     ends: list[float]
-    checks: list[tuple[Check, ...]]
+    checks: list[tuple[Compiled, ...]]
 
     def columns(self, dims: int, checked: bool) -> Columns:
         ends = np.array(self.ends, np.float64).reshape(len(self.slots), dims, 2)
@@ -124,7 +125,7 @@ class GrowingTable:
         rows.slots.append(slot)
         rows.ends += ends
         if box.checks:
-            rows.checks.append(tuple(box.checks))
+            rows.checks.append(tuple([compiled(check) for check in box.checks]))
         self.size += 1
 
     def frozen(self) -> Table:
@@ -179,7 +180,7 @@ def _ragged(rare: list[tuple[Shape, Rows]]) -> Ragged:
     axes: list[int] = []
     roles: list[int] = []
     ends: list[float] = []
-    checks: list[tuple[Check, ...]] = []
+    checks: list[tuple[Compiled, ...]] = []
     for shape, rows in rare:
         count = len(rows.slots)
         slots += rows.slots

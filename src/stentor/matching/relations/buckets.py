@@ -8,11 +8,12 @@ that are not fixed. What is found here are candidates; the caller tests them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
 
 from stentor.filters.conjunct import Conjunct
 from stentor.filters.constraint import Constraint
+from stentor.filters.effort import spend
 from stentor.filters.numbers import SplitNumbers
 from stentor.filters.ranges import Ranges
 from stentor.filters.tested import Tested
@@ -22,6 +23,10 @@ from stentor.matching.relations.witness import Absent, Sample, Witness, witness
 
 #: A bucket with more conjuncts than this is indexed; with fewer than half of it, no longer.
 LARGE: Final = 24
+#: To test one conjunct takes as long as to find so many of them in an index; and so many are found
+#: in the time of an elementary step.
+TEST: Final = 8
+FOUND: Final = 4
 
 Names = frozenset[str]
 #: The attributes that a conjunct mentions, and those of them that it fixes to one value.
@@ -73,9 +78,10 @@ class Row:
 class _Ranged:
     """Indexes on the attributes that a set of conjuncts mentions without fixing them."""
 
-    __slots__ = ("absent", "by_constraint", "by_witness")
+    __slots__ = ("absent", "by_constraint", "by_witness", "rows")
 
-    def __init__(self, names: Iterable[str], rows: Iterable[Row]) -> None:
+    def __init__(self, names: Iterable[str], rows: Collection[Row]) -> None:
+        self.rows = rows
         self.by_constraint: dict[str, ValueIndex[Row]] = {n: ValueIndex() for n in names}
         self.by_witness: dict[str, PointIndex[Row]] = {n: PointIndex() for n in names}
         self.absent: dict[str, set[Row]] = {n: set() for n in names}
@@ -96,35 +102,43 @@ class _Ranged:
             self.by_witness[name].remove(row, row.sample(name))
             self.absent[name].discard(row)
 
-    def around(self, probe: Row) -> list[Row] | None:
+    def around(self, probe: Row) -> Collection[Row] | None:
         """The conjuncts that accept a witness of the probe; None if that is not known.
 
-        One index is searched. What it finds is tested on the other attributes, which costs less
+        What one index finds is tested on the other attributes if it is little, which costs less
         than to search theirs as well.
         """
-        found: list[Row] | None = None
+        found: Collection[Row] | None = None
         for name, index in self.by_constraint.items():
             sample = probe.sample(name)
             if sample is None:
                 continue
-            if found is not None:
+            if found is not None and TEST * len(found) < len(self.rows):
                 found = [row for row in found if accepts(row.constraints[name], sample)]
-            elif isinstance(sample, Absent):
-                found = list(self.absent[name])
             else:
-                found = list(index.find(*sample))
+                if isinstance(sample, Absent):
+                    these = self.absent[name]
+                else:
+                    these = set(index.find(*sample))
+                found = these if found is None else these.intersection(found)
+                spend(len(these) // FOUND)
             if not found:
                 break
         return found
 
 
-def _within(indexes: dict[str, PointIndex[Row]], probe: Row) -> Iterator[Row] | None:
-    """The conjuncts whose witness the probe accepts on its most selective attribute."""
-    shared = [name for name in indexes if name in probe.constraints]
-    if not shared:
-        return None
-    best = min(shared, key=lambda name: indexes[name].count(probe.constraints[name]))
-    return indexes[best].find(probe.constraints[best])
+def _within(indexes: dict[str, PointIndex[Row]], probe: Row) -> set[Row] | None:
+    """The conjuncts whose witness the probe accepts on its most selective attributes."""
+    constraints = probe.constraints
+    counts = {n: index.count(constraints[n]) for n, index in indexes.items() if n in constraints}
+    found: set[Row] | None = None
+    for name in sorted(counts, key=counts.__getitem__):
+        if found is not None and TEST * len(found) < counts[name]:
+            break
+        spend(counts[name] // FOUND)
+        these = indexes[name].find(constraints[name])
+        found = set(these) if found is None else found.intersection(these)
+    return found
 
 
 class _Bucket:

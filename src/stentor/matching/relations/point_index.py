@@ -10,7 +10,8 @@ could tell. What is found has to be checked.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any, Final, Generic
 
 from stentor.filters.collection import CollectionSet
@@ -121,19 +122,20 @@ class PointIndex(Generic[T]):
     def find(self, constraint: Constraint) -> Iterator[T]:
         """The items whose state the constraint accepts, and those that cannot be told.
 
-        An item may come twice.
+        An item may come twice. The index must not change before the iterator is exhausted.
         """
-        yield from self.unknown
+        found: list[Iterable[T]] = [self.unknown]
         if constraint.absent:
-            yield from self.absent
+            found.append(self.absent)
         for known, pieces in self._searched(constraint):
             for piece in pieces:
                 first, last = known.slice(piece)
-                for value in known.values[first:last]:
-                    yield from known.items[value]
+                items = map(known.items.__getitem__, known.values[first:last])
+                found.append(chain.from_iterable(items))
         if self.collections:
-            found = self._collections(constraint)
-            yield from self.collections if found is None else found
+            near = self._collections(constraint)
+            found.append(self.collections if near is None else near)
+        return chain.from_iterable(found)
 
     def _searched(self, constraint: Constraint) -> Iterator[tuple[_Sorted[T], list[Piece]]]:
         """Where to look: sorted values, and the pieces of them."""

@@ -15,10 +15,10 @@ nobody who could read journals of others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Final
 
-from stentor.errors import InvalidConfiguration, StentorError
+from stentor.errors import InvalidConfiguration, ProtocolError, StentorError
 from stentor.filters import Filter
 from stentor.model.codec import encode
 from stentor.model.identity import NotificationId
@@ -146,7 +146,13 @@ class Carriage:
 
     # -- neighbors
 
-    def link_up(self, neighbor: str, rights: object = None) -> None:
+    def link_up(
+        self,
+        neighbor: str,
+        rights: object = None,
+        place: object = None,
+        then: Callable[[], None] | None = None,
+    ) -> None:
         if rights is not None:
             raise InvalidConfiguration("this overlay cannot keep anything from a neighbor")
         self.tell(self.router.link_up(self._id(neighbor)))
@@ -156,6 +162,16 @@ class Carriage:
 
     def is_unlinking(self, neighbor: str) -> bool:
         return False
+
+    def linked(self, neighbor: str) -> Iterator[None]:
+        """Nothing has to be done before a neighbor is heard."""
+        return iter(())
+
+    def describe(self, streams: object) -> None:
+        """Nobody is told which streams there are."""
+
+    def links_heard(self, neighbor: str, message: m.Links) -> None:
+        raise ProtocolError("these brokers do not tell each other of links")
 
     def heard(self, neighbor: str, message: Message) -> None:
         """A message of the router of a neighbor."""

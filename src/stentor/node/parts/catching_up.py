@@ -21,10 +21,10 @@ from stentor.node.parts.durables import Durables
 from stentor.node.parts.last_values import LastValues
 from stentor.node.parts.traffic import hooked
 from stentor.node.reading import Fetches, Pending, last_values, parsed, stretch
-from stentor.node.streams import Directory
 from stentor.node.subscription import Subscription
 from stentor.node.subscriptions import Subscriptions
 from stentor.node.turns import Turns
+from stentor.node.ways import Ways
 from stentor.protocol import messages as m
 
 #: Requests of others that may wait. Each broker has a few dozen on their way at most.
@@ -39,7 +39,7 @@ class CatchingUp:
         subscriptions: Subscriptions,
         *,
         journals: Journals,
-        directory: Directory,
+        directory: Ways,
         durables: Durables,
         last_values: LastValues,
         fetches: Fetches,

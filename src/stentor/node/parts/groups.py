@@ -8,6 +8,9 @@ That a group has begun is told before the probe that follows its first member: w
 hears that its subscription is in force, all brokers know the group. That groups have ended is told
 by a new list of those that are left. It may be long, and therefore comes once in a while. Nothing
 is wrong meanwhile: who is sent to a broker at which the group has ended begins it there anew.
+
+What a broker says of its groups is numbered. In a graph with cycles it comes from several sides; it
+counts, and is passed on, once.
 """
 
 from __future__ import annotations
@@ -24,9 +27,9 @@ from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.routing import Routing
 from stentor.node.session import Session
 from stentor.node.sessions import Sessions
-from stentor.node.streams import Directory
 from stentor.node.subscription import Subscription
 from stentor.node.subscriptions import Subscriptions
+from stentor.node.ways import Ways
 from stentor.protocol import messages as m
 
 #: Seconds between two lists of the groups that are left.
@@ -44,7 +47,7 @@ class Groups:
         *,
         sessions: Sessions,
         journals: Journals,
-        directory: Directory,
+        directory: Ways,
         routing: Routing | Carriage,
         borders: Borders,
         clock: Clock,
@@ -61,8 +64,11 @@ class Groups:
         self._agenda = agenda
         self._most = most
         self._here: set[str] = set()
-        #: The groups at other brokers, by their streams.
+        #: The groups at other brokers, by their streams, and as of which number.
         self.elsewhere: dict[m.StreamId, set[str]] = {}
+        self._numbers: dict[m.StreamId, int] = {}
+        #: The number of what was said last. It must not come again after a restart.
+        self._number = int(clock.time * 1_000_000)
         #: Groups here as neighbors know them, those that began since, and whether some have ended.
         self._told: set[str] = set()
         self._begun: set[str] = set()
@@ -108,13 +114,18 @@ class Groups:
 
     def groups_heard(self, neighbor: str, message: m.Groups) -> None:
         """Groups that live at some broker."""
-        stream = message.stream
-        if self._directory.towards(stream) != neighbor or self._borders.keeps_groups(neighbor):
+        stream, directory = message.stream, self._directory
+        if self._borders.keeps_groups(neighbor) or directory.towards(stream) is None:
             return
-        if not message.more:
-            self.elsewhere.pop(stream, None)
-        if message.names:
-            self.elsewhere.setdefault(stream, set()).update(message.names)
+        if not directory.allows_cycles and directory.towards(stream) != neighbor:
+            return
+        known, names = self._numbers.get(stream, -1), self.elsewhere.get(stream, set())
+        if message.number < known or (message.number == known and names.issuperset(message.names)):
+            return  # that came another way
+        self._numbers[stream] = message.number
+        if message.number > known and not message.more:
+            names = set()
+        self.elsewhere[stream] = names.union(message.names)
         self._flood(message, but=neighbor)
         home = self._directory.origin(stream)
         if stream < self._journals.stream and home is not None:  # two began the same group
@@ -132,15 +143,18 @@ class Groups:
     def gone(self, stream: m.StreamId) -> None:
         """The broker of this stream cannot be reached."""
         self.elsewhere.pop(stream, None)
+        self._numbers.pop(stream, None)
 
     # -- what neighbors are told
 
     def link_up(self, neighbor: str) -> None:
         if self._borders.keeps_groups(neighbor):
             return
-        for stream, names in [(self._journals.stream, self._here), *self.elsewhere.items()]:
+        own = self._journals.stream
+        for stream, names in [(own, self._told), *self.elsewhere.items()]:
             if names and self._directory.towards(stream) != neighbor:
-                for message in _messages(stream, names):
+                number = self._number if stream == own else self._numbers[stream]
+                for message in _messages(stream, names, number):
                     self._agenda.to_link(neighbor, message)
 
     def tell(self) -> None:
@@ -150,16 +164,19 @@ class Groups:
             self._begun.clear()
             if begun:
                 self._told |= begun
-                for message in _messages(self._journals.stream, begun, more=True):
-                    self._flood(message)
+                self._say(begun, more=True)
         # What somebody had who is gone is taken down in steps, and told when that is over.
         if self._ended and not self._sessions.some_leave and self._clock.now >= self._next:
             self._ended = False
             self._next = self._clock.now + EVERY
             if self._told != self._here:
                 self._told = set(self._here)
-                for message in _messages(self._journals.stream, self._here):
-                    self._flood(message)
+                self._say(self._here)
+
+    def _say(self, names: Iterable[str], *, more: bool = False) -> None:
+        self._number += 1
+        for message in _messages(self._journals.stream, names, self._number, more=more):
+            self._flood(message)
 
     def _flood(self, message: m.Groups, but: str | None = None) -> None:
         for neighbor in self._routing.neighbors:
@@ -173,12 +190,12 @@ def group_id(name: str) -> str:
 
 
 def _messages(
-    stream: m.StreamId, names: Iterable[str], *, more: bool = False
+    stream: m.StreamId, names: Iterable[str], number: int, *, more: bool = False
 ) -> Iterator[m.Groups]:
     """The groups at a broker as messages, none of which is too large."""
     left = sorted(names)
     while True:
-        yield m.Groups(stream, left[:AT_ONCE], more)
+        yield m.Groups(stream, left[:AT_ONCE], more, number)
         left, more = left[AT_ONCE:], True
         if not left:
             return

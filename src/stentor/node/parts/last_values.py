@@ -15,10 +15,10 @@ from stentor.node.clock import Clock
 from stentor.node.journals import Journals
 from stentor.node.last_values import Collection
 from stentor.node.reading import Fetches, Pending, last_values
-from stentor.node.streams import Directory
 from stentor.node.subscription import Subscription
 from stentor.node.subscriptions import Subscriptions
 from stentor.node.turns import Turns
+from stentor.node.ways import Ways
 from stentor.protocol import messages as m
 
 #: Seconds that a subscriber waits for last values from brokers that do not answer.
@@ -34,7 +34,7 @@ class LastValues:
         subscriptions: Subscriptions,
         *,
         journals: Journals,
-        directory: Directory,
+        directory: Ways,
         fetches: Fetches,
         ready: Turns[str],
         clock: Clock,

@@ -4,10 +4,14 @@ Where advertisements steer subscriptions, a subscription is known at a producer'
 the advertisement has been there and back. So an advertisement is *in force* when a probe that was
 sent after it has been answered: on every link the subscriptions that it calls for come before the
 echo. The client hears `Done` then, and what it publishes before waits as long; nobody misses it.
+
+For the same reason an advertisement outlives what was published under it: subscriptions that it
+called for go when it does. It is withdrawn when nothing of its producer is on its way to the disk.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import islice
 from typing import Final
 
@@ -29,6 +33,8 @@ from stentor.routing.protocol import FilterId
 
 #: Pairs of a filter and an offer that are looked at in one step.
 PAIRS_AT_ONCE: Final = 1_000
+#: Advertisements that are withdrawn in one step.
+WITHDRAWN_AT_ONCE: Final = 64
 
 
 class Offers:
@@ -54,7 +60,11 @@ class Offers:
         self._clock = clock
         self._agenda = agenda
         self._most = most
-        self._demands = Demands(at_once=PAIRS_AT_ONCE)
+        self._demands = Demands(routing.interests, at_once=PAIRS_AT_ONCE)
+        #: What was withdrawn by producers that have something on its way, and what can go.
+        self._outliving: dict[str, list[FilterId]] = {}
+        self._going: deque[FilterId] = deque()
+        publishing.at_routed(self._routed)
         routing.watch(self._asked)
         sessions.taken_down_by(self.take_down)
 
@@ -82,8 +92,7 @@ class Offers:
         else:
             self._agenda.to_client(session.id, m.Done(message.number))
         if message.demand:
-            asked = self._routing.interests()
-            self._demands.watch((session.id, message.number), filter, asked)
+            self._demands.watch((session.id, message.number), filter)
 
     def _in_force(self, session: Session, number: int) -> None:
         self._publishing.release(session)
@@ -103,7 +112,13 @@ class Offers:
     def _withdraw(self, session: Session, number: int) -> None:
         del session.advertisements[number]
         self._demands.forget((session.id, number))
-        self._routing.unadvertise(_id(session, number))
+        if self._publishing.owes(session.producer):
+            self._outliving.setdefault(session.producer, []).append(_id(session, number))
+        else:
+            self._routing.unadvertise(_id(session, number))
+
+    def _routed(self, producer: str) -> None:
+        self._going.extend(self._outliving.pop(producer, ()))
 
     def _asked(self, filter: Filter, there: bool) -> None:
         if self._demands:
@@ -115,11 +130,13 @@ class Offers:
 
     @property
     def has_work(self) -> bool:
-        return self._demands.has_work
+        return self._demands.has_work or bool(self._going)
 
     def work(self) -> None:
-        """Look at some of what is asked for anew, or no longer."""
+        """Look at some of what is asked for anew, or no longer; withdraw some of what is over."""
         self._demands.work()
+        for _ in range(min(WITHDRAWN_AT_ONCE, len(self._going))):
+            self._routing.unadvertise(self._going.popleft())
 
     def tell(self) -> None:
         """Tell producers what has changed for them."""

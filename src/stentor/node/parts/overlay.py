@@ -1,6 +1,7 @@
 """The overlay: links that come and go, which brokers there are, and how far their streams are.
 
-Whenever a stream begins afresh (see `stentor.node.streams`), all feeds catch up on it.
+Whenever a stream begins afresh (see `stentor.node.streams` and `stentor.node.graph_directory`), all
+feeds catch up on it.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from stentor.node.parts.catching_up import CatchingUp
 from stentor.node.parts.groups import Groups
 from stentor.node.parts.probing import Probing
 from stentor.node.parts.routing import Routing
-from stentor.node.streams import Directory
 from stentor.node.subscriptions import Subscriptions
 from stentor.node.turns import Turns
+from stentor.node.ways import Ways
 from stentor.protocol import messages as m
+from stentor.routing.protocol import Place
 
 #: Seconds between two words to neighbors on how far the own stream has come.
 MARK_EVERY: Final = 1.0
@@ -43,7 +45,7 @@ class Overlay:
 
     def __init__(
         self,
-        directory: Directory,
+        directory: Ways,
         *,
         journals: Journals,
         marks: Marks,
@@ -77,32 +79,58 @@ class Overlay:
 
     def announce_as(self, name: str, addresses: Iterable[str]) -> None:
         """Where others can connect; to be said before the first link is made."""
-        self._directory.own = m.Origin(self._journals.stream, name, tuple(addresses))
+        self._directory.announce_as(m.Origin(self._journals.stream, name, tuple(addresses)))
 
     def adopt(self, log: Log) -> None:
         """Answer for the journal of a broker that was removed."""
         self._journals.adopt(log)
         origin, sends = self._directory.adopt(log.stream)
+        self._routing.describe(self._directory.entering)
         self._agenda.to_links(sends)
         self._fresh_at_once(origin)
 
     # -- links
 
-    def link_up(self, neighbor: str, rights: Rights | None = None) -> None:
-        """A new link, over which nothing has been said yet; `rights` if not all is allowed."""
-        self._routing.link_up(neighbor, rights)
-        self._agenda.to_link(neighbor, self._directory.link_up(neighbor))
+    def link_up(
+        self, neighbor: str, rights: Rights | None = None, place: Place | None = None
+    ) -> None:
+        """A new link, over which nothing has been said yet; `rights` if not all is allowed.
+
+        `place` is what the neighbor is to this broker, if the router does not know.
+        """
+        self._routing.link_up(neighbor, rights, place, lambda: self._linked(neighbor))
+
+    def _linked(self, neighbor: str) -> None:
+        """The neighbor knows what is asked for here."""
+        word = self._directory.link_up(neighbor)
+        if word is not None:
+            self._agenda.to_link(neighbor, word)
         self._groups.link_up(neighbor)
+        self._changed()
 
     def link_down(self, neighbor: str) -> None:
         """The link is gone, with everything that was on its way."""
         self._routing.link_down(neighbor)
-        renewed, gone, sends = self._directory.link_down(neighbor)
+        self._follow(*self._directory.link_down(neighbor))
+        self._probing.link_down(neighbor)
+
+    def links_heard(self, neighbor: str, message: m.Links) -> None:
+        """A neighbor in a graph tells of links, its own and others."""
+        self._routing.links_heard(neighbor, message)
+        self._changed()
+
+    def _changed(self) -> None:
+        self._follow(*self._directory.changed())
+
+    def _follow(
+        self, fresh: list[m.Origin], gone: list[m.StreamId], sends: list[tuple[str, object]]
+    ) -> None:
+        """Streams come another way than before, or no longer."""
+        self._routing.describe(self._directory.entering)
         self._agenda.to_links(sends)
         self._gone(gone)
-        for origin in renewed:
+        for origin in fresh:
             self._fresh_at_once(origin)
-        self._probing.link_down(neighbor)
 
     def broken(self, stream: m.StreamId, neighbor: str | None = None) -> m.Streams | None:
         """What to say to a neighbor in place of notifications that were dropped on the way.
@@ -128,13 +156,19 @@ class Overlay:
                 f"{neighbor!r} knows too many brokers; at most {m.MAX_STREAMS} form an overlay"
             )
         fresh, sends, cycle = directory.heard(neighbor, message)
+        self._routing.describe(directory.entering)
         self._agenda.to_links(sends)
         if cycle:
             self._refuse(neighbor)
         self._gone([s for s in message.down if not directory.reaches(s)])
+        # Of these something may come from another neighbor before it is its turn again.
+        others = [origin for origin in fresh if directory.towards(origin.stream) != neighbor]
+        for origin in others:
+            self._fresh_at_once(origin)
         for origin in fresh:
-            yield from self._fresh(origin)
-            yield
+            if origin not in others:
+                yield from self._fresh(origin)
+                yield
 
     def _fresh_at_once(self, origin: m.Origin) -> None:
         for _ in self._fresh(origin):
@@ -191,9 +225,10 @@ class Overlay:
     # -- how far they are
 
     def mark_heard(self, neighbor: str, message: m.Mark) -> None:
-        if self._directory.towards(message.stream) == neighbor:
+        news = message.head > self._marks.heads.get(message.stream, -1)
+        if news and self._directory.towards(message.stream) == neighbor:
             self._marks.heard(message.stream, message.head)
-            self._flood(message, but=neighbor)
+            self._pass_on(message)
 
     def tick(self) -> None:
         """Say how far the own stream is; close links that have been in reserve for too long."""
@@ -203,7 +238,7 @@ class Overlay:
         self._look_for_cycles()
         if self._journals.head > self._marked:
             self._marked = self._journals.head
-            self._flood(m.Mark(self._journals.stream, self._marked))
+            self._pass_on(m.Mark(self._journals.stream, self._marked))
 
     def _look_for_cycles(self) -> None:
         now = self._clock.now
@@ -214,5 +249,5 @@ class Overlay:
             if now - since >= patience:
                 self._refuse(neighbor)
 
-    def _flood(self, message: m.Mark, but: str | None = None) -> None:
-        self._agenda.to_links((n, message) for n in self._routing.neighbors if n != but)
+    def _pass_on(self, message: m.Mark) -> None:
+        self._agenda.to_links((n, message) for n in self._directory.children(message.stream))

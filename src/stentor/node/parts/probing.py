@@ -21,10 +21,11 @@ from stentor.node.parts.last_values import LastValues
 from stentor.node.parts.progress import Progress
 from stentor.node.parts.routing import Routing
 from stentor.node.session import Session
-from stentor.node.streams import Directory, Probes
+from stentor.node.streams import Probes, Sends
 from stentor.node.subscription import Consumer, Subscription
 from stentor.node.subscriptions import Subscriptions
 from stentor.node.turns import Turns
+from stentor.node.ways import Ways
 from stentor.protocol import messages as m
 
 #: Feeds, and clients, that are told of an answer in one step.
@@ -39,7 +40,7 @@ class Probing:
         subscriptions: Subscriptions,
         *,
         routing: Routing | Carriage,
-        directory: Directory,
+        directory: Ways,
         journals: Journals,
         durables: Durables,
         last_values: LastValues,
@@ -108,7 +109,8 @@ class Probing:
         while self._wanted and not self.probes.waiting and not self._answers:
             self._wanted = False
             self.counters["probes"] += 1
-            self._agenda.to_links(self.probes.begin(self._routing.neighbors))
+            asked = self._directory.children(self._journals.stream)
+            self._agenda.to_links(self.probes.begin(asked))
             self._complete(self.probes.finish_own(self._journals.heads()))
 
     def tick(self) -> None:
@@ -120,21 +122,29 @@ class Probing:
             # Nobody there waits for it whom we know. For whom we do not know, we are left out.
             self._agenda.to_link(neighbor, m.Echo(message.origin, message.number, {}))
             return
-        neighbors, heads = self._routing.neighbors, self._journals.heads()
-        self._agenda.to_links(self.probes.passed(neighbor, message, neighbors, heads))
+        others, heads = self._directory.children(message.origin), self._journals.heads()
+        self._send(self.probes.passed(neighbor, message, others, heads))
 
     def echo_heard(self, neighbor: str, message: m.Echo) -> None:
         # Of a stream that comes another way, nobody there can know how far it is.
         towards = self._directory.towards
         message.heads = {s: head for s, head in message.heads.items() if towards(s) == neighbor}
         sends, complete = self.probes.echoed(neighbor, message, self._journals.heads())
-        self._agenda.to_links(sends)
+        self._send(sends)
         self._complete(complete)
 
     def link_down(self, neighbor: str) -> None:
         sends, complete = self.probes.link_down(neighbor, self._journals.heads())
-        self._agenda.to_links(sends)
+        self._send(sends)
         self._complete(complete)
+
+    def _send(self, sends: Sends) -> None:
+        """Pass on probes, and answers as far as the streams in them go on the same way."""
+        leads = self._directory.leads
+        for neighbor, message in sends:
+            if isinstance(message, m.Echo):
+                message.heads = {s: h for s, h in message.heads.items() if leads(s, neighbor)}
+            self._agenda.to_link(neighbor, message)
 
     def _complete(self, complete: tuple[int, m.Positions] | None) -> None:
         """All brokers have answered: subscriptions from before are in force."""

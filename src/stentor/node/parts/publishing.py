@@ -20,7 +20,7 @@ disk is routed in steps.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from stentor.errors import (
@@ -98,7 +98,17 @@ class Publishing:
         self._held: dict[int, deque[tuple[m.Publish, list[int]]]] = {}
         self._released: Turns[int] = Turns()
         self._going_on: dict[int, Iterator[None]] = {}
+        self._at_routed: list[Callable[[str], None]] = []
         sessions.at_leave(self._left)
+
+    def at_routed(self, done: Callable[[str], None]) -> None:
+        """Call this when all that a producer had on its way to the disk has been routed."""
+        self._at_routed.append(done)
+
+    def owes(self, producer: str) -> bool:
+        """Whether something of the producer is on its way to the disk, or not yet routed."""
+        line = self._lines.get(producer)
+        return line is not None and line.pending > 0
 
     # -- publishers come and go
 
@@ -360,6 +370,9 @@ class Publishing:
     def _arrived(self, session: Session) -> None:
         """One batch less of a producer is on its way to the disk."""
         session.line.pending -= 1
+        if not session.line.pending:
+            for done in self._at_routed:
+                done(session.producer)
         self._release(session)
 
     # -- routed

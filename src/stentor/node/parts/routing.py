@@ -9,25 +9,31 @@ announced anew just because another went before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
 from stentor.errors import ProtocolError, StentorError
 from stentor.filters import Filter
+from stentor.filters.effort import effort
 from stentor.model.codec import Envelope
+from stentor.model.names import shown
 from stentor.node.agenda import Agenda
 from stentor.node.border import Borders, Rights
 from stentor.node.hooks import VETO, Hooks
+from stentor.node.portions import FILTERS
 from stentor.node.reading import parsed
+from stentor.node.streams import check_addresses
 from stentor.node.subscription import Subscription
 from stentor.node.subscriptions import Subscriptions
 from stentor.node.turns import Turns
 from stentor.protocol import messages as m
+from stentor.routing.graph import GraphRouter
+from stentor.routing.graph.link_states import LinkState
+from stentor.routing.graph.messages import Topology
 from stentor.routing.messages import AdvertisementUpdate, SubscriptionUpdate, Update
-from stentor.routing.protocol import BrokerId, FilterId, Outputs, Send
+from stentor.routing.protocol import BrokerId, FilterId, LiveRouter, Outputs, Place, Send
 from stentor.routing.table import Destination
-from stentor.routing.tree import TreeRouter
 
 #: About how many bytes of filters go into one frame, and what an entry takes besides its texts.
 FRAME_BYTES: Final = 512 * 1024
@@ -36,6 +42,9 @@ ENTRY_BYTES: Final = 24
 TEXTS: Final = 10_000
 #: Filters of a neighbor that is gone which are taken down in one step.
 UNLINKED_AT_ONCE: Final = 100
+#: Elementary steps (see `effort`) in which filters of a neighbor are taken before others have their
+#: turn.
+EFFORT: Final = 10_000
 
 
 class Routing:
@@ -43,7 +52,7 @@ class Routing:
 
     def __init__(
         self,
-        router: TreeRouter,
+        router: LiveRouter,
         *,
         subscriptions: Subscriptions,
         borders: Borders,
@@ -63,6 +72,12 @@ class Routing:
         self._ended: list[FilterId] = []
         #: Neighbors whose links are gone, but not everything that they asked for.
         self._unlinking: Turns[str] = Turns()
+        #: Neighbors of which the router was told what they are.
+        self._placed: set[str] = set()
+        #: Neighbors that have not been told everything, and what is to happen then.
+        self._linking: dict[str, Callable[[], None]] = {}
+        #: Filters that are taken from a neighbor in one step, by what the last ones have cost.
+        self._at_once = FILTERS
         subscriptions.at_end(self._forget)
 
     @property
@@ -77,7 +92,8 @@ class Routing:
 
     @property
     def neighbors(self) -> list[str]:
-        return sorted(n for n in map(str, self.router.neighbors) if n not in self._unlinking)
+        out = self._unlinking.keys() | self._linking.keys()
+        return sorted(n for n in map(str, self.router.neighbors) if n not in out)
 
     # -- what is asked for and offered here
 
@@ -120,15 +136,43 @@ class Routing:
 
     # -- neighbors
 
-    def link_up(self, neighbor: str, rights: Rights | None) -> None:
-        """A new link; `rights` if not everything is allowed."""
+    def link_up(
+        self,
+        neighbor: str,
+        rights: Rights | None,
+        place: Place | None,
+        then: Callable[[], None],
+    ) -> None:
+        """A new link; `rights` if not everything is allowed.
+
+        `place` is what the neighbor is to this broker, if the router does not know. All that is
+        asked for here is told in several steps. Until these are done and `then` was called, the
+        neighbor is none: it is not to be heard (`linked`), and nothing goes there.
+        """
         while neighbor in self._unlinking:
             self._unlink(neighbor)
         self._borders.link_up(neighbor, rights)
+        if place is not None:
+            self.router.place(self._id(neighbor), place)
+            self._placed.add(neighbor)
+        self._linking[neighbor] = then
         self.tell(self.router.link_up(self._id(neighbor)))
+        self._link()
+
+    def _link(self) -> None:
+        """Neighbors that have been told everything are neighbors."""
+        for neighbor in [n for n in self._linking if not self.router.is_joining(self._id(n))]:
+            self._linking.pop(neighbor)()
+
+    def linked(self, neighbor: str) -> Iterator[None]:
+        """What has to be done before the neighbor is heard."""
+        while neighbor in self._linking:
+            self.work()
+            yield
 
     def link_down(self, neighbor: str) -> None:
         """The link is gone. What was asked for and offered there goes in several steps."""
+        self._linking.pop(neighbor, None)
         self._unlinking.add(neighbor)
         self._unlink(neighbor)
 
@@ -146,9 +190,17 @@ class Routing:
             self.tell(self.router.link_down(id))
             self._unlinking.discard(neighbor)
             self._borders.link_down(neighbor)
+            if neighbor in self._placed:
+                self._placed.discard(neighbor)
+                self.router.place(id, "peer")
 
-    def filters_heard(self, neighbor: str, message: m.Subscriptions | m.Advertisements) -> None:
-        """A neighbor asks for something, offers something, or no longer does."""
+    def filters_heard(
+        self, neighbor: str, message: m.Subscriptions | m.Advertisements
+    ) -> Iterator[None]:
+        """A neighbor asks for something, offers something, or no longer does.
+
+        Many that come are taken in steps; what goes together with what comes goes at once.
+        """
         if self._hooks.watches("admin_in"):
             answer = self._hooks.run("admin_in", message)
             if answer is VETO:
@@ -159,13 +211,48 @@ class Routing:
         if border is not None:
             asks = isinstance(update, SubscriptionUpdate)
             update = (border.asked if asks else border.offered).update(update)
+        kind, rest = type(update), update.added
+        while not update.removed and len(rest) > self._at_once:
+            some, rest = rest[: self._at_once], rest[self._at_once :]
+            self._take(neighbor, kind(some, ()))
+            yield
+        self._take(neighbor, kind(rest, update.removed))
+
+    def _take(self, neighbor: str, update: Update) -> None:
+        before = effort.left
         self.tell(self.router.receive(self._id(neighbor), update))
+        if before - effort.left > EFFORT:
+            self._at_once = max(1, self._at_once // 2)
+        elif self._at_once < FILTERS:
+            self._at_once += 1
+
+    def links_heard(self, neighbor: str, message: m.Links) -> None:
+        """A neighbor in a graph tells of links."""
+        states = tuple(self._state(state) for state in message.states)
+        self.tell(self.router.receive(self._id(neighbor), Topology(states)))
+
+    def _state(self, state: m.LinkState) -> LinkState:
+        if any(cost < 1 for _, cost in state.links):
+            raise ProtocolError(f"a link of {shown(state.broker)} costs nothing, or less")
+        for origin in state.streams:
+            check_addresses(origin)
+        links = tuple((self._id(neighbor), cost) for neighbor, cost in state.links)
+        return LinkState(self._id(state.broker), state.number, links, state.streams)
+
+    def describe(self, streams: tuple[m.Origin, ...]) -> None:
+        """Let all brokers of a graph know which streams enter here."""
+        router = self.router
+        if isinstance(router, GraphRouter) and streams != router.about(router.id):
+            self.tell(router.describe(streams))
 
     def tell(self, outputs: Outputs) -> None:
         """Send neighbors what the router wants to be sent."""
         for output in outputs:
             if isinstance(output, Send):
                 update, to = output.message, str(output.to)
+                if isinstance(update, Topology):
+                    self._agenda.to_link(to, _links(update))
+                    continue
                 assert isinstance(update, Update)
                 asks = isinstance(update, SubscriptionUpdate)
                 border = self._borders.with_(to)
@@ -177,7 +264,7 @@ class Routing:
 
     @property
     def has_work(self) -> bool:
-        """Whether neighbors are asked for more than they have to be, until `work` was called."""
+        """Whether neighbors were not told enough, or more than they have to be."""
         return bool(self._unlinking) or self.router.has_work
 
     def work(self) -> None:
@@ -185,20 +272,30 @@ class Routing:
             self._unlink(next(iter(self._unlinking)))
         if self.router.has_work:
             self.tell(self.router.work())
+            self._link()
 
     # -- notifications
 
     def route_leading(
-        self, envelopes: Sequence[Envelope], source: str | None, most: int
+        self, envelopes: Sequence[Envelope], source: str | None, most: int, root: BrokerId
     ) -> tuple[int, dict[Destination, list[int]]]:
         """For each destination the indexes of what goes there, ascending.
 
-        For as many leading ones, at least one, as cost about `most` (`RoutingTable`) to pass on;
-        their number comes first.
+        All entered at `root`. For as many leading ones, at least one, as cost about `most`
+        (`RoutingTable`) to pass on; their number comes first.
         """
-        return self.router.route_leading(
-            envelopes, None if source is None else self._id(source), most
-        )
+        sender = None if source is None else self._id(source)
+        return self.router.route_leading(envelopes, sender, most, root)
+
+
+def _links(topology: Topology) -> m.Links:
+    return m.Links(
+        [m.LinkState(str(s.origin), s.number, _names(s.links), s.about) for s in topology.states]
+    )
+
+
+def _names(links: Iterable[tuple[BrokerId, int]]) -> tuple[tuple[str, int], ...]:
+    return tuple((str(neighbor), cost) for neighbor, cost in links)
 
 
 def _written(update: Update) -> Iterator[tuple[list[tuple[m.Key, str]], list[m.Key]]]:

@@ -40,10 +40,10 @@ from stentor.node.parts.routing import Routing
 from stentor.node.reading import received
 from stentor.node.session import Session
 from stentor.node.sessions import Sessions
-from stentor.node.streams import Directory
 from stentor.node.subscription import Consumer, Subscription
 from stentor.node.subscriptions import Subscriptions
 from stentor.node.turns import Turns
+from stentor.node.ways import Ways
 from stentor.protocol import messages as m
 
 #: The longest name of a durable subscription or group.
@@ -68,7 +68,7 @@ class Subscribing:
         probing: Probing,
         routing: Routing | Carriage,
         journals: Journals,
-        directory: Directory,
+        directory: Ways,
         ready: Turns[str],
         hungry: Turns[str],
         clock: Clock,

@@ -5,7 +5,7 @@ which that stream comes, so that none goes around in a cycle. Its way through a 
 stages:
 
     path      only from the neighbor through which its stream comes
-    repeats   volatile ones that came another way before are left out
+    repeats   those that came another way before are left out; in a tree only volatile ones do
     border    what the neighbor's grant does not admit is kept out
     hooks     "route" sees, changes or stops it
     match     the router says where it goes
@@ -31,9 +31,9 @@ from stentor.node.feed import Run
 from stentor.node.hooks import VETO, Hooks, Point
 from stentor.node.parts.routing import Routing
 from stentor.node.pieces import pieces
-from stentor.node.streams import Directory
 from stentor.node.subscriptions import Subscriptions
 from stentor.node.turns import Turns
+from stentor.node.ways import Ways
 from stentor.protocol import messages as m
 from stentor.routing.table import Local
 
@@ -52,7 +52,7 @@ class Traffic:
         self,
         routing: Routing,
         *,
-        directory: Directory,
+        directory: Ways,
         subscriptions: Subscriptions,
         ready: Turns[str],
         borders: Borders,
@@ -69,8 +69,8 @@ class Traffic:
         #: How many are to be routed in one step, by how far the last ones went.
         self.at_once = MOST_AT_ONCE
         self.counters = {"received": 0, "forwarded": 0, "off_path": 0, "kept_out": 0}
-        #: The newest volatile notification that came of each stream.
-        self._newest: dict[m.StreamId, int] = {}
+        #: The newest notification that came of each stream, those that are volatile apart.
+        self._newest: dict[tuple[m.StreamId, bool], int] = {}
 
     def forward_heard(self, neighbor: str, message: m.Forward) -> Iterator[None]:
         """Notifications from a neighbor; in steps, if they go to very many."""
@@ -81,8 +81,8 @@ class Traffic:
         if len(offsets) != len(items):
             raise ProtocolError(f"{len(items)} notifications with {len(offsets)} offsets")
         self.counters["received"] += len(items)
-        if message.volatile:
-            offsets, items = self._unseen(stream, offsets, items)
+        if message.volatile or self._directory.allows_cycles:
+            offsets, items = self._unseen(stream, offsets, items, message.volatile)
         if not items:
             return
         batch = Batch(stream, offsets, items, decode_headers(items), message.volatile)
@@ -98,18 +98,19 @@ class Traffic:
                 yield
 
     def _unseen(
-        self, stream: m.StreamId, numbers: list[int], items: list[bytes]
+        self, stream: m.StreamId, numbers: list[int], items: list[bytes], volatile: bool
     ) -> tuple[list[int], list[bytes]]:
-        """Volatile notifications without those that came before by another way.
+        """Notifications without those that came before by another way.
 
-        They come in order; when the way has changed, the new one may bring old ones again.
+        They come in order; when the way has changed, the new one may bring old ones again. Who has
+        missed one of these, that a journal holds, reads it there: its stream has begun afresh.
         """
-        newest = self._newest.pop(stream, 0)
+        newest = self._newest.pop((stream, volatile), 0)
         if numbers and numbers[0] <= newest:
             start = bisect_right(numbers, newest)
             self.counters["off_path"] += start
             numbers, items = numbers[start:], items[start:]
-        self._newest[stream] = numbers[-1] if numbers else newest
+        self._newest[stream, volatile] = numbers[-1] if numbers else newest
         while len(self._newest) > STREAMS:
             del self._newest[next(iter(self._newest))]
         return numbers, items
@@ -132,7 +133,8 @@ class Traffic:
         stream, offsets, items, envelopes, volatile = batch
         # More would mostly be looked at in vain.
         some = envelopes if len(items) <= self.at_once else envelopes[: self.at_once]
-        count, targets = self._routing.route_leading(some, source, COST_AT_ONCE)
+        root = self._directory.root(stream)
+        count, targets = self._routing.route_leading(some, source, COST_AT_ONCE, root)
         if count < len(some):
             self.at_once = count
         elif len(some) == self.at_once:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from stentor.pipeline.source import Events
+    from stentor.pipeline.event_table import Events
 
 CHECKPOINTS: Final = "_stentor/checkpoints"
 #: The name of a query that is given none.
@@ -64,7 +64,7 @@ def archive(
     Archive events before they are ordered or aggregated: a query that holds events back cannot say
     which events of the journals are in the archive, so no live `history` and no `past` can follow.
     """
-    from stentor.pipeline.source import table_of
+    from stentor.pipeline.event_table import table_of
 
     events = table_of(events)
     spark = events.sparkSession

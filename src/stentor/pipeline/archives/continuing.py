@@ -296,7 +296,7 @@ class HistoryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return event_types.ancestors(kind) if told is None else frozenset(told)
 
     def _read_live(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from stentor.pipeline.source import StentorSource
+        from stentor.pipeline.datasource import StentorSource
 
         reader = StentorSource(self._options).streamReader(self._schema)
         for batch in reader.read(partition):
@@ -307,7 +307,7 @@ def journal_reader(
     options: Mapping[str, str], schema: StructType, positions: Mapping[str, int]
 ) -> Any:
     """The reader of the source "stentor", to begin at these positions."""
-    from stentor.pipeline.source import StentorSource
+    from stentor.pipeline.datasource import StentorSource
     from stentor.pipeline.source.journals import Journals
     from stentor.pipeline.source.offsets import broker_of
     from stentor.pipeline.source.options import reading

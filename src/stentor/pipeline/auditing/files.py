@@ -7,15 +7,14 @@ with the columns that the action has, and `body` in base64:
     {"trace": "run", "pos": 1, "op": "quiescent"}
 
 The suffix of a name says which form it is: `.parquet`, or `.jsonl` and `.json`, which may be
-compressed (`.jsonl.gz`, ...) when they are read. Several processes write a file each and number
-their actions so that all positions of the run differ, by time, say; read together, the files are
-one run.
+compressed (`.jsonl.gz`, ...) when they are read. What clients record (`stentor.Recorder`) has the
+same form; lines that name no trace are of one run. Recordings of several clients are joined before
+they are audited, since their clocks may disagree:
+`audit(stentor.recorded("a.jsonl", "b.jsonl").trace)`.
 """
 
 from __future__ import annotations
 
-import json
-from base64 import b64encode
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +24,7 @@ import pyarrow.parquet as pq
 from stentor.errors import PipelineError
 from stentor.pipeline.auditing.table import ARROW_SCHEMA, RUN, SCHEMA, record_batches
 from stentor.semantics import Action
+from stentor.semantics.lines import Line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +50,7 @@ def write_trace(
             for batch in batches:
                 writer.write_batch(batch)
     elif target.suffix in _JSON:
-        with target.open("w", encoding="utf-8") as lines:
+        with target.open("wb") as lines:
             for batch in batches:
                 lines.writelines(map(_line, batch.to_pylist()))
     else:
@@ -79,7 +79,8 @@ def read_traces(spark: SparkSession, *paths: str | Path, form: str | None = None
     if forms == {"parquet"}:
         return spark.read.schema(SCHEMA).parquet(*names)
     # A line that is no object, or in which something has the wrong type, must not pass as nulls.
-    return spark.read.schema(SCHEMA).option("mode", "FAILFAST").json(names)
+    lines = spark.read.schema(SCHEMA).option("mode", "FAILFAST").json(names)
+    return lines.na.fill(RUN, ["trace"])
 
 
 def _form(name: str, given: str | None) -> str:
@@ -99,10 +100,6 @@ def _form(name: str, given: str | None) -> str:
     )
 
 
-def _line(row: dict[str, Any]) -> str:
-    held = {name: value for name, value in row.items() if value is not None}
-    if "body" in held:
-        held["body"] = b64encode(held["body"]).decode()
-    if "clock" in held:
-        held["clock"] = dict(held["clock"])
-    return json.dumps(held, ensure_ascii=False) + "\n"
+def _line(row: dict[str, Any]) -> bytes:
+    clock = row.pop("clock")
+    return Line(**row, clock=None if clock is None else dict(clock)).encoded()

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import DataFrame
 
 from stentor.errors import PipelineDefinitionError
+from stentor.pipeline.event_table import Events, table_of
 from stentor.pipeline.matching.changing import match_changing
 from stentor.pipeline.matching.indexed import match_indexed
 from stentor.pipeline.matching.native import FILTERS, few_enough, match_native
@@ -34,7 +35,6 @@ from stentor.pipeline.matching.subscriptions import (
     from_table,
     subscription_columns,
 )
-from stentor.pipeline.source import Events, table_of
 
 if TYPE_CHECKING:
     from stentor.filters import Filter

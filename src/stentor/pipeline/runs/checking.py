@@ -26,6 +26,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StringType, StructField, StructType
 
 from stentor.errors import ArchiveError, StentorError
+from stentor.notation.document import Document, near
 from stentor.notation.toml_lines import KeyPath
 from stentor.pipeline.archives.log import Log
 from stentor.pipeline.archives.places import place_of
@@ -34,7 +35,6 @@ from stentor.pipeline.archives.spark_schemas import archived, spark_schema
 from stentor.pipeline.archives.stores import store_of
 from stentor.pipeline.columns import RowEncoder, with_reserved
 from stentor.pipeline.runs.definition import Sink, Source, Step
-from stentor.pipeline.runs.document import Document, near
 from stentor.pipeline.runs.loading import Loaded
 from stentor.pipeline.runs.reading import is_remote
 from stentor.pipeline.runs.tables import Tables, explained

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from stentor.errors import PipelineDefinitionError
+from stentor.notation.document import Document
 from stentor.notation.toml_lines import KeyPath
 from stentor.pipeline.runs.definition import Pipeline, Source, Step
-from stentor.pipeline.runs.document import Document, read_document
 from stentor.pipeline.runs.graphs import cycles, ordered, unused
 from stentor.pipeline.runs.modules import load_modules
 from stentor.pipeline.runs.reading import Reader, is_remote
@@ -51,7 +52,9 @@ def read(file: str | Path, *, set: Sequence[str] = ()) -> Loaded:
 
     What is wrong is not raised but noted in the document; the pipeline lacks it.
     """
-    document = read_document(Path(file), set)
+    document = Document.read(Path(file), PipelineDefinitionError)
+    for change in set:
+        document.change(change)
     reader = Reader(document)
     return Loaded(_pipeline(reader), document, reader.places, reader.sinks)
 

@@ -80,7 +80,7 @@ def _labels(pipeline: str, figures: Figures) -> str:
     return f'pipeline="{pipeline}",query="{figures.name}"'
 
 
-class Monitor:
+class MetricsServer:
     """Serves the metrics at `http://ADDRESS/metrics`, in a thread of its own."""
 
     def __init__(self, address: str, text: Callable[[], str]) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from stentor.errors import StentorError
+from stentor.notation.document import Document, near
 from stentor.notation.toml_lines import KeyPath
-from stentor.pipeline.runs.document import Document, near
 from stentor.pipeline.steps.options import Option
 
 NAME_FORM: Final = "a letter, then letters, digits, - or _"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from stentor.notation.document import near
 from stentor.notation.toml_lines import KeyPath
 from stentor.pipeline.runs.definition import Source, Step
-from stentor.pipeline.runs.document import near
 from stentor.pipeline.runs.kinds import SOURCES, EndKind
 from stentor.pipeline.runs.reading import Reader
 from stentor.pipeline.steps.registry import RESERVED_KEYS, StepKind, steps

@@ -13,10 +13,11 @@ from pyspark.errors import PySparkException
 
 from stentor.errors import PipelineError, StentorError
 from stentor.filters import Filter
+from stentor.pipeline.event_table import events
 from stentor.pipeline.runs.causes import cause
 from stentor.pipeline.runs.definition import Pipeline, Source, Step
 from stentor.pipeline.runs.reading import is_remote
-from stentor.pipeline.source import counted, events
+from stentor.pipeline.source.counting import counted
 from stentor.pipeline.source.options import FORMAT
 from stentor.pipeline.steps.durations import microseconds
 

@@ -23,8 +23,7 @@ from datetime import UTC, datetime
 from time import monotonic, sleep
 from typing import TypeVar
 
-from stentor.client.backoff import Backoff
-from stentor.client.faults import TRANSIENT
+from stentor.client.backoff import TRANSIENT, Backoff
 from stentor.errors import NameTaken, NotPermitted, PipelineError
 from stentor.model.codec import decode_many, encode
 from stentor.model.identity import IdSource

@@ -38,14 +38,14 @@ from stentor.pipeline.columns import RowEncoder
 from stentor.pipeline.sink.large import other_rows
 from stentor.pipeline.sink.publishing import published
 from stentor.pipeline.sink.tasks import Task
-from stentor.pipeline.source.options import VERIFY, Transaction, connecting, transaction
+from stentor.pipeline.source.options import VERIFY, WriteIdentity, connecting, transaction
 
 #: How many slots there are. It is part of what rows are known by, so it never changes.
 SLOTS: Final = 8
 SLOT: Final = "__slot"
 
 
-def slot_task(transaction: Transaction, slot: int) -> Task:
+def slot_task(transaction: WriteIdentity, slot: int) -> Task:
     """Who publishes the rows of a slot."""
     return Task(f"txn/{transaction.app}", transaction.version, slot, True, transaction.key)
 
@@ -116,7 +116,7 @@ def publish(frame: DataFrame, *, brokers: str | Iterable[str], **options: Any) -
         _write_once(frame, found, given)
 
 
-def _write_once(frame: DataFrame, transaction: Transaction, options: dict[str, str]) -> None:
+def _write_once(frame: DataFrame, transaction: WriteIdentity, options: dict[str, str]) -> None:
     """Write a transaction: first compare, if an earlier attempt has begun; then publish."""
     RowEncoder(frame.schema)
     check_producer(slot_task(transaction, 0).producer)

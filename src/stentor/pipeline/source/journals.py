@@ -15,9 +15,8 @@ from contextlib import contextmanager
 from time import monotonic, sleep
 from typing import Final, NamedTuple
 
-from stentor.client.backoff import Backoff
+from stentor.client.backoff import TRANSIENT, Backoff
 from stentor.client.direct import Direct
-from stentor.client.faults import TRANSIENT
 from stentor.errors import InvalidConfiguration, StentorError, Unreachable
 from stentor.pipeline.source.options import EARLIEST, Connecting, Offsets
 from stentor.protocol.messages import Stretch
@@ -28,7 +27,7 @@ TIMEOUT: Final = 5.0
 _log: Final = logging.getLogger("stentor.pipeline")
 
 
-class Journal(NamedTuple):
+class JournalPlace(NamedTuple):
     """A journal and where it is."""
 
     stream: str
@@ -44,7 +43,7 @@ class Seen(NamedTuple):
     """What the listed brokers say."""
 
     #: By id.
-    journals: dict[str, Journal]
+    journals: dict[str, JournalPlace]
     #: Names of the brokers that have answered.
     answered: frozenset[str]
     #: Addresses that have not, and why.
@@ -151,7 +150,7 @@ class Journals:
 
     def seen(self) -> Seen:
         """What can be seen now."""
-        journals: dict[str, Journal] = {}
+        journals: dict[str, JournalPlace] = {}
         answered = set()
         silent = {}
         for broker in self._brokers:
@@ -161,7 +160,7 @@ class Journals:
                 answered.add(direct.broker)
                 broker.streams = frozenset(state.stream for state in states)
                 for state in states:
-                    journals.setdefault(state.stream, Journal(*state, broker.address))
+                    journals.setdefault(state.stream, JournalPlace(*state, broker.address))
 
             error = broker.ask(look)
             if error is not None:
@@ -187,7 +186,7 @@ class Journals:
                 )
             sleep(backoff.next())
 
-    def offset_at(self, journal: Journal, since: float) -> int:
+    def offset_at(self, journal: JournalPlace, since: float) -> int:
         """The first offset of a journal at this time or later."""
         if since <= 0.0:
             return journal.low
@@ -196,7 +195,14 @@ class Journals:
         return max(found[0], journal.low)
 
     def times(
-        self, journal: Journal, first: int, last: int, filter: str, column: str, *, skip_lost: bool
+        self,
+        journal: JournalPlace,
+        first: int,
+        last: int,
+        filter: str,
+        column: str,
+        *,
+        skip_lost: bool,
     ) -> list[Stretch]:
         """When the events of a journal were, between two offsets, without the events."""
         found: list[Stretch] = []
@@ -209,14 +215,14 @@ class Journals:
         self._ask(journal, look)
         return found
 
-    def _ask(self, journal: Journal, question: Callable[[Direct], object]) -> None:
+    def _ask(self, journal: JournalPlace, question: Callable[[Direct], object]) -> None:
         """Ask the broker that has a journal; raises what is wrong with it."""
         (broker,) = (each for each in self._brokers if each.address == journal.address)
         error = broker.ask(question)
         if error is not None:
             raise error
 
-    def offset_of(self, journal: Journal, wanted: str | Offsets | float, default: str) -> int:
+    def offset_of(self, journal: JournalPlace, wanted: str | Offsets | float, default: str) -> int:
         """The offset of a journal that an option means; `default` if it does not name it."""
         if isinstance(wanted, (int, float)):
             return self.offset_at(journal, float(wanted))
@@ -249,7 +255,7 @@ class Journals:
 @contextmanager
 def holder(
     stream: str, options: Connecting, hint: str | None = None
-) -> Iterator[tuple[Direct, Journal] | None]:
+) -> Iterator[tuple[Direct, JournalPlace] | None]:
     """A connection to the broker that has a journal; None if all answer and none has it.
 
     Waits for brokers that are down as long as `patience` says; `Unreachable` then. The connection
@@ -273,7 +279,7 @@ def holder(
                 raise
             try:
                 if stream in states:
-                    yield direct, Journal(*states[stream], address)
+                    yield direct, JournalPlace(*states[stream], address)
                     return
             finally:
                 direct.close()

@@ -91,7 +91,7 @@ class Connecting:
 
 
 @dataclass(frozen=True)
-class Transaction:
+class WriteIdentity:
     """Which batch of rows it is that is written, however often. Picklable."""
 
     app: str
@@ -146,11 +146,11 @@ def connecting(options: Mapping[str, str], known: Mapping[str, str] = WRITE_OPTI
     )
 
 
-def transaction(options: Mapping[str, str]) -> Transaction | None:
+def transaction(options: Mapping[str, str]) -> WriteIdentity | None:
     """The identity of a write, if one is given; `InvalidConfiguration`.
 
     >>> transaction({"txnAppId": "bars", "txnVersion": "7", "txnKey": "symbol, minute"})
-    Transaction(app='bars', version=7, key=('symbol', 'minute'))
+    WriteIdentity(app='bars', version=7, key=('symbol', 'minute'))
     """
     given = _known(options, WRITE_OPTIONS)
     named = [name for name in _WRITING if name.lower() in given]
@@ -163,7 +163,7 @@ def transaction(options: Mapping[str, str]) -> Transaction | None:
             "number that rises, such as the batch id of foreachBatch"
         )
     key = tuple(part.strip() for part in given.get("txnkey", "").split(",") if part.strip())
-    return Transaction(app, _number(given, "txnversion", 0, int, 0), key)
+    return WriteIdentity(app, _number(given, "txnversion", 0, int, 0), key)
 
 
 def reading(options: Mapping[str, str], *, streaming: bool | None = None) -> Reading:

@@ -14,8 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from stentor.client.backoff import Backoff
-from stentor.client.faults import TRANSIENT
+from stentor.client.backoff import TRANSIENT, Backoff
 from stentor.errors import HistoryGone
 from stentor.pipeline.columns import BatchMaker
 from stentor.pipeline.source.journals import holder

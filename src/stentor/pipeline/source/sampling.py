@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from stentor.client.direct import Direct
 from stentor.pipeline.columns import all_attributes, infer, with_reserved
-from stentor.pipeline.source.journals import Journal, Journals, opened
+from stentor.pipeline.source.journals import JournalPlace, Journals, opened
 from stentor.pipeline.source.options import Reading
 
 #: Events that are looked at, at either end of a journal, for those that the filter matches.
@@ -28,7 +28,7 @@ def inferred(options: Reading) -> StructType:
     return with_reserved(infer(events, options.attributes))
 
 
-def _sample(direct: Direct, journal: Journal, options: Reading) -> list[bytes]:
+def _sample(direct: Direct, journal: JournalPlace, options: Reading) -> list[bytes]:
     half = (options.sample + 1) // 2
     oldest: dict[int, bytes] = {}
     last = min(journal.head, journal.low + _SCANNED - 1)
@@ -47,7 +47,7 @@ def _sample(direct: Direct, journal: Journal, options: Reading) -> list[bytes]:
 
 
 def _read(
-    direct: Direct, journal: Journal, first: int, last: int, filter: str
+    direct: Direct, journal: JournalPlace, first: int, last: int, filter: str
 ) -> Iterator[tuple[int, bytes]]:
     for stretch in direct.read(journal.stream, first, last, filter, skip_lost=True):
         yield from zip(stretch.offsets, stretch.items, strict=True)

@@ -32,10 +32,10 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from stentor.client.faults import TRANSIENT
+from stentor.client.backoff import TRANSIENT
 from stentor.errors import HistoryGone
 from stentor.pipeline.columns import BatchMaker, Layout
-from stentor.pipeline.source.journals import Journal, Journals, Seen
+from stentor.pipeline.source.journals import JournalPlace, Journals, Seen
 from stentor.pipeline.source.offsets import Offset, Range, broker_of, ranges
 from stentor.pipeline.source.options import EARLIEST, LATEST, Reading
 from stentor.pipeline.source.reading import read_range
@@ -61,7 +61,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         #: With the trigger "available now": what is not read beyond.
         self._targets: dict[str, int] | None = None
         self._timelines = Timelines(self._times)
-        self._found: dict[str, Journal] = {}
+        self._found: dict[str, JournalPlace] = {}
         #: Losses, and brokers that are waited for, that were reported.
         self._warned: set[str] = set()
 
@@ -225,7 +225,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             skip_lost=skip_lost,
         )
 
-    def _beginning(self, journal: Journal, before: Offset) -> int:
+    def _beginning(self, journal: JournalPlace, before: Offset) -> int:
         """Where a journal begins that was not there when the query began."""
         wanted = self._options.starting
         if isinstance(wanted, (str, float)):

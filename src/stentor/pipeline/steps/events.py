@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, Final
 
 import pyspark.sql.functions as F
@@ -11,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import DataType, DoubleType, FloatType, StructType, TimestampType
 
 from stentor.errors import PipelineError
+from stentor.notation.document import near
 from stentor.pipeline.steps.durations import Duration, interval, microseconds
 from stentor.pipeline.steps.naming import is_reserved, quoted
 
@@ -71,12 +71,9 @@ class NoColumn(PipelineError):
 
 def no_column(schema: StructType, name: str) -> NoColumn:
     """What to say of a column that a table does not have."""
-    near = get_close_matches(name, schema.fieldNames(), 1)
-    question = f"; did you mean {near[0]!r}?" if near else ";"
-    error = NoColumn(
-        f"there is no column {name!r}{question} known: {', '.join(schema.fieldNames())}"
-    )
-    error.name, error.known = name, schema.fieldNames()
+    known = schema.fieldNames()
+    error = NoColumn(f"there is no column {name!r}{near(name, known)} known: {', '.join(known)}")
+    error.name, error.known = name, known
     return error
 
 

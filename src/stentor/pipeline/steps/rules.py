@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Final
 
 from stentor.errors import PipelineDefinitionError
 from stentor.model.names import name_problem, shown
+from stentor.notation.document import near
 from stentor.pipeline.steps.durations import DURATION_FORM, Duration, interval, microseconds
 
 #: What a rule can say, and what it means.
@@ -106,8 +106,7 @@ def _aggregate(output: str, text: Any, key: Sequence[str]) -> Aggregate:
     function, _, attribute = text.strip().partition(" ")
     attribute = attribute.strip()
     if function not in FUNCTIONS:
-        near = _SYNONYMS.get(function) or next(iter(get_close_matches(function, FUNCTIONS, 1)), "")
-        question = f"; did you mean {near!r}?" if near else ";"
+        question = near(_SYNONYMS.get(function, function), FUNCTIONS)
         raise PipelineDefinitionError(
             f"the rule for {output!r} has no meaning: {function!r} is unknown{question} "
             f"known: {', '.join(FUNCTIONS)}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from stentor.errors import InvalidConfiguration, RepeatedPublication
 from stentor.filters import Filter
 from stentor.model.notification import Notification
-from stentor.research.gossip.memory import SeenIds, id_of
+from stentor.research.gossip.memory import RecentIds, id_of
 from stentor.routing.protocol import (
     BrokerId,
     Deliver,
@@ -32,7 +32,7 @@ class Edge:
         self._id = id
         self._table = RoutingTable()
         self._advertised: dict[FilterId, Filter] = {}
-        self._seen = SeenIds(id_limit)
+        self._seen = RecentIds(id_limit)
 
     @property
     def id(self) -> BrokerId:

@@ -31,7 +31,7 @@ from stentor.errors import InvalidConfiguration
 from stentor.filters import Filter
 from stentor.model.notification import Notification
 from stentor.research.gossip.edge import Edge
-from stentor.research.gossip.memory import ID_LIMIT, SeenIds, id_of
+from stentor.research.gossip.memory import ID_LIMIT, RecentIds, id_of
 from stentor.research.gossip.options import at_least, share
 from stentor.research.gossip.tree import ROOT, GroupId, GroupTree
 from stentor.routing.protocol import (
@@ -129,7 +129,7 @@ class GroupRouter(Edge):
         self._rng = rng
         self._fanout = at_least(1, fanout=fanout)
         self._floor = share(floor=floor)
-        self._risen = SeenIds(id_limit)
+        self._risen = RecentIds(id_limit)
         self._up: dict[BrokerId, None] = {}
         self._memberships = [
             _Membership(group, (other for other in tree.members(group) if other != id))

@@ -34,10 +34,10 @@ def id_of(notification: Notification) -> NotificationId:
     return notification.id
 
 
-class SeenIds:
+class RecentIds:
     """Bounded memory of ids, which forgets without ever taking an old id for a new one.
 
-    >>> seen = SeenIds(limit=2)
+    >>> seen = RecentIds(limit=2)
     >>> [seen.add(NotificationId("p", 0, n)) for n in (1, 2, 2, 3)]
     [True, True, False, True]
     >>> seen.add(NotificationId("p", 0, 1)), len(seen)

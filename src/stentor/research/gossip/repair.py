@@ -30,8 +30,8 @@ from stentor.research.gossip.edge import deliveries
 from stentor.research.gossip.memory import (
     ID_LIMIT,
     STORE_LIMIT,
+    RecentIds,
     RecentNotifications,
-    SeenIds,
     id_of,
 )
 from stentor.research.gossip.options import at_least
@@ -124,8 +124,8 @@ class RepairRouter:
         self._peers = PeerView(rng)
         self._rounds = Rounds(Timer.REPAIR, rounds=rounds, period=period)
         self._recent = RecentNotifications(store_limit)
-        self._delivered = SeenIds(id_limit)
-        self._examined = SeenIds(id_limit)
+        self._delivered = RecentIds(id_limit)
+        self._examined = RecentIds(id_limit)
         self._clients = RoutingTable()
         #: What the clients ask for altogether.
         self._interest = MergingStage()

@@ -1,4 +1,4 @@
-"""A broker's own filters, reduced to what it tells the others.
+"""A broker's own filters, those of its clients and subtrees, reduced to what it tells the others.
 
 What is announced has numbers of its own, so that a message that withdraws something is short, and
 what was withdrawn and is announced again is never taken for what was there before.
@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from stentor.filters import Filter
 from stentor.routing.graph.messages import Entry
-from stentor.routing.protocol import FilterId
-from stentor.routing.reducers import Reduction
+from stentor.routing.reducers import Reduction, Sample
+from stentor.routing.strategy import Strategy
 
 
 class Delta(NamedTuple):
@@ -26,35 +26,62 @@ class Delta(NamedTuple):
 class LocalSet:
     """The filters of a broker's clients, and the reduced set that is announced for them.
 
-    >>> subscriptions = LocalSet("covering")
-    >>> subscriptions.add(FilterId("ann", 1), Filter("x > 5"))
+    >>> subscriptions = LocalSet(Strategy("covering"))
+    >>> subscriptions.add("ann", Filter("x > 5"))
+    >>> subscriptions.take()
     Delta(add=((0, Filter('x > 5')),), remove=())
-    >>> subscriptions.add(FilterId("bob", 1), Filter("x > 1"))
+    >>> subscriptions.add("bob", Filter("x > 1"))
+    >>> subscriptions.take()
     Delta(add=((1, Filter('x > 1')),), remove=(0,))
-    >>> subscriptions.remove(FilterId("bob", 1))
+    >>> _ = subscriptions.remove("bob")
+    >>> subscriptions.take()
     Delta(add=((2, Filter('x > 5')),), remove=(1,))
     """
 
-    def __init__(self, strategy: str) -> None:
-        """`UnknownStrategy` unless it is simple, identity, covering or merging."""
-        #: All filters, by id.
-        self.filters: dict[FilterId, Filter] = {}
-        self._reduction = Reduction(strategy)
+    def __init__(
+        self, strategy: Strategy, sample: Sample | None = None, at_once: int | None = None
+    ) -> None:
+        """A strategy that floods announces nothing.
+
+        The sample is what imperfect merging is measured on. With `at_once`, no step looks at more
+        filters anew, and `work` does the rest.
+        """
+        #: All filters, by what tells them apart.
+        self.filters: dict[Hashable, Filter] = {}
+        self._reduction: Reduction | None = None
+        if not strategy.floods:
+            stage = strategy.stage(sample or Sample(strategy.sample), of_client=False)
+            self._reduction = Reduction(strategy.name, stage=stage, at_once=at_once)
         self._numbers: dict[Hashable, int] = {}
         self._next = count()
 
-    def add(self, id: FilterId, filter: Filter) -> Delta:
+    def add(self, id: Hashable, filter: Filter) -> None:
         """Hold a filter under an id that is not in use."""
         self.filters[id] = filter
-        self._reduction.add(id, filter)
-        return self._taken()
+        if self._reduction is not None:
+            self._reduction.add(id, filter)
 
-    def remove(self, id: FilterId) -> Delta:
+    def remove(self, id: Hashable) -> Filter:
         """Forget the filter under an id that is in use."""
-        self._reduction.remove(id, self.filters.pop(id))
-        return self._taken()
+        filter = self.filters.pop(id)
+        if self._reduction is not None:
+            self._reduction.remove(id, filter)
+        return filter
 
-    def _taken(self) -> Delta:
+    @property
+    def has_work(self) -> bool:
+        """Whether more is announced than has to be, until `work` was called."""
+        return self._reduction is not None and self._reduction.has_work
+
+    def work(self) -> None:
+        """Do a part of what the changes have left to do."""
+        if self._reduction is not None:
+            self._reduction.work()
+
+    def take(self) -> Delta:
+        """What is to be announced and withdrawn since this was last asked."""
+        if self._reduction is None:
+            return Delta((), ())
         change = self._reduction.take()
         remove = tuple(self._numbers.pop(key) for key in change.removed)
         add: list[Entry] = []

@@ -1,4 +1,8 @@
-"""What brokers of a generic graph say to each other."""
+"""What brokers of a generic graph say to each other, beside updates of filters.
+
+A filter is known to all by the broker whose clients it is for and the number that this one gave it,
+as a `FilterId`.
+"""
 
 from __future__ import annotations
 
@@ -18,26 +22,6 @@ class Topology(Message, frozen=True):
 
     kind: ClassVar[Kind] = "control"
     states: tuple[LinkState, ...]
-
-
-class Update(Message, frozen=True):
-    """What changes in the filters of an origin that the sender told the receiver of: one step."""
-
-    origin: BrokerId
-    add: tuple[Entry, ...]
-    remove: tuple[int, ...]
-
-
-class Interest(Update, frozen=True):
-    """An update of what the origin's clients subscribe to."""
-
-    kind: ClassVar[Kind] = "subscription"
-
-
-class Offer(Update, frozen=True):
-    """An update of what the origin's clients advertise."""
-
-    kind: ClassVar[Kind] = "advertisement"
 
 
 class Forward(Message, frozen=True):

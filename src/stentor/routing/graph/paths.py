@@ -12,6 +12,10 @@ same edges, hence no two weigh the same; and weights add up, since no path uses 
 edge that comes or goes leaves the order of the others as it is, so no tie is decided anew.
 
 Costs are whole numbers, because sums of floats depend on the direction in which one adds.
+
+A change of a few edges leaves most trees as they are, and these need not be searched anew: a tree
+changes only if it has lost an edge, or if an edge has come by which some broker is as near to the
+root as before, or nearer.
 """
 
 from __future__ import annotations
@@ -48,6 +52,23 @@ class Tree:
         #: The cost of the path to each broker, the root included.
         self.costs = costs
 
+    def outlives(self, before: Mapping[Edge, int], after: Mapping[Edge, int]) -> bool:
+        """Whether it is still the tree when the costs of all edges have changed like this."""
+        parents, costs = self.parents, self.costs
+        for pair in before.keys() | after.keys():
+            old, new = before.get(pair), after.get(pair)
+            if old == new:
+                continue
+            a, b = pair
+            if parents.get(a) == b or parents.get(b) == a:
+                return False
+            if new is not None and (a in costs or b in costs):
+                if a not in costs or b not in costs:
+                    return False
+                if abs(costs[a] - costs[b]) >= new:
+                    return False
+        return True
+
     def branches(self, at: BrokerId) -> dict[BrokerId, BrokerId]:
         """For each broker that is reached through `at`: the child of `at` it is reached through."""
         found: dict[BrokerId, BrokerId] = {}
@@ -72,6 +93,16 @@ class Graph:
     def __init__(self, costs: Mapping[Edge, int]) -> None:
         self.costs = dict(costs)
         self._trees: dict[BrokerId, Tree] = {}
+
+    def changed(self, costs: Mapping[Edge, int]) -> Graph:
+        """The graph with other links, which keeps the trees that are still the same."""
+        graph = Graph(costs)
+        graph._trees = {
+            root: tree
+            for root, tree in self._trees.items()
+            if tree.outlives(self.costs, graph.costs)
+        }
+        return graph
 
     @cached_property
     def _weights(self) -> dict[BrokerId, dict[BrokerId, int]]:

@@ -14,30 +14,45 @@ the origins whose clients want it, and passes it to those of its children in the
 which there is such an origin. So once the graph is known to all, a notification uses exactly
 the edges of the smallest part of the tree of P that joins P to those origins, each once. While it
 is not, brokers may send along different trees: ids tell what came before, and the number of
-hops is limited.
+hops is limited. Who needs every notification has to know when trees change: `take_changes` tells
+what has changed of them at this broker, and `stentor.node.graph_directory` says what follows.
 
-Advertisements. With them, each broker's advertisements are reduced and spread to all brokers
-likewise, and a filter of origin O is passed to a child in the tree of O only if behind that child
-some broker advertises what overlaps it. Paths are the same in both directions, so those are the
-brokers from which a notification for O would come this way. When advertisements or trees
+Advertisements. Each broker's advertisements are reduced and spread to all brokers likewise. Where
+they are *coupled*, a filter of origin O is passed to a child in the tree of O only if behind that
+child some broker advertises what overlaps it. Paths are the same in both directions, so those are
+the brokers from which a notification for O would come this way. When advertisements or trees
 change, the filters concerned are decided anew.
+
+Subtrees. A neighbor may be a *child*: the root of a hierarchy below this broker, which has no part
+in the graph (R-08.44). What it asks for and offers counts as this broker's own, and what enters
+below it enters the graph here.
+
+A link that goes down takes with it what was told over it. Of what the neighbor told, routing is
+right at once; the entries themselves are taken out of the table a few at a time, since until then
+they can only send something in vain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
 
-from stentor.errors import InvalidConfiguration, InvalidTopology, UnknownBroker
+from stentor.errors import InvalidConfiguration, InvalidTopology, ProtocolError, UnknownBroker
 from stentor.filters import Filter
-from stentor.matching import FilterTable, Index
+from stentor.matching import FilterTable, Matcher
+from stentor.model.codec import Envelope
 from stentor.model.notification import Notification
 from stentor.model.seen import SeenIds
 from stentor.routing.graph.link_states import LinkState, LinkStates
 from stentor.routing.graph.local_set import LocalSet
-from stentor.routing.graph.messages import Entry, Forward, Interest, Offer, Topology
+from stentor.routing.graph.messages import Entry, Forward, Topology
 from stentor.routing.graph.owners import Owners
 from stentor.routing.graph.paths import Graph, order
-from stentor.routing.graph.spread import Spread
+from stentor.routing.graph.spread import Spread, Told
+from stentor.routing.messages import AdvertisementUpdate, SubscriptionUpdate, Update
 from stentor.routing.protocol import (
     BrokerId,
     ClientId,
@@ -45,9 +60,28 @@ from stentor.routing.protocol import (
     FilterId,
     Message,
     Outputs,
+    Place,
     Send,
     TableSize,
 )
+from stentor.routing.reducers import Sample
+from stentor.routing.reducers.sample import OBSERVED
+from stentor.routing.strategy import Strategy
+from stentor.routing.table import Destination, Local, Neighbor, RoutingTable
+
+_EVERYTHING: Final = Filter("")
+#: Entries of a lost link that are taken out of the table in one step.
+TAKEN_OUT: Final = 100
+
+
+@dataclass
+class TreeChange:
+    """What has changed of the tree of one broker, where it passes another."""
+
+    #: Whether notifications come from another neighbor than before.
+    way: bool = False
+    #: The children behind which there are other brokers than before.
+    children: set[BrokerId] = field(default_factory=set)
 
 
 class GraphRouter:
@@ -58,37 +92,59 @@ class GraphRouter:
     ...     receiver, sender = (a, "b") if send.to == "a" else (b, "a")
     ...     _ = receiver.receive(sender, send.message)
     >>> [interest] = a.subscribe(FilterId("ann", 1), Filter("x > 1"))
-    >>> interest.to, interest.message.add
-    ('b', ((0, Filter('x > 1')),))
+    >>> interest.to, interest.message.added
+    ('b', ((FilterId(client='a', number=0), Filter('x > 1')),))
     """
 
     def __init__(
         self,
         id: BrokerId,
-        strategy: str = "covering",
-        advertisements: str | None = None,
+        routing: str | Strategy = "covering",
+        advertisements: str | Strategy | None = None,
         costs: Mapping[BrokerId, int] | None = None,
+        *,
+        shape: str = "graph",
+        coupled: bool = True,
+        engine: Callable[[], Matcher[Any]] | None = None,
+        at_once: int | None = None,
     ) -> None:
-        """Both strategies are one of simple, identity, covering and merging.
+        """Without `advertisements`, or where they are not `coupled`, subscriptions go everywhere.
 
-        Without `advertisements`, subscriptions go to all brokers, and advertisements to none.
-        `costs` are those of the links to neighbors, present and future; otherwise they are 1.
+        `costs` are those of the links to neighbors, present and future; otherwise they are 1. With
+        `at_once`, no step looks at more filters anew, and `work` does the rest. `shape` is what the
+        overlay is called in `terms`.
         """
         self._id = id
-        self._subscriptions = LocalSet(strategy)
-        self._advertisements = LocalSet(advertisements or "simple")
-        self._advertised_only = advertisements is not None
+        self._shape = shape
+        self._routing = Strategy.of(routing)
+        self._advertising = None if advertisements is None else Strategy.of(advertisements)
+        offers = self._advertising or Strategy("flooding")
+        self.is_coupled = coupled and not offers.floods
+        self._sample = Sample(self._routing.sample)
+        self._subscriptions = LocalSet(self._routing, self._sample, at_once)
+        self._advertisements = LocalSet(offers, at_once=at_once)
         self._links = LinkStates(id, costs)
         self._neighbors: dict[BrokerId, None] = {}
+        #: Neighbors that are roots of hierarchies below, and those of them that are linked.
+        self._below: set[BrokerId] = set()
+        self.subtrees: dict[BrokerId, None] = {}
         self._graph = Graph({})
         self._branches: dict[BrokerId, dict[BrokerId, BrokerId]] = {}
         self._children: dict[BrokerId, frozenset[BrokerId]] = {}
-        self._interests = Spread(id, Interest, self._towards, self._interested)
-        self._offers = Spread(id, Offer, self._towards, self._told_of_offers)
-        self._clients: Owners[Index[Filter], ClientId] = Owners(Index(background=False))
-        self._remote: Owners[Index[Filter], BrokerId] = Owners(Index(background=False))
+        self._changes: dict[BrokerId, TreeChange] = {}
+        self._interests = Spread(id, SubscriptionUpdate, self._towards, self._interested)
+        self._offers = Spread(id, AdvertisementUpdate, self._towards, self._told_of_offers)
+        #: What clients want, and what origins want, as `Neighbor`.
+        self._table = RoutingTable(engine)
+        self._watcher: Callable[[Filter, bool], None] | None = None
         self._wanted: Owners[FilterTable[Filter], tuple[BrokerId, int]] = Owners(FilterTable())
         self._offered: Owners[FilterTable[Filter], BrokerId] = Owners(FilterTable())
+        #: Entries of the table that came over links which are gone.
+        self._void: deque[Iterator[tuple[Neighbor, Hashable]]] = deque()
+        #: Keys of what children offer.
+        self._offering: dict[BrokerId, dict[Hashable, None]] = {}
+        self._lives = 0
+        self._life: dict[BrokerId, int] = {}
         self._seen = SeenIds()
 
     @property
@@ -97,7 +153,18 @@ class GraphRouter:
 
     @property
     def neighbors(self) -> frozenset[BrokerId]:
-        return frozenset(self._neighbors)
+        return frozenset((*self._neighbors, *self.subtrees))
+
+    @property
+    def terms(self) -> str:
+        """What neighbors have to agree on, in words.
+
+        >>> GraphRouter("a", "merging").terms
+        'a graph that announces filters'
+        """
+        told = "nothing" if self._routing.floods else "filters"
+        steered = ", steered by advertisements" if self.is_coupled else ""
+        return f"a {self._shape} that announces {told}{steered}"
 
     def routes(self) -> dict[BrokerId, tuple[BrokerId, int]]:
         """For each other broker that can be reached: the neighbor on the way, and the cost."""
@@ -109,25 +176,43 @@ class GraphRouter:
     def subscribe(self, id: FilterId, filter: Filter) -> Outputs:
         if id in self._subscriptions.filters:
             return []
-        self._clients.add(filter, id.client)
-        return self._interest(self._id, self._id, *self._subscriptions.add(id, filter))
+        self._enter(Local(id.client), id, filter)
+        self._subscriptions.add(id, filter)
+        return self._announce()
 
     def unsubscribe(self, id: FilterId) -> Outputs:
-        filter = self._subscriptions.filters.get(id)
-        if filter is None:
-            return []
-        self._clients.remove(filter, id.client)
-        return self._interest(self._id, self._id, *self._subscriptions.remove(id))
+        return self.withdraw([id], [])
 
     def advertise(self, id: FilterId, filter: Filter) -> Outputs:
         if id in self._advertisements.filters:
             return []
-        return self._offer(self._id, self._id, *self._advertisements.add(id, filter))
+        self._advertisements.add(id, filter)
+        return self._announce()
 
     def unadvertise(self, id: FilterId) -> Outputs:
-        if id not in self._advertisements.filters:
-            return []
-        return self._offer(self._id, self._id, *self._advertisements.remove(id))
+        return self.withdraw([], [id])
+
+    def withdraw(
+        self, subscriptions: Iterable[FilterId], advertisements: Iterable[FilterId]
+    ) -> Outputs:
+        for id in subscriptions:
+            if id in self._subscriptions.filters:
+                self._cancel(Local(id.client), id)
+                self._subscriptions.remove(id)
+        for id in advertisements:
+            if id in self._advertisements.filters:
+                self._advertisements.remove(id)
+        return self._announce()
+
+    def _announce(self) -> Outputs:
+        """Tell the others what has changed of the own filters."""
+        offers, interests = self._advertisements.take(), self._subscriptions.take()
+        outputs: Outputs = []
+        if offers.add or offers.remove:
+            outputs += self._offer(self._id, self._id, *offers)
+        if interests.add or interests.remove:
+            outputs += self._interest(self._id, self._id, *interests)
+        return outputs
 
     def publish(self, client: ClientId, notification: Notification) -> Outputs:
         assert notification.id is not None
@@ -138,6 +223,8 @@ class GraphRouter:
     # -- other brokers
 
     def receive(self, sender: BrokerId, message: Message) -> Outputs:
+        if sender in self.subtrees and isinstance(message, Update):
+            return self._from_below(sender, message)
         if sender not in self._neighbors:
             raise UnknownBroker(
                 f"{sender!r} is no neighbor of {self._id!r}; announce the link with link_up first"
@@ -145,10 +232,12 @@ class GraphRouter:
         match message:
             case Forward(notification, entry, hops):
                 return self._forwarded(sender, notification, entry, hops)
-            case Interest(origin, add, remove):
-                return self._interest(sender, origin, add, remove)
-            case Offer(origin, add, remove):
-                return self._offer(sender, origin, add, remove)
+            case SubscriptionUpdate():
+                changes = _by_origin(message)
+                return [o for each in changes for o in self._interest(sender, *each)]
+            case AdvertisementUpdate():
+                changes = _by_origin(message)
+                return [o for each in changes for o in self._offer(sender, *each)]
             case Topology(states):
                 return self._learn(sender, states)
         raise InvalidConfiguration(
@@ -157,80 +246,253 @@ class GraphRouter:
         )
 
     def link_up(self, neighbor: BrokerId) -> Outputs:
-        if neighbor == self._id or neighbor in self._neighbors:
+        if neighbor == self._id or neighbor in self.neighbors:
             raise InvalidTopology(f"{self._id!r} cannot have a second link to {neighbor!r}")
+        if neighbor in self._below:
+            self.subtrees[neighbor] = None
+            self._asked(_EVERYTHING)
+            return []
         others = sorted(self._neighbors, key=order)
         self._neighbors[neighbor] = None
+        self._lives += 1
+        self._life[neighbor] = self._lives
         self._interests.link_up(neighbor)
         self._offers.link_up(neighbor)
         state = self._links.linked(self._neighbors)
         outputs: Outputs = [Send(neighbor, Topology(self._links.all()))]
         outputs += [Send(other, Topology((state,))) for other in others]
+        self._asked(_EVERYTHING)
         return outputs + self._graph_changed()
 
+    def place(self, neighbor: BrokerId, place: Place) -> None:
+        """What the neighbor is to this broker from now on: a peer in the graph, or a child."""
+        if place == "child":
+            self._below.add(neighbor)
+        else:
+            self._below.discard(neighbor)
+
+    def is_joining(self, neighbor: BrokerId) -> bool:
+        """A new neighbor is told in one step."""
+        return False
+
+    def asks(self, neighbor: BrokerId) -> bool:
+        """Whether `forget_some` has something left to do before `link_down`."""
+        if neighbor not in self.subtrees:
+            return False
+        return bool(self._table.at(Neighbor(neighbor)) or self._offered_below(neighbor, 1))
+
+    def forget_some(self, neighbor: BrokerId, most: int) -> Outputs:
+        """Forget so many filters of a child that says nothing any more."""
+        if neighbor not in self.subtrees:
+            return []
+        asked = list(islice(self._table.at(Neighbor(neighbor)), most))
+        offered = self._offered_below(neighbor, most)
+        outputs = self._from_below(neighbor, SubscriptionUpdate((), tuple(asked)))
+        return outputs + self._from_below(neighbor, AdvertisementUpdate((), tuple(offered)))
+
+    def _offered_below(self, child: BrokerId, most: int) -> list[Hashable]:
+        return list(islice(self._offering.get(child, ()), most))
+
+    def _from_below(self, child: BrokerId, message: Update) -> Outputs:
+        """What a subtree asks for or offers has changed: it counts as the own."""
+        asks = isinstance(message, SubscriptionUpdate)
+        held = self._subscriptions if asks else self._advertisements
+        for key, filter in message.added:
+            if (child, key) not in held.filters:
+                held.add((child, key), filter)
+                if asks:
+                    self._enter(Neighbor(child), key, filter)
+                else:
+                    self._offering.setdefault(child, {})[key] = None
+        for key in message.removed:
+            if (child, key) in held.filters:
+                held.remove((child, key))
+                if asks:
+                    self._cancel(Neighbor(child), key)
+                else:
+                    del self._offering[child][key]
+        return self._announce()
+
     def link_down(self, neighbor: BrokerId) -> Outputs:
+        outputs: Outputs
+        if neighbor in self.subtrees:
+            outputs = []
+            while self.asks(neighbor):
+                outputs += self.forget_some(neighbor, TAKEN_OUT)
+            del self.subtrees[neighbor]
+            self._offering.pop(neighbor, None)
+            self._asked(_EVERYTHING)
+            return outputs
         if neighbor not in self._neighbors:
             raise UnknownBroker(f"{self._id!r} has no link to {neighbor!r} that could go down")
         del self._neighbors[neighbor]
         state = self._links.linked(self._neighbors)
-        outputs: Outputs = [
-            Send(other, Topology((state,))) for other in sorted(self._neighbors, key=order)
-        ]
-        for origin, filters in self._interests.link_down(neighbor).items():
-            self._note_interest(neighbor, origin, (), filters.items())
+        outputs = [Send(other, Topology((state,))) for other in sorted(self._neighbors, key=order)]
+        self._void.append(self._entries(self._interests.link_down(neighbor), self._life[neighbor]))
+        del self._life[neighbor]
         lost: list[Filter] = []
         for origin, filters in self._offers.link_down(neighbor).items():
             for filter in filters.values():
                 self._offered.remove(filter, origin)
                 lost.append(filter)
+        self._take_out()
+        self._asked(_EVERYTHING)
         return outputs + self._graph_changed() + self._reconsider(lost)
 
     def expired(self, timer: Hashable) -> Outputs:
         """This router arms no timers."""
         return []
 
+    # -- in steps
+
+    @property
+    def has_work(self) -> bool:
+        """Whether more is asked for or sent than has to be, until `work` was called."""
+        return bool(self._void) or self._subscriptions.has_work or self._advertisements.has_work
+
+    def work(self) -> Outputs:
+        """Do a part of what the changes have left to do."""
+        self._take_out()
+        self._subscriptions.work()
+        self._advertisements.work()
+        return self._announce()
+
+    def _entries(self, told: Told, life: int) -> Iterator[tuple[Neighbor, Hashable]]:
+        for origin, filters in told.items():
+            for number, filter in filters.items():
+                if self.is_coupled:
+                    self._wanted.remove(filter, (origin, number))
+                yield Neighbor(origin), (life, number)
+
+    def _take_out(self) -> None:
+        """Take some entries of a lost link out of the table."""
+        if self._void:
+            for _ in range(TAKEN_OUT):
+                entry = next(self._void[0], None)
+                if entry is None:
+                    self._void.popleft()
+                    return
+                self._cancel(*entry)
+
     # -- what is known
 
     def table_size(self) -> TableSize:
+        below = sum(len(self._table.at(Neighbor(child))) for child in self.subtrees)
         return TableSize(
-            local=len(self._subscriptions.filters),
-            remote=self._interests.remote(),
+            local=len(self._subscriptions.filters) - below,
+            remote=self._interests.remote() + below,
             advertisements=len(self._advertisements.filters) + self._offers.remote(),
         )
 
     def offers(self) -> list[Filter]:
-        return sorted(self._offered.filters, key=str)
+        tells = self._advertising is not None and not self._advertising.floods
+        found = self._offered.filters if tells else set(self._advertisements.filters.values())
+        return sorted(found, key=str)
+
+    def interests(self) -> list[Filter]:
+        """What is asked for by anybody.
+
+        Where everything is flooded, brokers do not say what they ask for: that may be everything.
+        """
+        found = [row.filter for row in self._table.rows()]
+        return [*found, _EVERYTHING] if self._may_want_everything else found
+
+    def watch(self, changed: Callable[[Filter, bool], None]) -> None:
+        """Be told of each of the `interests` that has come (True) or gone."""
+        self._watcher = changed
+
+    @property
+    def _may_want_everything(self) -> bool:
+        return self._routing.floods and bool(self.neighbors)
+
+    def _asked(self, filter: Filter) -> None:
+        """Whether somebody asks for this may have changed."""
+        if self._watcher is not None:
+            there = bool(self._table.owners(filter))
+            self._watcher(filter, there or (filter.is_always and self._may_want_everything))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is held of what anybody asks for or offers."""
+        return (
+            not len(self._table) and self._interests.is_empty and self._offers.is_empty
+        ) and not self._void
 
     # -- the graph
 
+    def describe(self, about: tuple[Any, ...]) -> Outputs:
+        """Let all brokers know something about this one; `about` tells it there."""
+        state = self._links.describe(about)
+        return [Send(other, Topology((state,))) for other in sorted(self._neighbors, key=order)]
+
+    def about(self, broker: BrokerId) -> tuple[Any, ...]:
+        """What a broker has let all others know about itself."""
+        return self._links.about(broker)
+
+    def reachable(self) -> Collection[BrokerId]:
+        """All brokers to which there is a way, this one included."""
+        return self._graph.tree(self._id).costs.keys()
+
+    def towards(self, root: BrokerId) -> BrokerId | None:
+        """The neighbor through which notifications come that entered at this broker."""
+        return self._branches_of(self._id).get(root)
+
+    def children(self, root: BrokerId) -> frozenset[BrokerId]:
+        """The neighbors that get from here what entered at the root."""
+        return self._children_of(root)
+
+    def take_changes(self) -> dict[BrokerId, TreeChange]:
+        """The brokers whose trees have changed here since this was last asked."""
+        changes, self._changes = self._changes, {}
+        return changes
+
     def _learn(self, sender: BrokerId, states: Iterable[LinkState]) -> Outputs:
-        news = self._links.learn(states)
+        news, answers = self._links.learn(states)
+        outputs: Outputs = [Send(sender, Topology(tuple(answers)))] if answers else []
         if not news:
-            return []
-        # What a broker says of itself, in answer to what it once said, is news for the sender too.
-        own = tuple(state for state in news if state.origin == self._id)
-        outputs: Outputs = [Send(sender, Topology(own))] if own else []
+            return outputs
         for neighbor in sorted(self._neighbors, key=order):
             if neighbor != sender:
                 outputs.append(Send(neighbor, Topology(tuple(news))))
-        return outputs + self._graph_changed()
+        outputs += self._graph_changed()
+        self._links.forget(self.reachable())
+        return outputs
 
     def _graph_changed(self) -> Outputs:
         """Compute the trees anew, if need be, and tell of the origins whose trees differ here."""
         edges = self._links.edges()
         if edges == self._graph.costs:
             return []
-        origins = dict.fromkeys((*self._offers.origins(), *self._interests.origins()))
-        before = {origin: (self._towards(origin), self._branches_of(origin)) for origin in origins}
-        self._graph = Graph(edges)
-        self._branches = {}
-        self._children = {}
+        before, graph = self._graph, self._graph.changed(edges)
+        roots = dict.fromkeys((*before.tree(self._id).costs, *graph.tree(self._id).costs))
+        changed: set[BrokerId] = set()
+        for root in roots:
+            old = before.tree(root)
+            new = graph.tree(root)
+            if old is not new:
+                changed.add(root)
+                self._note_change(root, self._branches_of(root), new.branches(self._id))
+                if old.parents.get(self._id) != new.parents.get(self._id):
+                    self._changes.setdefault(root, TreeChange()).way = True
+        self._graph = graph
+        for root in changed:
+            self._branches.pop(root, None)
+            self._children.pop(root, None)
         outputs: Outputs = []
         for spread in (self._offers, self._interests):
             for origin in spread.origins():
-                if before[origin] != (self._towards(origin), self._branches_of(origin)):
+                if origin in changed or origin not in roots:
                     outputs += spread.tell(origin)
         return outputs
+
+    def _note_change(
+        self, root: BrokerId, old: dict[BrokerId, BrokerId], new: dict[BrokerId, BrokerId]
+    ) -> None:
+        if old != new:
+            children = self._changes.setdefault(root, TreeChange()).children
+            for broker in old.keys() | new.keys():
+                if old.get(broker) != new.get(broker):
+                    children |= {way for way in (old.get(broker), new.get(broker)) if way}
 
     def _branches_of(self, root: BrokerId) -> dict[BrokerId, BrokerId]:
         """In the tree of a broker: for each broker behind this one, the child on the way to it."""
@@ -247,44 +509,45 @@ class GraphRouter:
         return children
 
     def _towards(self, origin: BrokerId) -> BrokerId | None:
-        if origin == self._id:
-            return origin
-        return self._branches_of(self._id).get(origin)
+        return origin if origin == self._id else self.towards(origin)
 
     # -- filters
+
+    def _enter(self, destination: Destination, key: Hashable, filter: Filter) -> None:
+        self._table.add(destination, key, filter)
+        self._asked(filter)
+
+    def _cancel(self, destination: Destination, key: Hashable) -> None:
+        self._asked(self._table.remove(destination, key).filter)
 
     def _interest(
         self, sender: BrokerId, origin: BrokerId, add: Iterable[Entry], remove: Iterable[int]
     ) -> Outputs:
         came, went = self._interests.update(sender, origin, add, remove)
-        self._note_interest(sender, origin, came, went)
-        return self._interests.tell(origin, _numbers(came, went))
-
-    def _note_interest(
-        self, sender: BrokerId, origin: BrokerId, came: Iterable[Entry], went: Iterable[Entry]
-    ) -> None:
+        life = self._life.get(sender, 0)
         for number, filter in came:
             if sender != self._id:
-                self._remote.add(filter, origin)
-            if self._advertised_only:
+                self._enter(Neighbor(origin), (life, number), filter)
+            if self.is_coupled:
                 self._wanted.add(filter, (origin, number))
         for number, filter in went:
             if sender != self._id:
-                self._remote.remove(filter, origin)
-            if self._advertised_only:
+                self._cancel(Neighbor(origin), (life, number))
+            if self.is_coupled:
                 self._wanted.remove(filter, (origin, number))
+        return self._interests.tell(origin, _numbers(came, went))
 
     def _interested(self, origin: BrokerId, filter: Filter) -> Collection[BrokerId]:
         """The children in the origin's tree behind which something may be published for it."""
-        if not self._advertised_only:
+        if not self.is_coupled:
             return self._children_of(origin)
         branches = self._branches_of(origin)
         advertisers = self._offered.of(self._offered.engine.overlapping(filter))
         return {branches[broker] for broker in advertisers if broker in branches}
 
     def _told_of_offers(self, origin: BrokerId, filter: Filter) -> Collection[BrokerId]:
-        """The children in the origin's tree, if advertisements are made use of."""
-        return self._children_of(origin) if self._advertised_only else ()
+        """The children in the origin's tree."""
+        return self._children_of(origin)
 
     def _offer(
         self, sender: BrokerId, origin: BrokerId, add: Iterable[Entry], remove: Iterable[int]
@@ -310,6 +573,47 @@ class GraphRouter:
 
     # -- notifications
 
+    def route_leading(
+        self,
+        events: Sequence[Envelope | Notification],
+        source: BrokerId | None,
+        most: int | None,
+        root: BrokerId | None = None,
+    ) -> tuple[int, dict[Destination, list[int]]]:
+        """Where a batch goes that a client (None) published or a neighbor forwarded.
+
+        All of it entered at the root, which is this broker if it is not given. For each neighbor
+        and client the indexes of the events that go there, ascending; for as many leading events,
+        at least one, as cost about `most` (`RoutingTable`) to pass on. Their number comes first.
+        """
+        if self._routing.looseness:  # nothing else asks for the sample
+            for event in events[-OBSERVED:]:
+                known = event if isinstance(event, Notification) else event.notification()
+                self._sample.observe(known)
+        if most is None:
+            count, found = len(events), self._table.targets_of(events)
+        else:
+            count, found = self._table.targets_of_leading(events, most)
+        root = self._id if root is None else root
+        targets: dict[Destination, list[int]] = {}
+        ways: dict[BrokerId, list[list[int]]] = {}
+        branches = self._branches_of(root)
+        for destination, indexes in found.items():
+            if isinstance(destination, Local):
+                targets[destination] = indexes
+            else:
+                at = destination.id
+                way = at if at in self.subtrees else branches.get(at)
+                if way is not None and way != source:
+                    ways.setdefault(way, []).append(indexes)
+        for way, lists in ways.items():
+            several = len(lists) > 1
+            targets[Neighbor(way)] = sorted(set().union(*lists)) if several else lists[0]
+        if self._routing.floods:
+            for way in {*self._children_of(root), *self.subtrees} - {source}:
+                targets[Neighbor(way)] = list(range(count))
+        return count, targets
+
     def _forwarded(
         self, sender: BrokerId, notification: Notification, entry: BrokerId, hops: int
     ) -> Outputs:
@@ -321,16 +625,33 @@ class GraphRouter:
     def _route(
         self, notification: Notification, sender: BrokerId, entry: BrokerId, hops: int
     ) -> Outputs:
-        clients = self._clients.of(self._clients.engine.match(notification))
-        outputs: Outputs = [Deliver(client, notification) for client in sorted(clients)]
-        branches = self._branches_of(entry)
-        if hops and branches:
-            origins = self._remote.of(self._remote.engine.match(notification))
-            ways = {branches[origin] for origin in origins if origin in branches} - {sender}
-            onward = Forward(notification, entry, hops - 1)
-            outputs += [Send(neighbor, onward) for neighbor in sorted(ways, key=order)]
-        return outputs
+        _, found = self.route_leading([notification], sender, None, entry)
+        clients = sorted(d.id for d in found if isinstance(d, Local))
+        ways = sorted((d.id for d in found if isinstance(d, Neighbor) and hops), key=order)
+        onward = Forward(notification, entry, hops - 1)
+        return [
+            *(Deliver(client, notification) for client in clients),
+            *(Send(neighbor, onward) for neighbor in ways),
+        ]
 
 
 def _numbers(*entries: Iterable[Entry]) -> set[int]:
     return {number for part in entries for number, _ in part}
+
+
+def _by_origin(update: Update) -> list[tuple[BrokerId, list[Entry], list[int]]]:
+    """The changes of each origin's filters."""
+    found: dict[BrokerId, tuple[list[Entry], list[int]]] = {}
+    for key, filter in update.added:
+        id = _id(key)
+        found.setdefault(id.client, ([], []))[0].append((id.number, filter))
+    for key in update.removed:
+        id = _id(key)
+        found.setdefault(id.client, ([], []))[1].append(id.number)
+    return [(origin, add, remove) for origin, (add, remove) in found.items()]
+
+
+def _id(key: Hashable) -> FilterId:
+    if not isinstance(key, FilterId):
+        raise ProtocolError(f"on a graph a filter is known by its broker and number, not by {key}")
+    return key

@@ -22,9 +22,10 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TypeAlias
 
 from stentor.filters import Filter
-from stentor.routing.graph.messages import Entry, Update
+from stentor.routing.graph.messages import Entry
 from stentor.routing.graph.paths import order
-from stentor.routing.protocol import BrokerId, Outputs, Send
+from stentor.routing.messages import Update
+from stentor.routing.protocol import BrokerId, FilterId, Outputs, Send
 
 #: The filters of one origin, by the numbers it gave them.
 Filters: TypeAlias = dict[int, Filter]
@@ -102,8 +103,9 @@ class Spread:
             add, remove = changes[neighbor]
             if add or remove:
                 self._note(neighbor, origin, add, remove)
-                message = self._message(origin, tuple(add), tuple(remove))
-                outputs.append(Send(neighbor, message))
+                added = tuple((known_as(origin, number), filter) for number, filter in add)
+                removed = tuple(known_as(origin, number) for number in remove)
+                outputs.append(Send(neighbor, self._message(added, removed)))
         return outputs
 
     def _note(
@@ -123,7 +125,17 @@ class Spread:
         found = {o for told in (*self._held.values(), *self._sent.values()) for o in told}
         return sorted(found, key=order)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is known of any origin, and nobody was told anything."""
+        return not self.origins()
+
     def remote(self) -> int:
         """How many filters neighbors told of."""
         others = (told for sender, told in self._held.items() if sender != self._id)
         return sum(len(filters) for told in others for filters in told.values())
+
+
+def known_as(origin: BrokerId, number: int) -> FilterId:
+    """By what all brokers know a filter of an origin."""
+    return FilterId(origin, number)  # type: ignore[arg-type]  # brokers of a test have numbers

@@ -21,10 +21,10 @@ The table is no full diagram of the order, and a node hangs only where it must: 
 cheap, whatever the number of filters held.
 
 A filter that covers very many hides them when it comes and frees them when it goes, and each costs
-a search. With `at_once` that is done a few at a time, by `work`, and gaplessly: what is to be
-hidden stays announced until its turn comes, and what is withdrawn stays announced, though it hides
-nothing any more, until all that it hid have been placed. In between neighbors are asked for more
-than is wanted, never for less.
+a search. With `at_once` that is done a few at a time, by `work`, and even fewer where searches take
+long (`EFFORT`). It is gapless: what is to be hidden stays announced until its turn comes, and what
+is withdrawn stays announced, though it hides nothing any more, until all that it hid have been
+placed. In between neighbors are asked for more than is wanted, never for less.
 
 The first slot is no neighbor but a reference: everything wanted anywhere is wanted there, so what
 is announced there is covered by nothing. A link that comes up finds its announcements ready.
@@ -33,17 +33,20 @@ is announced there is covered by nothing. A link that comes up finds its announc
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator
-from itertools import count, islice
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import chain, count, islice
 from typing import Final, TypeVar
 
 from stentor.filters import Filter
+from stentor.filters.effort import effort
 from stentor.matching import FilterTable
 from stentor.routing.reducers.announcements import Announcements
 from stentor.routing.reducers.reducer import REFERENCE, slots_of
 
 #: How many of the last ones that were placed may hide the next one.
 LOOK_BACK: Final = 8
+#: Elementary steps (see `effort`) after which no more nodes are placed in one step.
+EFFORT: Final = 10_000
 
 #: For whose sake nodes wait for their turn.
 Cause = TypeVar("Cause")
@@ -148,9 +151,19 @@ class CoveringReducer:
             freed: dict[_Node, int] = {}
             for parting, child in nodes:
                 freed[child] = freed.get(child, 0) | parting.unwanted
-            self._place_freed(freed)
+            late = self._place_freed(freed)
+            waiting: dict[_Parting, list[_Node]] = {}
+            for parting, child in nodes:
+                if child in late:
+                    waiting.setdefault(parting, []).append(child)
+            for parting in reversed(waiting):
+                rest: Iterator[_Node] = iter(waiting[parting])
+                if parting not in over:
+                    rest = chain(rest, self._freed.popleft()[1])
+                self._freed.appendleft((parting, rest))
             for parting in over:
-                self._part(parting)
+                if parting not in waiting:
+                    self._part(parting)
 
     def _next(
         self, waiting: deque[tuple[Cause, Iterator[_Node]]]
@@ -175,15 +188,19 @@ class CoveringReducer:
             for slot in slots_of(parting.announced):
                 self.announcements.withdraw(slot, parting.filter)
 
-    def _place_freed(self, freed: dict[_Node, int]) -> None:
-        """Place many that have lost what hid them.
+    def _place_freed(self, freed: dict[_Node, int]) -> set[_Node]:
+        """Place many that have lost what hid them; those for which there was no time.
 
         Those that say less cover more, so they come first. A node that one of the last ones covers
         is hung below that one and not where they hang: filters that are nested in each other
         form a chain then, and the next withdrawal frees one of them instead of all.
         """
         placed: deque[tuple[_Node, int]] = deque(maxlen=LOOK_BACK)
-        for node in sorted(freed, key=_mentions):
+        enough = effort.left - EFFORT
+        nodes = sorted(freed, key=_mentions)
+        for i, node in enumerate(nodes):
+            if i and self._at_once is not None and effort.left < enough:
+                return set(nodes[i:])
             for parent in [parent for parent in node.parents if not parent.wanted]:
                 del parent.children[node], node.parents[parent]
             where = freed[node] & node.hidden
@@ -196,6 +213,7 @@ class CoveringReducer:
                 else:
                     self._place(node, where)
                 placed.append((node, where))
+        return set()
 
     def _want_less(self, node: _Node, less: int) -> None:
         node.wanted &= ~less
@@ -270,29 +288,43 @@ class CoveringReducer:
             del parent.children[node]
         node.parents = {}
 
-    def add_slot(self, slot: int, keys: dict[Hashable, tuple[Filter, int]]) -> None:
-        """All that is wanted is given, and hardly anything of it needs a search.
+    def fill_slot(self, slot: int, wanted: Sequence[tuple[Hashable, Filter, int]]) -> int:
+        """Hardly anything of it needs a search, unless other work waits.
 
-        What is announced at the reference slot is covered by nothing. The rest hangs below nodes
-        that cover it, and most of these are wanted at the new neighbor as well.
+        What is announced at the reference slot is covered by nothing, and covers none of what is
+        announced here but those that are hidden there. The rest hangs below nodes that cover it,
+        and most of these are wanted at the new neighbor as well.
         """
         bit = 1 << slot
-        late: list[_Node] = []
-        for filter, wanted in keys.values():
-            if wanted & bit and not filter.is_never:
-                node = self._nodes.get(filter)
-                if node is None:
-                    self.want(filter, filter, wanted & ~bit)
-                    node = self._nodes[filter]
-                node.wanted |= bit
-                late.append(node)
-        # What nothing covers comes first, so that what it covers finds it announced.
-        for node in sorted(late, key=lambda n: (not n.announced & REFERENCE, *_mentions(n))):
+        enough = effort.left - EFFORT
+        beyond = self._only_at(slot)
+        for i, (key, filter, where) in enumerate(wanted):
+            if i and self._at_once is not None and effort.left < enough:
+                return i
+            node = self._nodes.get(filter)
+            if not where & bit or (node is not None and node.wanted & bit):
+                continue
+            if node is None or self.has_work or len(beyond) > LOOK_BACK:
+                self.want(key, filter, where)
+                beyond = self._only_at(slot)
+                continue
+            node.wanted |= bit
             if node.announced & REFERENCE:
                 node.announced |= bit
-                self.announcements.announce(slot, node.filter, node.filter)
+                self.announcements.announce(slot, filter, filter)
+                for other in beyond:
+                    if filter.covers(other.filter):
+                        self._hide(other, node)
             elif not any(parent.wanted & bit for parent in node.parents):
                 self._place(node, bit)
+                beyond = self._only_at(slot)
+        return len(wanted)
+
+    def _only_at(self, slot: int) -> list[_Node]:
+        """Those that are announced there and hidden at the reference slot."""
+        here = self.announcements.announced(slot)
+        found = [here[key] for key in here.keys() - self.announcements.announced(0).keys()]
+        return sorted((self._nodes[f] for f in found if f in self._nodes), key=_number)
 
     def drop_slot(self, slot: int) -> None:
         self.announcements.forget(slot)

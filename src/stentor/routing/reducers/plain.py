@@ -7,7 +7,7 @@ A change costs as much as the messages it causes.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 
 from stentor.filters import Filter
 from stentor.routing.reducers.announcements import Announcements
@@ -50,9 +50,9 @@ class PlainReducer:
     def work(self) -> None:
         """Every change is complete at once."""
 
-    def add_slot(self, slot: int, keys: dict[Hashable, tuple[Filter, int]]) -> None:
-        for key, (filter, wanted) in keys.items():
-            self.want(key, filter, wanted)
+    def fill_slot(self, slot: int, wanted: Sequence[tuple[Hashable, Filter, int]]) -> int:
+        self.want_all(wanted)
+        return len(wanted)
 
     def drop_slot(self, slot: int) -> None:
         self.announcements.forget(slot)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Protocol
 
 from stentor.filters import Filter
@@ -38,8 +38,11 @@ class Reducer(Protocol):
     def work(self) -> None:
         """Do a part of what the changes have left to do."""
 
-    def add_slot(self, slot: int, keys: dict[Hashable, tuple[Filter, int]]) -> None:
-        """A new neighbor. All that is wanted, with where it is wanted from now on."""
+    def fill_slot(self, slot: int, wanted: Sequence[tuple[Hashable, Filter, int]]) -> int:
+        """Some of what is wanted at a new neighbor, and how many of these were dealt with.
+
+        All but the last ones if they take long. What is announced at `REFERENCE` is to come first.
+        """
 
     def drop_slot(self, slot: int) -> None:
         """The neighbor is gone; nothing is wanted there any more."""

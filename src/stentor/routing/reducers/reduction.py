@@ -43,11 +43,18 @@ class Reduction:
     [Filter('x > 1')]
     """
 
-    def __init__(self, strategy: str) -> None:
+    def __init__(
+        self, strategy: str, *, stage: MergingStage | None = None, at_once: int | None = None
+    ) -> None:
+        """`stage` merges in another way than perfectly.
+
+        With `at_once`, no step looks at more filters anew, and `work` does the rest.
+        """
         check_reduction(strategy)
         self._simple = strategy == "simple"
-        self._reducer: Reducer = CoveringReducer() if strategy == "covering" else PlainReducer()
-        self._stage = MergingStage() if strategy == "merging" else None
+        covers = strategy == "covering"
+        self._reducer: Reducer = CoveringReducer(at_once) if covers else PlainReducer()
+        self._stage = (stage or MergingStage()) if strategy == "merging" else None
         self._held: dict[Hashable, int] = {}
 
     def add(self, id: Hashable, filter: Filter) -> None:
@@ -86,6 +93,15 @@ class Reduction:
     def take(self) -> Change:
         """What was added to that, and what removed from it, since this was last asked."""
         return self._reducer.announcements.take().get(_SLOT, Change({}, {}))
+
+    @property
+    def has_work(self) -> bool:
+        """Whether more is announced than has to be, until `work` was called."""
+        return self._reducer.has_work
+
+    def work(self) -> None:
+        """Do a part of what the changes have left to do."""
+        self._reducer.work()
 
     def __len__(self) -> int:
         """How many are asked for; under all strategies but the simple one, how many distinct."""

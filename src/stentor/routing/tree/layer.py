@@ -19,9 +19,10 @@ else (restricted change and restricted impact, R-03.15).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable
 from itertools import count, islice
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from stentor.filters import Filter
 from stentor.matching import FilterTable, Matcher
@@ -30,6 +31,9 @@ from stentor.routing.reducers import Change, MergingStage, Sample
 from stentor.routing.reducers.reducer import REFERENCE
 from stentor.routing.strategy import Strategy
 from stentor.routing.table import Destination, Ghost, Local, Neighbor, RoutingTable
+
+#: Filters that a new neighbor is told in one step.
+TOLD_AT_ONCE: Final = 200
 
 
 class Offers(Protocol):
@@ -84,6 +88,9 @@ class Layer:
         self._demand: dict[Hashable, _Demand] = {}
         self._numbers = count()
         self._reducer = strategy.reducer(at_once)
+        self._at_once = at_once
+        #: What new neighbors have not been told, of what was asked for when they came.
+        self._joining: dict[BrokerId, deque[Hashable]] = {}
         self._slots: dict[BrokerId, int] = {}
         #: Neighbors that are told of this layer, as a mask.
         self._told = 0
@@ -107,14 +114,38 @@ class Layer:
         return 1 << self._slots[neighbor]
 
     def add_neighbor(self, neighbor: BrokerId, *, told: bool) -> None:
-        """A neighbor with which nothing has been exchanged yet."""
+        """A neighbor with which nothing has been exchanged yet.
+
+        With `at_once`, `work` goes on telling it what is asked for until it no longer `is_joining`.
+        """
         used = set(self._slots.values())
         slot = self._slots[neighbor] = next(s for s in count(1) if s not in used)
         if told and not self.strategy.floods:
             self._flush()
             self._told |= 1 << slot
-            wanted = {k: (d.filter, self._wanted(d)) for k, d in self._demand.items()}
-            self._reducer.add_slot(slot, wanted)
+            # What nothing covers comes first, so that what it covers finds it announced.
+            first = self._reducer.announcements.announced(0)
+            keys = deque(key for key in first if key in self._demand)
+            keys.extend(key for key in self._demand if key not in first)
+            self._joining[neighbor] = keys
+            self._go_on(neighbor)
+
+    def is_joining(self, neighbor: BrokerId) -> bool:
+        """Whether the neighbor has not been told all that is asked for."""
+        return neighbor in self._joining
+
+    def _go_on(self, neighbor: BrokerId) -> None:
+        """Tell a new neighbor more of what is asked for."""
+        self._flush()
+        keys = self._joining[neighbor]
+        count = len(keys) if self._at_once is None else min(len(keys), TOLD_AT_ONCE)
+        some = [keys.popleft() for _ in range(count)]
+        asked = ((key, self._demand.get(key)) for key in some)
+        wanted = [(key, d.filter, self._wanted(d)) for key, d in asked if d is not None]
+        done = self._reducer.fill_slot(self._slots[neighbor], wanted)
+        keys.extendleft(key for key, *_ in reversed(wanted[done:]))
+        if not keys:
+            del self._joining[neighbor]
 
     def drop_neighbor(self, neighbor: BrokerId) -> None:
         """The neighbor is gone: forget what it was told, and what it asked for."""
@@ -124,6 +155,7 @@ class Layer:
     def forget_neighbor(self, neighbor: BrokerId) -> None:
         """Forget what the neighbor was told."""
         self._flush()
+        self._joining.pop(neighbor, None)
         slot = self._slots.pop(neighbor)
         self._told &= ~(1 << slot)
         self._reducer.drop_slot(slot)
@@ -336,10 +368,13 @@ class Layer:
 
     @property
     def has_work(self) -> bool:
-        """Whether neighbors are asked for more than they have to be, until `work` was called."""
-        return self._reducer.has_work
+        """Whether neighbors were not told enough, or more than they have to be."""
+        return bool(self._joining) or self._reducer.has_work
 
     def work(self) -> None:
+        """Do a part of what the changes have left to do."""
+        if self._joining:
+            self._go_on(next(iter(self._joining)))
         self._reducer.work()
 
     def announced(self, neighbor: BrokerId) -> dict[Hashable, Filter]:

@@ -29,7 +29,7 @@ from stentor.routing.messages import (
     Update,
     update,
 )
-from stentor.routing.protocol import BrokerId, ClientId
+from stentor.routing.protocol import BrokerId, ClientId, Place
 from stentor.routing.reducers import Change, Sample
 from stentor.routing.reducers.sample import OBSERVED
 from stentor.routing.strategy import Strategy
@@ -91,11 +91,26 @@ class Plane:
         """A broker that will be linked below this one."""
         self.role = replace(self.role, children=self.role.children | {child})
 
+    def place(self, neighbor: BrokerId, place: Place) -> None:
+        """What the neighbor is to this broker from now on."""
+        role = self.role
+        parent = None if role.parent == neighbor else role.parent
+        children = role.children - {neighbor}
+        if place == "parent":
+            parent = neighbor
+        elif place == "child":
+            children |= {neighbor}
+        self.role = replace(role, parent=parent, children=children)
+
     def add_neighbor(self, neighbor: BrokerId) -> None:
         told = self.role.tells(neighbor)
         if self.advertisements is not None:
             self.advertisements.add_neighbor(neighbor, told=told)
         self.subscriptions.add_neighbor(neighbor, told=told)
+
+    def is_joining(self, neighbor: BrokerId) -> bool:
+        """Whether the neighbor has not been told all that is asked for and offered."""
+        return any(layer.is_joining(neighbor) for layer in self._layers)
 
     def drop_neighbor(self, neighbor: BrokerId) -> None:
         self.forget_neighbor(neighbor)

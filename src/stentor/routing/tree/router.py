@@ -30,6 +30,7 @@ from stentor.routing.protocol import (
     FilterId,
     Message,
     Outputs,
+    Place,
     Send,
     TableSize,
 )
@@ -60,6 +61,7 @@ class TreeRouter:
         role: Role | None = None,
         engine: Callable[[], Matcher[Any]] | None = None,
         *,
+        shape: str = "tree",
         coupled: bool = True,
         at_once: int | None = None,
     ) -> None:
@@ -70,8 +72,10 @@ class TreeRouter:
 
         With `at_once`, no step announces or hides more filters because of others that cover them;
         while the router `has_work`, `work` does the rest, and no wanted filter is unasked for
-        meanwhile.
+        meanwhile, except at a neighbor that `is_joining`. `shape` is what kind of tree it is, for
+        `terms`.
         """
+        self._shape = shape
         self._id = id
         self._routing = routing
         self._advertisements = advertisements
@@ -109,7 +113,7 @@ class TreeRouter:
         steered = ""
         if self._advertisements is not None and self._coupled:
             steered = f", steered by advertisements that announce {self._advertisements.terms}"
-        return f"a tree that announces {self._routing.terms}{steered}"
+        return f"a {self._shape} that announces {self._routing.terms}{steered}"
 
     @property
     def neighbors(self) -> frozenset[BrokerId]:
@@ -165,11 +169,15 @@ class TreeRouter:
         return self.route_leading(events, source, None)[1]
 
     def route_leading(
-        self, events: Sequence[Envelope | Notification], source: BrokerId | None, most: int | None
+        self,
+        events: Sequence[Envelope | Notification],
+        source: BrokerId | None,
+        most: int | None,
+        root: BrokerId | None = None,
     ) -> tuple[int, dict[Destination, list[int]]]:
         """The same for as many leading events as cost about `most` (`RoutingTable`) to pass on.
 
-        How many these are, at least one, comes first.
+        How many these are, at least one, comes first. Where they entered makes no difference.
         """
         plane = self.plane
         change = self._change
@@ -229,6 +237,14 @@ class TreeRouter:
         self._asked(_EVERYTHING)
         return self._tell()
 
+    def place(self, neighbor: BrokerId, place: Place) -> None:
+        """What the neighbor is to this broker from now on; to be said while there is no link."""
+        self.plane.place(neighbor, place)
+
+    def is_joining(self, neighbor: BrokerId) -> bool:
+        """Whether `work` has more to tell a neighbor of what stood when its link came up."""
+        return any(plane.is_joining(neighbor) for plane in self._planes)
+
     def asks(self, neighbor: BrokerId) -> bool:
         """Whether the neighbor asks for anything, or offers anything."""
         return any(plane.asks(neighbor) for plane in self._planes)
@@ -274,7 +290,7 @@ class TreeRouter:
 
     @property
     def has_work(self) -> bool:
-        """Whether neighbors are asked for more than they have to be, until `work` was called."""
+        """Whether neighbors were not told enough, or more than they have to be."""
         return any(plane.has_work for plane in self._planes)
 
     def work(self) -> Outputs:
@@ -424,6 +440,11 @@ class TreeRouter:
 
     # -- what it holds
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is held of what anybody asks for or offers."""
+        return self.plane.is_empty
+
     def table_size(self) -> TableSize:
         subscriptions = self.plane.subscriptions.table
         advertisements = self.plane.advertisements
@@ -441,14 +462,17 @@ class TreeRouter:
     def interests(self) -> list[Filter]:
         """What is asked for, as far as it is not covered by something from the same direction.
 
-        Where everything is flooded, neighbors do not say what they ask for: that may be everything.
+        Where everything is flooded, neighbors do not say what they ask for, nor does a parent: that
+        may be everything.
         """
         found = [row.filter for row in self.plane.subscriptions.table.rows()]
         return [*found, _EVERYTHING] if self._may_want_everything else found
 
     @property
     def _may_want_everything(self) -> bool:
-        return self._routing.floods and bool(self.neighbors)
+        if self._routing.floods:
+            return bool(self.neighbors)
+        return self.plane.role.parent in self.neighbors
 
     def watch(self, changed: Callable[[Filter, bool], None]) -> None:
         """Be told of each of the `interests` that has come (True) or gone."""

@@ -1,54 +1,46 @@
-"""Taking over the journal of a neighbor that leaves for good; `draining` is the neighbor's side.
+"""What a broker has on disk of journals that neighbors hand over to it.
 
-A journal that is handed over goes through three directories below `adopted`. Its pieces are
-gathered in `….incoming`. When all are there they are opened and verified as any journal is that a
-broker starts with, and the directory becomes `….offered`: only then is the offer answered. When the
-neighbor says that it has let go of the stream (`RELEASED`), the directory loses its suffix and the
-journal is this broker's for good. It is served as soon as the link to its old owner is down, and at
-every start. Journals that the old owner had adopted itself come with it, in directories `1`, `2`,
-... below.
-
-Only the grant by which an offer was made can let go of its stream, and only a neighbor whose grant
-allows everything can hand a journal over.
+Such a journal goes through three directories below `adopted`. Its pieces are gathered in
+`….incoming`. When all are there they are opened and verified as any journal is that a broker starts
+with, and the directory becomes `….offered`: only then is the offer answered. When the neighbor says
+that it has let go of the stream, the directory loses its suffix and the journal is this broker's
+for good. Journals that the old owner had adopted itself come with it, in directories `1`, `2`, ...
+below. What is known of durable subscriptions and producers is copied into this broker's own
+journal; `imported` says that this is done. It is written behind the commit, and until it is there
+every start imports again, which changes nothing that is newer here.
 
 An offer alone gives no right to serve the journal. Whoever made it may have changed its mind: no
 answer came in time, or it was restarted. Then it still answers for the stream, and says so by
-linking up again under it; the offer is thrown away. If it had let go of the stream but could not
-say so any more, it says so when it is started again. In between the stream has no owner that can be
-reached, as if its broker were down; it never has two.
-
-Durable subscriptions and what is known of producers are copied into this broker's own journal.
-`imported` in the directory says that this is done. It is written behind the commit, and until it is
-there every start imports again, which changes nothing that is newer here.
+linking up again under it; the offer is thrown away.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import re
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from stentor.broker.access import Permissions
 from stentor.broker.settings import Retention
-from stentor.broker.storage import Batch, Journal
-from stentor.broker.storage.directory import ADOPTED, sync
-from stentor.errors import JournalDamaged, JournalUnavailable, ProtocolError, StentorError
+from stentor.broker.storage import Journal
+from stentor.broker.storage.directory import ADOPTED, DATABASE, MARK, sync
+from stentor.errors import (
+    JournalDamaged,
+    JournalUnavailable,
+    NotPermitted,
+    ProtocolError,
+    StentorError,
+)
 from stentor.protocol import messages as m
-
-if TYPE_CHECKING:
-    from stentor.broker.host import Broker
-    from stentor.broker.peers import Link
 
 _log: Final = logging.getLogger("stentor.broker")
 
 #: The files of a journal, in the order in which they are handed over.
-FILES: Final = ("journal.db", "journal.mark")
-#: What a `Handover` is called by which the old owner lets go of the stream that it names.
-RELEASED: Final = "released"
+FILES: Final = (DATABASE, MARK)
 
 _FILE: Final = re.compile(r"([1-9][0-9]{0,5}/)?journal\.(?:db|mark)")
 _INCOMING: Final = ".incoming"
@@ -58,9 +50,13 @@ _OFFERED_BY: Final = "offered-by"
 
 
 class Imported(NamedTuple):
-    """Context of the batch that imports an adopted journal's state."""
+    """That the state of an adopted journal is in the broker's own; context of the batch for it."""
 
     directory: Path
+
+    @property
+    def is_done(self) -> bool:
+        return (self.directory / _IMPORTED).exists()
 
     def stored(self, error: StentorError | None) -> None:
         """It is committed, or failed."""
@@ -73,7 +69,7 @@ class Imported(NamedTuple):
             _log.warning("%s is imported again at the next start: %s", self.directory, failure)
 
 
-class Adoption:
+class Offer:
     """A journal that arrives from a neighbor in pieces."""
 
     def __init__(self, data: Path | None, stream: m.StreamId, grant: str | None = None) -> None:
@@ -157,42 +153,23 @@ def discard_offer(data: Path | None, stream: m.StreamId) -> None:
         _log.info("the owner of %s goes on; its offer was discarded", stream)
 
 
-def released(broker: Broker, link: Link, stream: m.StreamId) -> None:
-    """The owner has let go of the stream for good. It may say so more than once."""
-    data = broker.settings.data
+def release_offer(
+    data: Path | None, stream: m.StreamId, permissions: Permissions
+) -> tuple[Path, bool]:
+    """Its owner has let go of a stream: where the journal is now, and whether that is news."""
     if data is None:
-        return
+        raise JournalUnavailable("this broker has no data directory")
     offer, final = _directory(data, stream, _OFFERED), _directory(data, stream)
     if final.exists():
-        link.connection.send(m.HandedOver())
-        return
-    if link.permissions.rights is not None or _is_of_another(offer, link.permissions.name):
-        _log.warning(
-            "%s says that %s was let go of, which it has not offered; that is ignored",
-            link.origin.broker,
-            stream,
-        )
-        return
+        return final, False
+    if permissions.rights is not None or _is_of_another(offer, permissions.name):
+        raise NotPermitted("it has not offered it")
     try:
         offer.rename(final)
         sync(final.parent)
     except OSError as error:
-        _log.error(
-            "%s was handed over to this broker, but cannot be taken into use (%s); the directory "
-            "of %s keeps a copy",
-            stream,
-            error,
-            link.origin.broker,
-        )
-        return
-    link.connection.send(m.HandedOver())
-    old = broker.links.get(stream)
-    if old is None:
-        broker.take_over_soon(final)
-        return
-    old.legacy = final
-    if old is not link:
-        old.connection.abort()  # of a process that is dead
+        raise JournalUnavailable(f"{error}; the old owner's directory keeps a copy") from error
+    return final, True
 
 
 def _is_of_another(offer: Path, grant: str | None) -> bool:
@@ -218,41 +195,6 @@ def adopted(data: Path | None) -> list[Path]:
         if path.suffix == _INCOMING:
             shutil.rmtree(path, ignore_errors=True)
     return [each for path in found if not path.suffix for each in journals_in(path)]
-
-
-async def open_adopted(broker: Broker, directory: Path) -> Journal:
-    """Open another's journal, and take over its durable subscriptions and producers."""
-    journal = await asyncio.to_thread(
-        Journal.open, directory, name=None, retention=broker.settings.retention
-    )
-    journal.start(broker.call_from_thread, lambda done: None)
-    try:
-        if not (directory / _IMPORTED).exists():
-            durables = broker.core.import_durables(journal.durables())
-            broker.journal.append(
-                Batch(producers=journal.producers(), durables=durables, context=Imported(directory))
-            )
-    except BaseException:
-        journal.close()
-        raise
-    broker.adopted_journals.append(journal)
-    return journal
-
-
-def serve_adopted(broker: Broker, journal: Journal) -> None:
-    """Answer for another's journal."""
-    broker.core.adopt(journal)
-    broker.changed()
-    _log.info("serves the journal of %s, which was removed", journal.name)
-
-
-async def take_over(broker: Broker, directory: Path) -> None:
-    """Both, while the broker runs. What fails now is tried again at the next start."""
-    for each in journals_in(directory):
-        try:
-            serve_adopted(broker, await open_adopted(broker, each))
-        except StentorError as error:
-            _log.error("the journal in %s cannot be served: %s", each, error)
 
 
 def _directory(data: Path, stream: m.StreamId, suffix: str = "") -> Path:

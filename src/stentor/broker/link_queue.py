@@ -21,13 +21,13 @@ from stentor.protocol.messages import BetweenBrokers, Forward, StreamId, Streams
 LINK_WINDOW: Final = 20_000
 
 
-class Outbox:
+class LinkQueue:
     """The queue of one link.
 
-    >>> outbox = Outbox(limit=2, restart=lambda stream: Streams([], []))
+    >>> queue = LinkQueue(limit=2, restart=lambda stream: Streams([], []))
     >>> for offset in (1, 2, 3):
-    ...     outbox.push(Forward("b1#0", [offset], [b"..."]))
-    >>> [type(message).__name__ for message in outbox.pop()], outbox.dropped
+    ...     queue.push(Forward("b1#0", [offset], [b"..."]))
+    >>> [type(message).__name__ for message in queue.pop()], queue.dropped
     (['Forward', 'Forward', 'Streams'], 1)
     """
 

@@ -24,6 +24,7 @@ from stentor.model.event_types import event_types
 from stentor.pipeline.columns import Layout, with_reserved
 from stentor.pipeline.filters.given import given_filter
 from stentor.pipeline.registering import is_connect, is_registered
+from stentor.pipeline.sessions import register
 from stentor.pipeline.source.options import FORMAT, Reading, reading
 
 if TYPE_CHECKING:
@@ -124,8 +125,6 @@ def events(
     `Events` for what can be done with them.
     """
     if not is_registered(spark, FORMAT):
-        from stentor.pipeline.sessions import register
-
         register(spark)
     given = _options(options)
     addresses = brokers if isinstance(brokers, str) else ",".join(brokers)

@@ -1,14 +1,14 @@
-"""A link: the connection to a broker, made again whenever it is lost.
+"""An uplink: a client's connection to a broker, made again whenever it is lost.
 
-A link has the addresses of one or more brokers that serve equally well. It tries them in order,
+An uplink has the addresses of one or more brokers that serve equally well. It tries them in order,
 beginning with the one that was good last, and waits longer and longer between rounds in which none
-answered (`backoff`). A connection counts from its `Welcome` on. A link that is not `lasting` makes
-one connection only.
+answered (`backoff`). A connection counts from its `Welcome` on. An uplink that is not `lasting`
+makes one connection only.
 
 Errors have three fates. While the first connection is being made, those that no waiting heals (a
 wrong token, an untrusted certificate) are raised as soon as every broker has one, the others when
 time is up. Later nothing is raised: outages are ridden out, the reasons are logged, and the last
-one is in `error`. Only a client that takes our name ends the link for good. A broker that says
+one is in `error`. Only a client that takes our name ends the uplink for good. A broker that says
 `Goodbye` may name others; those that are trusted (`trust`) are tried first. That happens at once,
 but not again and again: brokers that send a client around in a circle are waited for like others.
 
@@ -25,26 +25,17 @@ from collections.abc import Callable, Sequence
 from itertools import chain, zip_longest
 from typing import Final, Literal, Protocol, TypeAlias
 
-from stentor.client.backoff import Backoff
-from stentor.client.faults import PERMANENT, error_of
+from stentor.client.backoff import PERMANENT, Backoff
 from stentor.client.trust import Trust
 from stentor.errors import (
     NameTaken,
-    ProtocolError,
     RedirectRefused,
     ShuttingDown,
     StentorError,
     Unreachable,
 )
-from stentor.protocol.messages import (
-    AnyMessage,
-    Failure,
-    Goodbye,
-    Hello,
-    Ping,
-    Pong,
-    Welcome,
-)
+from stentor.protocol.handshake import Handshake, Left
+from stentor.protocol.messages import AnyMessage, Goodbye, Hello, Ping, Pong, Welcome
 from stentor.transport import Address, Connection, connect
 
 State: TypeAlias = Literal["connecting", "connected", "reconnecting", "closed"]
@@ -63,29 +54,29 @@ CLOSING: Final = 6.0
 _log: Final = logging.getLogger("stentor.client")
 
 
-class LinkUser(Protocol):
-    """Who uses a link. All calls are made by the event loop."""
+class UplinkUser(Protocol):
+    """Who uses an uplink. All calls are made by the event loop."""
 
-    def welcomed(self, link: Link, welcome: Welcome) -> None:
+    def welcomed(self, link: Uplink, welcome: Welcome) -> None:
         """A connection is there. A `StentorError` refuses this broker."""
 
-    def heard(self, link: Link, messages: list[AnyMessage]) -> None:
+    def heard(self, link: Uplink, messages: list[AnyMessage]) -> None:
         """Messages have come, other than those about the connection itself."""
 
-    def writable(self, link: Link) -> None:
+    def writable(self, link: Uplink) -> None:
         """What piled up has been sent."""
 
-    def lost(self, link: Link, error: StentorError) -> None:
-        """The connection is gone. A lasting link makes another."""
+    def lost(self, link: Uplink, error: StentorError) -> None:
+        """The connection is gone. A lasting uplink makes another."""
 
-    def gone(self, link: Link, error: StentorError) -> None:
+    def gone(self, link: Uplink, error: StentorError) -> None:
         """There will not be another connection."""
 
 
 class _Wire:
     """One connection, from `Hello` to its end."""
 
-    def __init__(self, link: Link, hello: Hello) -> None:
+    def __init__(self, link: Uplink, hello: Hello) -> None:
         self._link = link
         self._hello = hello
         self.connection: Connection | None = None
@@ -97,46 +88,31 @@ class _Wire:
 
     def opened(self, connection: Connection) -> None:
         self.connection = connection
+        self._handshake = Handshake(f"the broker at {connection.address}", self._hello)
         connection.send(self._hello)
 
     def received(self, connection: Connection, messages: list[AnyMessage]) -> None:
         rest: list[AnyMessage] = []
         for message in messages:
-            match message:
-                case Ping():
-                    connection.send(Pong())
-                case Pong():
+            match self._handshake.hear(message):
+                case None:
                     pass
-                case Failure(number=None):
-                    self.reason = error_of(message.code, message.message)
-                    self._refused(self.reason)
-                case Goodbye():
-                    self.reason = ShuttingDown(
-                        f"the broker at {connection.address} says goodbye"
-                        + (f": {message.reason}" if message.reason else "")
-                    )
-                    self._link._named(message.instead, connection.address)
-                    self._refused(self.reason)
+                case Pong() as answer:
+                    connection.send(answer)
+                case Welcome() as welcome:
+                    self._welcomed(connection, welcome)
+                case Left(reason, instead):
+                    self.reason = reason
+                    if instead is not None:
+                        self._link._named(instead, connection.address)
+                    self._refused(reason)
                     connection.close()
-                case Welcome() if not self.welcome.done():
-                    self._welcomed(connection, message)
-                case _ if not self.welcome.done() or isinstance(message, Welcome | Hello):
-                    raise ProtocolError(f"{type(message).__name__} is no answer to Hello")
                 case _:
                     rest.append(message)
         if rest and self._link._wire is self:
             self._link._user.heard(self._link, rest)
 
     def _welcomed(self, connection: Connection, welcome: Welcome) -> None:
-        if welcome.version not in self._hello.versions:
-            self._refused(
-                ProtocolError(
-                    f"the broker speaks version {welcome.version} of the protocol, and this "
-                    f"release {', '.join(map(str, self._hello.versions))}; update the older one"
-                )
-            )
-            connection.close()
-            return
         try:
             self._link._welcomed(self, welcome)
         except StentorError as error:
@@ -164,14 +140,14 @@ class _Wire:
         self._link._closed(self, self.reason)
 
 
-class Link:
+class Uplink:
     """A connection that is kept up. Made, used and closed within one event loop."""
 
     def __init__(
         self,
         addresses: Sequence[Address],
         hello: Hello,
-        user: LinkUser,
+        user: UplinkUser,
         *,
         tls: ssl.SSLContext | None = None,
         trust: Trust | None = None,
@@ -316,7 +292,11 @@ class Link:
         found, refused = self._trust.followed(texts, via)
         if refused:
             _log.warning("%s: %s", RedirectRefused.code, refused)
-        self._others = list(dict.fromkeys([*found, *self._others]))[:MAX_NAMED]
+        self.turn_to(found)
+
+    def turn_to(self, addresses: Sequence[Address]) -> None:
+        """Try these first, as soon as there is no connection."""
+        self._others = list(dict.fromkeys([*addresses, *self._others]))[:MAX_NAMED]
 
     # -- keeping
 

@@ -1,0 +1,96 @@
+"""`stentor check`: hold recordings against the specification."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stentor.cli.exits import FAILURE, warn
+
+
+def check(
+    recordings: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help="Recordings of the clients of one run.",
+            show_default=False,
+        ),
+    ],
+    order: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--order",
+            metavar="WORD",
+            help="An order that has to hold: fifo, causal, total_pairwise or total_global. May be "
+            "given several times.",
+        ),
+    ] = None,
+    among: Annotated[
+        str,
+        typer.Option(
+            "--among",
+            metavar="FILTER",
+            help="Ask for the orders only among what this filter matches, such as what goes "
+            "through one sequencer.",
+        ),
+    ] = "",
+    settled: Annotated[
+        bool,
+        typer.Option(
+            "--settled",
+            metavar="",
+            help="Everything had arrived when the recordings were ended, so what is missing is "
+            "lost. The clocks of their machines have to agree for this.",
+        ),
+    ] = False,
+    advertisements: Annotated[
+        bool,
+        typer.Option(
+            "--advertisements",
+            metavar="",
+            help="Only what its publisher has advertised may be delivered, and must be.",
+        ),
+    ] = False,
+) -> None:
+    """Say whether the service did what it promises, by what its clients recorded.
+
+    Nobody may be notified of what nobody published, of what it did not subscribe to, of one thing
+    twice, of other content than was published, or against the orders that are asked for; and with
+    --settled, of nothing less than everything. If something of that happened, each case is told,
+    and the exit code is 1. Give the recordings of all who published, or what they published counts
+    as invented.
+
+    \b
+    Examples:
+      stentor check desk-7.jsonl feed.jsonl --order fifo
+      stentor check *.jsonl --settled --order fifo --order causal
+      stentor check *.jsonl --order total_global --among "room = 7"
+    """
+    from stentor import semantics
+    from stentor.client.recordings import recorded
+    from stentor.filters import Filter
+    from stentor.notation.counts import counted
+
+    run = recorded(*recordings, settled=settled)
+    report = semantics.check(
+        run.trace, advertisements=advertisements, order=order or (), among=Filter(among)
+    )
+    sys.stdout.write(f"{report}\n")
+    for path in run.torn:
+        warn(f"{path} ends within a line, which is left out: its process was killed")
+    if run.doubtful:
+        warn(
+            f"{counted(run.doubtful, 'publication was', 'publications were')} neither acknowledged "
+            "nor delivered, and may or may not have happened"
+        )
+    if run.again:
+        warn(
+            f"{counted(run.again, 'notification')} came again to a subscription whose client "
+            "had not confirmed it, as is right"
+        )
+    if not report.ok:
+        raise typer.Exit(FAILURE)

@@ -1,0 +1,254 @@
+"""The recorder: what a client does and is given, written down for the checker (R-01.15, R-01.17).
+
+A recorder appends a line to a file for each action at the interface of the service, at the moment
+at which it happens: a publication before it is sent, a delivery before the application has it.
+Nothing is buffered, so the file is true up to the instruction at which a process is killed, and
+no memory is used up. A line that was torn by that is cut off when the file is written on.
+
+One subscription is served independently of the others, so each is a component of its own: the
+first of a client has the client's name, like its publications, and the others are "desk#2" and so
+on. A durable subscription is the component "durable NAME", whoever reads it, and a group is the
+component "group NAME".
+
+What is recorded is what went to the broker and what came from there, after the application's hooks
+on what is published and before those on what is delivered.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from itertools import count, groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from stentor.errors import DecodeError, InvalidConfiguration
+from stentor.filters import Filter
+from stentor.model import Notification, NotificationId, encode
+from stentor.model.codec import decode_headers
+from stentor.semantics.lines import ACKNOWLEDGED, BEGIN, CONFIRMED, IN_FORCE, Line, decoded
+
+if TYPE_CHECKING:
+    from stentor.client.subscription import Terms
+
+#: Bytes that are read at once when the end of a file is looked for.
+_BLOCK: Final = 64 * 1024
+
+
+class Recorder:
+    """A file to which clients of this process record what they do and are given.
+
+    Give one to several clients as `connect(..., record=recorder)` and they share a file, or give
+    each the name of its own: `connect(..., record="desk-7.jsonl")`.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as directory, Recorder(f"{directory}/run.jsonl") as recorder:
+    ...     recorder.quiescent()
+    ...     print(recorder.path.read_text().partition(",")[2])
+    "op":"quiescent"}
+    <BLANKLINE>
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        if self.path.suffix not in (".jsonl", ".json"):
+            raise InvalidConfiguration(
+                f"a recording is a file of JSON lines, and {self.path.name!r} is not called so; "
+                "end the name with .jsonl"
+            )
+        try:
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise InvalidConfiguration(
+                f"{str(self.path)!r} cannot be written: {error.strerror}"
+            ) from None
+        self._pos = _end(self._file, self.path)
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<Recorder to {str(self.path)!r}>"
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def quiescent(self) -> None:
+        """Record that nothing is in flight, as only the application can know.
+
+        What is published between two such points, and matches, must have arrived by the last.
+        """
+        self.write([Line(pos=self.pos(), op="quiescent")])
+
+    def pos(self) -> int:
+        """The place of the next action: the time in nanoseconds, rising whatever the clock does."""
+        self._pos = max(self._pos + 1, time.time_ns())
+        return self._pos
+
+    def write(self, lines: Iterable[Line]) -> None:
+        """Append; what the operating system has survives this process."""
+        if self._closed:
+            return
+        data = memoryview(b"".join(line.encoded() for line in lines))
+        while data:
+            data = data[os.write(self._file, data) :]
+
+    def close(self) -> None:
+        """Record no more."""
+        if not self._closed:
+            self._closed = True
+            os.close(self._file)
+
+
+def _end(file: int, path: Path) -> int:
+    """Cut off a torn last line; the position of the last whole one, or 0."""
+    size = end = os.fstat(file).st_size
+    tail = b""
+    while end and tail.count(b"\n") < 2:
+        start = max(0, end - _BLOCK)
+        tail = os.pread(file, end - start, start) + tail
+        end = start
+    whole = tail[: tail.rfind(b"\n") + 1]
+    last = whole.splitlines()[-1] if whole else b""
+    try:
+        pos = decoded(last).pos if last else 0
+    except DecodeError as error:
+        raise InvalidConfiguration(
+            f"{str(path)!r} is no recording to go on with: {error}; give another name"
+        ) from None
+    os.ftruncate(file, size - len(tail) + len(whole))
+    return pos
+
+
+class Recording:
+    """What one client does, on its way to the recorder."""
+
+    def __init__(self, recorder: Recorder, name: str, *, own: bool) -> None:
+        self._recorder = recorder
+        self._name = name
+        #: Whether the recorder ends with the client.
+        self._own = own
+        self._numbers = count(1)
+        #: Ids of subscriptions must not come again in another life.
+        self._life = recorder.pos()
+        recorder.write([Line(pos=self._life, op="internal", step=BEGIN, comp=name)])
+
+    @classmethod
+    def to(cls, record: Recorder | str | os.PathLike[str], name: str) -> Recording:
+        """A recording to a recorder, or to a file."""
+        if isinstance(record, Recorder):
+            return cls(record, name, own=False)
+        return cls(Recorder(record), name, own=True)
+
+    def published(self, items: Sequence[bytes], first: NotificationId) -> None:
+        """Encoded publications with ids from this one on are about to be sent."""
+        recorder, prefix = self._recorder, str(first).rpartition(":")[0]
+        recorder.write(
+            Line(
+                pos=recorder.pos(),
+                op="pub",
+                comp=self._name,
+                nid=f"{prefix}:{sequence}",
+                producer=first.producer,
+                seq=sequence,
+                body=item,
+            )
+            for sequence, item in enumerate(items, first.sequence)
+        )
+
+    def acknowledged(self, items: Sequence[bytes]) -> None:
+        """Publications are in the journal."""
+        ids = [envelope.id for envelope in decode_headers(list(items)) if envelope.id is not None]
+        runs = groupby(enumerate(ids), lambda each: (each[1].epoch, each[1].sequence - each[0]))
+        for _, run in runs:
+            found = [id for _, id in run]
+            self._note(ACKNOWLEDGED, nid=str(found[0]), seq=found[-1].sequence)
+
+    def subscribed(self, filter: Filter, terms: Terms) -> RecordedSubscription:
+        """A subscription is about to be made."""
+        number = next(self._numbers)
+        if terms.durable is not None:
+            component = f"durable {terms.durable}"
+        elif terms.group is not None:
+            component = f"group {terms.group}"
+        else:
+            component = self._name if number == 1 else f"{self._name}#{number}"
+        id = f"{self._name}/{self._life}/{number}"
+        return RecordedSubscription(self._recorder, component, id, filter)
+
+    def advertised(self, number: int, filter: Filter | None) -> None:
+        """An advertisement is about to be made; without a filter, it is withdrawn."""
+        recorder = self._recorder
+        fid = f"{self._name}/{self._life}/{number}"
+        op, text = ("unadv", None) if filter is None else ("adv", str(filter))
+        line = Line(pos=recorder.pos(), op=op, comp=self._name, fid=fid, filter=text)
+        recorder.write([line])
+
+    def _note(self, step: str, *, nid: str, seq: int) -> None:
+        recorder = self._recorder
+        pos = recorder.pos()
+        line = Line(pos=pos, op="internal", step=step, comp=self._name, nid=nid, seq=seq)
+        recorder.write([line])
+
+    def close(self) -> None:
+        """The client is closed."""
+        if self._own:
+            self._recorder.close()
+
+
+class RecordedSubscription:
+    """What one subscription is given, on its way to the recorder."""
+
+    def __init__(self, recorder: Recorder, component: str, id: str, filter: Filter) -> None:
+        self._recorder = recorder
+        self.component = component
+        self._id = id
+        self._over = False
+        #: Notifications that were given.
+        self.given = 0
+        self._write("sub", filter=str(filter))
+
+    def _write(self, op: str, *, step: str | None = None, **more: str | int) -> None:
+        recorder = self._recorder
+        line = Line(pos=recorder.pos(), op=op, step=step, comp=self.component, fid=self._id)
+        for name, value in more.items():
+            setattr(line, name, value)
+        recorder.write([line])
+
+    def in_force(self) -> None:
+        """The broker has said so."""
+        self._write("internal", step=IN_FORCE)
+
+    def notified(self, notifications: Sequence[Notification]) -> None:
+        """The application is about to be given these."""
+        recorder = self._recorder
+        self.given += len(notifications)
+        lines = []
+        for notification in notifications:
+            id = notification.id
+            assert id is not None  # it has come from a broker
+            lines.append(
+                Line(
+                    pos=recorder.pos(),
+                    op="notify",
+                    comp=self.component,
+                    nid=str(id),
+                    fid=self._id,
+                    producer=id.producer,
+                    seq=id.sequence,
+                    body=encode(notification),
+                )
+            )
+        recorder.write(lines)
+
+    def confirmed(self, count: int) -> None:
+        """The first so many that were given will not be given again."""
+        self._write("internal", step=CONFIRMED, seq=count)
+
+    def ended(self) -> None:
+        """Nothing more may be given."""
+        if not self._over:
+            self._over = True
+            self._write("unsub")

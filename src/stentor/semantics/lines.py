@@ -1,0 +1,103 @@
+"""A trace as lines of JSON, one action each: how recorders write it and checkers read it.
+
+    {"pos": 0, "op": "sub", "comp": "b", "fid": "b#1", "filter": "price > 10"}
+    {"pos": 1, "op": "pub", "comp": "a", "nid": "a:0:0", "producer": "a", "seq": 0, "body": "AQ…"}
+    {"pos": 2, "op": "quiescent"}
+
+What an action does not have is left out. The members are the columns of the audit's trace table,
+and one more: an `internal` line may name its `step`. A recorder writes these steps, which tell
+whoever joins several recordings (`stentor.semantics.interleaving`) what the actions leave open:
+
+    begin          a life of `comp` begins here, that is, of one client with its subscriptions
+    in force       its subscription `fid` is in force: what is published from here on belongs to it
+    acknowledged   the publications from `nid` up to the sequence number `seq` are in a journal
+    confirmed      the first `seq` notifications of the subscription `fid` will not come again
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from stentor.errors import DecodeError
+from stentor.filters import Filter
+from stentor.model import decode
+from stentor.semantics.actions import (
+    Action,
+    Adv,
+    Internal,
+    Notify,
+    Pub,
+    Quiescent,
+    Sub,
+    Unadv,
+    Unsub,
+)
+
+BEGIN: Final = "begin"
+IN_FORCE: Final = "in force"
+ACKNOWLEDGED: Final = "acknowledged"
+CONFIRMED: Final = "confirmed"
+
+
+class Line(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """One line: an action, or a step that a recorder has noted."""
+
+    trace: str | None = None
+    pos: int
+    op: str
+    comp: str | None = None
+    nid: str | None = None
+    fid: str | None = None
+    filter: str | None = None
+    producer: str | None = None
+    seq: int | None = None
+    body: bytes | None = None
+    clock: dict[str, int] | None = None
+    step: str | None = None
+
+    def encoded(self) -> bytes:
+        """As it stands in a file, with its newline.
+
+        >>> Line(pos=3, op="unsub", comp="b", fid="b#1").encoded()
+        b'{"pos":3,"op":"unsub","comp":"b","fid":"b#1"}\\n'
+        """
+        return _encode(self) + b"\n"
+
+    def action(self) -> Action:
+        """The action. A filter's id is its text, and its component's name is as it is here."""
+        match self:
+            case Line(op="sub", comp=str(comp), fid=str(fid), filter=str(filter)):
+                return Sub(comp, fid, Filter(filter))
+            case Line(op="unsub", comp=str(comp), fid=str(fid)):
+                return Unsub(comp, fid)
+            case Line(op="adv", comp=str(comp), fid=str(fid), filter=str(filter)):
+                return Adv(comp, fid, Filter(filter))
+            case Line(op="unadv", comp=str(comp), fid=str(fid)):
+                return Unadv(comp, fid)
+            case Line(op="pub", comp=str(comp), body=bytes(body)):
+                return Pub(comp, decode(body))
+            case Line(op="notify", comp=str(comp), body=bytes(body)):
+                return Notify(comp, decode(body))
+            case Line(op="quiescent"):
+                return Quiescent()
+            case Line(op="internal"):
+                return Internal(self.step or "")
+        raise DecodeError(f"the line at position {self.pos} makes no sense as {self.op!r}")
+
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(Line).decode
+
+
+def decoded(text: bytes) -> Line:
+    """The line that a file holds; `DecodeError` if it is none.
+
+    >>> decoded(b'{"pos":1,"op":"quiescent"}').action()
+    Quiescent()
+    """
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DecodeError(f"this is no line of a trace: {error}") from None

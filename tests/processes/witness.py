@@ -1,0 +1,189 @@
+"""A run: what its clients record, followed while it goes on and judged at its end.
+
+Everything rests on what `stentor.Recorder` writes: the clients of a test share a recording, and
+client processes have one each. They are read as they grow, for one question that a test asks while
+it runs: is anything *missing*? From the moment at which a subscription is in force, everything that
+is published and matches belongs to it; `settled` waits until publishers have been answered and
+nothing that was acknowledged is missing. Then `check` joins the recordings and holds them against
+the specification, which finds what nobody thought of: notifications that were altered, came twice,
+to the wrong one, out of order, or of which nobody knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from itertools import count
+from math import inf
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from overlay_processes import PATIENCE, until
+
+from stentor import Recorder, recorded
+from stentor.client import Bus, connect
+from stentor.filters import Filter
+from stentor.model import NotificationId, decode
+from stentor.semantics import Report, check
+from stentor.semantics.lines import ACKNOWLEDGED, IN_FORCE, Line, decoded
+
+_numbers = count(1)
+
+
+class Follower:
+    """A recording, read as it grows."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._read = 0
+
+    def new(self) -> list[Line]:
+        """Whole lines that were not there the last time."""
+        if not self.path.exists():
+            return []
+        with self.path.open("rb") as file:
+            file.seek(self._read)
+            text = file.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._read += len(whole)
+        return [decoded(line) for line in whole.splitlines()]
+
+
+class Component:
+    """A subscription, as its recording tells."""
+
+    def __init__(self, filter: Filter) -> None:
+        self.filter = filter
+        #: When it came into force: nothing that was published before is owed.
+        self.in_force_at = inf
+        self.over = False
+        self.received: set[str] = set()
+        #: What it must still be notified of, as far as it is acknowledged.
+        self.missing: set[str] = set()
+
+
+class Run:
+    """All recordings of one run."""
+
+    def __init__(self, directory: Path) -> None:
+        self.recorder = Recorder(directory / f"run-{next(_numbers)}.jsonl")
+        self._followers = [Follower(self.recorder.path)]
+        self._buses: list[Bus] = []
+        self.publications = 0
+        self.acknowledged: set[str] = set()
+        self._delivered: set[str] = set()
+        self.components: dict[str, Component] = {}
+        #: Notifications that came again to the clients of durable subscriptions that died.
+        self.again = 0
+
+    # -- clients
+
+    def connect(self, *brokers: str, **options: Any) -> Bus:
+        """A client that records."""
+        bus = connect(*brokers, record=self.recorder, **options)
+        self._buses.append(bus)
+        return bus
+
+    def follow(self, path: Path) -> None:
+        """Another process records there."""
+        self._followers.append(Follower(path))
+
+    @asynccontextmanager
+    async def subscribed(
+        self, bus: Bus, filter: str = "", *, pace: Callable[[], Any] | None = None, **options: Any
+    ) -> AsyncIterator[None]:
+        """A subscription that is read all the time; `pace` is awaited after each notification."""
+
+        async def read() -> None:
+            async for _ in subscription:
+                if pace is not None:
+                    await pace()
+
+        async with bus.subscribe(filter, **options) as subscription:
+            reading = asyncio.create_task(read())
+            try:
+                yield
+            finally:
+                reading.cancel()
+                (outcome,) = await asyncio.gather(reading, return_exceptions=True)
+            if isinstance(outcome, Exception):
+                raise outcome
+
+    def quiescent(self) -> None:
+        """Nothing is in flight."""
+        self.recorder.quiescent()
+
+    # -- what is recorded
+
+    def read(self) -> None:
+        """Take in what has been recorded since the last time."""
+        lines = [line for follower in self._followers for line in follower.new()]
+        for line in sorted(lines, key=attrgetter("pos")):
+            self._take(line)
+
+    def _take(self, line: Line) -> None:
+        match line:
+            case Line(op="pub", body=bytes(body), nid=str(nid)):
+                self.publications += 1
+                notification = decode(body)
+                for component in self.components.values():
+                    if (
+                        component.in_force_at < line.pos
+                        and not component.over
+                        and nid not in component.received
+                        and component.filter.matches(notification)
+                    ):
+                        component.missing.add(nid)
+            case Line(op="notify", comp=str(comp), nid=str(nid)):
+                self._delivered.add(nid)
+                self.components[comp].received.add(nid)
+                self.components[comp].missing.discard(nid)
+            case Line(op="sub", comp=str(comp), filter=str(filter)):
+                self.components.setdefault(comp, Component(Filter(filter)))
+            case Line(op="unsub", comp=str(comp)):
+                self.components[comp].over = True
+                self.components[comp].missing.clear()
+            case Line(step=str(step), comp=str(comp)) if step == IN_FORCE:
+                component = self.components[comp]
+                component.in_force_at = min(component.in_force_at, line.pos)
+            case Line(step=str(step), nid=str(nid), seq=int(last)) if step == ACKNOWLEDGED:
+                first = NotificationId.parse(nid)
+                self.acknowledged |= {
+                    str(NotificationId(first.producer, first.epoch, sequence))
+                    for sequence in range(first.sequence, last + 1)
+                }
+
+    def lacking(self) -> dict[str, set[str]]:
+        """What is certainly published, and has not come."""
+        self.read()
+        certain = self.acknowledged | self._delivered
+        return {
+            name: lacking
+            for name, component in self.components.items()
+            if (lacking := component.missing & certain)
+        }
+
+    # -- the end
+
+    async def settled(self, seconds: float = PATIENCE) -> None:
+        """Until everything is answered, and has come to all whom it belongs to."""
+        for bus in self._buses:
+            if bus.state != "closed":
+                await bus.flush(seconds)
+
+        def shown() -> str:
+            lacking = {name: (len(ids), sorted(ids)[:3]) for name, ids in self.lacking().items()}
+            return f"everything arrives; lacking is {lacking}"
+
+        await until(lambda: not self.lacking(), shown, seconds)
+        self.quiescent()
+
+    def check(self, *, order: Iterable[str] = ("fifo",)) -> Report:
+        """Hold the run against the specification. The report, which has no violations."""
+        run = recorded(*(each.path for each in self._followers if each.path.exists()))
+        self.again = run.again
+        report = check(run.trace, order=order)
+        assert report.ok, str(report)[:4000]
+        return report
