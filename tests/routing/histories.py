@@ -137,6 +137,11 @@ class Overlay:
     #: Whether its links are between the peers of a tree, and can be replaced.
     peers: bool = False
 
+    @property
+    def of_brokers(self) -> bool:
+        """Whether live brokers route so; others are routing of the literature."""
+        return self.name.startswith(("tree", "hierarchy", "hybrid", "graph", "rendezvous types"))
+
 
 def random_tree(rng: random.Random, most: int = 8) -> list[tuple[int, int]]:
     return [(rng.randint(1, i - 1), i) for i in range(2, rng.randint(2, most) + 1)]
@@ -240,9 +245,9 @@ def _overlays() -> list[Overlay]:
 
         def ring(rng: random.Random, seed: int, mapping: str = mapping) -> Network:
             options: dict[str, Any] = {"leaves": rng.choice([2, 4]), "digit_bits": 1}
-            return Network.rendezvous(
-                rng.randint(2, 8), mapping, rng.choice(EXACT), axes=axes, seed=seed, **options
-            )
+            if mapping == "types":
+                options["routing"] = rng.choice(EXACT)
+            return Network.rendezvous(rng.randint(2, 8), mapping, axes=axes, seed=seed, **options)
 
         found.append(Overlay(f"rendezvous {mapping}", ring, style, faults="brokers"))
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_configurations import EXACT, GRID, random_filter, random_tree
 
-from stentor.errors import StentorError
+from stentor.errors import InvalidTopology, StentorError
 from stentor.filters import Filter
 from stentor.routing import FilterId, Role, Strategy, TreeRouter
 from stentor.routing.messages import SubscriptionUpdate
@@ -272,3 +272,26 @@ def test_a_hierarchy_is_peers_whose_root_wants_everything(seed: int, routing: st
         assert net.check().ok
     assert received[0] == received[1]
     assert sent[0] == sent[1]
+
+
+@pytest.mark.spec("R-03.31", "R-03.39")
+def test_a_failed_root_comes_back_above_its_children() -> None:
+    net = Network.hierarchy([(1, 2), (1, 3), (3, 4)], root=1)
+    left, right = net.client(at=2), net.client(at=4)
+    right.subscribe("x > 0")
+    net.settle()
+    net.fail_broker(1)
+    with pytest.raises(InvalidTopology, match="1 cannot be below 4, which is below it"):
+        net.add_broker(1, [4])
+    net.add_broker(1, [2])
+    net.connect(1, 3)
+    net.settle()
+    left.publish({"x": 1})
+    net.settle()
+    assert [n["x"] for n in right.received] == [1]
+    net.fail_broker(3)
+    net.add_broker(3, [1, 4])
+    net.settle()
+    left.publish({"x": 2})
+    net.settle()
+    assert [n["x"] for n in right.received] == [1, 2]

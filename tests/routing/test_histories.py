@@ -34,7 +34,13 @@ from stentor.simulation import Client, Network
     *("03/P14", "03/P17", "07/P-01", "07/P-02", "07/P-03", "07/P-04", "07/P-08", "07/P-10"),
     *("08/6.1", "08/6.9", "08/6.10", "08/6.15"),
 )
-@pytest.mark.parametrize("overlay", OVERLAYS, ids=[overlay.name for overlay in OVERLAYS])
+@pytest.mark.parametrize(
+    "overlay",
+    [
+        pytest.param(o, id=o.name, marks=[] if o.of_brokers else [pytest.mark.slow])
+        for o in OVERLAYS
+    ],
+)
 def test_histories(overlay: Overlay) -> None:
     for seed in range(12):
         run_history(overlay, seed)

@@ -12,6 +12,7 @@ from test_configurations import EXACT, GRID, random_filter, random_tree
 from stentor.errors import InvalidConfiguration, InvalidTopology, UnknownStrategy
 from stentor.routing import FilterId, TreeRouter
 from stentor.routing.protocol import BrokerId
+from stentor.routing.table import Neighbor
 from stentor.simulation import Client, Network
 from stentor.simulation.topology import path, reachable
 from stentor.simulation.trees import REPLACEMENTS
@@ -426,3 +427,26 @@ def test_a_link_is_not_replaced_by_itself(how: str) -> None:
     net = planned_tree([(1, 2)])
     with pytest.raises(InvalidTopology, match="are the same link"):
         net.replace_link((1, 2), (2, 1), how)
+
+
+@pytest.mark.spec("R-07.67")
+@pytest.mark.parametrize("how", PLANNED)
+def test_who_is_off_the_line_is_told_what_is_announced_in_the_new_tree(how: str) -> None:
+    """What came from two sides comes from one, so 2 announces a merger to 4 and not its parts."""
+    net = planned_tree([(1, 2), (2, 3), (2, 4)], "merging")
+    clients = [net.client(at=1), net.client(at=3)]
+
+    def asked_at_4() -> list[str]:
+        return [str(f) for _, f in tree_router(net, 4).plane.subscriptions.asked(Neighbor(2))]
+
+    for client, span in zip(clients, ("x between 3 and 5", "x = 0"), strict=True):
+        client.subscribe(f"x is int and {span}")
+    net.settle()
+    assert len(asked_at_4()) == 2
+    net.replace_link((1, 2), (1, 3), how)
+    net.settle()
+    assert asked_at_4() == ["x is int and (x = 0 or x between 3 and 5)"]
+    for client in clients:
+        client.leave()
+    net.settle()
+    assert sum(net.table_sizes().values()) == 0

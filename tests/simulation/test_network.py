@@ -455,6 +455,16 @@ def test_a_client_that_left_can_do_nothing() -> None:
             "the root 7 is not among the brokers",
         ),
         (
+            lambda: Network.graph([(1, 2)], "flooding", "covering"),
+            InvalidConfiguration,
+            "with routing='flooding' advertisements go nowhere",
+        ),
+        (
+            lambda: Network.rendezvous(3, "topics", "merging"),
+            InvalidConfiguration,
+            "filters of the mapping 'topics' travel one by one; leave routing out",
+        ),
+        (
             lambda: Network.hybrid([(1, 2)], {2: 1}),
             InvalidTopology,
             "2 has a parent, 1, and so no peers",

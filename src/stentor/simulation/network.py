@@ -223,6 +223,11 @@ or use Network.graph, which routes on cycles
         check_choice("routing strategy for graphs", routing, GRAPH_ROUTINGS)
         if advertisements is not None:
             check_reduction(advertisements)
+            if routing in ("flooding", "first-arrival"):
+                raise InvalidConfiguration(
+                    f"with routing={routing!r} advertisements go nowhere; leave them out, or use "
+                    "another strategy"
+                )
         lengths = _lengths(costs or {}, edges)
 
         def make(id: BrokerId) -> Router:
@@ -241,7 +246,7 @@ or use Network.graph, which routes on cycles
         cls,
         brokers: int | Iterable[BrokerId],
         mapping: str = "types",
-        routing: str = "covering",
+        routing: str | None = None,
         advertisements: str | None = None,
         *,
         axes: Iterable[tuple[str, Any, Any]] = (),
@@ -262,8 +267,9 @@ or use Network.graph, which routes on cycles
         (name, lowest, highest). A filter that a mapping cannot carry is refused, unless there is a
         place that is asked for every notification (`catch_all`).
 
-        Only `types` know advertisements, so that notifications need not pass the meeting place, and
-        `schemas`: event types that are declared at their place (`declare`) and checked there.
+        Only `types` know a strategy of `routing`, covering if none is given; advertisements, so
+        that notifications need not pass the meeting place; and `schemas`: event types that are
+        declared at their place (`declare`) and checked there.
 
         >>> net = Network.rendezvous(4, "boxes", axes=[("price", 0, 1000)])
         >>> _ = net.client(at=1).subscribe("price > 100")
@@ -274,7 +280,12 @@ or use Network.graph, which routes on cycles
         """
         names = _names(brokers)
         check_choice("rendezvous mapping", mapping, MAPPINGS)
-        check_reduction(routing)
+        if mapping != "types" and routing is not None:
+            raise InvalidConfiguration(
+                f"filters of the mapping {mapping!r} travel one by one; leave routing out"
+            )
+        strategy = routing or "covering"
+        check_reduction(strategy)
         if mapping == "topics" and catch_all:
             raise InvalidConfiguration("topics have no catch_all place; leave it out")
         if mapping != "types" and (advertisements is not None or schemas or types is not None):
@@ -302,7 +313,7 @@ or use Network.graph, which routes on cycles
                 def make(id: BrokerId) -> Router:
                     return TypeRendezvousRouter(
                         ring(id),
-                        strategy=cast(Any, routing),
+                        strategy=cast(Any, strategy),
                         store=cast(Any, store),
                         catch_all=catch_all,
                         types=types,

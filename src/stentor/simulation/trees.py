@@ -23,7 +23,7 @@ class TreeHost(Host):
     """A host that knows what may happen to trees.
 
     >>> from stentor.simulation import Network
-    >>> net = Network.tree([(1, 2), (2, 3)])
+    >>> net = Network.tree([(1, 2), (2, 3)], planned=True)
     >>> net.replace_link((2, 3), (1, 3))
     >>> net.settle()
     >>> net.links
@@ -86,18 +86,31 @@ class TreeHost(Host):
             self._start(plan, c, d)
 
     def add_broker(self, id: BrokerId, links: Iterable[BrokerId] = ()) -> None:
-        """A new broker, linked to others; in a hierarchy, below one."""
+        """A new broker, linked to others; in a hierarchy, below one.
+
+        One that has failed may come back above those that were below it.
+        """
         links = list(links)
-        if self._parents is not None:
-            if len(links) != 1:
+        if self._parents is not None and id not in self._brokers:
+            above = [broker for broker in links if self._parents.get(broker) != id]
+            if len(above) > 1 or not links:
                 raise InvalidTopology(f"give the one broker that {id!r} shall be below")
-            (parent,) = links
-            router = self.router(parent)
-            assert isinstance(router, TreeRouter)
-            if id not in self._brokers:
+            for parent in above:
+                router = self.router(parent)
+                assert isinstance(router, TreeRouter)
+                if id in self._above(parent):
+                    raise InvalidTopology(f"{id!r} cannot be below {parent!r}, which is below it")
                 self._parents[id] = parent
                 router.plane.adopt(id)
         super().add_broker(id, links)
+
+    def _above(self, broker: BrokerId) -> list[BrokerId]:
+        """The broker's parent, whose parent, and so on."""
+        found: list[BrokerId] = []
+        while self._parents is not None and broker in self._parents:
+            broker = self._parents[broker]
+            found.append(broker)
+        return found
 
     def _check_links(
         self, new: list[tuple[BrokerId, BrokerId]], newcomer: BrokerId | None = None

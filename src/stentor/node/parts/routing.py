@@ -10,6 +10,7 @@ announced anew just because another went before it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from stentor.errors import ProtocolError, StentorError
@@ -37,6 +38,8 @@ from stentor.routing.table import Destination
 #: About how many bytes of filters go into one frame, and what an entry takes besides its texts.
 FRAME_BYTES: Final = 512 * 1024
 ENTRY_BYTES: Final = 24
+#: Filters whose texts are remembered.
+TEXTS: Final = 10_000
 #: Filters of a neighbor that is gone which are taken down in one step.
 UNLINKED_AT_ONCE: Final = 100
 #: Elementary steps (see `effort`) in which filters of a neighbor are taken before others have their
@@ -304,7 +307,7 @@ def _written(update: Update) -> Iterator[tuple[list[tuple[m.Key, str]], list[m.K
     removed: list[m.Key] = []
     size = 0
     for key, filter in update.added:
-        entry = _key(key), str(filter)
+        entry = _key(key), _text(filter)
         size += len(entry[1]) * (2 if isinstance(key, Filter) else 1) + ENTRY_BYTES
         added.append(entry)
         if size > FRAME_BYTES:
@@ -332,8 +335,14 @@ def read_update(message: m.Subscriptions | m.Advertisements) -> Update:
         raise ProtocolError(f"a neighbor sent a filter that is none: {error}") from error
 
 
+@lru_cache(maxsize=TEXTS)
+def _text(filter: object) -> str:
+    """A filter goes to several neighbors, as its own key, and later it is withdrawn."""
+    return str(filter)
+
+
 def _key(key: object) -> m.Key:
-    return (key.client, key.number) if isinstance(key, FilterId) else str(key)
+    return (key.client, key.number) if isinstance(key, FilterId) else _text(key)
 
 
 def _unwritten(key: m.Key) -> FilterId | Filter:
