@@ -39,6 +39,7 @@ from typing import Any, Final, cast
 from stentor.errors import ProtocolError, StentorError
 from stentor.filters import Filter
 from stentor.node.agenda import Action, Agenda
+from stentor.node.assurance import Assurance
 from stentor.node.border import Borders, Rights
 from stentor.node.checks import Advertised, Check, Identity, Permission, Repetition
 from stentor.node.clock import Clock
@@ -125,6 +126,7 @@ class Core:
         self._sessions = sessions = Sessions()
         self._subscriptions = subscriptions = Subscriptions(ready)
         marks = Marks()
+        assurance = Assurance(directory, marks)
         fetches = Fetches()
         routing: Routing | Carriage
         self.traffic: Traffic | Carriage
@@ -146,11 +148,13 @@ class Core:
                 borders=borders,
                 hooks=hooks,
                 agenda=agenda,
+                assurance=assurance,
                 ids=ids or {},
             )
             self.traffic = traffic = Traffic(
                 routing,
                 directory=directory,
+                marks=marks,
                 subscriptions=subscriptions,
                 ready=ready,
                 borders=borders,
@@ -195,6 +199,7 @@ class Core:
             directory=directory,
             routing=routing,
             borders=borders,
+            assurance=assurance,
             clock=time,
             agenda=agenda,
             most=max_groups,
@@ -233,6 +238,7 @@ class Core:
             durables=durables,
             last_values=self.last_values,
             progress=self.progress,
+            assurance=assurance,
             ready=ready,
             hungry=hungry,
             clock=time,
@@ -257,6 +263,7 @@ class Core:
             catching_up=self.catching_up,
             groups=self.groups,
             subscriptions=subscriptions,
+            assurance=assurance,
             hungry=hungry,
             clock=time,
             agenda=agenda,

@@ -490,7 +490,7 @@ def test_a_position_that_a_stream_never_had_is_taken_back() -> None:
 def test_a_broker_has_one_wave() -> None:
     probes = Probes("b#")
     for number in range(1, 100):
-        probes.passed("a", m.Probe("a#", number), ["a", "c"], {"b#": 3})
+        probes.passed("a", m.Probe("a#", number), {"a": 0, "c": 0}, {"b#": 3})
     assert len(probes._waves) == 1
     assert probes.echoed("c", m.Echo("a#", 98, {}), {"b#": 3}) == ([], None)
     sends, _ = probes.echoed("c", m.Echo("a#", 99, {}), {"b#": 3})

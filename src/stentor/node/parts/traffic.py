@@ -29,6 +29,7 @@ from stentor.node.batch import Batch
 from stentor.node.border import Borders
 from stentor.node.feed import Run
 from stentor.node.hooks import VETO, Hooks, Point
+from stentor.node.marks import Marks
 from stentor.node.parts.routing import Routing
 from stentor.node.pieces import pieces
 from stentor.node.subscriptions import Subscriptions
@@ -53,6 +54,7 @@ class Traffic:
         routing: Routing,
         *,
         directory: Ways,
+        marks: Marks,
         subscriptions: Subscriptions,
         ready: Turns[str],
         borders: Borders,
@@ -61,6 +63,7 @@ class Traffic:
     ) -> None:
         self._routing = routing
         self._directory = directory
+        self._marks = marks
         self._subscriptions = subscriptions
         self._ready = ready
         self._borders = borders
@@ -93,7 +96,10 @@ class Traffic:
                 self.counters["kept_out"] += len(items) - len(admitted)
                 batch = batch.only(admitted)
         while batch.items:
-            batch = batch.after(self.route(batch, neighbor))
+            count = self.route(batch, neighbor)
+            if not batch.volatile:  # all up to here has passed; what a neighbor asks now, the rest
+                self._marks.heard(stream, batch.offsets[count - 1])
+            batch = batch.after(count)
             if batch.items:
                 yield
 
