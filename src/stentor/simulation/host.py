@@ -519,7 +519,7 @@ class Host:
                 core.work()
         finally:
             self._acting = outer
-        if self.thorough and core.has_work:
+        if self.thorough and core.wants_turn:
             place = Place("work", broker.id)
             if not self.schedule.waiting(place):
                 self.schedule.put(place, None)
