@@ -668,8 +668,8 @@ def test_a_durable_client_misses_nothing_and_gets_nothing_twice(
     for x in range(25):
         publisher.publish({"x": x})
         what = random.random()
-        if what < 0.15:
-            up = [broker for broker in net.brokers if broker not in down]
+        up = [broker for broker in net.brokers if broker not in down]
+        if what < 0.15 and up:
             down.append(random.choice(up))
             net.crash(down[-1])
         elif what < 0.3 and down:
