@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -149,6 +149,14 @@ class Host:
             enforce_advertisements=self.sim.enforced,
         )
         self.core.restore(self.durables)
+
+    def go_on(self, steps: Iterable[None]) -> None:
+        """Deal with a message in steps, between which the core has its turn."""
+        for _ in steps:
+            self.flush()
+            if self.core.has_work:
+                self.core.work()
+        self.flush()
 
     def flush(self) -> None:
         """Carry out what the core wants done."""
@@ -629,7 +637,7 @@ class Overlay:
                     found.append(("disk", host))
                 if host.written:
                     found.append(("written", host))
-                if host.core.has_work:
+                if host.core.wants_turn:
                     found.append(("work", host))
         return found
 
@@ -639,13 +647,11 @@ class Overlay:
         if kind == "link":
             message = self.queues[what].pop()
             host = self.hosts[what[1]]
-            host.core.receive(what[0], message)
-            host.flush()
+            host.go_on(host.core.hear_neighbor(what[0], message))
         elif kind == "up":
             message = m.decoder.decode(what.up.popleft())
             host = what.host
-            host.core.heard(what.session, message)
-            host.flush()
+            host.go_on(host.core.hear(what.session, message) or ())
         elif kind == "refused":
             self.refused.remove(what)
             self.disconnect(*what)
@@ -656,7 +662,8 @@ class Overlay:
         elif kind == "written":
             what.report()
         else:
-            what.core.work()
+            if what.core.has_work:
+                what.core.work()
             what.flush()
 
     def advance(self, most: int | None = None) -> None:
