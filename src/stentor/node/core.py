@@ -312,7 +312,8 @@ class Core:
 
     def take(self) -> list[Action]:
         """What is to be done now."""
-        next(self.publishing.route_volatile(), None)
+        if not self.traffic.has_work:
+            next(self.publishing.route_volatile(), None)
         self.routing.withdraw()
         self.groups.tell()
         self.probing.begin()
@@ -327,7 +328,8 @@ class Core:
     def has_work(self) -> bool:
         """Whether `work` has something to do at once."""
         return (
-            self.publishing.has_work
+            self.traffic.has_work
+            or self.publishing.has_work
             or self._sessions.some_leave
             or self.catching_up.has_work
             or self.last_values.has_work
@@ -346,7 +348,10 @@ class Core:
     def work(self) -> None:
         """Do one piece of each thing that can wait."""
         self._sessions.work()
-        self.publishing.work()
+        if self.traffic.has_work:
+            self.traffic.work()
+        else:
+            self.publishing.work()
         self.routing.work()
         self.overlay.work()
         self.probing.work()
@@ -480,6 +485,7 @@ class Core:
             raise ProtocolError(f"a broker cannot send {type(message).__name__}")
         yield from self.routing.linked(neighbor)
         for portion in portions(message):
+            yield from self.traffic.passed()
             yield from handler(neighbor, portion) or ()
             yield
 

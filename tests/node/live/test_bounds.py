@@ -17,6 +17,7 @@ from stentor.node.core import Core
 from stentor.node.durable import Durable
 from stentor.node.feed import Feed, Run
 from stentor.node.interest import Interest
+from stentor.node.parts import traffic
 from stentor.node.parts.deliveries import BLOCK_PATIENCE, SERVED_AT_ONCE
 from stentor.node.parts.routing import EFFORT, UNLINKED_AT_ONCE
 from stentor.node.parts.subscribing import UNKNOWN_STREAMS
@@ -655,6 +656,50 @@ def test_one_step_brings_little_to_very_many(volatile: bool) -> None:
                 core.committed([(action.context, first, action.items)])
                 rest = True
     assert all(heard == items for heard in given.values())
+
+
+@pytest.mark.parametrize("volatile", [False, True])
+def test_one_event_is_given_to_few_feeds_in_one_step(
+    volatile: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who asks meanwhile gets what is published afterwards, and the next event waits."""
+    monkeypatch.setattr(traffic, "FED_AT_ONCE", 100)
+    alone = Alone()
+    alone.join(1)
+    alone.join(2, "bob")
+    count = 950
+    alone.say(1, *[m.Subscribe(i, f"x >= {-i}", 10) for i in range(count)])
+    fed: list[str] = []
+    offer = Feed.offer
+
+    def counting(feed: Feed, run: Run) -> None:
+        fed.append(feed.id)
+        offer(feed, run)
+
+    monkeypatch.setattr(Feed, "offer", counting)
+    core = alone.core
+    head = core.head
+    publish = m.Publish(1, [note("bob", 1)], volatile=volatile)
+    assert core.hear(2, publish) is None
+    for action in core.take():
+        if isinstance(action, Append):
+            core.committed([(action.context, alone.log.write(action, CLOCK), action.items)])
+        elif isinstance(action, ToClient):
+            alone.heard[action.session].append(action.message)
+    assert 0 < len(fed) <= 100
+    late = core.hear(2, m.Subscribe(1, "x > 0", 10))
+    assert late is not None
+    while "bob@2/1" not in core.subscriptions:
+        before = len(fed)
+        next(late, None)
+        assert len(fed) - before <= 100
+        if len(fed) < count:
+            assert core.head == head
+    assert len(fed) == len(set(fed)) == count
+    assert core.head == head + (not volatile)
+    alone.flush()
+    assert not told(alone.heard[2], m.Deliver)
+    assert len(told(alone.heard[1], m.Deliver)) == count
 
 
 @pytest.mark.parametrize("text", ["x < 0", "x >= 0", "x = 77"])
