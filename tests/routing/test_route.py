@@ -6,7 +6,6 @@ from itertools import product
 from typing import Any
 
 import pytest
-from histories import OVERLAYS, Overlay, run_history
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import events, filter_of, filter_texts
@@ -188,17 +187,6 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     monkeypatch.setattr(TreeRouter, "publish", checked_publish)
     monkeypatch.setattr(TreeRouter, "receive", checked_receive)
     return compared
-
-
-TREES = [overlay for overlay in OVERLAYS if overlay.ordered]
-
-
-@pytest.mark.spec("03/P11")
-@pytest.mark.parametrize("overlay", TREES, ids=[overlay.name for overlay in TREES])
-def test_in_any_history_of_a_tree(overlay: Overlay, checked: list[bool]) -> None:
-    for seed in range(3):
-        run_history(overlay, seed)
-    assert checked
 
 
 @pytest.mark.spec("R-07.67")

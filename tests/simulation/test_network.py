@@ -455,9 +455,9 @@ def test_a_client_that_left_can_do_nothing() -> None:
             "the root 7 is not among the brokers",
         ),
         (
-            lambda: Network.graph([(1, 2)], "flooding", "covering"),
+            lambda: Network.graph([(1, 2)], "first-arrival", "covering"),
             InvalidConfiguration,
-            "with routing='flooding' advertisements go nowhere",
+            "with routing='first-arrival' advertisements go nowhere",
         ),
         (
             lambda: Network.rendezvous(3, "topics", "merging"),
@@ -723,3 +723,28 @@ def test_a_partition_heals() -> None:
     clients[0].publish({"x": 2})
     net.settle()
     assert [received(client) for client in clients] == [[1, 2], [1, 2], [2], [2]]
+
+
+@pytest.mark.spec("R-08.43", "R-07.60")
+@pytest.mark.parametrize("seed", [None, *range(4)])
+@pytest.mark.parametrize("routing", ["flooding", "covering", "merging"])
+def test_a_durable_client_on_a_graph_misses_nothing(routing: str, seed: int | None) -> None:
+    edges = [(1, 2), (2, 3), (3, 4), (4, 5), (5, 1), (2, 4)]
+    net = Network.graph(edges, routing=routing, advertisements="merging", seed=seed)
+    ticker = net.client(at=1, journaled=True)
+    ticker.advertise("exists x")
+    desk = net.client(at=5, durable="desk-7")
+    desk.subscribe("x > 1")
+    net.settle()
+    for change in (
+        lambda: net.crash(3),
+        lambda: net.restart(3),
+        lambda: net.partition({1, 2}, {3, 4, 5}),
+        lambda: net.heal(),
+    ):
+        for x in range(4):
+            ticker.publish({"x": x})
+        change()
+    net.settle()
+    assert received(desk) == 4 * [2, 3]
+    assert net.check(order=("fifo",)).ok

@@ -45,6 +45,7 @@ from stentor.node.feed import QUEUE_LIMIT
 from stentor.node.parts.routing import read_update
 from stentor.protocol import messages as m
 from stentor.protocol.messages import StreamId
+from stentor.routing.graph import GraphRouter
 from stentor.routing.protocol import Arm, BrokerId, ClientId, Close, Outputs, Router, TableSize
 from stentor.routing.protocol import Place as Standing
 from stentor.routing.tree import TreeRouter
@@ -144,7 +145,8 @@ class Host:
         self.carried = carried
         self._routers = dict(routers)
         if carried is None:
-            self.carried = not all(isinstance(r, TreeRouter) for r in self._routers.values())
+            live = TreeRouter | GraphRouter
+            self.carried = not all(isinstance(r, live) for r in self._routers.values())
         self._record = record
         self._advertisements = advertisements
         self._make = make
@@ -192,7 +194,10 @@ class Host:
             self.counters = Counters()
 
     def _introduce(self) -> None:
-        """Let brokers know where all others are, without as many words as that takes."""
+        """Let brokers know where all others are, in a tree without as many words as that takes."""
+        if any(broker.core.directory.allows_cycles for broker in self._brokers.values()):
+            self._run(timers=False)
+            return
         for channel in self.schedule.pending:
             self.schedule.drop(channel)
         beside = topology.adjacent(self.links)

@@ -15,7 +15,7 @@ from stentor.matching import Matcher
 from stentor.model.event_types import EventType, EventTypes
 from stentor.research.clusters import CellRouter, Cells
 from stentor.research.first_arrival import FirstArrivalRouter
-from stentor.research.flooding import FloodingRouter, MatchEarlyRouter, SubscriptionFloodingRouter
+from stentor.research.flooding import MatchEarlyRouter, SubscriptionFloodingRouter
 from stentor.research.gossip import GossipRouter, GroupRouter, GroupTree, SemiProbabilisticRouter
 from stentor.research.rendezvous import (
     AttributeSplit,
@@ -223,23 +223,21 @@ or use Network.graph, which routes on cycles
         check_choice("routing strategy for graphs", routing, GRAPH_ROUTINGS)
         if advertisements is not None:
             check_reduction(advertisements)
-            if routing in ("flooding", "first-arrival"):
+            if routing == "first-arrival":
                 raise InvalidConfiguration(
                     f"with routing={routing!r} advertisements go nowhere; leave them out, or use "
                     "another strategy"
                 )
         lengths = _lengths(costs or {}, edges)
 
-        def make(id: BrokerId) -> Router:
-            match routing:
-                case "flooding":
-                    return FloodingRouter(id)
-                case "first-arrival":
-                    return FirstArrivalRouter(id)
-                case _:
-                    return GraphRouter(id, routing, advertisements, lengths.get(id))
+        first_arrival = routing == "first-arrival"
 
-        return cls._made(make, names, edges, advertisements, seed)
+        def make(id: BrokerId) -> Router:
+            if first_arrival:
+                return FirstArrivalRouter(id)
+            return GraphRouter(id, routing, advertisements, lengths.get(id))
+
+        return cls._made(make, names, edges, advertisements, seed, carried=first_arrival)
 
     @classmethod
     def rendezvous(

@@ -320,7 +320,7 @@ def _written(update: Update) -> Iterator[tuple[list[tuple[m.Key, str]], list[m.K
             added, removed, size = [], [], 0
     for gone in update.removed:
         name = _key(gone)
-        size += (len(name) if isinstance(name, str) else len(name[0])) + ENTRY_BYTES
+        size += (len(name) if isinstance(name, str) else len(str(name[0]))) + ENTRY_BYTES
         removed.append(name)
         if size > FRAME_BYTES:
             yield added, removed
