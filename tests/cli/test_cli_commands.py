@@ -130,6 +130,7 @@ class TestMistakes:
             (["publish", "127.0.0.1:1", "--rate", "fast"], "--rate"),
             (["publish", '{"x": 1}'], "the address of a broker comes first"),
             (["subscribe", "a:1", "x", "=", "1"], 'in 3 words; put it in quotes: "x = 1"'),
+            (["subscribe", "a:1", "x = 1", "y =="], "y =="),
         ],
     )
     def test_of_usage(self, run: Run, arguments: list[str], says: str) -> None:

@@ -279,6 +279,20 @@ class TestPublishAndSubscribe:
         assert json.loads(wanted.out.next())["price"] == 101
         assert wanted.end(signal.SIGINT) == 130
 
+    @pytest.mark.spec("R-01.20")
+    def test_several_filters_make_one_inbox(self, b1: RunningBroker, b2: RunningBroker) -> None:
+        wanted = subscriber(b2.address, "isa inbox and x > 1", "isa inbox and y = 1", "--meta")
+        events = ['{"x": 2, "y": 1}', '{"x": 1, "y": 0}', '{"x": 1, "y": 1}', '{"x": 2, "y": 0}']
+        assert run("publish", b1.address, "--type", "inbox", *events).code == 0
+        lines = [json.loads(wanted.out.next()) for _ in range(3)]
+        first, second = "isa inbox and x > 1", "isa inbox and y = 1"
+        assert [(each["x"], each["y"], each["_filters"]) for each in lines] == [
+            (2, 1, [first, second]),
+            (1, 1, [second]),
+            (2, 0, [first]),
+        ]
+        wanted.end()
+
     def test_lines_from_a_pipe(self, b1: RunningBroker, b2: RunningBroker) -> None:
         wanted = subscriber(b2.address, "isa pipe", "--count", 5000)
         lines = "".join(f'{{"n": {n}}}\n' for n in range(4999))

@@ -1,207 +1,350 @@
-"""The delivery gate of a subscription: in order, each once, and how far the application is."""
+"""Inboxes: several subscriptions of one component, to which everything is delivered once."""
+
+# Nested `async with`s stand as they would in an application.
+# ruff: noqa: SIM117
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scripted import looped, until
+from test_live import overlay
 
-from stentor.client.inbox import Inbox
-from stentor.errors import ProtocolError
-from stentor.model import Notification, NotificationId, encode
+import stentor
+from stentor.broker.host import Broker
+from stentor.broker.settings import Grant, Settings
+from stentor.client.interest import FEW, Interest, SubId
+from stentor.client.sync import LoopThread
+from stentor.errors import FilterTooComplex, InvalidConfiguration, NoReply, NotPermitted
+from stentor.filters import Filter
+from stentor.model import Notification
 
-
-def item(k: int, producer: str = "p") -> bytes:
-    return encode(Notification({"k": k}, id=NotificationId(producer, 0, k)))
-
-
-def taken(inbox: Inbox) -> list[int]:
-    return [n["k"] for n in iter(inbox.next, None)]
-
-
-def test_what_came_before_is_dropped_by_its_offset() -> None:
-    inbox = Inbox()
-    assert inbox.deliver("a", [1, 2], [item(1), item(2)]) == 2
-    assert inbox.deliver("a", [1, 2, 4], [item(1), item(2), item(4)]) == 1
-    assert taken(inbox) == [1, 2, 4]
-    assert (inbox.repeats, inbox.arrived) == (2, {"a": 4})
+FAST: Any = {"delays": (0.01, 0.1)}
 
 
-@pytest.mark.spec("01/A-7", "R-01.20")
-def test_what_came_by_another_stream_is_dropped_by_its_id() -> None:
-    inbox = Inbox()
-    inbox.deliver("a", [1, 2], [item(1), item(2)])
-    inbox.deliver("b", [7, 8], [item(2), item(3)])
-    assert taken(inbox) == [1, 2, 3]
-    assert inbox.dealt() == {"a": 2, "b": 8}
+@dataclass
+class Quote:
+    symbol: str
+    price: float
 
 
-def test_last_values_are_not_repeated_by_their_stream() -> None:
-    inbox = Inbox()
-    inbox.deliver("", [], [item(5)], retained=True)
-    inbox.deliver("a", [5, 6], [item(5), item(6)])
-    assert taken(inbox) == [5, 6]
-    assert inbox.dealt() == {"a": 6}
+def broken(broker: Broker) -> None:
+    """The connections of its clients break."""
+    for client in list(broker.clients.values()):
+        client.connection.abort()
 
 
-def test_dealt_with_is_what_came_before_the_one_in_hand() -> None:
-    inbox = Inbox()
-    inbox.deliver("a", [3, 5, 9], [item(3), item(5), item(9)])
-    assert inbox.dealt() == {}
-    inbox.next()
-    assert (inbox.dealt(), inbox.dealt(handed_out=True)) == ({}, {"a": 3})
-    inbox.next()
-    assert (inbox.dealt(), inbox.dealt(handed_out=True)) == ({"a": 3}, {"a": 5})
-    inbox.deal()
-    assert inbox.dealt() == {"a": 5}
-    inbox.next()
-    inbox.next()
-    assert inbox.dealt() == {"a": 9}
+async def numbers(inbox: Any, last: int) -> list[int]:
+    """What it hands out up to the one with this number."""
+    found = []
+    while not found or found[-1] != last:
+        found.append((await inbox.get(timeout=10))["n"])
+    return found
 
 
-def test_a_batch_is_dealt_with_as_a_whole() -> None:
-    inbox = Inbox()
-    inbox.deliver("a", [1, 2, 3], [item(1), item(2), item(3)])
-    assert [n["k"] for n in inbox.some(2)] == [1, 2]
-    assert (inbox.dealt(), inbox.dealt(handed_out=True)) == ({}, {"a": 2})
-    assert [n["k"] for n in inbox.some(2)] == [3]
-    assert inbox.dealt() == {"a": 2}
+# -- what works as it is shown
 
 
-def test_progress_holds_only_behind_what_came_before_it() -> None:
-    inbox = Inbox()
-    inbox.progress({"b": 4})
-    assert inbox.dealt() == {"b": 4}
-    inbox.deliver("a", [1], [item(1)])
-    inbox.progress({"a": 9, "b": 7})
-    assert inbox.arrived == {"a": 9, "b": 7}
-    inbox.next()
-    assert inbox.dealt() == {"b": 4}
-    inbox.progress({"a": 12})
-    inbox.next()
-    assert inbox.dealt() == {"a": 12, "b": 7}
-    inbox.progress({"a": 3})
-    assert inbox.dealt() == {"a": 12, "b": 7}
+@pytest.mark.spec("R-01.14", "R-01.18", "R-01.20", "R-01.21", "01/A-7")
+@looped
+async def test_one_component_with_many_subscriptions_is_given_everything_once() -> None:
+    async with overlay() as (b1, b2):
+        async with stentor.connect(b1.address) as bus, stentor.connect(b2.address) as other:
+            async with bus.inbox() as inbox:
+                high = await inbox.subscribe("price > 100")
+                quotes = await inbox.subscribe("symbol = 'IBM'")
+                await other.publish({"symbol": "IBM", "price": 120, "n": 0}, ack=True)
+                await other.publish({"symbol": "IBM", "price": 20, "n": 1}, ack=True)
+                await other.publish({"symbol": "SAP", "price": 120, "n": 2}, ack=True)
+                await other.publish({"symbol": "SAP", "price": 20, "n": 3}, ack=True)
+                matched = [(await inbox.get(timeout=10)).subscriptions for _ in range(3)]
+                assert matched == [(high, quotes), (quotes,), (high,)]
+                await inbox.unsubscribe(quotes)
+                assert inbox.subscriptions == [high]
+                await other.publish({"symbol": "IBM", "price": 20, "n": 4}, ack=True)
+                await other.publish({"symbol": "IBM", "price": 200, "n": 5}, ack=True)
+                async for n in inbox:
+                    assert (n["n"], n.subscriptions) == (5, (high,))
+                    break
 
 
-def test_what_was_cleared_was_not_dealt_with() -> None:
-    inbox = Inbox()
-    inbox.deliver("a", [1, 2, 3], [item(1), item(2), item(3)])
-    inbox.deliver("b", [1], [item(4)])
-    inbox.next()
-    inbox.clear()
-    assert len(inbox) == 0
-    assert inbox.dealt(handed_out=True) == {"a": 1}
-    assert inbox.next() is None
-    assert inbox.dealt() == {"a": 1}
+@looped
+async def test_equal_filters_are_two_subscriptions() -> None:
+    async with overlay(1) as [broker]:
+        async with stentor.connect(broker.address) as bus, bus.inbox("x > 1") as inbox:
+            [one] = inbox.subscriptions
+            two = await inbox.subscribe("x > 1")
+            assert one is not two
+            await bus.publish({"x": 2, "n": 0}, ack=True)
+            assert (await inbox.get(timeout=10)).subscriptions == (one, two)
+            await inbox.unsubscribe(one)
+            await bus.publish({"x": 2, "n": 1}, ack=True)
+            assert (await inbox.get(timeout=10)).subscriptions == (two,)
+            with pytest.raises(InvalidConfiguration, match="no longer"):
+                await inbox.unsubscribe(one)
 
 
-def test_one_bad_notification_does_not_cost_the_others() -> None:
-    inbox = Inbox()
-    assert inbox.deliver("a", [1, 2, 3], [item(1), b"?", item(3)]) == 2
-    assert (taken(inbox), inbox.unreadable, inbox.dealt()) == ([1, 3], 1, {"a": 3})
+@looped
+async def test_what_nobody_wants_any_more_is_not_handed_out_although_it_has_come() -> None:
+    async with overlay(1) as [broker]:
+        async with stentor.connect(broker.address) as bus, bus.inbox("y = 1") as inbox:
+            mine = await inbox.subscribe("x = 1")
+            for n in range(4):
+                await bus.publish({"x": 1, "y": n // 3, "n": n}, ack=True)
+            await until(lambda: len(inbox._arrivals) == 4)
+            unsubscribing = asyncio.ensure_future(inbox.unsubscribe(mine))
+            await asyncio.sleep(0)
+            assert await numbers(inbox, 3) == [3]
+            await unsubscribing
 
 
-@pytest.mark.parametrize(
-    "delivery",
-    [([1, 2], [item(1)]), ([1], [encode(Notification({"k": 1}))])],
-    ids=["offsets", "no id"],
-)
-def test_a_broker_that_breaks_the_protocol_is_refused(delivery: Any) -> None:
-    offsets, items = delivery
-    with pytest.raises(ProtocolError):
-        Inbox().deliver("a", offsets, items)
+@looped
+async def test_an_inbox_of_classes_and_conditions() -> None:
+    async with overlay(1) as [broker]:
+        async with stentor.connect(broker.address) as bus, bus.inbox(Quote) as inbox:
+            cheap = await inbox.subscribe(Quote, where="price < 10")
+            await bus.publish(Quote("IBM", 5.0), ack=True)
+            got = await inbox.get(timeout=10)
+            assert got["symbol"] == "IBM"
+            assert [cheap in got.subscriptions, len(got.subscriptions)] == [True, 2]
 
 
-class TestGroups:
-    def test_what_another_member_left_behind_may_have_a_low_offset(self) -> None:
-        inbox = Inbox(shared=True)
-        inbox.deliver("a", [6], [item(6)])
-        inbox.deliver("a", [5], [item(5)])
-        assert taken(inbox) == [6, 5]
-        assert inbox.dealt() == {"a": 5}
-
-    def test_confirmed_is_what_was_dealt_with_last_in_the_order_of_giving(self) -> None:
-        inbox = Inbox(shared=True)
-        inbox.deliver("a", [6, 7], [item(6), item(7)])
-        inbox.deliver("a", [4, 5], [item(4), item(5)])
-        confirmed = []
-        while inbox.next() is not None:
-            confirmed.append(inbox.dealt().get("a"))
-        assert [*confirmed, inbox.dealt()["a"]] == [None, 6, 7, 4, 5]
-
-    def test_what_was_not_handed_out_can_come_again(self) -> None:
-        inbox = Inbox(shared=True)
-        inbox.deliver("a", [1, 2, 3], [item(1), item(2), item(3)])
-        inbox.next()
-        inbox.deliver("b", [9, 10], [item(9), item(10)])
-        inbox.deliver("b", [7], [item(7)])
-        inbox.deliver("", [], [item(20)])
-        assert inbox.forget_waiting() == {"a": 1, "b": 6}
-        assert inbox.next() is None
-        inbox.deliver("a", [1, 2, 3], [item(1), item(2), item(3)])
-        assert taken(inbox) == [2, 3]
-
-    def test_volatile_ones_are_confirmed_too(self) -> None:
-        inbox = Inbox(shared=True)
-        inbox.deliver("", [], [item(1)])
-        assert inbox.dealt() == {}
-        assert taken(inbox) == [1]
-        assert inbox.dealt() == {"": 0}
+@looped
+async def test_history_is_that_of_the_filters_that_it_begins_with() -> None:
+    async with overlay() as (b1, b2):
+        async with stentor.connect(b1.address) as bus, stentor.connect(b2.address) as other:
+            for n in range(4):
+                await bus.publish({"x": n % 2, "y": n // 2, "n": n}, ack=True)
+            async with other.inbox("x = 1", "y = 1", since="earliest") as inbox:
+                assert await numbers(inbox, 3) == [1, 2, 3]
+            for options in ({"since": "earliest"}, {"retained": True}):
+                with pytest.raises(InvalidConfiguration, match="begins with"):
+                    other.inbox(**options)
 
 
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("deliver"), st.sampled_from("ab"), st.integers(1, 4)),
-        st.tuples(st.just("again"), st.sampled_from("ab"), st.integers(1, 6)),
-        st.tuples(st.just("progress"), st.sampled_from("ab"), st.integers(0, 3)),
-        st.tuples(st.just("next"), st.just(""), st.integers(1, 3)),
-        st.tuples(st.just("some"), st.just(""), st.integers(1, 3)),
-    ),
-    max_size=40,
-)
+@looped
+async def test_a_lease_is_that_of_the_whole_inbox() -> None:
+    async with overlay(1) as [broker]:
+        async with stentor.connect(broker.address) as bus:
+            async with bus.inbox("x = 1", lease=30.0) as inbox:
+                await inbox.subscribe("x = 2")
+                await inbox.renew(timeout=10)
+                [held] = broker.core.subscriptions.values()
+                assert (held.lease, str(held.interest)) == (30.0, "x in (1, 2)")
 
 
-@given(STEPS)
-@pytest.mark.spec("01/A-7", "R-01.20")
-def test_in_order_once_and_never_more_dealt_with_than_handed_out(steps: list[Any]) -> None:
-    """Streams of which every second offset is for us, against plain lists."""
-    inbox = Inbox()
-    heads = {"a": 0, "b": 0}
-    due: list[tuple[str, int]] = []
-    got: list[tuple[str, int]] = []
+# -- what outlives it
 
-    def items(stream: str, offsets: list[int]) -> list[bytes]:
-        return [item(offset, producer=stream) for offset in offsets]
 
-    for act, stream, n in steps:
-        if act == "deliver":
-            offsets = [heads[stream] + 2 * i for i in range(1, n + 1)]
-            heads[stream] = offsets[-1]
-            due += [(stream, offset) for offset in offsets]
-            assert inbox.deliver(stream, offsets, items(stream, offsets)) == n
-        elif act == "again":
-            offsets = list(range(max(1, heads[stream] - n), heads[stream] + 1))
-            if offsets:
-                assert inbox.deliver(stream, offsets, items(stream, offsets)) == 0
-        elif act == "progress":
-            heads[stream] += n
-            inbox.progress({stream: heads[stream]})
-        elif act == "next":
-            for _ in range(n):
-                found = inbox.next()
-                got += [(found.id.producer, found["k"])] if found is not None else []
+@pytest.mark.spec("R-01.20")
+@looped
+async def test_a_durable_inbox_comes_back_with_its_subscriptions() -> None:
+    async with overlay() as (b1, b2):
+        async with stentor.connect(b2.address) as other:
+            async with stentor.connect(b1.address) as bus:
+                async with bus.inbox(durable="desk-7") as inbox:
+                    await inbox.subscribe("x = 1")
+                    gone = await inbox.subscribe("x = 2")
+                    await inbox.subscribe("y = 1")
+                    await other.publish({"x": 1, "y": 1, "n": 0}, ack=True)
+                    assert await numbers(inbox, 0) == [0]
+                    await inbox.unsubscribe(gone)
+            for n, event in enumerate([{"x": 1, "y": 0}, {"x": 2, "y": 0}, {"x": 0, "y": 1}], 1):
+                await other.publish({**event, "n": n}, ack=True)
+            async with stentor.connect(b1.address) as bus:
+                async with bus.inbox("z = 1", durable="desk-7") as inbox:
+                    assert inbox.resumed
+                    assert {str(id.filter) for id in inbox.subscriptions} == {
+                        *("x = 1", "y = 1", "z = 1")
+                    }
+                    known = inbox.subscriptions
+                    assert await inbox.subscribe("x = 1") in known
+                    await other.publish({"z": 1, "n": 4}, ack=True)
+                    assert await numbers(inbox, 4) == [1, 3, 4]
+
+
+@looped
+async def test_a_plain_subscription_can_take_over_a_durable_inbox_and_the_other_way_round() -> None:
+    async with overlay(1) as [broker]:
+        async with stentor.connect(broker.address) as bus:
+            async with bus.subscribe("x = 1", durable="desk-7"):
+                pass
+            async with bus.inbox(durable="desk-7") as inbox:
+                assert [str(id.filter) for id in inbox.subscriptions] == ["x = 1"]
+                await inbox.subscribe("y = 1")
+            async with bus.subscribe("z = 1", durable="desk-7") as plain:
+                assert plain.resumed
+            async with bus.inbox(durable="desk-7") as inbox:
+                assert [str(id.filter) for id in inbox.subscriptions] == ["z = 1"]
+
+
+@pytest.mark.spec("R-01.20", "01/A-18")
+@looped
+async def test_the_members_of_a_group_share_one_set_of_subscriptions() -> None:
+    async with overlay() as (b1, b2):
+        async with stentor.connect(b1.address) as bus, stentor.connect(b2.address) as other:
+            async with bus.inbox("x = 1", group="desk") as one:
+                async with other.inbox(group="desk") as two:
+                    assert [str(id.filter) for id in two.subscriptions] == ["x = 1"]
+                    mine = await two.subscribe("y = 1")
+                    await until(lambda: len(one.subscriptions) == 2)
+                    for n in range(20):
+                        await bus.publish({"x": 1, "y": 1, "n": n}, ack=True)
+                    got = [
+                        (await each.get(timeout=10))["n"] for _ in range(10) for each in (one, two)
+                    ]
+                    assert sorted(got) == list(range(20))
+                    await two.unsubscribe(mine)
+                    await until(lambda: len(one.subscriptions) == 1)
+                    with pytest.raises(InvalidConfiguration, match="an inbox"):
+                        await bus.subscribe("x = 1", group="desk")
+
+
+@pytest.mark.spec("R-01.20", "R-01.21")
+@looped
+async def test_filters_come_and_go_while_connections_break() -> None:
+    """Nothing twice, nothing lost, and the last word about each filter is what counts."""
+    async with overlay() as (b1, b2):
+        async with stentor.connect(b1.address, **FAST) as bus, stentor.connect(b2.address) as other:
+            async with bus.inbox("x = 0") as inbox:
+                ids: list[SubId] = []
+                for n in range(1, 7):
+                    adding = asyncio.ensure_future(inbox.subscribe(f"x = {n}"))
+                    await asyncio.sleep(0)
+                    broken(b1)
+                    ids.append(await adding)
+                    for x in range(n + 1):
+                        await other.publish({"x": x, "n": 10 * n + x}, ack=True)
+                removing = asyncio.ensure_future(inbox.unsubscribe(ids[2]))
+                await asyncio.sleep(0)
+                broken(b1)
+                await removing
+                await other.publish({"x": 3, "n": 100}, ack=True)
+                await other.publish({"x": 0, "n": 101}, ack=True)
+                expected = [10 * n + x for n in range(1, 7) for x in range(n + 1)]
+                got = await numbers(inbox, 101)
+                assert [n for n in expected if n % 10 != 3] == [
+                    n for n in got if n < 100 and n % 10 != 3
+                ]
+                assert len(set(got)) == len(got)
+                assert 100 not in got
+                [held] = b1.core.subscriptions.values()
+                assert str(held.interest) == "x in (0, 1, 2, 4, 5, 6)"
+
+
+@looped
+async def test_what_was_given_up_is_withdrawn() -> None:
+    async with overlay(1) as [broker]:
+        async with stentor.connect(broker.address) as bus, bus.inbox("x = 0") as inbox:
+            with pytest.raises(NoReply, match="did not answer"):
+                await inbox.subscribe("x = 1", timeout=0)
+            assert [str(id.filter) for id in inbox.subscriptions] == ["x = 0"]
+            await inbox.subscribe("x = 2")
+            [held] = broker.core.subscriptions.values()
+            await until(lambda: str(held.interest) == "x in (0, 2)")
+            assert [str(id.filter) for id in inbox.subscriptions] == ["x = 0", "x = 2"]
+
+
+# -- limits
+
+
+@looped
+async def test_each_filter_must_be_permitted() -> None:
+    grants = (Grant(name="desk", token="t", subscribe=("x > 0",)),)
+    async with overlay(1, grants=grants) as [broker]:
+        async with stentor.connect(broker.address, token="t") as bus:
+            with pytest.raises(NotPermitted):
+                await bus.inbox("x = 1", "y = 1")
+            async with bus.inbox("x = 1", durable="d") as inbox:
+                with pytest.raises(NotPermitted):
+                    await inbox.subscribe("y = 1")
+                assert [str(id.filter) for id in inbox.subscriptions] == ["x = 1"]
+                assert str(await inbox.subscribe("x = 2"))
+
+
+@looped
+async def test_an_inbox_asks_for_no_more_than_one_filter_may() -> None:
+    async with overlay(1) as [broker]:
+        async with stentor.connect(broker.address) as bus, bus.inbox("x = -1") as inbox:
+            large = " or ".join(f"(a{i} = 1 and b = {i})" for i in range(400))
+            await inbox.subscribe(large)
+            with pytest.raises(FilterTooComplex, match="another inbox"):
+                await inbox.subscribe(large.replace("b", "c"))
+            assert len(inbox.subscriptions) == 2
+            await bus.publish({"x": -1, "n": 0}, ack=True)
+            assert await numbers(inbox, 0) == [0]
+
+
+# -- without async
+
+
+def test_an_inbox_without_async() -> None:
+    loop = LoopThread("broker")
+    loop.start()
+    broker = Broker(Settings(listen=("127.0.0.1:0",), name="b1"))
+    loop.call(broker.start())
+    try:
+        with stentor.connect_sync(broker.address) as bus:
+            with bus.inbox("price > 100") as inbox:
+                quotes = inbox.subscribe("symbol = 'IBM'")
+                bus.publish({"symbol": "IBM", "price": 120}, ack=True)
+                bus.publish({"symbol": "IBM", "price": 20}, ack=True)
+                first, second = inbox.get(timeout=10), inbox.get(timeout=10)
+                assert (len(first.subscriptions), second.subscriptions) == (2, (quotes,))
+                inbox.unsubscribe(quotes)
+                bus.publish({"symbol": "IBM", "price": 20}, ack=True)
+                bus.publish({"symbol": "SAP", "price": 120}, ack=True)
+                assert next(inbox)["symbol"] == "SAP"
+                assert len(inbox.subscriptions) == 1
+    finally:
+        loop.call(broker.stop())
+        loop.stop()
+
+
+# -- the subscriptions, as a pure value
+
+TEXTS = [f"x = {x}" for x in range(4)]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["add", "remove", "other"]), st.sampled_from(TEXTS))))
+def test_application_and_broker_agree_when_everything_was_said(
+    steps: list[tuple[str, str]],
+) -> None:
+    """A broker that is told each word in order, and of whose set another member changes some."""
+    interest, broker = Interest(), set[str]()
+    for act, text in steps:
+        filter = Filter(text)
+        if act == "other":
+            change = ([], [text]) if text in broker else ([text], [])
+        elif act == "add":
+            interest.add(filter)
+            interest.begin([filter])
+            change = interest.word([filter])
         else:
-            got += [(found.id.producer, found["k"]) for found in inbox.some(n)]
-        assert got == due[: len(got)]
-        assert len(inbox) == len(due) - len(got)
-        for position in (inbox.dealt(), inbox.dealt(handed_out=True)):
-            for name, at in position.items():
-                open_ = [offset for s, offset in due[len(got) :] if s == name]
-                assert at <= inbox.arrived[name]
-                assert not open_ or at < min(open_)
-    while inbox.next() is not None:
-        pass
-    assert inbox.dealt() == inbox.arrived
+            held = [id for id in interest if id.filter == filter]
+            if not held or not interest.remove(held[0]):
+                continue
+            interest.begin([filter])
+            change = interest.word([filter])
+        interest.amended(*change)
+        if act != "other":
+            interest.end([filter])
+        broker = (broker | set(change[0])) - set(change[1])
+        assert {str(id.filter) for id in interest} == broker
+        assert set(interest.take_up()) == broker
+
+
+@pytest.mark.parametrize("count", [2, FEW + 5])
+def test_many_filters_are_searched_as_few_are(count: int) -> None:
+    interest = Interest([Filter(f"x >= {i}") for i in range(count)])
+    for round in range(3):
+        for x in range(-1, count + 1):
+            expected = [id for id in interest if id.filter.matches({"x": x})]
+            assert set(interest.matching(Notification({"x": x}))) == set(expected)
+        interest.remove(next(iter(interest)))
+        interest.add(Filter(f"x = {round}"))

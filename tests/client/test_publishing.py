@@ -83,6 +83,22 @@ class TestPublishing:
                 await bus.publish({"k": 1}, retain="")
             assert (await bus.publish({"k": 2})).sequence == first.sequence + 1
 
+    @pytest.mark.spec("R-01.13")
+    @looped
+    async def test_an_id_is_not_published_again(self) -> None:
+        world = World()
+        async with world.broker() as broker, stentor.connect(broker) as bus:
+            id = await bus.publish({"k": 1}, ack=True)
+            changed = Notification({"k": 2}, id=id)
+            for publishing in (bus.publish(changed), bus.publish_many([{"k": 3}, changed])):
+                with pytest.raises(InvalidNotification, match=r"replace\(id=None\)"):
+                    await publishing
+            theirs = Notification({"k": 4}, id=NotificationId("another", 1, 0))
+            ids = [await bus.publish(each) for each in (changed.replace(id=None), theirs)]
+            await bus.flush()
+        sent = [decode(i) for x in world.heard if isinstance(x, m.Publish) for i in x.items]
+        assert [(n["k"], n.id) for n in sent] == [(1, id), (2, ids[0]), (4, ids[1])]
+
     @looped
     async def test_a_refusal_reaches_the_one_who_waits(self) -> None:
         def refuse(session: Session, message: Any) -> None:

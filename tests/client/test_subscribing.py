@@ -116,13 +116,13 @@ class TestSubscribing:
             async with bus.subscribe("k >= 0", window=10) as sub:
                 await bus.publish_many([{"k": k} for k in range(40)], ack=True)
                 (feed,) = broker.sessions[0].feeds.values()
-                await until(lambda: len(sub._inbox) == 10)
+                await until(lambda: len(sub._arrivals) == 10)
                 assert feed.credit == 0
                 for k in range(4):
                     assert (await sub.get())["k"] == k
                 assert not any(isinstance(x, m.Credit) for x in world.heard)
                 async for n in sub:
-                    assert len(sub._inbox) <= 10
+                    assert len(sub._arrivals) <= 10
                     if n["k"] == 39:
                         break
                 credits = [x.more for x in world.heard if isinstance(x, m.Credit)]
@@ -136,7 +136,7 @@ class TestSubscribing:
                 for _ in range(3):
                     broker.send(m.Deliver(sub._number, "x#0", [1, 2], [item(1), item(2)]))
                 await until(lambda: any(isinstance(x, m.Credit) for x in world.heard))
-                assert len(sub._inbox) == 2
+                assert len(sub._arrivals) == 2
 
     @looped
     async def test_batches_and_timeouts(self) -> None:
@@ -177,7 +177,7 @@ class TestSubscribing:
             async with bus.subscribe("k >= 0") as sub:
                 await bus.publish_many([{"k": k} for k in range(3)], ack=True)
                 await sub.get()
-                await until(lambda: len(sub._inbox) == 2)
+                await until(lambda: len(sub._arrivals) == 2)
             assert [n async for n in sub] == []
 
     @looped
@@ -233,7 +233,7 @@ class TestSubscribing:
             async with bus.subscribe("k > 0", window=10) as sub:
                 await bus.publish_many([{"k": 1}, {"k": 2}, {"other": 3}], ack=True)
                 await sub.get()
-                await until(lambda: sub._inbox.arrived == {broker.stream: 3})
+                await until(lambda: sub._arrivals.arrived == {broker.stream: 3})
                 broker.sessions[0].connection.abort()
                 await bus.publish({"k": 4}, ack=True)
                 assert [(await sub.get())["k"] for _ in range(2)] == [2, 4]
@@ -453,7 +453,7 @@ class TestGroups:
                     await sub.in_force()
                     await bus.publish_many([{"k": k} for k in (1, 2, 3)], ack=True)
                     assert (await sub.get())["k"] == 1
-                    await until(lambda: len(sub._inbox) == 2)
+                    await until(lambda: len(sub._arrivals) == 2)
                     *_, again = await lost_once(world, broker)
                     assert again.positions == {broker.stream: 1}, "two had to be forgotten"
                     assert [(await sub.get())["k"] for _ in range(2)] == [2, 3]

@@ -356,7 +356,7 @@ def test_the_plain_reducer_announces_exactly_what_is_wanted(
         assert dict(reducer.announcements.announced(slot)) == here
     reducer.drop_slot(2)
     assert not reducer.announcements.announced(2)
-    reducer.add_slot(2, {key: (chosen(key), mask | REFERENCE) for key, mask in wanted.items()})
+    reducer.fill_slot(2, [(key, chosen(key), mask | REFERENCE) for key, mask in wanted.items()])
     assert set(reducer.announcements.announced(2)) == {k for k, m in wanted.items() if m >> 2 & 1}
     assert len(reducer) == sum(mask > 0 for mask in wanted.values())
 

@@ -14,7 +14,8 @@ value's type after a dollar sign. Its text is that of the typed literal in the f
 What a notification has beside its attributes goes under names that begin with an underscore, and no
 attribute does: `_type`, `_subject`, `_channel`, `_content_type`, `_payload` and `_time`, the latter
 two in the forms above. Only `subscribe --meta` writes them; `publish` reads them. `_id` is written
-too, and ignored when it is read, since what is published is new.
+too, and so are `_filters`, those of several that match; both are ignored when they are read, since
+what is published is new.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from typing import Any, Final
 import msgspec
 
 from stentor.errors import InvalidNotification, InvalidValue, StentorError
+from stentor.filters import Filter
 from stentor.model import Notification, value_type, value_type_of
 from stentor.model.names import shown
 
@@ -36,19 +38,22 @@ _encoder: Final = msgspec.json.Encoder()
 _decoder: Final = msgspec.json.Decoder()
 
 
-def to_json(notification: Notification, *, meta: bool = False) -> bytes:
-    """One line, without its end.
+def to_json(
+    notification: Notification, *, meta: bool = False, words: Mapping[Filter, str] | None = None
+) -> bytes:
+    """One line, without its end; `words` are filters as somebody has written them.
 
     >>> to_json(Notification({"a": 1, "b": b"x"}, type="quote"), meta=True)
     b'{"a":1,"b":{"$bytes":"78"},"_type":"quote"}'
     """
     fields = {name: _out(value) for name, value in notification.items()}
     if meta:
-        fields |= _meta(notification)
+        fields |= _meta(notification, words or {})
     return _encoder.encode(fields)
 
 
-def _meta(n: Notification) -> dict[str, Any]:
+def _meta(n: Notification, words: Mapping[Filter, str]) -> dict[str, Any]:
+    filters = [each.filter for each in n.subscriptions]
     found = {
         "_id": None if n.id is None else str(n.id),
         "_time": None if n.time is None else _out(n.time),
@@ -57,6 +62,7 @@ def _meta(n: Notification) -> dict[str, Any]:
         "_channel": n.channel,
         "_content_type": n.content_type,
         "_payload": _out(n.payload) if n.payload else None,
+        "_filters": [words.get(filter, str(filter)) for filter in filters] or None,
     }
     return {name: value for name, value in found.items() if value is not None}
 
@@ -100,6 +106,7 @@ def from_json(line: bytes | str) -> Notification:
             raise InvalidNotification(f"{name} is a text, not {_kind(value)}")
         parts[name[1:]] = value
     data.pop("_id", None)
+    data.pop("_filters", None)
     payload = _in(data.pop("_payload", None), "_payload")
     time = _in(data.pop("_time", None), "_time")
     if payload is not None and not isinstance(payload, bytes):

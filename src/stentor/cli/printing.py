@@ -11,7 +11,7 @@ from stentor.cli.exits import FAILURE, OK, complain
 from stentor.cli.json_forms import to_json
 from stentor.cli.options import Connecting
 from stentor.cli.streams import Worker, watch_reader, write_all
-from stentor.client import Subscription, connect
+from stentor.client import Bus, Subscription, connect
 from stentor.errors import NoReply
 from stentor.filters import Filter
 from stentor.model import Notification
@@ -24,7 +24,7 @@ class _NobodyReads(Exception):
 async def print_all(
     how: Connecting,
     name: str | None,
-    filter: Filter,
+    filters: list[Filter],
     options: dict[str, Any],
     printer: Printer,
     *,
@@ -45,7 +45,7 @@ async def print_all(
     # What could not be printed must not count as dealt with, so that a durable subscription brings
     # it again: the subscription has to see the exception.
     with suppress(_NobodyReads):
-        async with bus, bus.subscribe(filter, **options) as subscription:
+        async with bus, _subscribed(bus, filters, options) as subscription:
             if verbose:
                 complain(f"stentor: subscribed at {bus.broker}")
             enough = await printer.run(subscription)
@@ -55,15 +55,26 @@ async def print_all(
     return OK
 
 
+def _subscribed(bus: Bus, filters: list[Filter], options: Any) -> Subscription[Notification]:
+    """What several filters match comes once, so they make an inbox."""
+    if len(filters) > 1:
+        return bus.inbox(*filters, **options)
+    return bus.subscribe(filters[0], **options)
+
+
 class Printer:
     """Writes notifications to stdout until there were enough, or nobody reads them."""
 
-    def __init__(self, count: int, patience: float | None, *, meta: bool) -> None:
+    def __init__(
+        self, count: int, patience: float | None, *, meta: bool, words: dict[Filter, str]
+    ) -> None:
+        """`words` are the filters as they were written."""
         #: 0 is without end.
         self._count = count
         #: Seconds to wait for one.
         self._patience = patience
         self._meta = meta
+        self._words = words
         self._gone = False
 
     async def run(self, subscription: Subscription[Notification]) -> bool:
@@ -88,9 +99,12 @@ class Printer:
             task.uncancel()
             raise _NobodyReads from None
 
+    def _line(self, notification: Notification) -> bytes:
+        return to_json(notification, meta=self._meta, words=self._words)
+
     async def _in_batches(self, subscription: Subscription[Notification], worker: Worker) -> bool:
         async for batch in subscription.batches():
-            lines = [to_json(notification, meta=self._meta) for notification in batch]
+            lines = [self._line(notification) for notification in batch]
             await worker.do(write_all, sys.stdout.fileno(), b"\n".join([*lines, b""]))
         return True
 
@@ -106,7 +120,7 @@ class Printer:
                         f"{self._patience:g} s"
                     )
                 return not self._count
-            line = to_json(notification, meta=self._meta)
+            line = self._line(notification)
             await worker.do(write_all, sys.stdout.fileno(), line + b"\n")
             printed += 1
         return True

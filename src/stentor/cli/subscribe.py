@@ -1,9 +1,9 @@
-"""`stentor subscribe`: print what a filter matches, one JSON object per line."""
+"""`stentor subscribe`: print what filters match, one JSON object per line."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,14 +19,18 @@ from stentor.cli.options import (
     connecting,
 )
 
+if TYPE_CHECKING:
+    from stentor.filters import Filter
+
 
 def subscribe(
     address: AddressArgument,
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FILTER]",
-            help="What you want, in the subscription language. Nothing means everything.",
+            metavar="[FILTER]...",
+            help="What you want, in the subscription language. Nothing means everything. What "
+            "several filters match is printed once.",
             show_default=False,
         ),
     ] = None,
@@ -48,7 +52,7 @@ def subscribe(
             "--meta",
             metavar="",
             help="Add _id, _time, _type, _subject, _channel, _content_type and _payload, as far as "
-            "there are any.",
+            "there are any, and of several filters under _filters those that match.",
         ),
     ] = False,
     durable: Annotated[
@@ -123,7 +127,7 @@ def subscribe(
     trust: TrustOption = None,
     connect_timeout: ConnectTimeoutOption = "10s",
 ) -> None:
-    """Print what a filter matches, one JSON object per line.
+    """Print what filters match, one JSON object per line.
 
     Each line is complete when it appears. It ends at Ctrl-C, or when its output is closed. A lost
     connection is made again, and nothing is missed or printed twice.
@@ -135,6 +139,7 @@ def subscribe(
     \b
     Examples:
       stentor subscribe 127.0.0.1:7411 "symbol = 'IBM' and price > 100"
+      stentor subscribe 127.0.0.1:7411 "price > 100" "symbol = 'IBM'" --meta
       stentor subscribe 127.0.0.1:7411 --meta --since 1h | jq ._time
       stentor subscribe 127.0.0.1:7411 "price > 100" --archive archive/ --since 2026-01-01T00:00:00Z
       stentor subscribe 127.0.0.1:7411 "price > 100" --durable desk-7
@@ -143,15 +148,9 @@ def subscribe(
     """
     from stentor.cli.printing import Printer, print_all
     from stentor.cli.running import run
-    from stentor.errors import InvalidConfiguration
-    from stentor.filters import Filter
 
     how = connecting(address, token, tls_ca, tls_certificate, tls_key, connect_timeout, trust)
-    if words is not None and len(words) > 1:
-        raise InvalidConfiguration(
-            f'the filter comes in {len(words)} words; put it in quotes: "{" ".join(words)}"'
-        )
-    wanted = Filter(words[0] if words else "")
+    wanted = _filters(words or [""])
     options = {
         "durable": durable,
         "since": _since(since, archive),
@@ -160,12 +159,31 @@ def subscribe(
         "retained": retained,
     }
     patience = None if timeout is None else _duration("--timeout", timeout)
-    printer = Printer(count, patience, meta=meta)
+    printer = Printer(count, patience, meta=meta, words=wanted)
 
     async def main() -> int:
-        return await print_all(how, name, wanted, options, printer, verbose=verbose, forget=forget)
+        filters = list(wanted)
+        return await print_all(how, name, filters, options, printer, verbose=verbose, forget=forget)
 
     raise typer.Exit(run(main))
+
+
+def _filters(words: list[str]) -> dict[Filter, str]:
+    """The filters, and how each was written."""
+    from stentor.errors import InvalidConfiguration, StentorError
+    from stentor.filters import Filter
+
+    try:
+        return {Filter(word): word for word in words}
+    except StentorError as error:
+        whole = " ".join(words)
+        try:
+            Filter(whole)
+        except StentorError:
+            raise error from None
+        raise InvalidConfiguration(
+            f'the filter comes in {len(words)} words; put it in quotes: "{whole}"'
+        ) from None
 
 
 def _since(text: str | None, archive: str | None) -> Any:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack, overlo
 
 from stentor.client.advertisement import Advertisement, OnDemand
 from stentor.client.encoding import notification_of, utc_now
+from stentor.client.inbox import Inbox
 from stentor.client.local_broker import LocalBroker
 from stentor.client.outbox import pieces
 from stentor.client.past import Past
@@ -27,7 +28,7 @@ from stentor.client.requests import Requests, answer, requests_of
 from stentor.client.subscription import WINDOW, Subscription, Terms
 from stentor.client.times import since_seconds
 from stentor.client.transaction import Transaction
-from stentor.client.typed import Reader, class_filter, is_event_class
+from stentor.client.typed import Reader, filter_of, is_event_class
 from stentor.client.uplink import State
 from stentor.client.waiting import Collector, TimeLimit, settles
 from stentor.errors import (
@@ -52,10 +53,9 @@ CHUNK: Final = 500
 _log: Final = logging.getLogger("stentor.client")
 
 
-class ReplyOptions(TypedDict, total=False):
-    """The options of `Bus.subscribe` that those who answer requests may use as well."""
+class InboxOptions(TypedDict, total=False):
+    """The options of `Bus.inbox`, which are explained at `Bus.subscribe`."""
 
-    where: str | Filter | None
     durable: str | None
     since: str | datetime | timedelta | Past | None
     group: str | None
@@ -69,6 +69,12 @@ class ReplyOptions(TypedDict, total=False):
     auto_confirm: bool
     handler: Callable[[Any], Any] | None
     timeout: float | None
+
+
+class ReplyOptions(InboxOptions, total=False):
+    """The options of `Bus.subscribe` that those who answer requests may use as well."""
+
+    where: str | Filter | None
 
 
 class SubscribeOptions(ReplyOptions, total=False):
@@ -383,23 +389,11 @@ class Bus:
         handler       is called with each notification, instead of iterating
         timeout       seconds for the subscription to be in force
         """
-        reader: Reader[Any] | None = None
-        if is_event_class(filter):
-            reader = Reader(filter)
-            wanted = class_filter(filter, where)
-        else:
-            wanted = filter_of(filter)
-            if where is not None:
-                wanted &= filter_of(where)
-        # Journals that an archive does not know are read from their beginning.
-        past = since if isinstance(since, Past) else None
-        if isinstance(since, Past):
-            since = "earliest"
-        terms = Terms(
-            durable=_name(durable, "durable"),
-            since=None if since is None else since_seconds(since),
-            past=past,
-            group=_name(group, "group"),
+        reader = Reader(filter) if is_event_class(filter) else None
+        terms = _terms(
+            durable=durable,
+            since=since,
+            group=group,
             choice=choice,
             lease=lease,
             renew=renew,
@@ -411,7 +405,20 @@ class Bus:
             auto_confirm=auto_confirm,
             timeout=timeout,
         )
+        wanted = filter_of(filter, where)
         return Subscription(self.local, wanted, terms, reader=reader, handler=handler)
+
+    def inbox(self, *filters: str | Filter | type[Any], **options: Unpack[InboxOptions]) -> Inbox:
+        """Several subscriptions of one component, each notification delivered once.
+
+        It begins with these filters; `subscribe` and `unsubscribe` of the inbox change them. The
+        options are those of `subscribe`. History and last values are those of the filters that it
+        begins with. A durable inbox comes back with the subscriptions that it had, and the members
+        of a group share theirs.
+        """
+        handler = options.pop("handler", None)
+        wanted = [filter_of(filter) for filter in filters]
+        return Inbox(self.local, wanted, _terms(**options), handler=handler)
 
     def on(
         self, filter: str | Filter | type[Any] = "", **options: Unpack[SubscribeOptions]
@@ -453,8 +460,7 @@ class Bus:
         `demand` is called with the advertisement whenever what is asked for of it has changed;
         False leaves that out. With `quench`, what nobody asks for is not sent.
         """
-        wanted = class_filter(filter) if is_event_class(filter) else filter_of(filter)
-        advertisement = Advertisement(self, wanted, quench=quench, demand=bool(demand))
+        advertisement = Advertisement(self, filter_of(filter), quench=quench, demand=bool(demand))
         if callable(demand):
             advertisement.on_demand(demand)
         return advertisement
@@ -551,23 +557,31 @@ def _check_key(key: str, volatile: bool) -> None:
         raise InvalidNotification(f"the key retain={shown(key)} {problem}")
 
 
+def _terms(
+    *,
+    durable: str | None = None,
+    since: str | datetime | timedelta | Past | None = None,
+    group: str | None = None,
+    **others: Any,
+) -> Terms:
+    past = since if isinstance(since, Past) else None
+    if isinstance(since, Past):
+        since = "earliest"  # journals that an archive does not know are read from their beginning
+    return Terms(
+        durable=_name(durable, "durable"),
+        since=None if since is None else since_seconds(since),
+        past=past,
+        group=_name(group, "group"),
+        **others,
+    )
+
+
 def _name(name: str | None, what: str) -> str | None:
     if name is not None:
         problem = text_problem(name)
         if problem is not None:
             raise InvalidConfiguration(f"the name {what}={shown(name)} {problem}")
     return name
-
-
-def filter_of(filter: object) -> Filter:
-    """The filter that a text, or a filter, says."""
-    if isinstance(filter, Filter):
-        return filter
-    if isinstance(filter, str):
-        return Filter(filter)
-    raise InvalidConfiguration(
-        f'{filter!r} is no filter; give a text such as "price > 100", a Filter, or a dataclass'
-    )
 
 
 async def _logged(opening: Any) -> None:

@@ -75,8 +75,17 @@ class EventEncoder:
         self.epoch = first.epoch
 
     def one(self, notification: Notification, sequence: int, now: datetime) -> bytes:
-        """A notification under a new id, and at this time unless it has its own."""
+        """A notification under a new id, and at this time unless it has its own.
+
+        One that this client has published already would be another one under the same id, which is
+        an error (R-01.13). One of somebody else is published anew.
+        """
         n = notification
+        if n.id is not None and (n.id.producer, n.id.epoch) == (self.producer, self.epoch):
+            raise InvalidNotification(
+                f"the id {n.id} is that of a notification which this client has published; to "
+                "publish another one with its content, take notification.replace(id=None)"
+            )
         return encode(
             Notification.from_checked(
                 dict(n),

@@ -53,6 +53,7 @@ from stentor.model.names import shown, text_problem
 from stentor.notation.counts import counted
 from stentor.protocol.handshake import hello
 from stentor.protocol.messages import (
+    Amended,
     AnyMessage,
     Ask,
     Deliver,
@@ -346,6 +347,11 @@ class LocalBroker:
         subscription = self.subscriptions.get(message.number)
         if subscription is not None and subscription.link is link:
             subscription.subscribed(message)
+
+    def _amended(self, link: Uplink, message: Amended) -> None:
+        subscription = self.subscriptions.get(message.number)
+        if subscription is not None and subscription.link is link:
+            subscription.amended(message)
 
     def _progress(self, link: Uplink, message: Progress) -> None:
         subscription = self.subscriptions.get(message.number)
@@ -681,6 +687,7 @@ _HANDLERS: Final[dict[type, Callable[[LocalBroker, Uplink, Any], None]]] = {
     Rejected: LocalBroker._rejected,
     Deliver: LocalBroker._deliver,
     Subscribed: LocalBroker._subscribed,
+    Amended: LocalBroker._amended,
     Progress: LocalBroker._progress,
     Gap: LocalBroker._gap,
     Ended: LocalBroker._ended,

@@ -1,6 +1,6 @@
 """Subscriptions, as an application holds them.
 
-A subscription lives longer than a connection. Its `inbox` knows what has arrived; whenever the
+A subscription lives longer than a connection. Its `Arrivals` know what has come; whenever the
 local broker has a new connection, the subscription is made again from there on, so the application
 notices a pause at most.
 
@@ -35,13 +35,12 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from time import time as clock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar
 
+from stentor.client.arrivals import Arrivals
 from stentor.client.backoff import Backoff
-from stentor.client.inbox import Inbox
 from stentor.client.local_broker import LocalBroker
 from stentor.client.past import Past, Recall
-from stentor.client.typed import Reader
 from stentor.client.uplink import Uplink
 from stentor.client.waiting import TimeLimit
 from stentor.errors import (
@@ -57,6 +56,7 @@ from stentor.filters import Filter
 from stentor.model import Notification
 from stentor.notation.counts import counted
 from stentor.protocol.messages import (
+    Amended,
     Confirm,
     Credit,
     Deliver,
@@ -166,7 +166,7 @@ class Subscription(Generic[T]):
         filter: Filter,
         terms: Terms,
         *,
-        reader: Reader[T] | None = None,
+        reader: Callable[[Notification], T] | None = None,
         handler: Handler | None = None,
     ) -> None:
         self._local = local
@@ -174,14 +174,14 @@ class Subscription(Generic[T]):
         self._reader = reader
         self._handler = handler
         self._number = 0
-        self._inbox = Inbox(shared=terms.group is not None)
+        self._arrivals = Arrivals(shared=terms.group is not None)
         #: Handed out or dropped since credit was granted last.
         self._used = 0
         self._half = max(1, terms.window // 2)
         self._confirms = terms.durable is not None or terms.group is not None
         self._unconfirmed = 0
         self._confirmed: Positions = {}
-        #: Answers to confirmations, which are put again if the connection is lost.
+        #: Answers to questions, which are put again if the connection is lost.
         self._asked: list[asyncio.Future[Any]] = []
         self._confirm_timer: asyncio.TimerHandle | None = None
         self._lease_timer: asyncio.TimerHandle | None = None
@@ -205,7 +205,7 @@ class Subscription(Generic[T]):
         self._task: asyncio.Task[None] | None = None
         #: What it is given is recorded by this, if it is.
         self._recorded: RecordedSubscription | None = None
-        self.filter = filter
+        self._filter = filter
         #: The link that it uses; a group may live at another broker.
         self.link: Uplink | None = None
         self.moves = 0
@@ -227,7 +227,12 @@ class Subscription(Generic[T]):
 
     def __repr__(self) -> str:
         wanted = "everything" if self.filter.is_always else repr(str(self.filter))
-        return f"<Subscription to {wanted}>"
+        return f"<{type(self).__name__} to {wanted}>"
+
+    @property
+    def filter(self) -> Filter:
+        """What it asks for."""
+        return self._filter
 
     @property
     def plain(self) -> bool:
@@ -237,13 +242,13 @@ class Subscription(Generic[T]):
 
     # -- reading
 
-    def __aiter__(self) -> Subscription[T]:
+    def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> T:
-        inbox = self._inbox
+        arrivals = self._arrivals
         while True:
-            notification = inbox.next() if not self.stopped else None
+            notification = arrivals.next() if not self.stopped else None
             if notification is None:
                 self._handed_out(0)
                 await self._more()
@@ -280,9 +285,9 @@ class Subscription(Generic[T]):
             return await self._next_batch(limit)
 
     async def _next_batch(self, limit: int) -> list[T]:
-        inbox = self._inbox
+        arrivals = self._arrivals
         while True:
-            batch = inbox.some(limit) if not self.stopped else []
+            batch = arrivals.some(limit) if not self.stopped else []
             self._handed_out(len(batch))
             if not batch:
                 try:
@@ -322,11 +327,11 @@ class Subscription(Generic[T]):
         if self._recall is not None and not (self.over or self.stopped):
             await self._remember(self._recall)
             return
-        await self._until(lambda: len(self._inbox) or self.over or self.stopped)
+        await self._until(lambda: len(self._arrivals) or self.over or self.stopped)
         if self.stopped:
-            self._inbox.deal()
+            self._arrivals.deal()
             raise StopAsyncIteration
-        if not len(self._inbox):
+        if not len(self._arrivals):
             if self._error is not None:
                 raise self._error
             raise StopAsyncIteration
@@ -335,7 +340,7 @@ class Subscription(Generic[T]):
         """Take in the next portion of the past. Behind the last, brokers may deliver."""
         portion = await recall.next()
         if portion is not None:
-            self._inbox.recall(portion)
+            self._arrivals.recall(portion)
             return
         self._recall = None
         recall.close()
@@ -382,7 +387,9 @@ class Subscription(Generic[T]):
         if self.over or self.closing:
             return
         count = len(message.items)
-        new = self._inbox.deliver(message.stream, message.offsets, message.items, message.retained)
+        new = self._arrivals.deliver(
+            message.stream, message.offsets, message.items, message.retained
+        )
         if not message.retained:
             self._past_last_values = True
         if new < count:
@@ -418,7 +425,7 @@ class Subscription(Generic[T]):
     def progress(self, positions: Positions) -> None:
         """Up to here nothing else will come."""
         self._past_last_values = True
-        self._inbox.progress(positions)
+        self._arrivals.progress(positions)
 
     def gap(self, message: Gap) -> None:
         """Something is gone for good."""
@@ -428,7 +435,7 @@ class Subscription(Generic[T]):
         self.lost += count
         gone = counted(count, "notification")
         _log.warning("%r: %s lost by retention: %s", self, gone, lost)
-        self._inbox.progress({message.stream: message.last})
+        self._arrivals.progress({message.stream: message.last})
 
     def ended(self, error: StentorError | None) -> None:
         """Nothing more will come."""
@@ -451,7 +458,7 @@ class Subscription(Generic[T]):
         self._unsettle()
         if self._terms.group is not None:
             # What this member was given and has not confirmed goes to the others.
-            for stream, before in self._inbox.forget_waiting().items():
+            for stream, before in self._arrivals.forget_waiting().items():
                 self._forgotten[stream] = min(before, self._forgotten.get(stream, before))
         if self._terms.overflow == "disconnect" and isinstance(error, QueueOverflow):
             self.ended(error)
@@ -490,16 +497,16 @@ class Subscription(Generic[T]):
                 if since is None:  # the group has moved
                     since = self._local.loop.time() + self._ahead
                 positions = self._forgotten or None
-        elif self._inbox.arrived or self._settled_at is not None:
-            positions = dict(self._inbox.arrived)
+        elif self._arrivals.arrived or self._settled_at is not None:
+            positions = dict(self._arrivals.arrived)
             if since is None:
                 # Brokers that were not there yet: what they have from the beginning of this
                 # subscription on is part of it.
                 since = self._settled_at
         return Subscribe(
             self._number,
-            str(self.filter),
-            0 if self._recall is not None else max(0, terms.window - len(self._inbox)),
+            self._asks(),
+            0 if self._recall is not None else max(0, terms.window - len(self._arrivals)),
             terms.durable,
             since,
             positions,
@@ -512,12 +519,36 @@ class Subscription(Generic[T]):
             terms.volatile,
         )
 
+    def _asks(self) -> str | list[str]:
+        """What it asks for, in the words of the protocol."""
+        return str(self.filter)
+
+    def amended(self, message: Amended) -> None:
+        """What it asks for has changed at the broker, which is so for inboxes only."""
+
+    async def _put(self, question: Callable[[int], Any]) -> None:
+        """Put a question about it, over new connections again until it is answered."""
+        while True:
+            await self._until(lambda: self._settled or self.over)
+            if self.over:
+                raise self._error or NoReply("the subscription has ended")
+            assert self.link is not None
+            number = self._local.number()
+            answer = self._local.expect(number)
+            self._asked.append(answer)
+            self.link.send(question(number))
+            try:
+                if await answer is not _AGAIN:
+                    return
+            finally:
+                self._asked.remove(answer)
+
     # -- confirmation
 
     @property
     def positions(self) -> Positions:
         """How far the application has dealt with each stream."""
-        return {stream: at for stream, at in self._inbox.dealt().items() if stream}
+        return {stream: at for stream, at in self._arrivals.dealt().items() if stream}
 
     async def confirm(self, timeout: float | None = None) -> None:
         """Confirm everything that was handed out; it is on the broker's disk when this returns."""
@@ -525,34 +556,21 @@ class Subscription(Generic[T]):
             raise InvalidConfiguration(
                 "only a durable subscription is confirmed; subscribe with durable='name'"
             )
-        self._inbox.deal()
+        self._arrivals.deal()
         given = 0 if self._recorded is None else self._recorded.given
-        await self._confirm_now(self._inbox.dealt(), timeout)
+        await self._confirm_now(self._arrivals.dealt(), timeout)
         if self._recorded is not None:
             self._recorded.confirmed(given)
 
     async def _confirm_now(self, positions: Positions, timeout: float | None) -> None:
         async with TimeLimit(timeout, "the confirmation was not stored"):
-            while True:
-                await self._until(lambda: self._settled or self.over)
-                if self.over:
-                    raise self._error or NoReply("the subscription has ended unconfirmed")
-                assert self.link is not None
-                number = self._local.number()
-                answer = self._local.expect(number)
-                self._asked.append(answer)
-                self.link.send(Confirm(self._number, positions, number))
-                try:
-                    if await answer is not _AGAIN:
-                        self._confirmed = positions
-                        return
-                finally:
-                    self._asked.remove(answer)
+            await self._put(lambda number: Confirm(self._number, positions, number))
+            self._confirmed = positions
 
     def _send_confirm(self) -> None:
         """Tell the broker what was dealt with, if that is news."""
         self._stop_confirm()
-        positions = self._inbox.dealt()
+        positions = self._arrivals.dealt()
         if self._settled and self.link is not None and positions != self._confirmed:
             self.link.send(Confirm(self._number, positions))
             self._confirmed = positions
@@ -625,26 +643,16 @@ class Subscription(Generic[T]):
 
     # -- life
 
-    async def open(self) -> Subscription[T]:
+    async def open(self) -> Self:
         """Subscribe; it is in force everywhere when this returns."""
         if self._number:
             raise InvalidConfiguration("a subscription begins only once; make another")
         self._local.check_open()
-        self.filter = self._local.run_hooks("subscribe", self.filter)
+        self._hooked()
         self._number = self._local.number()
         try:
             async with TimeLimit(self._terms.timeout, f"{self!r} was not answered"):
-                if self._terms.past is not None:
-                    await self._begin_in(self._terms.past)
-                self.link = self._local.link
-                if self._local.recording is not None:
-                    self._recorded = self._local.recording.subscribed(self.filter, self._terms)
-                self._local.subscriptions[self._number] = self
-                if self.link.connected:
-                    self.subscribe_again()
-                await self.in_force()
-                if self._recorded is not None:
-                    self._recorded.in_force()
+                await self._begin()
         except BaseException:
             await self.close()
             raise
@@ -652,11 +660,29 @@ class Subscription(Generic[T]):
             self._task = self._local.start(self._run(self._handler))
         return self
 
+    def _hooked(self) -> None:
+        """Have the hooks see what it asks for, and change it."""
+        self._filter = self._local.run_hooks("subscribe", self._filter)
+
+    async def _begin(self) -> None:
+        """Subscribe; return when that is in force."""
+        if self._terms.past is not None:
+            await self._begin_in(self._terms.past)
+        self.link = self._local.link
+        if self._local.recording is not None:
+            self._recorded = self._local.recording.subscribed(self.filter, self._terms)
+        self._local.subscriptions[self._number] = self
+        if self.link.connected:
+            self.subscribe_again()
+        await self.in_force()
+        if self._recorded is not None:
+            self._recorded.in_force()
+
     async def _begin_in(self, past: Past) -> None:
         found = await self._local.loop.run_in_executor(None, past.recall, self.filter)
         self._local.check_open()
-        self.filter = found.filter
-        self._inbox.arrived.update(found.positions)
+        self._filter = found.filter
+        self._arrivals.arrived.update(found.positions)
         self._recall = Recall(found)
 
     async def in_force(self) -> None:
@@ -676,8 +702,8 @@ class Subscription(Generic[T]):
         if self._handler is not None and self._task is not asyncio.current_task():
             handed_out = False  # a handler that was interrupted has not dealt with it
             await self.finish(CLOSING)
-        positions = self._inbox.dealt(handed_out=handed_out)
-        self._inbox.clear()
+        positions = self._arrivals.dealt(handed_out=handed_out)
+        self._arrivals.clear()
         self._stop_confirm()
         self._stop_lease()
         owed = self._confirms and self._terms.auto_confirm and positions != self._confirmed
@@ -716,20 +742,20 @@ class Subscription(Generic[T]):
     async def bus_closes(self) -> None:
         """The bus is about to go. What the application holds right now was not dealt with."""
         if self._confirms and self._terms.auto_confirm and self._settled and not self.closing:
-            positions = self._inbox.dealt()
+            positions = self._arrivals.dealt()
             if positions != self._confirmed:
                 try:
                     await self._confirm_now(positions, CLOSING)
                 except StentorError as error:
                     _log.warning("%r: %s", self, error)
         self.closing = True
-        self._inbox.clear()
+        self._arrivals.clear()
         self.ended(None)
 
-    def __await__(self) -> Generator[Any, None, Subscription[T]]:
+    def __await__(self) -> Generator[Any, None, Self]:
         return self.open().__await__()
 
-    async def __aenter__(self) -> Subscription[T]:
+    async def __aenter__(self) -> Self:
         if not self._number:
             await self.open()
         return self

@@ -18,16 +18,19 @@ from concurrent.futures import CancelledError, Future
 from inspect import iscoroutinefunction, isgenerator
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack, overload
 
 import uvloop
 
 from stentor.client.advertisement import Advertisement, OnDemand
-from stentor.client.bus import Bus, ReplyOptions, SubscribeOptions, filter_of
+from stentor.client.bus import Bus, InboxOptions, ReplyOptions, SubscribeOptions
 from stentor.client.connecting import connect
+from stentor.client.inbox import Inbox
+from stentor.client.interest import SubId
 from stentor.client.requests import answer, requests_of
 from stentor.client.subscription import LostRange, Subscription
 from stentor.client.transaction import Held, Transaction
+from stentor.client.typed import filter_of
 from stentor.client.uplink import State
 from stentor.errors import InvalidConfiguration, NoReply, ShuttingDown, StentorError
 from stentor.filters import Filter
@@ -291,6 +294,16 @@ class SyncBus:
         without: SubscribeOptions = {**options, "handler": None}
         return SyncSubscription(self, self._bus.subscribe(filter, **without), handler)
 
+    def inbox(
+        self, *filters: str | Filter | type[Any], **options: Unpack[InboxOptions]
+    ) -> SyncInbox:
+        """See `Bus.inbox`. A plain `handler` runs in a thread of its own."""
+        handler = options.get("handler")
+        if handler is None or iscoroutinefunction(handler):
+            return SyncInbox(self, self._bus.inbox(*filters, **options))
+        without: InboxOptions = {**options, "handler": None}
+        return SyncInbox(self, self._bus.inbox(*filters, **without), handler)
+
     def on(
         self, filter: str | Filter | type[Any] = "", **options: Unpack[SubscribeOptions]
     ) -> Callable[[F], F]:
@@ -467,7 +480,7 @@ class SyncSubscription(Generic[T]):
 
     # -- reading
 
-    def __iter__(self) -> SyncSubscription[T]:
+    def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> T:
@@ -522,7 +535,7 @@ class SyncSubscription(Generic[T]):
         self._subscription.errors += 1
         _log.exception("the handler %r failed on %r", handler, self.last)
 
-    def open(self) -> SyncSubscription[T]:
+    def open(self) -> Self:
         """Subscribe; it is in force everywhere when this returns."""
         self._loop.call(self._subscription.open())
         if self._handler is not None:
@@ -537,7 +550,7 @@ class SyncSubscription(Generic[T]):
         """Hand out no more; runs in the loop."""
         self._subscription.stop()
 
-    def __enter__(self) -> SyncSubscription[T]:
+    def __enter__(self) -> Self:
         return self.open()
 
     def __exit__(
@@ -547,6 +560,35 @@ class SyncSubscription(Generic[T]):
         trace: TracebackType | None,
     ) -> None:
         self._loop.call(self._subscription.__aexit__(kind, error, trace))
+
+
+class SyncInbox(SyncSubscription[Notification]):
+    """An inbox that is read like a subscription. See `Inbox`."""
+
+    def __init__(
+        self, bus: SyncBus, inbox: Inbox, handler: Callable[[Notification], Any] | None = None
+    ) -> None:
+        super().__init__(bus, inbox, handler)
+        self._inbox = inbox
+
+    @property
+    def subscriptions(self) -> list[SubId]:
+        """See `Inbox.subscriptions`."""
+        return self._inbox.subscriptions
+
+    def subscribe(
+        self,
+        filter: str | Filter | type[Any] = "",
+        *,
+        where: str | Filter | None = None,
+        timeout: float | None = None,
+    ) -> SubId:
+        """See `Inbox.subscribe`."""
+        return self._loop.call(self._inbox.subscribe(filter, where=where, timeout=timeout))
+
+    def unsubscribe(self, subscription: SubId, timeout: float | None = None) -> None:
+        """See `Inbox.unsubscribe`."""
+        self._loop.call(self._inbox.unsubscribe(subscription, timeout))
 
 
 class SyncAdvertisement:

@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 import msgspec.inspect
 
-from stentor.errors import InvalidNotification, UnknownEventType
+from stentor.errors import InvalidConfiguration, InvalidNotification, UnknownEventType
 from stentor.filters import Filter
 from stentor.model import Notification
 from stentor.model.names import name_problem, shown
@@ -130,6 +130,19 @@ def _field_names(cls: type) -> tuple[str, ...]:
 
 
 # -- and back
+
+
+def filter_of(filter: object, where: str | Filter | None = None) -> Filter:
+    """The filter that a text, a filter or an event class says, narrowed by another."""
+    if is_event_class(filter):
+        return class_filter(filter, where)
+    if isinstance(filter, str):
+        filter = Filter(filter)
+    if not isinstance(filter, Filter):
+        raise InvalidConfiguration(
+            f'{filter!r} is no filter; give a text such as "price > 100", a Filter, or a dataclass'
+        )
+    return filter if where is None else filter & filter_of(where)
 
 
 def class_filter(cls: type, where: str | Filter | None = None) -> Filter:

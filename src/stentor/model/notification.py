@@ -67,6 +67,7 @@ class Notification(Mapping[str, Any]):
         "_is_plain",
         "_payload",
         "_subject",
+        "_subscriptions",
         "_time",
         "_type",
     )
@@ -83,6 +84,8 @@ class Notification(Mapping[str, Any]):
     _facts: dict[str, Any] | None
     #: All values are numbers, strings or Booleans, for sure.
     _is_plain: bool
+    #: Set for what an inbox hands out.
+    _subscriptions: tuple[Any, ...]
 
     def __init__(
         self,
@@ -204,6 +207,22 @@ class Notification(Mapping[str, Any]):
                 self._attributes, self._type, self._subject, self._channel, self._id, self._time
             )
         return facts
+
+    @property
+    def subscriptions(self) -> tuple[Any, ...]:
+        """The subscriptions of an inbox that it was delivered for; elsewhere there are none.
+
+        It is no part of what the notification says.
+        """
+        try:
+            return self._subscriptions
+        except AttributeError:
+            return ()
+
+    def for_subscriptions(self, subscriptions: tuple[Any, ...]) -> Notification:
+        """The same notification, as an inbox delivers it for these."""
+        self._subscriptions = subscriptions
+        return self
 
     def replace(self, **changes: Any) -> Notification:
         """A copy in which some parts are different; the names are those of the constructor.

@@ -67,6 +67,28 @@ class Identity:
         return None
 
 
+class Repetition:
+    """What comes again under an id is the same (R-01.13).
+
+    It is compared as long as the first is on its way to the journal. Afterwards only the newest id
+    of a producer is known, and what is not newer counts as a repeat. Ids of a client rise, so
+    repeats come first.
+    """
+
+    def concerns(self, session: Session, envelopes: Sequence[Envelope]) -> bool:
+        first = envelopes[0].id if envelopes else None
+        return first is not None and (first.epoch, first.sequence) <= session.line.newest
+
+    def problem(self, session: Session, envelope: Envelope) -> StentorError | None:
+        original = None if envelope.id is None else session.line.original(envelope.id)
+        if original is None or original.encoded == envelope.encoded:
+            return None
+        return InvalidNotification(
+            f"the id {envelope.id} is that of another publication, with other content; give each "
+            "an id of its own, and each client a name of its own"
+        )
+
+
 class Permission:
     """The grant of the client allows it."""
 

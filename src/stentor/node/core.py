@@ -39,8 +39,9 @@ from typing import Any, Final, cast
 from stentor.errors import ProtocolError, StentorError
 from stentor.filters import Filter
 from stentor.node.agenda import Action, Agenda
+from stentor.node.assurance import Assurance
 from stentor.node.border import Borders, Rights
-from stentor.node.checks import Advertised, Check, Identity, Permission
+from stentor.node.checks import Advertised, Check, Identity, Permission, Repetition
 from stentor.node.clock import Clock
 from stentor.node.durable import Durable
 from stentor.node.feed import QUEUE_LIMIT
@@ -125,6 +126,7 @@ class Core:
         self._sessions = sessions = Sessions()
         self._subscriptions = subscriptions = Subscriptions(ready)
         marks = Marks()
+        assurance = Assurance(directory, marks)
         fetches = Fetches()
         routing: Routing | Carriage
         self.traffic: Traffic | Carriage
@@ -146,11 +148,13 @@ class Core:
                 borders=borders,
                 hooks=hooks,
                 agenda=agenda,
+                assurance=assurance,
                 ids=ids or {},
             )
             self.traffic = traffic = Traffic(
                 routing,
                 directory=directory,
+                marks=marks,
                 subscriptions=subscriptions,
                 ready=ready,
                 borders=borders,
@@ -163,7 +167,7 @@ class Core:
                 m.Forward: traffic.forward_heard,
             }
         self.routing = routing
-        checks: list[Check] = [Identity(time), Permission()]
+        checks: list[Check] = [Identity(time), Repetition(), Permission()]
         if enforce_advertisements:
             checks.append(Advertised())
         self.publishing = Publishing(
@@ -195,6 +199,7 @@ class Core:
             directory=directory,
             routing=routing,
             borders=borders,
+            assurance=assurance,
             clock=time,
             agenda=agenda,
             most=max_groups,
@@ -233,6 +238,7 @@ class Core:
             durables=durables,
             last_values=self.last_values,
             progress=self.progress,
+            assurance=assurance,
             ready=ready,
             hungry=hungry,
             clock=time,
@@ -257,6 +263,7 @@ class Core:
             catching_up=self.catching_up,
             groups=self.groups,
             subscriptions=subscriptions,
+            assurance=assurance,
             hungry=hungry,
             clock=time,
             agenda=agenda,
@@ -305,7 +312,8 @@ class Core:
 
     def take(self) -> list[Action]:
         """What is to be done now."""
-        next(self.publishing.route_volatile(), None)
+        if not self.traffic.has_work:
+            next(self.publishing.route_volatile(), None)
         self.routing.withdraw()
         self.groups.tell()
         self.probing.begin()
@@ -320,7 +328,8 @@ class Core:
     def has_work(self) -> bool:
         """Whether `work` has something to do at once."""
         return (
-            self.publishing.has_work
+            self.traffic.has_work
+            or self.publishing.has_work
             or self._sessions.some_leave
             or self.catching_up.has_work
             or self.last_values.has_work
@@ -339,7 +348,10 @@ class Core:
     def work(self) -> None:
         """Do one piece of each thing that can wait."""
         self._sessions.work()
-        self.publishing.work()
+        if self.traffic.has_work:
+            self.traffic.work()
+        else:
+            self.publishing.work()
         self.routing.work()
         self.overlay.work()
         self.probing.work()
@@ -473,6 +485,7 @@ class Core:
             raise ProtocolError(f"a broker cannot send {type(message).__name__}")
         yield from self.routing.linked(neighbor)
         for portion in portions(message):
+            yield from self.traffic.passed()
             yield from handler(neighbor, portion) or ()
             yield
 

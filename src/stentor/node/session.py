@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from stentor.filters import Filter
 from stentor.model.codec import Envelope
+from stentor.model.identity import NotificationId
 from stentor.node.subscription import Consumer, Subscription
 from stentor.protocol.messages import Read
 
@@ -34,10 +36,26 @@ class Line:
 
     #: The newest epoch and sequence number that was journaled or is about to be.
     newest: tuple[int, int]
-    #: Batches that are on their way, and connections that go on with it.
-    pending: int = 0
+    #: Batches that are on their way, each with the newest id by then, and connections that go on
+    #: with it.
+    pending: deque[tuple[tuple[int, int], list[Envelope]]] = field(default_factory=deque)
     sessions: int = 0
     failed: bool = False
+
+    def original(self, id: NotificationId) -> Envelope | None:
+        """What is on its way under this id."""
+        this = id.epoch, id.sequence
+        batch = bisect_left(self.pending, this, key=lambda each: each[0])
+        if batch == len(self.pending):
+            return None
+        envelopes = self.pending[batch][1]
+        at = bisect_left(envelopes, this, key=_order)
+        return envelopes[at] if at < len(envelopes) and envelopes[at].id == id else None
+
+
+def _order(envelope: Envelope) -> tuple[int, int]:
+    assert envelope.id is not None  # brokers take nothing without one
+    return envelope.id.epoch, envelope.id.sequence
 
 
 @dataclass(eq=False)

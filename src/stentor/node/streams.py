@@ -198,13 +198,15 @@ class _Wave:
     parent: str | None
     waiting: set[str]
     heads: Positions = field(default_factory=dict)
+    #: How much each neighbor had been told when it was asked.
+    said: dict[str, int] = field(default_factory=dict)
 
 
 class Probes:
     """Waves that pass this broker, and its own.
 
     >>> probes = Probes("b1#0")
-    >>> probes.begin(["b2"])
+    >>> probes.begin({"b2": 0})
     [('b2', Probe(origin='b1#0', number=1))]
     >>> probes.echoed("b2", Echo("b1#0", 1, {"b2#0": 7}), {"b1#0": 3})
     ([], (1, {'b2#0': 7, 'b1#0': 3}))
@@ -228,21 +230,36 @@ class Probes:
         """Whether the own probe is under way."""
         return self._own in self._waves
 
-    def begin(self, neighbors: Iterable[str]) -> Sends:
-        """Send a probe of our own. Without neighbors, `finish_own` completes it at once."""
-        self.number += 1
-        waiting = set(neighbors)
-        self._waves[self._own] = _Wave(self.number, None, waiting)
-        return [(n, Probe(self._own, self.number)) for n in sorted(waiting)]
+    def begin(self, said: dict[str, int], heads: Positions | None = None) -> Sends:
+        """Send a probe of our own. Without neighbors, `finish_own` completes it at once.
 
-    def passed(self, neighbor: str, probe: Probe, others: Iterable[str], heads: Positions) -> Sends:
-        """A probe of another broker comes by."""
+        `said` are the neighbors to ask, with how much each has been told; `heads` are known for
+        those that need not be asked.
+        """
+        self.number += 1
+        wave = _Wave(self.number, None, set(said), dict(heads or {}), said)
+        self._waves[self._own] = wave
+        return [(n, Probe(self._own, self.number)) for n in sorted(said)]
+
+    def said(self, neighbor: str, echo: Echo) -> int | None:
+        """How much a neighbor had been told when it was asked what this answers."""
+        wave = self._waves.get(echo.origin)
+        if wave is None or wave.number != echo.number or neighbor not in wave.waiting:
+            return None
+        return wave.said.get(neighbor, 0)
+
+    def passed(self, neighbor: str, probe: Probe, said: dict[str, int], heads: Positions) -> Sends:
+        """A probe of another broker comes by, to be passed on to those in `said`.
+
+        `heads` are the own ones, and those of neighbors that need not be asked.
+        """
         newest = self._waves.get(probe.origin)
         if probe.origin == self._own or (newest is not None and newest.number >= probe.number):
             # In a cycle it comes from both sides; neither need wait for the other.
             return [(neighbor, Echo(probe.origin, probe.number, {}))]
         self._waves.pop(probe.origin, None)
-        wave = _Wave(probe.number, neighbor, set(others) - {neighbor})
+        said.pop(neighbor, None)
+        wave = _Wave(probe.number, neighbor, set(said), dict(heads), said)
         if not wave.waiting:
             return [(neighbor, Echo(probe.origin, probe.number, dict(heads)))]
         self._waves[probe.origin] = wave

@@ -432,8 +432,7 @@ class Host:
             if self.thorough:
                 what = m.decoder.decode(what)
             self._links[channel].arrived(what)
-            broker.core.receive(str(sender), what)
-            self.carry_out(broker)
+            self._go_on(broker, broker.core.hear_neighbor(str(sender), what))
             return
         if channel.kind == "down":
             channel.of.hear(m.decoder.decode(what))
@@ -448,13 +447,25 @@ class Host:
         broker = channel.of.broker if channel.kind == "up" else self._brokers[channel.of]
         match channel.kind:
             case "up":
-                broker.core.heard(channel.of.session, m.decoder.decode(what))
+                steps = broker.core.hear(channel.of.session, m.decoder.decode(what))
+                self._go_on(broker, steps or ())
+                return
             case "disk":
                 broker.write(what)
             case "written":
                 broker.written(*what)
             case "work":
-                broker.core.work()
+                if broker.core.has_work:
+                    broker.core.work()
+        self.carry_out(broker)
+
+    def _go_on(self, broker: Broker, steps: Iterable[None]) -> None:
+        """Deal with a message in steps; in a thorough run the core has its turn in between."""
+        for _ in steps:
+            if self.thorough:
+                self.carry_out(broker)
+                if broker.core.has_work:
+                    broker.core.work()
         self.carry_out(broker)
 
     def settle(self) -> None:
@@ -521,7 +532,7 @@ class Host:
                 core.work()
         finally:
             self._acting = outer
-        if self.thorough and core.has_work:
+        if self.thorough and core.wants_turn:
             place = Place("work", broker.id)
             if not self.schedule.waiting(place):
                 self.schedule.put(place, None)

@@ -63,6 +63,7 @@ EFFORTS: list[tuple[Any, str, int]] = [
     (routing, "EFFORT", -1),
     (covering, "EFFORT", -1),
     (layer, "TOLD_AT_ONCE", 1),
+    (traffic, "FED_AT_ONCE", 1),
 ]
 
 

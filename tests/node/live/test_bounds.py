@@ -17,6 +17,7 @@ from stentor.node.core import Core
 from stentor.node.durable import Durable
 from stentor.node.feed import Feed, Run
 from stentor.node.interest import Interest
+from stentor.node.parts import traffic
 from stentor.node.parts.deliveries import BLOCK_PATIENCE, SERVED_AT_ONCE
 from stentor.node.parts.routing import EFFORT, UNLINKED_AT_ONCE
 from stentor.node.parts.subscribing import UNKNOWN_STREAMS
@@ -284,6 +285,35 @@ def test_an_epoch_far_ahead_is_refused(volatile: bool) -> None:
     assert not told(alone.publish(1, "ann", 2, epoch=latest, volatile=volatile), m.Rejected)
 
 
+# -- ids
+
+
+@pytest.mark.spec("R-01.13")
+@pytest.mark.parametrize("volatile", [False, True])
+def test_an_id_that_comes_again_with_other_content_is_refused(volatile: bool) -> None:
+    """As long as the first is on its way to the journal; each of several batches is searched."""
+    alone = Alone()
+    alone.join(1)
+
+    def items(x: int, *sequences: int) -> list[bytes]:
+        return [encode(Notification({"x": x}, id=NotificationId("ann", 5, s))) for s in sequences]
+
+    for number, sequences in enumerate([(0, 1), (2,), (5, 6, 8)], 1):
+        alone.core.heard(1, m.Publish(number, items(0, *sequences)))
+    alone.core.heard(1, m.Publish(4, items(0, 0, 1, 2)))  # sent again
+    mixed = items(0, 0) + items(1, 1, 2) + items(0, 5) + items(1, 6, 7, 8, 9)
+    alone.core.heard(1, m.Publish(5, mixed, volatile=volatile))
+    alone.core.heard(1, m.Publish(6, items(0, 8) + items(1, 8), atomic=True))
+    alone.flush()
+    several, whole = told(alone.heard[1], m.Rejected)
+    assert (several.number, several.items) == (5, [1, 2, 4, 6])
+    assert "ann:5:1" in several.message
+    assert (whole.number, whole.items) == (6, [0, 1])
+    journaled = [decode(data) for data, _ in alone.log.entries]
+    assert [n.id.sequence for n in journaled if n.id] == [0, 1, 2, 5, 6, 8] + [9] * (not volatile)
+    assert told(alone.heard[1], m.Published)[-1].through == 6
+
+
 # -- demand
 
 
@@ -461,7 +491,7 @@ def test_a_position_that_a_stream_never_had_is_taken_back() -> None:
 def test_a_broker_has_one_wave() -> None:
     probes = Probes("b#")
     for number in range(1, 100):
-        probes.passed("a", m.Probe("a#", number), ["a", "c"], {"b#": 3})
+        probes.passed("a", m.Probe("a#", number), {"a": 0, "c": 0}, {"b#": 3})
     assert len(probes._waves) == 1
     assert probes.echoed("c", m.Echo("a#", 98, {}), {"b#": 3}) == ([], None)
     sends, _ = probes.echoed("c", m.Echo("a#", 99, {}), {"b#": 3})
@@ -626,6 +656,50 @@ def test_one_step_brings_little_to_very_many(volatile: bool) -> None:
                 core.committed([(action.context, first, action.items)])
                 rest = True
     assert all(heard == items for heard in given.values())
+
+
+@pytest.mark.parametrize("volatile", [False, True])
+def test_one_event_is_given_to_few_feeds_in_one_step(
+    volatile: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who asks meanwhile gets what is published afterwards, and the next event waits."""
+    monkeypatch.setattr(traffic, "FED_AT_ONCE", 100)
+    alone = Alone()
+    alone.join(1)
+    alone.join(2, "bob")
+    count = 950
+    alone.say(1, *[m.Subscribe(i, f"x >= {-i}", 10) for i in range(count)])
+    fed: list[str] = []
+    offer = Feed.offer
+
+    def counting(feed: Feed, run: Run) -> None:
+        fed.append(feed.id)
+        offer(feed, run)
+
+    monkeypatch.setattr(Feed, "offer", counting)
+    core = alone.core
+    head = core.head
+    publish = m.Publish(1, [note("bob", 1)], volatile=volatile)
+    assert core.hear(2, publish) is None
+    for action in core.take():
+        if isinstance(action, Append):
+            core.committed([(action.context, alone.log.write(action, CLOCK), action.items)])
+        elif isinstance(action, ToClient):
+            alone.heard[action.session].append(action.message)
+    assert 0 < len(fed) <= 100
+    late = core.hear(2, m.Subscribe(1, "x > 0", 10))
+    assert late is not None
+    while "bob@2/1" not in core.subscriptions:
+        before = len(fed)
+        next(late, None)
+        assert len(fed) - before <= 100
+        if len(fed) < count:
+            assert core.head == head
+    assert len(fed) == len(set(fed)) == count
+    assert core.head == head + (not volatile)
+    alone.flush()
+    assert not told(alone.heard[2], m.Deliver)
+    assert len(told(alone.heard[1], m.Deliver)) == count
 
 
 @pytest.mark.parametrize("text", ["x < 0", "x >= 0", "x = 77"])

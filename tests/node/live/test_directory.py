@@ -102,7 +102,7 @@ def test_who_hears_of_itself_is_in_a_cycle() -> None:
 
 def test_a_wave_comes_back_when_all_have_answered() -> None:
     probes = Probes("b#")
-    assert probes.passed("a", Probe("a#", 1), ["a", "c", "d"], {"b#": 3}) == [
+    assert probes.passed("a", Probe("a#", 1), {"a": 0, "c": 0, "d": 0}, {"b#": 3}) == [
         ("c", Probe("a#", 1)),
         ("d", Probe("a#", 1)),
     ]
@@ -113,14 +113,14 @@ def test_a_wave_comes_back_when_all_have_answered() -> None:
 
 
 def test_a_leaf_answers_at_once() -> None:
-    sends = Probes("b#").passed("a", Probe("a#", 1), ["a"], {"b#": 3})
+    sends = Probes("b#").passed("a", Probe("a#", 1), {"a": 0}, {"b#": 3})
     assert sends == [("a", Echo("a#", 1, {"b#": 3}))]
 
 
 def test_nobody_waits_for_a_lost_neighbor() -> None:
     probes = Probes("b#")
-    probes.passed("a", Probe("a#", 1), ["a", "c"], {"b#": 3})
-    probes.begin(["a", "c"])
+    probes.passed("a", Probe("a#", 1), {"a": 0, "c": 0}, {"b#": 3})
+    probes.begin({"a": 0, "c": 0})
     sends, complete = probes.link_down("c", {"b#": 3})
     assert sends == [("a", Echo("a#", 1, {"b#": 3}))]
     assert complete is None
@@ -132,7 +132,7 @@ def test_nobody_waits_for_a_lost_neighbor() -> None:
 
 def test_waves_of_a_lost_predecessor_are_forgotten() -> None:
     probes = Probes("b#")
-    probes.passed("a", Probe("a#", 1), ["a", "c"], {"b#": 3})
+    probes.passed("a", Probe("a#", 1), {"a": 0, "c": 0}, {"b#": 3})
     probes.link_down("a", {"b#": 3})
     assert probes.echoed("c", Echo("a#", 1, {"c#": 5}), {"b#": 3}) == ([], None)
 
@@ -140,17 +140,19 @@ def test_waves_of_a_lost_predecessor_are_forgotten() -> None:
 def test_an_older_wave_that_comes_later_does_not_take_the_place_of_a_younger_one() -> None:
     """The origin has moved: its first probe still comes the long way around."""
     probes = Probes("b#")
-    probes.passed("a", Probe("a#", 2), ["a", "c"], {"b#": 3})
-    probes.passed("c", Probe("a#", 1), ["a", "c"], {"b#": 3})
+    probes.passed("a", Probe("a#", 2), {"a": 0, "c": 0}, {"b#": 3})
+    probes.passed("c", Probe("a#", 1), {"a": 0, "c": 0}, {"b#": 3})
     sends, _ = probes.echoed("c", Echo("a#", 2, {}), {"b#": 3})
     assert sends == [("a", Echo("a#", 2, {"b#": 3}))]
 
 
 def test_in_a_cycle_the_second_of_the_same_wave_is_answered_at_once() -> None:
     probes = Probes("b#")
-    probes.passed("a", Probe("a#", 1), ["a", "c"], {"b#": 3})
-    assert probes.passed("c", Probe("a#", 1), ["a", "c"], {"b#": 3}) == [("c", Echo("a#", 1, {}))]
-    probes.begin(["a", "c"])
+    probes.passed("a", Probe("a#", 1), {"a": 0, "c": 0}, {"b#": 3})
+    assert probes.passed("c", Probe("a#", 1), {"a": 0, "c": 0}, {"b#": 3}) == [
+        ("c", Echo("a#", 1, {}))
+    ]
+    probes.begin({"a": 0, "c": 0})
     assert probes.passed("c", Probe("b#", 1), ["a", "c"], {}) == [("c", Echo("b#", 1, {}))]
 
 

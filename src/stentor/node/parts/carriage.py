@@ -186,7 +186,16 @@ class Carriage:
 
     # -- notifications
 
-    def route(self, batch: Batch, source: str | None) -> int:
+    def passed(self) -> Iterator[None]:
+        """Nothing has to be done before anything else is routed."""
+        return iter(())
+
+    def route(
+        self,
+        batch: Batch,
+        source: str | None,
+        then: Callable[[int], None] = lambda count: None,
+    ) -> int:
         """Let the router have what clients have published; how many these were."""
         for envelope in batch.envelopes:
             notification = envelope.notification()
@@ -199,6 +208,7 @@ class Carriage:
                     if session.producer == producer:
                         failure = m.Failure(error.code, str(error))
                         self._agenda.to_client(session.id, failure)
+        then(len(batch.items))
         return len(batch.items)
 
     def tell(self, outputs: Outputs) -> None:

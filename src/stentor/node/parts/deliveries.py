@@ -7,6 +7,7 @@ nobody waits for one that takes nothing at all.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final
 
 from stentor.errors import QueueOverflow
@@ -91,21 +92,12 @@ class Deliveries:
         if not self._ready:
             return
         most = self.counters["delivered"] + DELIVERED_AT_ONCE
-        waiting = self._ready.take()
-        waiting.reverse()
-        fewest, messages = len(waiting) - SERVED_AT_ONCE, len(self._agenda) + SERVED_AT_ONCE
-        while waiting:
-            if (
-                self.counters["delivered"] >= most
-                or len(waiting) <= fewest
-                or len(self._agenda) >= messages
-            ):
-                later = list(self._ready)
-                self._ready.clear()
-                self._ready.update(dict.fromkeys(reversed(waiting)))
-                self._ready.update(dict.fromkeys(later))
+        messages = len(self._agenda) + SERVED_AT_ONCE
+        for id in list(islice(self._ready, SERVED_AT_ONCE)):
+            if self.counters["delivered"] >= most or len(self._agenda) >= messages:
                 return
-            subscription = self._subscriptions.held.get(waiting.pop())
+            self._ready.discard(id)
+            subscription = self._subscriptions.held.get(id)
             if subscription is not None:
                 self._deliver(subscription)
 

@@ -20,6 +20,7 @@ from typing import Final
 
 from stentor.errors import GroupElsewhere, Overloaded
 from stentor.node.agenda import Agenda
+from stentor.node.assurance import Assurance
 from stentor.node.border import Borders
 from stentor.node.clock import Clock
 from stentor.node.journals import Journals
@@ -50,6 +51,7 @@ class Groups:
         directory: Ways,
         routing: Routing | Carriage,
         borders: Borders,
+        assurance: Assurance,
         clock: Clock,
         agenda: Agenda,
         most: int,
@@ -60,6 +62,7 @@ class Groups:
         self._directory = directory
         self._routing = routing
         self._borders = borders
+        self._assurance = assurance
         self._clock = clock
         self._agenda = agenda
         self._most = most
@@ -181,6 +184,7 @@ class Groups:
     def _flood(self, message: m.Groups, but: str | None = None) -> None:
         for neighbor in self._routing.neighbors:
             if neighbor != but and not self._borders.keeps_groups(neighbor):
+                self._assurance.say(neighbor)
                 self._agenda.to_link(neighbor, message)
 
 

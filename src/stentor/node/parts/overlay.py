@@ -14,6 +14,7 @@ from zlib import crc32
 
 from stentor.errors import LinkRefused, ProtocolError
 from stentor.node.agenda import Agenda, CloseLink
+from stentor.node.assurance import Assurance
 from stentor.node.border import Rights
 from stentor.node.clock import Clock
 from stentor.node.feed import Feed
@@ -54,6 +55,7 @@ class Overlay:
         catching_up: CatchingUp,
         groups: Groups,
         subscriptions: Subscriptions,
+        assurance: Assurance,
         hungry: Turns[str],
         clock: Clock,
         agenda: Agenda,
@@ -66,6 +68,7 @@ class Overlay:
         self._catching_up = catching_up
         self._groups = groups
         self._subscriptions = subscriptions
+        self._assurance = assurance
         self._hungry = hungry
         self._clock = clock
         self._agenda = agenda
@@ -74,6 +77,8 @@ class Overlay:
         self._reserve: dict[str, float] = {}
         #: How far streams had come that are gone, for feeds that do not know it yet.
         self._last_marks: deque[Iterator[tuple[Feed, m.StreamId, int]]] = deque()
+        #: The last word on each stream, which was passed on.
+        self._passed_on: m.Positions = {}
         self._marked = journals.head
         self._next_mark = clock.now
 
@@ -180,9 +185,13 @@ class Overlay:
         In steps, between which nothing of the stream may come.
         """
         stream, held = origin.stream, self._subscriptions.held
+        way = self._directory.towards(stream)
+        if way is not None:
+            self._assurance.say(way)
         self.counters["interruptions"] += 1
         self._catching_up.interrupted(stream)
         head = self._marks.end(stream)
+        self._passed_on.pop(stream, None)
         for i, (id, subscription) in enumerate(list(held.items()), 1):
             feed = subscription.feed
             if held.get(id) is subscription and not feed.volatile:
@@ -199,6 +208,7 @@ class Overlay:
         for stream in streams:
             self._groups.gone(stream)
             head = self._marks.end(stream)
+            self._passed_on.pop(stream, None)
             if head:
                 heads[stream] = head
         if heads:
@@ -225,9 +235,10 @@ class Overlay:
     # -- how far they are
 
     def mark_heard(self, neighbor: str, message: m.Mark) -> None:
-        news = message.head > self._marks.heads.get(message.stream, -1)
-        if news and self._directory.towards(message.stream) == neighbor:
-            self._marks.heard(message.stream, message.head)
+        stream, head = message.stream, message.head
+        if head > self._passed_on.get(stream, -1) and self._directory.towards(stream) == neighbor:
+            self._passed_on[stream] = head
+            self._marks.heard(stream, head)
             self._pass_on(message)
 
     def tick(self) -> None:

@@ -2,7 +2,8 @@
 
 A client hears `Subscribed` when a probe sent after its subscription has been echoed by all brokers
 (see `stentor.node.streams`). The same answer tells feeds where a stream was whose way was
-interrupted. One probe is under way at a time, and serves all that wait for it.
+interrupted. One probe is under way at a time, and serves all that wait for it. It goes only where
+it can find out something (see `stentor.node.assurance`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from stentor.node.agenda import Agenda
+from stentor.node.assurance import Assurance
 from stentor.node.clock import Clock
 from stentor.node.feed import Feed
 from stentor.node.journals import Journals
@@ -45,6 +47,7 @@ class Probing:
         durables: Durables,
         last_values: LastValues,
         progress: Progress,
+        assurance: Assurance,
         ready: Turns[str],
         hungry: Turns[str],
         clock: Clock,
@@ -57,6 +60,7 @@ class Probing:
         self._durables = durables
         self._last_values = last_values
         self._progress = progress
+        self._assurance = assurance
         self._ready = ready
         self._hungry = hungry
         self._clock = clock
@@ -109,8 +113,8 @@ class Probing:
         while self._wanted and not self.probes.waiting and not self._answers:
             self._wanted = False
             self.counters["probes"] += 1
-            asked = self._directory.children(self._journals.stream)
-            self._agenda.to_links(self.probes.begin(asked))
+            asked, heads = self._to_ask(self._directory.children(self._journals.stream))
+            self._agenda.to_links(self.probes.begin(asked, heads))
             self._complete(self.probes.finish_own(self._journals.heads()))
 
     def tick(self) -> None:
@@ -122,18 +126,40 @@ class Probing:
             # Nobody there waits for it whom we know. For whom we do not know, we are left out.
             self._agenda.to_link(neighbor, m.Echo(message.origin, message.number, {}))
             return
-        others, heads = self._directory.children(message.origin), self._journals.heads()
-        self._send(self.probes.passed(neighbor, message, others, heads))
+        others = [n for n in self._directory.children(message.origin) if n != neighbor]
+        heads: m.Positions = {}
+        asked = {n: self._assurance.said(n) for n in others}
+        if not self._directory.allows_cycles:
+            asked, heads = self._to_ask(others)
+        heads |= self._journals.heads()
+        self._send(self.probes.passed(neighbor, message, asked, heads))
+
+    def _to_ask(self, neighbors: list[str]) -> tuple[dict[str, int], m.Positions]:
+        """Those who have to be asked, with what they have been told; for the others, heads."""
+        asked: dict[str, int] = {}
+        heads: m.Positions = {}
+        for neighbor in neighbors:
+            known = self._assurance.heads(neighbor)
+            if known is None:
+                asked[neighbor] = self._assurance.said(neighbor)
+            else:
+                heads |= known
+        return asked, heads
 
     def echo_heard(self, neighbor: str, message: m.Echo) -> None:
         # Of a stream that comes another way, nobody there can know how far it is.
         towards = self._directory.towards
         message.heads = {s: head for s, head in message.heads.items() if towards(s) == neighbor}
+        said = self.probes.said(neighbor, message)
+        own = message.origin == self._journals.stream
+        if said is not None and (own or not self._directory.allows_cycles):
+            self._assurance.answered(neighbor, said, message.heads)
         sends, complete = self.probes.echoed(neighbor, message, self._journals.heads())
         self._send(sends)
         self._complete(complete)
 
     def link_down(self, neighbor: str) -> None:
+        self._assurance.forget(neighbor)
         sends, complete = self.probes.link_down(neighbor, self._journals.heads())
         self._send(sends)
         self._complete(complete)

@@ -108,7 +108,7 @@ class Publishing:
     def owes(self, producer: str) -> bool:
         """Whether something of the producer is on its way to the disk, or not yet routed."""
         line = self._lines.get(producer)
-        return line is not None and line.pending > 0
+        return line is not None and bool(line.pending)
 
     # -- publishers come and go
 
@@ -316,7 +316,7 @@ class Publishing:
         items, envelopes, keys = self._new(session, items, envelopes, retain)
         # If all are repeats, the originals may still be on their way to the disk: the empty batch
         # behind them says when they have arrived.
-        line.pending += 1
+        line.pending.append((line.newest, envelopes))
         context = (session, entry, envelopes, size)
         self._agenda.add(Append(items, session.producer, line.newest, line, keys, context))
 
@@ -369,7 +369,7 @@ class Publishing:
 
     def _arrived(self, session: Session) -> None:
         """One batch less of a producer is on its way to the disk."""
-        session.line.pending -= 1
+        session.line.pending.popleft()
         if not session.line.pending:
             for done in self._at_routed:
                 done(session.producer)
@@ -380,23 +380,31 @@ class Publishing:
     def route_volatile(self) -> Iterator[None]:
         """What was published since the last time, by whomever, goes in one batch.
 
-        In steps, for whoever may have published very much.
+        In steps, for whoever may have published very much, and behind what is being passed on.
         """
-        while self._volatile[0]:
-            items, envelopes = self._volatile
+        while self.waits_to_be_routed:
+            if self._traffic.has_work:
+                self._traffic.work()
+                yield
+                continue
+            # As they are now: more may come until they have gone to everybody.
+            items, envelopes = list(self._volatile[0]), list(self._volatile[1])
             first = self._newest_volatile + 1
             numbers = list(range(first, first + len(items)))
             stream = self._journals.stream
             batch = Batch(stream, numbers, items, envelopes, volatile=True)
-            count = self._traffic.route(batch, None)
-            self._newest_volatile += count
-            self._volatile = items[count:], envelopes[count:]
+            self._traffic.route(batch, None, self._volatile_routed)
             yield
+
+    def _volatile_routed(self, count: int) -> None:
+        items, envelopes = self._volatile
+        self._newest_volatile += count
+        self._volatile = items[count:], envelopes[count:]
 
     @property
     def waits_to_be_routed(self) -> bool:
-        """Whether something volatile does."""
-        return bool(self._volatile[0])
+        """Whether something volatile does, or something is being passed on."""
+        return bool(self._volatile[0]) or self._traffic.has_work
 
     @property
     def has_work(self) -> bool:
@@ -405,6 +413,8 @@ class Publishing:
 
     def _route_landed(self) -> None:
         """Route what is on disk and answer for it; if that is much, the rest waits."""
+        if self._traffic.has_work:
+            return
         offsets: list[int] = []
         items: list[bytes] = []
         envelopes: list[Envelope] = []
@@ -422,12 +432,20 @@ class Publishing:
             space -= size
             if not fits or room <= 0 or space <= 0:
                 break  # what comes next is the rest of this one
-        routed = 0
-        if items:
-            routed = self._traffic.route(
-                Batch(self._journals.stream, offsets, items, envelopes), None
-            )
-            self._journals.head = offsets[routed - 1]
+        if not items:
+            self._landed_routed(0)
+            return
+
+        def routed(count: int) -> None:
+            self._journals.head = offsets[count - 1]
+            self._landed_routed(count)
+
+        batch = Batch(self._journals.stream, offsets, items, envelopes)
+        self._traffic.route(batch, None, routed)
+
+    def _landed_routed(self, routed: int) -> None:
+        """So many of what is on disk have gone to everybody."""
+        landed = self._landed
         while landed and len(landed[0][3]) <= routed:
             session, entry, _, data, *_ = landed.popleft()
             routed -= len(data)

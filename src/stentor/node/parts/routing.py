@@ -19,6 +19,7 @@ from stentor.filters.effort import effort
 from stentor.model.codec import Envelope
 from stentor.model.names import shown
 from stentor.node.agenda import Agenda
+from stentor.node.assurance import Assurance
 from stentor.node.border import Borders, Rights
 from stentor.node.hooks import VETO, Hooks
 from stentor.node.portions import FILTERS
@@ -58,6 +59,7 @@ class Routing:
         borders: Borders,
         hooks: Hooks,
         agenda: Agenda,
+        assurance: Assurance,
         ids: Mapping[str, BrokerId],
     ) -> None:
         """`ids` is by what the router knows neighbors, where that is not their names."""
@@ -66,6 +68,7 @@ class Routing:
         self._borders = borders
         self._hooks = hooks
         self._agenda = agenda
+        self._assurance = assurance
         #: By what the router knows each filter of a subscription.
         self._ids: dict[str, dict[Filter, FilterId]] = {}
         self._last = 0
@@ -260,6 +263,8 @@ class Routing:
                     update = (border.asks if asks else border.offers).update(update)
                 kind = m.Subscriptions if asks else m.Advertisements
                 for added, removed in _written(update):
+                    if added:
+                        self._assurance.say(to)
                     self._agenda.to_link(to, kind(added, removed))
 
     @property

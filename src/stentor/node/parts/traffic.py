@@ -14,12 +14,16 @@ stages:
     feed, or frame to the neighbor
 
 What was published here begins at the hooks.
+
+One that goes to very many feeds is given to some of them at a time. Until all have it, nothing else
+is routed, so that none is given an answer before what it answers; and nobody is heard who could ask
+for something (`passed`), so that whoever asks does so before it was routed or after.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from stentor.errors import ProtocolError
@@ -29,18 +33,21 @@ from stentor.node.batch import Batch
 from stentor.node.border import Borders
 from stentor.node.feed import Run
 from stentor.node.hooks import VETO, Hooks, Point
+from stentor.node.marks import Marks
 from stentor.node.parts.routing import Routing
 from stentor.node.pieces import pieces
 from stentor.node.subscriptions import Subscriptions
 from stentor.node.turns import Turns
 from stentor.node.ways import Ways
 from stentor.protocol import messages as m
-from stentor.routing.table import Local
+from stentor.routing.table import Destination, Local
 
 #: At most so many of those that are on disk are routed in one step; fewer if to pass them on costs
 #: more than this, in places that they go to.
 MOST_AT_ONCE: Final = 4_000
 COST_AT_ONCE: Final = 250_000
+#: Feeds that are given something in one step.
+FED_AT_ONCE: Final = 3_000
 #: Streams of which the newest volatile notification is remembered.
 STREAMS: Final = 100_000
 
@@ -53,6 +60,7 @@ class Traffic:
         routing: Routing,
         *,
         directory: Ways,
+        marks: Marks,
         subscriptions: Subscriptions,
         ready: Turns[str],
         borders: Borders,
@@ -61,6 +69,7 @@ class Traffic:
     ) -> None:
         self._routing = routing
         self._directory = directory
+        self._marks = marks
         self._subscriptions = subscriptions
         self._ready = ready
         self._borders = borders
@@ -69,6 +78,9 @@ class Traffic:
         #: How many are to be routed in one step, by how far the last ones went.
         self.at_once = MOST_AT_ONCE
         self.counters = {"received": 0, "forwarded": 0, "off_path": 0, "kept_out": 0}
+        #: What is being passed on, as far as it was not yet given to feeds, and what happens then.
+        self._rest: Iterator[None] = iter(())
+        self._then: Callable[[], None] | None = None
         #: The newest notification that came of each stream, those that are volatile apart.
         self._newest: dict[tuple[m.StreamId, bool], int] = {}
 
@@ -93,9 +105,14 @@ class Traffic:
                 self.counters["kept_out"] += len(items) - len(admitted)
                 batch = batch.only(admitted)
         while batch.items:
-            batch = batch.after(self.route(batch, neighbor))
+            count = self.route(batch, neighbor)
+            yield from self.passed()
+            if not batch.volatile:  # all up to here has passed; what a neighbor asks now, the rest
+                self._marks.heard(stream, batch.offsets[count - 1])
+            batch = batch.after(count)
             if batch.items:
                 yield
+                yield from self.passed()
 
     def _unseen(
         self, stream: m.StreamId, numbers: list[int], items: list[bytes], volatile: bool
@@ -115,21 +132,48 @@ class Traffic:
             del self._newest[next(iter(self._newest))]
         return numbers, items
 
-    def route(self, batch: Batch, source: str | None) -> int:
-        """Pass on what a client (None) published or a neighbor forwarded.
+    @property
+    def has_work(self) -> bool:
+        """Whether not all feeds have been given what was routed last."""
+        return self._then is not None
 
-        Only the first ones, as many as one step has time for; their number.
+    def work(self) -> None:
+        """Give it to some of them."""
+        if self._then is not None and next(self._rest, self) is self:
+            then, self._then = self._then, None
+            then()
+
+    def passed(self) -> Iterator[None]:
+        """What has to be done before anything else is routed, or anybody asks for something."""
+        while self.has_work:
+            self.work()
+            yield
+
+    def route(
+        self,
+        batch: Batch,
+        source: str | None,
+        then: Callable[[int], None] = lambda count: None,
+    ) -> int:
+        """Pass on what a client (None) published or a neighbor forwarded; not while it `has_work`.
+
+        Only the first ones, as many as one step has time for; their number. `then` is told that
+        number when all of them have been given to everybody.
         """
+        assert not self.has_work
         if not self._hooks.watches("route"):
-            return self._pass_on(batch, source)
+            return self._pass_on(batch, source, then)
         count = len(batch.items)
         offsets, items = hooked(self._hooks, "route", batch.offsets, batch.items)
         batch = Batch(batch.stream, offsets, items, decode_headers(items), batch.volatile)
         while batch.items:  # a hook sees each once
-            batch = batch.after(self._pass_on(batch, source))
+            batch = batch.after(self._pass_on(batch, source, lambda _: None))
+            for _ in self.passed():
+                pass
+        then(count)
         return count
 
-    def _pass_on(self, batch: Batch, source: str | None) -> int:
+    def _pass_on(self, batch: Batch, source: str | None, then: Callable[[int], None]) -> int:
         stream, offsets, items, envelopes, volatile = batch
         # More would mostly be looked at in vain.
         some = envelopes if len(items) <= self.at_once else envelopes[: self.at_once]
@@ -142,10 +186,22 @@ class Traffic:
         if count < len(items):
             offsets, items = offsets[:count], items[:count]
             batch = Batch(stream, offsets, items, envelopes, volatile)
-        held, ready = self._subscriptions.held, self._ready
         for destination, indexes in targets.items():
             if not isinstance(destination, Local):
                 self._forward(str(destination.id), batch, indexes)
+        self._rest = self._feed(batch, targets)
+        self._then = lambda: then(count)
+        self.work()
+        return count
+
+    def _feed(self, batch: Batch, targets: dict[Destination, list[int]]) -> Iterator[None]:
+        """Give it to the feeds here, in steps."""
+        stream, offsets, items, _, volatile = batch
+        held, ready = self._subscriptions.held, self._ready
+        for i, (destination, indexes) in enumerate(targets.items(), 1):
+            if not i % FED_AT_ONCE:
+                yield
+            if not isinstance(destination, Local):
                 continue
             subscription = held.get(destination.id)
             if subscription is None:
@@ -158,7 +214,6 @@ class Traffic:
             run = Run(m.VOLATILE, [], these) if volatile else Run(stream, numbers, these)
             subscription.feed.offer(run)
             ready[destination.id] = None
-        return count
 
     def _forward(self, neighbor: str, batch: Batch, indexes: list[int]) -> None:
         """Give these of the batch to a neighbor."""
