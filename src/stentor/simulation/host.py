@@ -194,7 +194,10 @@ class Host:
             self.counters = Counters()
 
     def _introduce(self) -> None:
-        """Let brokers know where all others are, in a tree without as many words as that takes."""
+        """Let brokers know where all others are, in a tree without as many words as that takes.
+
+        Nobody subscribes yet, so it matters to nobody that a stream begins.
+        """
         if any(broker.core.directory.allows_cycles for broker in self._brokers.values()):
             self._run(timers=False)
             return
@@ -205,8 +208,7 @@ class Host:
             for neighbor in beside.get(id, ()):
                 behind = topology.behind(neighbor, id, beside)
                 origins = [self._brokers[other].core.directory.own for other in behind]
-                broker.core.receive(str(neighbor), m.Streams(origins, []))
-            broker.core.take()
+                broker.core.directory.heard(str(neighbor), m.Streams(origins, []))
 
     # -- the brokers
 
