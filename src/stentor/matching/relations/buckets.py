@@ -34,7 +34,7 @@ Shape = tuple[Names, tuple[str, ...]]
 
 
 class Row:
-    """A distinct conjunct, and the filters that it is part of; and those that it is the first of."""
+    """A distinct conjunct, the filters that it is part of, and those that it is the first of."""
 
     __slots__ = ("_samples", "conjunct", "constraints", "leads", "names", "owners", "points")
 

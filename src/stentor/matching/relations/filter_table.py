@@ -260,6 +260,17 @@ class FilterTable(Generic[K]):
                             found |= row.owners
         return _keys(found)
 
+    def may_overlap(self, filter: Filter) -> set[K]:
+        """Those of `overlapping` and others; none of them was compared, for who has little time."""
+        found: set[_Entry[K]] = set()
+        for conjunct in filter.conjuncts:
+            probe = Row(conjunct)
+            for group in self._groups.values():
+                for bucket in group.meeting(probe, exact=False):
+                    for row in bucket.rows:
+                        found |= row.owners
+        return _keys(found)
+
     def merge_candidates(self, filter: Filter) -> set[tuple[K, str]]:
         """The filters that differ from it on one attribute only, each with the attribute.
 
