@@ -4,8 +4,8 @@ import gc
 
 from stentor.cli.serving import _collect_rarely
 
-#: Objects that the collector may look at in one go: each takes some tenths of a microsecond.
-FEW = 40_000
+#: Objects that the collector may look at in one go. Each may refer to a thousand values.
+FEW = 8_000
 
 
 def test_the_collector_looks_at_few_objects_at_a_time() -> None:
@@ -21,7 +21,7 @@ def test_the_collector_looks_at_few_objects_at_a_time() -> None:
     try:
         _collect_rarely()
         gc.callbacks.append(note)
-        kept = [[i] for i in range(500_000)]
+        kept = [[i] for i in range(200_000)]
     finally:
         gc.callbacks.remove(note)
         gc.set_threshold(*thresholds)

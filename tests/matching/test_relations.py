@@ -40,6 +40,7 @@ def pairwise(held: dict[Any, Filter], probe: Filter) -> dict[str, set[Any]]:
 
 
 def answers(table: FilterTable[Any], probe: Filter) -> dict[str, set[Any]]:
+    assert table.may_overlap(probe) >= table.overlapping(probe)
     return {
         "coverers": table.coverers(probe),
         "covered": table.covered(probe),
@@ -373,6 +374,25 @@ def test_boxes_of_which_no_side_says_much_are_not_tested_one_by_one(
     assert table.coverers(Filter("x > 1003 and y < 999")) == {1000, 1002}
     assert table.covered(Filter("x > 999 and y < 1003")) == {1000, 1002}
     assert tested < 40
+
+
+def test_filters_of_many_conjuncts_are_not_compared_conjunct_by_conjunct(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table: FilterTable[int] = FilterTable()
+    parts = [f"(a has 'k{i}' and b in ({i}, 8, 'k{i}'))" for i in range(100)]
+    table.add(1, Filter(" or ".join(parts[:90])))
+    tested = 0
+
+    def counting(constraint: Constraint, state: Any) -> bool:
+        nonlocal tested
+        tested += 1
+        return accepts(constraint, state)
+
+    monkeypatch.setattr(buckets, "accepts", counting)
+    assert table.covered(Filter(" or ".join(parts[10:]))) == set()
+    assert table.covered(Filter(" or ".join([*parts, "a has 'z'"]))) == {1}
+    assert tested < 1_000
 
 
 # -- witnesses

@@ -82,7 +82,7 @@ def _collect_rarely() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 1, 50_000)
+    gc.set_threshold(2_000, 1, 250_000)
 
 
 def open_doors(settings: Settings) -> list[str]:

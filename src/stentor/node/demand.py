@@ -74,6 +74,8 @@ class Demands:
         self._wanted: dict[Offer, _Wanted] = {}
         #: What is to be looked at: filters that have come (True) or gone, or a new offer.
         self._news: deque[dict[Filter, bool] | Offer] = deque()
+        #: A filter that has come, and the offers with which it has not been compared.
+        self._came: tuple[Filter, Iterator[Offer]] | None = None
         #: New offers, and what the one whose turn it is has not been compared with.
         self._unseen: dict[Offer, Filter] = {}
         self._rest: Iterator[Filter] | None = None
@@ -90,7 +92,7 @@ class Demands:
     @property
     def has_work(self) -> bool:
         """Whether there is something to look at, or to tell."""
-        return bool(self._news or self._changed)
+        return bool(self._news or self._came or self._changed)
 
     def watch(self, offer: Offer, filter: Filter) -> None:
         """A producer wants to know what is asked for of this."""
@@ -125,12 +127,14 @@ class Demands:
     def work(self) -> None:
         """Look at some of what has happened."""
         left = self._at_once or sys.maxsize
-        while self._news and left > 0:
+        while (self._came or self._news) and left > 0:
+            if self._came is not None:
+                left -= self._look_for(*self._came, left)
+                continue
             first = self._news[0]
             if isinstance(first, dict):
-                while first and left > 0:
-                    filter = next(iter(first))
-                    left -= self._look_at(filter, there=first.pop(filter))
+                filter = next(iter(first))
+                left -= self._look_at(filter, there=first.pop(filter))
                 if not first:
                     self._news.popleft()
             else:
@@ -143,16 +147,27 @@ class Demands:
     def _look_at(self, filter: Filter, *, there: bool) -> int:
         """A filter has come or gone; what it has cost to look at that, in pairs."""
         if there:
-            offers = self._offers.overlapping(filter)
-            for offer in offers:
-                self._add(offer, filter)
-            return SEARCH + len(offers)
+            self._came = filter, iter(self._offers.may_overlap(filter))
+            return SEARCH
         self._texts.pop(filter, None)
         for offer, wanted in self._wanted.items():
             if filter in wanted.filters:
                 wanted.filters.remove(filter)
                 self._has_changed(offer)
         return 1 + len(self._wanted) // SEARCH
+
+    def _look_for(self, filter: Filter, offers: Iterator[Offer], most: int) -> int:
+        """Compare a filter that has come with so many offers; fewer, if those were all."""
+        questions = Questions()
+        looked = 0
+        for offer in islice(offers, most):
+            looked += 1
+            offered = self._offers.get(offer)
+            if offered is not None and questions.overlaps(filter, offered):
+                self._add(offer, filter)
+        if looked < most:
+            self._came = None
+        return looked
 
     def _compare(self, offer: Offer, most: int) -> int:
         """Compare a new offer with so many filters; fewer, if those were all."""

@@ -24,6 +24,7 @@ from stentor.node.parts.subscribing import UNKNOWN_STREAMS
 from stentor.node.reading import LOOKED_BYTES, stretch
 from stentor.node.streams import Probes
 from stentor.protocol import messages as m
+from stentor.routing import tree_router
 from stentor.routing.tree.layer import TOLD_AT_ONCE
 from stentor.simulation.journal import MemoryLog
 
@@ -418,9 +419,9 @@ class TestBlock:
 # -- what waits for probes
 
 
-def stuck() -> Alone:
+def stuck(**options: Any) -> Alone:
     """A neighbor that answers no probe."""
-    alone = Alone()
+    alone = Alone(**options)
     alone.core.link_up("b")
     alone.core.receive("b", m.Streams([m.Origin("b#", "b")], []))
     alone.flush()
@@ -437,6 +438,28 @@ def test_who_comes_and_goes_while_a_probe_is_under_way_leaves_nothing() -> None:
     assert len(alone.core.probing.settling) == 1
     alone.core.leave(1)
     assert not alone.core.probing.settling
+
+
+def test_advertisements_that_wait_for_a_probe_are_bounded() -> None:
+    """Also if they are withdrawn at once."""
+    alone = stuck(max_subscriptions=3, router=tree_router("a", advertisements="covering"))
+    alone.join(1)
+    alone.join(2, "bob")
+    for number in range(1, 4):
+        assert not codes(alone.say(1, m.Advertise(number, "x > 1"), m.Unadvertise(number)))
+    refused = m.Advertise(4, "x > 1")
+    assert codes(alone.say(1, refused)) == [Overloaded.code]
+    assert "wait until it has answered" in told(alone.heard[1], m.Failure)[0].message
+    assert not codes(alone.say(2, m.Advertise(1, "x > 1")))
+    alone.core.leave(2)
+    while alone.core.probing.waiting(1):
+        alone.core.receive("b", m.Echo("a#", alone.core.probing.probes.number, {"b#": 0}))
+        alone.flush()
+    assert [each.number for each in told(alone.heard[1], m.Done)].count(3) == 2
+    assert not codes(alone.say(1, refused))
+    assert not told(alone.heard[2], m.Done)
+    alone.core.leave(1)
+    assert not alone.core.probing.waiting(1)
 
 
 @pytest.mark.parametrize("durable", [None, "d"])

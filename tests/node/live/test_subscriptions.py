@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from stentor.errors import JournalDamaged, UnknownStrategy
 from stentor.filters import Filter
+from stentor.filters.conjunct import Conjunct
 from stentor.model import Notification, NotificationId, encode
 from stentor.node.demand import LINGER, MANY, Demands
 from stentor.node.durable import Durable
@@ -340,3 +341,31 @@ def test_an_offer_that_takes_the_number_of_another_is_compared_with_everything()
         demands.work()
         told += demands.changes(0.0)
     assert told == [((1, 1), ["x = 1", "x = 2", "x = 3"])]
+
+
+def test_a_filter_that_comes_is_compared_with_few_offers_in_one_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    demands = Demands(list, at_once=30)
+    for i in range(200):
+        demands.watch((1, i), Filter(f"x > {i} and y < {i}"))
+    while demands.has_work:
+        demands.work()
+        demands.changes(0.0)
+    compared = 0
+    overlaps = Conjunct.overlaps
+
+    def counting(one: Conjunct, other: Conjunct) -> bool:
+        nonlocal compared
+        compared += 1
+        return overlaps(one, other)
+
+    monkeypatch.setattr(Conjunct, "overlaps", counting)
+    demands.entry(Filter("x > 100 and y < 150"), there=True)
+    told: list[tuple[int, int]] = []
+    while demands.has_work:
+        before = compared
+        demands.work()
+        assert compared - before <= 30
+        told += [offer for offer, _ in demands.changes(0.0)]
+    assert compared == len(told) == 200

@@ -34,15 +34,16 @@ Shape = tuple[Names, tuple[str, ...]]
 
 
 class Row:
-    """A distinct conjunct, and the filters that it is part of."""
+    """A distinct conjunct, the filters that it is part of, and those that it is the first of."""
 
-    __slots__ = ("_samples", "conjunct", "constraints", "names", "owners", "points")
+    __slots__ = ("_samples", "conjunct", "constraints", "leads", "names", "owners", "points")
 
     def __init__(self, conjunct: Conjunct) -> None:
         self.conjunct = conjunct
         self.constraints = conjunct.constraints
         self.names: Names = frozenset(conjunct.constraints)
         self.owners: set[Any] = set()
+        self.leads: set[Any] = set()
         self.points: dict[str, Witness] = {}
         for name, constraint in sorted(conjunct.constraints.items()):
             point = _point(constraint)

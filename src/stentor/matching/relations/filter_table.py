@@ -132,6 +132,8 @@ class FilterTable(Generic[K]):
                 if self._posted:
                     self._post(row)
             row.owners.add(entry)
+        for conjunct in filter.conjuncts[:1]:
+            self._rows[conjunct].leads.add(entry)
 
     def _unfile(self, entry: _Entry[K]) -> None:
         filter = entry.filter
@@ -142,6 +144,7 @@ class FilterTable(Generic[K]):
                 self._unions.remove(conjunct, entry)
             row = self._rows[conjunct]
             row.owners.discard(entry)
+            row.leads.discard(entry)
             if not row.owners:
                 del self._rows[conjunct]
                 self._groups[row.shape].remove(row)
@@ -226,11 +229,9 @@ class FilterTable(Generic[K]):
             probe = Row(conjunct)
             for group in self._beyond_names(probe, alone=alone):
                 for row in group.within(probe, alone=alone):
-                    if not row.may_lie_within(probe):
-                        continue
                     # One conjunct of a filter is enough to find it by.
-                    first = [e for e in row.owners if e.filter.conjuncts[0] == row.conjunct]
-                    candidates.update(first)
+                    if not candidates >= row.leads and row.may_lie_within(probe):
+                        candidates |= row.leads
         questions = Questions()
         return _keys(e for e in candidates if questions.covers(filter, e.filter))
 
@@ -257,6 +258,17 @@ class FilterTable(Generic[K]):
                     for row in bucket.rows:
                         if not found >= row.owners and overlap(conjunct, row.conjunct):
                             found |= row.owners
+        return _keys(found)
+
+    def may_overlap(self, filter: Filter) -> set[K]:
+        """Those of `overlapping` and others; none of them was compared, for who has little time."""
+        found: set[_Entry[K]] = set()
+        for conjunct in filter.conjuncts:
+            probe = Row(conjunct)
+            for group in self._groups.values():
+                for bucket in group.meeting(probe, exact=False):
+                    for row in bucket.rows:
+                        found |= row.owners
         return _keys(found)
 
     def merge_candidates(self, filter: Filter) -> set[tuple[K, str]]:

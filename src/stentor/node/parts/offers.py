@@ -66,6 +66,7 @@ class Offers:
         self._going: deque[FilterId] = deque()
         publishing.at_routed(self._routed)
         routing.watch(self._asked)
+        sessions.at_leave(lambda session: probing.left(session.id))
         sessions.taken_down_by(self.take_down)
 
     def advertise(self, session: Session, message: m.Advertise) -> None:
@@ -75,6 +76,11 @@ class Offers:
             raise Overloaded(
                 f"{session.name!r} has {self._most} advertisements, the most that this broker "
                 "allows to one client"
+            )
+        if self._probing.waiting(session.id) >= self._most:
+            raise Overloaded(
+                f"{self._most} advertisements of {session.name!r} are not in force yet, the most "
+                "that this broker allows to one client; wait until it has answered"
             )
         filter = received(message.filter)
         # What others ask for is told only to those who may answer it.
@@ -88,7 +94,7 @@ class Offers:
         self._routing.advertise(_id(session, message.number), filter)
         if self._routing.is_steered and not message.volatile:
             self._publishing.hold(session)
-            self._probing.then(lambda: self._in_force(session, message.number))
+            self._probing.then(session.id, lambda: self._in_force(session, message.number))
         else:
             self._agenda.to_client(session.id, m.Done(message.number))
         if message.demand:

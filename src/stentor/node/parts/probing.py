@@ -74,8 +74,8 @@ class Probing:
         #: Feeds that wait for a probe to be answered, and clients that wait with them.
         self._feeds: Turns[str] = Turns()
         self.settling: dict[Consumer, tuple[int, Session, bool]] = {}
-        #: What else is to happen when a probe is answered.
-        self._afterwards: list[tuple[int, Callable[[], None]]] = []
+        #: What else is to happen for clients when a probe is answered.
+        self._afterwards: dict[int, deque[tuple[int, Callable[[], None]]]] = {}
         #: Answers of which not everybody has been told.
         self._answers: deque[Iterator[None]] = deque()
         subscriptions.at_leave(self._left)
@@ -97,10 +97,18 @@ class Probing:
         self._feeds.add(feed.id)
         self._wanted = True
 
-    def then(self, done: Callable[[], None]) -> None:
+    def then(self, session: int, done: Callable[[], None]) -> None:
         """Call this when all brokers have dealt with what they have been told by now."""
-        self._afterwards.append((self.next, done))
+        self._afterwards.setdefault(session, deque()).append((self.next, done))
         self._wanted = True
+
+    def waiting(self, session: int) -> int:
+        """For how many answers the client waits in this way."""
+        return len(self._afterwards.get(session, ()))
+
+    def left(self, session: int) -> None:
+        """The client waits for nothing any more."""
+        self._afterwards.pop(session, None)
 
     def settle(self, consumer: Consumer, session: Session, *, resumed: bool) -> None:
         """Tell the client when its subscription is in force."""
@@ -215,12 +223,14 @@ class Probing:
                 _, session, resumed = self.settling.pop(consumer)
                 subscription, _ = session.subscriptions[consumer.number]
                 self._in_force(session, subscription, consumer, resumed)
-        done = [after for probe, after in self._afterwards if probe <= number]
-        self._afterwards = [each for each in self._afterwards if each[0] > number]
-        for i, after in enumerate(done, 1):
-            if not i % TOLD_AT_ONCE:
-                yield
-            after()
+        told = 0
+        for client in list(self._afterwards):
+            while (waiting := self._afterwards.get(client)) and waiting[0][0] <= number:
+                _, done = waiting.popleft()
+                done()
+                told += 1
+                if not told % TOLD_AT_ONCE:
+                    yield
 
     def _answered(
         self,
