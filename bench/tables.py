@@ -155,8 +155,9 @@ def _fresh(stock: list[dict[str, Any]]) -> Table:
         "Matching while filters come and go, stock quotes",
         ["Filters", "Settled, events/s", "First batch", "Next batches", "1", "100", "1,000"],
         "match_batch of 20,000 events, by processor time; the shares are of the settled index, in "
-        "which everything is joined. The first batch comes right after the last filter was added "
-        "and the next ones right after it; the numbers are filters replaced before each batch.",
+        "which everything is joined, and which takes turns with the other. The first batch comes "
+        "right after the last filter was added and the next ones right after it; the numbers are "
+        "filters replaced before each batch.",
     )
     for row in stock:
         if "fresh" in row:

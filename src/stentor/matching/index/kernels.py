@@ -597,23 +597,27 @@ def _follow(points, chains, n, signature, limit, column, arrays, runs, count):
     bound_ptr = arrays[10]
     bound = arrays[11]
     ends = bound.view(np.float64)
+    one = np.uint64(1)
     for i in range(n):
         row = chains[i] >> 32
         box = chains[i] & 0xFFFFFFFF
         while box >= 0 and box < limit:
-            inside = signature_of[box] == signature
-            for e in range(3 * bound_ptr[box], 3 * bound_ptr[box + 1], 3):
-                axis = bound[e] if bound[e] >= 0 else ~bound[e]
-                if column[axis] >= 0:
-                    v = points[row, column[axis]]
+            at = np.uint64(box)  # an index with a sign would be tested for it at each use
+            e = np.uint64(3 * bound_ptr[at])
+            end = np.uint64(3 * bound_ptr[at + one])
+            inside = signature_of[at] == signature
+            while inside and e < end:
+                axis = bound[e]
+                place = np.uint64(axis if axis >= 0 else ~axis)
+                if column[place] >= 0:
+                    v = points[row, column[place]]
                 else:
-                    v = 1.0 if standing[axis] else np.nan
-                if bound[e] >= 0:
-                    inside = inside and v >= ends[e + 1] and v <= ends[e + 2]
-                else:
-                    inside = inside and (v < ends[e + 1] or v > ends[e + 2])
-                if not inside:
-                    break
+                    v = 1.0 if standing[place] else np.nan
+                low = ends[e + one]
+                high = ends[e + one + one]
+                # Both ends at once: which of them fails is hard to foresee.
+                inside = (v >= low) & (v <= high) if axis >= 0 else (v < low) | (v > high)
+                e += np.uint64(3)
             if inside:
                 if count == runs.shape[0]:
                     return -1
@@ -621,7 +625,7 @@ def _follow(points, chains, n, signature, limit, column, arrays, runs, count):
                 runs[count, 1] = box
                 runs[count, 2] = box + 1
                 count += 1
-            box = following[box]
+            box = following[at]
     return count
 
 
