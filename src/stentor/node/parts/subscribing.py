@@ -334,7 +334,7 @@ class Subscribing:
         number = message.number
         if added and not feed.volatile:
             self._probing.want(feed)
-            self._probing.then(answer)
+            self._probing.then(session.id, answer)
         else:
             answer()
 
