@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import pytest
-from scripted import looped
+from scripted import looped, until
 
 import stentor
 from stentor.broker.host import Broker
@@ -105,6 +105,132 @@ async def test_every_subscription_is_a_component_of_its_own(tmp_path: Path) -> N
     assert {a.component for a in found if isinstance(a, Notify)} == {"n", "n#2", "durable d"}
     assert sum(isinstance(a, Unsub) for a in found) == 3
     assert sum(isinstance(a, Quiescent) for a in found) == 2
+
+
+def told(path: Path) -> list[str]:
+    """Actions at the interface but publications, and what each is about."""
+    filters = {line.fid: line.filter for line in lines(path) if line.op == "sub"}
+    return [
+        f"{line.op} {line.nid or filters[line.fid]}"
+        for line in lines(path)
+        if line.op in ("sub", "notify", "unsub")
+    ]
+
+
+@pytest.mark.spec("R-01.14", "R-01.18", "R-01.20")
+@looped
+async def test_an_inbox_is_one_component_with_its_subscriptions(tmp_path: Path) -> None:
+    file = new(tmp_path) / "n.jsonl"
+    async with one_broker() as broker, stentor.connect(broker, name="n", record=file) as bus:
+        async with bus.subscribe("x = 9"), bus.inbox("x > 0") as inbox:
+            first = await bus.publish({"x": 1}, ack=True)
+            await inbox.get(timeout=10)
+            also = await inbox.subscribe("y > 0")
+            again = await inbox.subscribe("y > 0")
+            both = await bus.publish({"x": 1, "y": 1}, ack=True)
+            await inbox.get(timeout=10)
+            # What has come is not handed out any more, so it is not recorded.
+            await bus.publish({"y": 1}, ack=True)
+            last = await bus.publish({"x": 2}, ack=True)
+            await until(lambda: len(inbox._arrivals) == 2)
+            await inbox.unsubscribe(again)
+            await inbox.unsubscribe(also)
+            assert (await inbox.get(timeout=10))["x"] == 2
+    assert told(file)[1:] == [
+        "sub x > 0",
+        f"notify {first}",
+        *("sub y > 0", "sub y > 0"),
+        f"notify {both}",
+        *("unsub y > 0", "unsub y > 0"),
+        f"notify {last}",
+        *("unsub x > 0", "unsub x = 9"),
+    ]
+    run = stentor.recorded(file, settled=True)
+    assert {a.component for a in run.trace if isinstance(a, Notify)} == {"n#2"}
+    report = check(run.trace, order=["fifo"])
+    assert report.ok, report
+    assert (report.deliveries, report.owed) == (3, 3)
+
+
+@pytest.mark.spec("R-01.18")
+@looped
+async def test_what_an_inbox_is_given_for_nothing_is_found(tmp_path: Path) -> None:
+    file = new(tmp_path) / "n.jsonl"
+    async with one_broker() as broker, stentor.connect(broker, name="n", record=file) as bus:
+        async with bus.inbox("x > 0") as inbox:
+            also = await inbox.subscribe("y > 0")
+            await bus.publish({"y": 1}, ack=True)
+            await inbox.get(timeout=10)
+            await inbox.unsubscribe(also)
+    text = file.read_bytes().splitlines(keepends=True)
+    [given] = [i for i, line in enumerate(text) if b'"op":"notify"' in line]
+    ended = next(i for i, line in enumerate(text) if b'"op":"unsub"' in line)
+    text.insert(ended, text.pop(given))
+    file.write_bytes(b"".join(text))
+    assert check(stentor.recorded(file).trace).conditions == {Condition.NOT_SUBSCRIBED}
+    # Had it been kept, it would be owed.
+    kept = [line for line in text if b'"y > 0"' not in line or b'"sub"' in line]
+    file.write_bytes(b"".join(x for x in kept if b'"notify"' not in x and b'"unsub"' not in x))
+    assert check(stentor.recorded(file, settled=True).trace).conditions == {Condition.LOST}
+
+
+@looped
+async def test_a_durable_inbox_is_judged_over_the_lives_of_its_readers(tmp_path: Path) -> None:
+    """One that was killed withdraws nothing; who comes after it does so on its behalf."""
+    directory = new(tmp_path)
+    feed, names = directory / "feed.jsonl", [directory / f"desk-{i}.jsonl" for i in (1, 2)]
+    async with (
+        one_broker() as broker,
+        stentor.connect(broker, name="feed", record=feed) as producer,
+    ):
+        async with stentor.connect(broker, name="desk-1", record=names[0]) as bus:
+            async with bus.inbox("x > 0", "y > 0", durable="d") as inbox:
+                await producer.publish({"x": 1}, ack=True)
+                await inbox.get(timeout=10)
+                killed = names[0].read_bytes()
+        names[0].write_bytes(killed)
+        async with stentor.connect(broker, name="desk-2", record=names[1]) as bus:
+            async with bus.inbox(durable="d") as inbox:
+                [_, ys] = inbox.subscriptions
+                await producer.publish({"y": 1}, ack=True)
+                await inbox.get(timeout=10)
+                await inbox.unsubscribe(ys)
+                await producer.publish({"y": 2}, ack=True)
+                await producer.publish({"x": 2}, ack=True)
+                await inbox.get(timeout=10)
+    run = stentor.recorded(feed, *names, settled=True)
+    report = check(run.trace, order=["fifo"])
+    assert report.ok, report
+    assert (report.publications, report.deliveries, report.owed) == (4, 3, 2)
+    assert {a.component for a in run.trace if isinstance(a, Notify)} == {"durable d"}
+
+
+@looped
+async def test_the_inboxes_of_a_group_are_one_component(tmp_path: Path) -> None:
+    directory = new(tmp_path)
+    names = [directory / f"desk-{i}.jsonl" for i in (1, 2)]
+    async with (
+        one_broker() as broker,
+        stentor.connect(broker, name="desk-1", record=names[0]) as bus,
+        stentor.connect(broker, name="desk-2", record=names[1]) as other,
+        bus.inbox("x > 0", group="g") as one,
+        other.inbox(group="g") as two,
+    ):
+        added = await two.subscribe("y > 0")
+        await until(lambda: len(one.subscriptions) == 2)
+        for n in range(10):
+            await bus.publish({"x": n % 3, "y": n % 2}, ack=True)
+        for _ in range(4):
+            await one.get(timeout=10)
+            await two.get(timeout=10)
+        await two.unsubscribe(added)
+        await until(lambda: len(one.subscriptions) == 1)
+    run = stentor.recorded(*names, settled=True)
+    report = check(run.trace)
+    assert report.ok, report
+    # For what was withdrawn nothing is owed.
+    assert (report.deliveries, report.owed) == (8, 6)
+    assert {a.component for a in run.trace if isinstance(a, Notify)} == {"group g"}
 
 
 @looped

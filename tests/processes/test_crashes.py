@@ -18,6 +18,8 @@ from overlay_processes import BrokerProcess, Overlay, until
 from witness import Run
 from workload import FILTERS, under_load
 
+from stentor.filters import Filter
+
 #: Whom each broker dials.
 SHAPES = {
     "line": [[], [0], [1], [2], [3]],
@@ -183,5 +185,50 @@ def test_who_changes_brokers_publishes_and_receives_once(overlay: Overlay) -> No
                     load.check()
             await seen.settled()
             assert seen.check(order=()).owed > 0
+
+    asyncio.run(run())
+
+
+@pytest.mark.spec("R-01.18", "R-01.20", "R-01.21", "R-07.60")
+def test_an_inbox_is_changed_while_brokers_die(overlay: Overlay) -> None:
+    """One component with several subscriptions: what stays subscribed loses nothing, everything
+    comes once, and nothing comes for what is not subscribed any more.
+    """
+
+    async def run() -> None:
+        rng = random.Random(7)
+        overlay.line(3)
+        await overlay.linked()
+        seen = Run(overlay.directory)
+        async with (
+            seen.connect(overlay["b1"].address, name="desk") as bus,
+            seen.connect(overlay["b3"].address, name="p-3") as far,
+            seen.connect(overlay["b2"].address, name="p-2") as near,
+            seen.reading(bus.inbox("symbol = 'IBM'", durable="desk-7")) as inbox,
+        ):
+            seen.quiescent()
+            async with under_load([far, near]) as load:
+                for i, name in enumerate(("b1", "b2", "b1", "b3", "b1", "b2")):
+                    adding = asyncio.create_task(inbox.subscribe(FILTERS[1 + i % 3]))
+                    await asyncio.sleep(0.1 * rng.random())
+                    overlay[name].restart()
+                    added = await adding
+                    await asyncio.sleep(0.3 * rng.random())
+                    removing = asyncio.create_task(inbox.unsubscribe(added))
+                    await asyncio.sleep(0)
+                    if rng.random() < 0.5:
+                        overlay[name].restart()
+                    await removing
+                    load.check()
+                await inbox.subscribe("price < 60")
+                seen.quiescent()
+                await asyncio.sleep(0.5)
+            await overlay.linked()
+            await seen.settled()
+            assert seen.check().owed > 0
+            status = await overlay["b1"].status()
+            assert [each["filter"] for each in status["durables"]] == [
+                str(Filter("symbol = 'IBM' or price < 60"))
+            ]
 
     asyncio.run(run())

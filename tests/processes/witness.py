@@ -15,19 +15,20 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from itertools import count
-from math import inf
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from overlay_processes import PATIENCE, until
 
 from stentor import Recorder, recorded
-from stentor.client import Bus, connect
+from stentor.client import Bus, Subscription, connect
 from stentor.filters import Filter
-from stentor.model import NotificationId, decode
+from stentor.model import Notification, NotificationId, decode
 from stentor.semantics import Report, check
 from stentor.semantics.lines import ACKNOWLEDGED, IN_FORCE, Line, decoded
+
+S = TypeVar("S", bound=Subscription[Any])
 
 _numbers = count(1)
 
@@ -52,16 +53,37 @@ class Follower:
 
 
 class Component:
-    """A subscription, as its recording tells."""
+    """A subscription, or an inbox with several, as its recording tells."""
 
-    def __init__(self, filter: Filter) -> None:
-        self.filter = filter
-        #: When it came into force: nothing that was published before is owed.
-        self.in_force_at = inf
-        self.over = False
+    def __init__(self) -> None:
+        self.filters: dict[str, Filter] = {}
+        #: When each came into force: nothing that was published before is owed.
+        self.in_force_at: dict[str, int] = {}
         self.received: set[str] = set()
-        #: What it must still be notified of, as far as it is acknowledged.
-        self.missing: set[str] = set()
+        #: What it must still be notified of, as far as it is acknowledged, and for which filters.
+        self.missing: dict[str, set[str]] = {}
+
+    def published(self, at: int, nid: str, notification: Notification) -> None:
+        """Somebody has published this."""
+        wanted = {
+            fid
+            for fid, since in self.in_force_at.items()
+            if since < at and self.filters[fid].matches(notification)
+        }
+        if wanted and nid not in self.received:
+            self.missing[nid] = wanted
+
+    def notified(self, nid: str) -> None:
+        """It has come."""
+        self.received.add(nid)
+        self.missing.pop(nid, None)
+
+    def unsubscribed(self, fid: str) -> None:
+        """Nothing is owed for this any more."""
+        self.in_force_at.pop(fid, None)
+        for wanted in self.missing.values():
+            wanted.discard(fid)
+        self.missing = {nid: wanted for nid, wanted in self.missing.items() if wanted}
 
 
 class Run:
@@ -95,16 +117,24 @@ class Run:
         self, bus: Bus, filter: str = "", *, pace: Callable[[], Any] | None = None, **options: Any
     ) -> AsyncIterator[None]:
         """A subscription that is read all the time; `pace` is awaited after each notification."""
+        async with self.reading(bus.subscribe(filter, **options), pace=pace):
+            yield
+
+    @asynccontextmanager
+    async def reading(
+        self, subscription: S, *, pace: Callable[[], Any] | None = None
+    ) -> AsyncIterator[S]:
+        """The same for one that the test changes meanwhile."""
 
         async def read() -> None:
             async for _ in subscription:
                 if pace is not None:
                     await pace()
 
-        async with bus.subscribe(filter, **options) as subscription:
+        async with subscription:
             reading = asyncio.create_task(read())
             try:
-                yield
+                yield subscription
             finally:
                 reading.cancel()
                 (outcome,) = await asyncio.gather(reading, return_exceptions=True)
@@ -129,25 +159,17 @@ class Run:
                 self.publications += 1
                 notification = decode(body)
                 for component in self.components.values():
-                    if (
-                        component.in_force_at < line.pos
-                        and not component.over
-                        and nid not in component.received
-                        and component.filter.matches(notification)
-                    ):
-                        component.missing.add(nid)
+                    component.published(line.pos, nid, notification)
             case Line(op="notify", comp=str(comp), nid=str(nid)):
                 self._delivered.add(nid)
-                self.components[comp].received.add(nid)
-                self.components[comp].missing.discard(nid)
-            case Line(op="sub", comp=str(comp), filter=str(filter)):
-                self.components.setdefault(comp, Component(Filter(filter)))
-            case Line(op="unsub", comp=str(comp)):
-                self.components[comp].over = True
-                self.components[comp].missing.clear()
-            case Line(step=str(step), comp=str(comp)) if step == IN_FORCE:
-                component = self.components[comp]
-                component.in_force_at = min(component.in_force_at, line.pos)
+                self.components[comp].notified(nid)
+            case Line(op="sub", comp=str(comp), fid=str(fid), filter=str(filter)):
+                component = self.components.setdefault(comp, Component())
+                component.filters[fid] = Filter(filter)
+            case Line(op="unsub", comp=str(comp), fid=str(fid)):
+                self.components[comp].unsubscribed(fid)
+            case Line(step=str(step), comp=str(comp), fid=str(fid)) if step == IN_FORCE:
+                self.components[comp].in_force_at[fid] = line.pos
             case Line(step=str(step), nid=str(nid), seq=int(last)) if step == ACKNOWLEDGED:
                 first = NotificationId.parse(nid)
                 self.acknowledged |= {
@@ -162,7 +184,7 @@ class Run:
         return {
             name: lacking
             for name, component in self.components.items()
-            if (lacking := component.missing & certain)
+            if (lacking := component.missing.keys() & certain)
         }
 
     # -- the end

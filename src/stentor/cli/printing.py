@@ -45,7 +45,7 @@ async def print_all(
     # What could not be printed must not count as dealt with, so that a durable subscription brings
     # it again: the subscription has to see the exception.
     with suppress(_NobodyReads):
-        async with bus, _subscribed(bus, filters, options) as subscription:
+        async with bus, subscribed(bus, filters, **options) as subscription:
             if verbose:
                 complain(f"stentor: subscribed at {bus.broker}")
             enough = await printer.run(subscription)
@@ -55,7 +55,7 @@ async def print_all(
     return OK
 
 
-def _subscribed(bus: Bus, filters: list[Filter], options: Any) -> Subscription[Notification]:
+def subscribed(bus: Bus, filters: list[Filter], **options: Any) -> Subscription[Notification]:
     """What several filters match comes once, so they make an inbox."""
     if len(filters) > 1:
         return bus.inbox(*filters, **options)

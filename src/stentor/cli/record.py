@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +21,7 @@ from stentor.cli.options import (
 
 if TYPE_CHECKING:
     from stentor.client import Bus
+    from stentor.filters import Filter
 
 
 def record(
@@ -47,7 +48,7 @@ def record(
         typer.Option(
             "--durable",
             metavar="NAME",
-            help="Let the broker keep the position under this name, for one filter.",
+            help="Let the broker keep filters and position under this name.",
         ),
     ] = None,
     name: NameOption = None,
@@ -60,9 +61,10 @@ def record(
 ) -> None:
     """Subscribe, and record what came for `stentor check`, until Ctrl-C.
 
-    Each line of the file is an action: a subscription, a notification, the end of one. Record
-    publishers by `stentor publish --record` and programs by `stentor.connect(..., record=FILE)`;
-    the files of all of them together are what `stentor check` judges.
+    Each line of the file is an action: a subscription, a notification, the end of one. What several
+    filters match comes once. Record publishers by `stentor publish --record` and programs by
+    `stentor.connect(..., record=FILE)`; the files of all of them together are what `stentor check`
+    judges.
 
     \b
     Examples:
@@ -71,13 +73,10 @@ def record(
     """
     from stentor.cli.running import run
     from stentor.client import connect
-    from stentor.errors import InvalidConfiguration
     from stentor.filters import Filter
 
     how = connecting(address, token, tls_ca, tls_certificate, tls_key, connect_timeout, trust)
     wanted = [Filter(text) for text in filters or [""]]
-    if durable is not None and len(wanted) > 1:
-        raise InvalidConfiguration("a durable subscription has one filter; record the others apart")
 
     async def main() -> None:
         bus = connect(
@@ -90,29 +89,22 @@ def record(
             record=out,
         )
         async with bus:
-            await _record(bus, wanted, durable=durable)
+            await _record(bus, wanted, durable)
 
     run(main)
 
 
-async def _record(bus: Bus, filters: list[Any], **options: Any) -> None:
+async def _record(bus: Bus, filters: list[Filter], durable: str | None) -> None:
     """Take everything until it is cancelled; the client writes it down."""
-    import asyncio
-    from contextlib import AsyncExitStack
-
     from stentor.cli.exits import complain
+    from stentor.cli.printing import subscribed
     from stentor.notation.counts import counted
 
     count = 0
-
-    async def take(subscription: Any) -> None:
-        nonlocal count
-        async for batch in subscription.batches():
-            count += len(batch)
-
-    async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
-        for filter in filters:
-            subscription = bus.subscribe(filter, **options)
-            tasks.create_task(take(await stack.enter_async_context(subscription)))
+    async with subscribed(bus, filters, durable=durable) as subscription:
         complain(f"stentor: recording at {bus.broker}")
-        stack.callback(lambda: complain(f"stentor: {counted(count, 'notification')} recorded"))
+        try:
+            async for batch in subscription.batches():
+                count += len(batch)
+        finally:
+            complain(f"stentor: {counted(count, 'notification')} recorded")

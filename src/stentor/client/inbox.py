@@ -42,10 +42,6 @@ class Inbox(Subscription[Notification]):
         handler: Callable[[Any], Any] | None = None,
     ) -> None:
         self._interest = Interest(filters)
-        if local.recording is not None:
-            raise InvalidConfiguration(
-                "an inbox is not recorded; subscribe to each filter apart, or leave record= out"
-            )
         if terms.past is not None:
             raise InvalidConfiguration(
                 "an archive is read for one filter, so since=past(...) is for `subscribe`"
@@ -81,17 +77,21 @@ class Inbox(Subscription[Notification]):
         if not self._number:
             await self.open()
         id = self._interest.add(self._local.run_hooks("subscribe", filter_of(filter, where)))
+        self._record()
         try:
             await self._tell([id.filter], timeout)
         except BaseException:
             if id in self._interest:  # it was not refused; nobody waits for it any more
                 self._interest.remove(id)
+                self._record()
             raise
         return id
 
     async def unsubscribe(self, subscription: SubId, timeout: float | None = None) -> None:
         """Ask for it no longer. Nothing is handed out for it from now on."""
-        if self._interest.remove(subscription):
+        unwanted = self._interest.remove(subscription)
+        self._record()
+        if unwanted:
             await self._tell([subscription.filter], timeout)
 
     async def _tell(self, filters: list[Filter], timeout: float | None) -> None:
@@ -120,6 +120,7 @@ class Inbox(Subscription[Notification]):
                 await self._put(word)
         finally:
             self._interest.end(filters)
+            self._record()
 
     def _unheard(self, telling: asyncio.Task[None]) -> None:
         if not telling.cancelled() and (error := telling.exception()) is not None:
@@ -141,6 +142,7 @@ class Inbox(Subscription[Notification]):
                 await self._put(lambda n: Amend(n, self._number, *self._interest.word(first)))
         finally:
             self._interest.end(first)
+            self._record()
 
     def _asks(self) -> str | list[str]:
         return self._interest.take_up()
@@ -148,15 +150,26 @@ class Inbox(Subscription[Notification]):
     def amended(self, message: Amended) -> None:
         """What it asks for has changed at the broker."""
         self._interest.amended(message.added, message.removed)
+        self._record()
+
+    def _record(self) -> None:
+        if self._recorded is not None and not self.over:
+            agreed = self._interest.agreed if self._begun else []
+            self._recorded.has(self.subscriptions, agreed)
+
+    def _given(self, batch: list[Notification]) -> list[Notification]:
+        wanted = []
+        for notification in batch:
+            if matching := self._interest.matching(notification):
+                wanted.append(notification.for_subscriptions(matching))
+            else:
+                self._arrivals.unmark(notification)
+                self._local.dropped(notification, "no longer wanted")
+        return super()._given(wanted)
 
     def _shown(self, notification: Notification) -> Notification | None:
-        matching = self._interest.matching(notification)
-        if not matching:
-            self._arrivals.unmark(notification)
-            self._local.dropped(notification, "no longer wanted")
-            return None
         shown = super()._shown(notification)
-        return None if shown is None else shown.for_subscriptions(matching)
+        return None if shown is None else shown.for_subscriptions(notification.subscriptions)
 
 
 def _as_it_is(notification: Notification) -> Notification:

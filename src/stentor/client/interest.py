@@ -142,6 +142,11 @@ class Interest:
         return [str(filter) for filter in self._told]
 
     @property
+    def agreed(self) -> list[SubId]:
+        """Those about which there is nothing to say."""
+        return [id for id in self if id.filter not in self._pending]
+
+    @property
     def unsaid(self) -> bool:
         """Whether something is wanted that the broker does not have."""
         return not self._ids.keys() <= self._told.keys()

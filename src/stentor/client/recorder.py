@@ -5,10 +5,10 @@ at which it happens: a publication before it is sent, a delivery before the appl
 Nothing is buffered, so the file is true up to the instruction at which a process is killed, and
 no memory is used up. A line that was torn by that is cut off when the file is written on.
 
-One subscription is served independently of the others, so each is a component of its own: the
-first of a client has the client's name, like its publications, and the others are "desk#2" and so
-on. A durable subscription is the component "durable NAME", whoever reads it, and a group is the
-component "group NAME".
+One subscription is served independently of the others, so each is a component of its own, and so is
+an inbox with all its subscriptions: the first of a client has the client's name, like its
+publications, and the others are "desk#2" and so on. What is durable is the component
+"durable NAME", whoever reads it, and a group is the component "group NAME".
 
 What is recorded is what went to the broker and what came from there, after the application's hooks
 on what is published and before those on what is delivered.
@@ -18,16 +18,24 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import count, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from stentor.errors import DecodeError, InvalidConfiguration
 from stentor.filters import Filter
 from stentor.model import Notification, NotificationId, encode
 from stentor.model.codec import decode_headers
-from stentor.semantics.lines import ACKNOWLEDGED, BEGIN, CONFIRMED, IN_FORCE, Line, decoded
+from stentor.semantics.lines import (
+    ACKNOWLEDGED,
+    BEGIN,
+    CONFIRMED,
+    IN_FORCE,
+    WITHDRAWN,
+    Line,
+    decoded,
+)
 
 if TYPE_CHECKING:
     from stentor.client.subscription import Terms
@@ -166,8 +174,8 @@ class Recording:
             found = [id for _, id in run]
             self._note(ACKNOWLEDGED, nid=str(found[0]), seq=found[-1].sequence)
 
-    def subscribed(self, filter: Filter, terms: Terms) -> RecordedSubscription:
-        """A subscription is about to be made."""
+    def component(self, terms: Terms) -> RecordedComponent:
+        """A subscription, or an inbox, is about to be made."""
         number = next(self._numbers)
         if terms.durable is not None:
             component = f"durable {terms.durable}"
@@ -176,7 +184,7 @@ class Recording:
         else:
             component = self._name if number == 1 else f"{self._name}#{number}"
         id = f"{self._name}/{self._life}/{number}"
-        return RecordedSubscription(self._recorder, component, id, filter)
+        return RecordedComponent(self._recorder, component, id)
 
     def advertised(self, number: int, filter: Filter | None) -> None:
         """An advertisement is about to be made; without a filter, it is withdrawn."""
@@ -198,28 +206,52 @@ class Recording:
             self._recorder.close()
 
 
-class RecordedSubscription:
-    """What one subscription is given, on its way to the recorder."""
+class Asking(Protocol):
+    """A subscription, alone or in an inbox."""
 
-    def __init__(self, recorder: Recorder, component: str, id: str, filter: Filter) -> None:
+    @property
+    def filter(self) -> Filter:
+        """What it asks for."""
+
+
+class RecordedComponent:
+    """What a component asks for and is given, on its way to the recorder.
+
+    Whoever reads it has an id, and so has each subscription that he makes.
+    """
+
+    def __init__(self, recorder: Recorder, name: str, id: str) -> None:
         self._recorder = recorder
-        self.component = component
+        self.name = name
         self._id = id
-        self._over = False
+        self._numbers = count(1)
+        #: The ids of its subscriptions, and which of these are in force.
+        self._ids: dict[Asking, str] = {}
+        self._in_force: set[Asking] = set()
         #: Notifications that were given.
         self.given = 0
-        self._write("sub", filter=str(filter))
 
-    def _write(self, op: str, *, step: str | None = None, **more: str | int) -> None:
-        recorder = self._recorder
-        line = Line(pos=recorder.pos(), op=op, step=step, comp=self.component, fid=self._id)
+    def _write(self, op: str, id: str, **more: str | int) -> None:
+        line = Line(pos=self._recorder.pos(), op=op, comp=self.name, fid=id)
         for name, value in more.items():
             setattr(line, name, value)
-        recorder.write([line])
+        self._recorder.write([line])
 
-    def in_force(self) -> None:
-        """The broker has said so."""
-        self._write("internal", step=IN_FORCE)
+    def has(self, subscriptions: Collection[Asking], in_force: Iterable[Asking]) -> None:
+        """It has these from now on, and no others. Some of them are in force, says the broker."""
+        for gone in self._ids.keys() - set(subscriptions):
+            self._write("unsub", self._ids.pop(gone))
+            self._in_force.discard(gone)
+            if all(each.filter != gone.filter for each in subscriptions):
+                self._write("internal", self._id, step=WITHDRAWN, filter=str(gone.filter))
+        for each in subscriptions:
+            if each not in self._ids:
+                self._ids[each] = f"{self._id}/{next(self._numbers)}"
+                self._write("sub", self._ids[each], filter=str(each.filter))
+        for each in in_force:
+            if each not in self._in_force:
+                self._in_force.add(each)
+                self._write("internal", self._ids[each], step=IN_FORCE)
 
     def notified(self, notifications: Sequence[Notification]) -> None:
         """The application is about to be given these."""
@@ -233,7 +265,7 @@ class RecordedSubscription:
                 Line(
                     pos=recorder.pos(),
                     op="notify",
-                    comp=self.component,
+                    comp=self.name,
                     nid=str(id),
                     fid=self._id,
                     producer=id.producer,
@@ -245,10 +277,10 @@ class RecordedSubscription:
 
     def confirmed(self, count: int) -> None:
         """The first so many that were given will not be given again."""
-        self._write("internal", step=CONFIRMED, seq=count)
+        self._write("internal", self._id, step=CONFIRMED, seq=count)
 
     def ended(self) -> None:
-        """Nothing more may be given."""
-        if not self._over:
-            self._over = True
-            self._write("unsub")
+        """Nothing more is given to this reader."""
+        for id in self._ids.values():
+            self._write("unsub", id)
+        self._ids.clear()

@@ -69,7 +69,7 @@ from stentor.protocol.messages import (
 )
 
 if TYPE_CHECKING:
-    from stentor.client.recorder import RecordedSubscription
+    from stentor.client.recorder import RecordedComponent
 
     Handler = Callable[[Any], Awaitable[object] | object]
 
@@ -204,7 +204,7 @@ class Subscription(Generic[T]):
         self._error: StentorError | None = None
         self._task: asyncio.Task[None] | None = None
         #: What it is given is recorded by this, if it is.
-        self._recorded: RecordedSubscription | None = None
+        self._recorded: RecordedComponent | None = None
         self._filter = filter
         #: The link that it uses; a group may live at another broker.
         self.link: Uplink | None = None
@@ -235,6 +235,11 @@ class Subscription(Generic[T]):
         return self._filter
 
     @property
+    def _begun(self) -> bool:
+        """Whether it has ever been in force."""
+        return self._settled_at is not None
+
+    @property
     def plain(self) -> bool:
         """Whether notifications are handed out as they came, and nobody is told about it."""
         told = self._confirms or self._local.recording is not None
@@ -254,13 +259,10 @@ class Subscription(Generic[T]):
                 await self._more()
                 continue
             self._handed_out(1)
-            if self._recorded is not None:
-                self._recorded.notified([notification])
-            if self._reader is None and self._local.hooks is None:
+            if self._reader is None and self._recorded is None and self._local.hooks is None:
                 self.last = notification
                 return notification  # type: ignore[return-value]
-            shown = self._shown(notification)
-            if shown is not None:
+            for shown in self._given([notification]):
                 return shown
 
     async def get(self, timeout: float | None = None) -> T:
@@ -295,14 +297,17 @@ class Subscription(Generic[T]):
                 except StopAsyncIteration:
                     return []
                 continue
-            if self._recorded is not None:
-                self._recorded.notified(batch)
-            if self._reader is None and self._local.hooks is None:
+            if self._reader is None and self._recorded is None and self._local.hooks is None:
                 self.last = batch[-1]
                 return batch  # type: ignore[return-value]
-            shown = [each for each in map(self._shown, batch) if each is not None]
-            if shown:
+            if shown := self._given(batch):
                 return shown
+
+    def _given(self, batch: list[Notification]) -> list[T]:
+        """What the application sees of these."""
+        if self._recorded is not None:
+            self._recorded.notified(batch)
+        return [each for each in map(self._shown, batch) if each is not None]
 
     def _shown(self, notification: Notification) -> T | None:
         """As the application sees it; None if it does not."""
@@ -670,13 +675,18 @@ class Subscription(Generic[T]):
             await self._begin_in(self._terms.past)
         self.link = self._local.link
         if self._local.recording is not None:
-            self._recorded = self._local.recording.subscribed(self.filter, self._terms)
+            self._recorded = self._local.recording.component(self._terms)
+            self._record()
         self._local.subscriptions[self._number] = self
         if self.link.connected:
             self.subscribe_again()
         await self.in_force()
-        if self._recorded is not None:
-            self._recorded.in_force()
+        self._record()
+
+    def _record(self) -> None:
+        """Have it recorded what it asks for, and whether that is in force."""
+        if self._recorded is not None and not self.over:
+            self._recorded.has([self], [self] if self._begun else [])
 
     async def _begin_in(self, past: Past) -> None:
         found = await self._local.loop.run_in_executor(None, past.recall, self.filter)

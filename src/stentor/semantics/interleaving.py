@@ -7,11 +7,15 @@ cannot accuse anybody of what did not happen, whatever the clocks say. Among the
 the one that follows the clocks: recordings are merged by time, and one whose next action is a
 delivery of something not yet published waits for that.
 
-Four things that recorders noted are settled on the way:
+Five things that recorders noted are settled on the way:
 
 *Lives.* A component is one life of a client. If a client was recorded several times, the later
 lives have names of their own, "desk (2)", and what the earlier ones subscribed to is over. A
 durable subscription, or a group, is a component that outlives its clients.
+
+*Withdrawn by another.* Who died has not said what he asks for no longer. So if somebody withdraws
+a filter from a durable inbox, or from that of a group, those that asked for it and never ended that
+themselves are taken to end it then.
 
 *Publications in doubt.* What a client published and was not acknowledged may have happened or not.
 It counts if somebody was notified of it; then it belongs to all others, too.
@@ -22,8 +26,8 @@ again what was not confirmed. The second delivery of such a notification is take
 *Settling.* Liveness is judged by points at which nothing is in flight. Programs that know them
 record them. Otherwise whoever made the recordings may say that they are `settled`: everything had
 arrived when they were ended. Then a settling point is wherever all subscriptions made so far were
-in force, and at the end; that subscriptions were withdrawn there, after the last publication, is
-left out, since nothing is owed to those that are withdrawn.
+in force, and at the end; that subscriptions ended there, with their clients and after the last
+publication, is left out, since nothing is owed to those that have ended.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ from msgspec.structs import replace
 
 from stentor.model import NotificationId
 from stentor.semantics.actions import Trace
-from stentor.semantics.lines import ACKNOWLEDGED, BEGIN, CONFIRMED, IN_FORCE, Line
+from stentor.semantics.lines import ACKNOWLEDGED, BEGIN, CONFIRMED, IN_FORCE, WITHDRAWN, Line
 
 
 class Interleaving(Struct, frozen=True):
@@ -73,7 +77,7 @@ def interleaved(recordings: Iterable[Sequence[Line]], *, settled: bool = False) 
         for lines in named
     ]
     doubtful = sum(map(len, named)) - sum(map(len, known))
-    lines, again = _once(_merged(known))
+    lines, again = _once(_withdrawn(list(_merged(known))))
     if settled:
         lines = list(_settled(lines))
     return Interleaving(Trace(line.action() for line in lines), doubtful, again)
@@ -170,9 +174,22 @@ def _merged(recordings: list[list[Line]]) -> Iterator[Line]:
         advance(i)
 
 
+def _withdrawn(lines: list[Line]) -> Iterator[Line]:
+    """With the ends of what the dead asked for and others have withdrawn."""
+    ended = {line.fid for line in lines if line.op == "unsub"}
+    held: defaultdict[tuple[str | None, str | None], list[str | None]] = defaultdict(list)
+    for line in lines:
+        yield line
+        if line.op == "sub" and line.fid not in ended:
+            held[line.comp, line.filter].append(line.fid)
+        elif line.step == WITHDRAWN:
+            for fid in held.pop((line.comp, line.filter), ()):
+                yield Line(pos=line.pos, op="unsub", comp=line.comp, fid=fid)
+
+
 def _once(lines: Iterable[Line]) -> tuple[list[Line], int]:
     """Without deliveries that repeat one of another life that was not confirmed."""
-    #: By component, the subscription to which each notification was given and not confirmed.
+    #: By component, the reader to whom each notification was given and not confirmed.
     open: defaultdict[str | None, dict[str | None, str | None]] = defaultdict(dict)
     given: defaultdict[str | None, list[str | None]] = defaultdict(list)
     kept: list[Line] = []
@@ -193,9 +210,13 @@ def _once(lines: Iterable[Line]) -> tuple[list[Line], int]:
     return kept, again
 
 
+def _matters(line: Line) -> bool:
+    return line.op in ("sub", "pub") or line.step == WITHDRAWN
+
+
 def _settled(lines: list[Line]) -> Iterator[Line]:
     """With settling points, which nobody has recorded."""
-    last = max((i for i, line in enumerate(lines) if line.op in ("sub", "pub")), default=-1)
+    last = max((i for i, line in enumerate(lines) if _matters(line)), default=-1)
     pending: set[str | None] = set()
     for i, line in enumerate(lines):
         if line.op == "unsub":

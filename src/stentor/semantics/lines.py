@@ -10,8 +10,9 @@ whoever joins several recordings (`stentor.semantics.interleaving`) what the act
 
     begin          a life of `comp` begins here, that is, of one client with its subscriptions
     in force       its subscription `fid` is in force: what is published from here on belongs to it
+    withdrawn      it asks for `filter` no longer, also on behalf of readers that died
     acknowledged   the publications from `nid` up to the sequence number `seq` are in a journal
-    confirmed      the first `seq` notifications of the subscription `fid` will not come again
+    confirmed      the first `seq` notifications of the reader `fid` will not come again
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from stentor.semantics.actions import (
 
 BEGIN: Final = "begin"
 IN_FORCE: Final = "in force"
+WITHDRAWN: Final = "withdrawn"
 ACKNOWLEDGED: Final = "acknowledged"
 CONFIRMED: Final = "confirmed"
 

@@ -10,7 +10,7 @@ breaks, and presents them when it connects again.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
@@ -54,8 +54,16 @@ class Inbox:
     filters: dict[FilterId, Filter]
     #: As on the wire: durable, since, group, lease, overflow, ...
     options: dict[str, Any]
-    #: Whether its filters may change.
+    #: Whether its filters may change; what has been said about them and was not answered; and the
+    #: step at which the client first heard of each that it is in force.
     changes: bool = False
+    amendments: dict[int, Filter] = field(default_factory=dict)
+    settled: dict[FilterId, int] = field(default_factory=dict)
+    #: Those to which history belongs, those that the broker has to keep for a process that died,
+    #: and what was asked for once.
+    first: set[FilterId] = field(default_factory=set)
+    kept: dict[FilterId, Filter] = field(default_factory=dict)
+    past: set[Filter] = field(default_factory=set)
     number: int = 0
     made_at: float = 0.0
     positions: Positions = field(default_factory=dict)
@@ -82,10 +90,8 @@ class Inbox:
     _on_connection: set[Any] = field(default_factory=set)
     _in_life: set[tuple[StreamId, int]] = field(default_factory=set)
 
-    @property
-    def filter(self) -> Filter:
-        """The only one, or the first."""
-        return next(iter(self.filters.values()))
+    def __post_init__(self) -> None:
+        self.first.update(self.filters)
 
     @property
     def is_volatile(self) -> bool:
@@ -110,7 +116,8 @@ class Inbox:
             assert id is not None
             if message.offsets and not self._is_news(message.stream, message.offsets[i], id):
                 continue
-            if host.thorough and not self._wants(notification):
+            if host.thorough and not self.wants(notification):
+                self.seen.discard(id)
                 continue  # it was on its way when the client changed its mind
             if not message.offsets and host.thorough:
                 if id in self.volatile:
@@ -119,8 +126,9 @@ class Inbox:
             self.client.received.append(notification)
             host.notified(self.component, notification, journaled=bool(message.offsets))
 
-    def _wants(self, notification: Notification) -> bool:
-        return any(filter.matches(notification) for filter in self.filters.values())
+    def wants(self, event: Mapping[str, Any] | Notification) -> bool:
+        """Whether any of its filters matches."""
+        return any(filter.matches(event) for filter in self.filters.values())
 
     def _is_news(self, stream: StreamId, offset: int, id: NotificationId) -> bool:
         """Whether the client has not had this, here or by another stream."""
@@ -139,8 +147,8 @@ class Inbox:
             assert id is not None
             known = host.publications[id]
             assert known.notification == notification, f"{id} was altered"
-            wanted = self.changes or self._wants(notification)
-            assert wanted, f"{self.component} does not want {notification!r}"
+            wanted = self.wants(notification) or any(f.matches(notification) for f in self.past)
+            assert wanted, f"{self.component} does not want {notification!r}, and never did"
             if message.retained:
                 continue
             if not message.offsets:
@@ -168,8 +176,48 @@ class Inbox:
         assert what not in self._on_connection, f"{what} came twice on one connection"
         self._on_connection.add(what)
 
+    # -- filters that come and go
+
+    def drop(self, id: FilterId) -> Filter:
+        """Ask for it no longer."""
+        gone = self.filters.pop(id)
+        self.past.add(gone)
+        self.client.host.trace.unsub(self.component, id)
+        return gone
+
+    def settle(self, filters: Collection[Filter]) -> None:
+        """These are in force, says the broker, but for what was said about them since."""
+        pending = self.amendments.values()
+        for id, filter in self.filters.items():
+            if filter in filters and filter not in pending:
+                self.settled.setdefault(id, self.client.host.steps)
+
+    def amended(self, added: list[Filter], removed: list[Filter]) -> None:
+        """The broker's word counts, unless there is something to say to it."""
+        pending = self.amendments.values()
+        for filter in added:
+            known = [id for id, each in self.kept.items() if each == filter]
+            for id in known:
+                del self.kept[id]
+            if filter not in pending and filter not in self.filters.values():
+                for id in known or [self.client.new_filter(self.component)]:
+                    self.filters[id] = filter
+                    self.client.host.trace.sub(self.component, id, filter)
+        for filter in removed:
+            for id in [id for id, each in self.filters.items() if each == filter not in pending]:
+                self.drop(id)
+
     def forget_life(self) -> None:
-        """The process has died; only names are left."""
+        """The process has died; only names are left. The broker says what it asked for."""
+        if self.changes:
+            pending = self.amendments.values()
+            self.kept = {
+                id: filter
+                for id, filter in self.filters.items()
+                if id in self.settled and filter not in pending
+            }
+            self.past.update(self.filters.values())
+            self.filters, self.amendments = {}, {}
         self.positions, self.last = {}, {}
         self._in_life.clear()
         self.debt = 0
@@ -252,7 +300,7 @@ class Client:
         else:
             self._own.filters[id] = wanted
             if not self._held[wanted]:
-                self._amend([wanted], [])
+                self._amend(self._own, wanted, is_wanted=True)
         try:
             self._raise()
         except StentorError:
@@ -272,19 +320,20 @@ class Client:
     def unsubscribe(self, id: FilterId) -> None:
         """Withdraw a subscription; one that is not held is no error."""
         self._check_here()
-        gone = None if self._own is None else self._own.filters.pop(id, None)
-        if gone is None:
+        if self._own is None or id not in self._own.filters:
             return
-        self.host.trace.unsub(self.id, id)
+        gone = self._own.drop(id)
         self._held[gone] -= 1
         if not self._held[gone]:
             del self._held[gone]
-            self._amend([], [gone])
+            self._amend(self._own, gone, is_wanted=False)
 
-    def _amend(self, added: list[Filter], removed: list[Filter]) -> None:
-        assert self._own is not None
-        texts = [str(f) for f in added], [str(f) for f in removed]
-        self._say(m.Amend(next(self._numbers), self._own.number, *texts))
+    def _amend(self, inbox: Inbox, filter: Filter, *, is_wanted: bool) -> None:
+        """Tell the broker about a filter; over new connections again until it has answered."""
+        number = next(self._numbers)
+        inbox.amendments[number] = filter
+        texts = ([str(filter)], []) if is_wanted else ([], [str(filter)])
+        self._say(m.Amend(number, inbox.number, *texts))
 
     @property
     def subscriptions(self) -> dict[FilterId, Filter]:
@@ -359,16 +408,42 @@ class Client:
 
     def open(self, filter: str | Filter, **options: Any) -> Inbox:
         """A subscription of its own, a component for itself, with the options of the wire."""
-        wanted = _filter(filter)
-        number = next(self.host.components)
-        component = f"{self.id}/{number}"
-        inbox = Inbox(self, component, {FilterId(component, 1): wanted}, options)
+        return self._open([filter], options, changes=False)
+
+    def open_inbox(self, *filters: str | Filter, **options: Any) -> Inbox:
+        """The same with filters that come and go."""
+        return self._open(filters, options, changes=True)
+
+    def _open(
+        self, filters: Iterable[str | Filter], options: dict[str, Any], *, changes: bool
+    ) -> Inbox:
+        component = f"{self.id}/{next(self.host.components)}"
+        wanted = {self.new_filter(component): _filter(filter) for filter in filters}
+        inbox = Inbox(self, component, wanted, options, changes)
         self.host.begun(inbox)
         if self.broker is None:
             self.inboxes[-next(self._numbers)] = inbox
         else:
             self._begin(inbox)
         return inbox
+
+    def new_filter(self, component: str) -> FilterId:
+        """The id of another filter."""
+        return FilterId(component, next(self._filters))
+
+    def add(self, inbox: Inbox, filter: str | Filter) -> FilterId:
+        """An inbox asks for more, whether the client is connected or not."""
+        id, wanted = self.new_filter(inbox.component), _filter(filter)
+        inbox.filters[id] = wanted
+        inbox.kept = {id: kept for id, kept in inbox.kept.items() if kept != wanted}
+        self.host.trace.sub(inbox.component, id, wanted)
+        self._amend(inbox, wanted, is_wanted=True)
+        return id
+
+    def drop(self, inbox: Inbox, id: FilterId) -> None:
+        """And for less."""
+        gone = inbox.drop(id)
+        self._amend(inbox, gone, is_wanted=gone in inbox.filters.values())
 
     def _begin(self, inbox: Inbox) -> None:
         inbox.made_at = self.host.time
@@ -389,6 +464,9 @@ class Client:
         credit = _UNLIMITED if inbox.is_volatile and inbox.changes else self.window
         wanted: Any = texts if inbox.changes else texts[0]
         self._say(m.Subscribe(inbox.number, wanted, credit, **options))
+        unanswered, inbox.amendments = inbox.amendments, {}
+        for filter in unanswered.values():
+            self._amend(inbox, filter, is_wanted=filter in inbox.filters.values())
 
     def close(self, inbox: Inbox, *, forget: bool = False) -> None:
         """Unsubscribe; with `forget` also what is kept for a durable one."""
@@ -535,7 +613,6 @@ class Client:
         for number, inbox in list(self.inboxes.items()):
             if "durable" in inbox.options and not inbox.is_shared:
                 self.host.reborn(inbox)
-                inbox.forget_life()
             else:
                 self.host.ended(inbox)
                 del self.inboxes[number]
@@ -570,8 +647,11 @@ class Client:
                 if inbox.in_force is None:
                     inbox.in_force = self.host.steps
                     inbox.began = dict(inbox.positions)
-            case m.Amended() if inbox is not None:
-                self._correct(inbox, message)
+                if self.host.thorough:
+                    assert not inbox.kept, f"{inbox.component} has lost {inbox.kept}"
+                    inbox.settle(inbox.filters.values())
+            case m.Amended(_, added, removed) if inbox is not None:
+                inbox.amended(list(map(Filter, added)), list(map(Filter, removed)))
             case m.Ended(_, code, _, instead) if inbox is not None:
                 if code == GroupElsewhere.code:
                     self._follow(inbox, instead)
@@ -583,20 +663,18 @@ class Client:
                 self.demand[number] = filters
             case m.Done(number):
                 for each in self.inboxes.values():
+                    answered = each.amendments.pop(number, None)
+                    if answered is not None and self.host.thorough:
+                        each.settle([answered])
                     for stream, position in each.asked.pop(number, {}).items():
                         each.confirmed[stream] = max(position, each.confirmed.get(stream, 0))
             case m.Rejected() | m.Failure():
                 self._refused(message)
 
-    def _correct(self, inbox: Inbox, message: m.Amended) -> None:
-        """What a durable inbox asked for before counts only as far as it is still wanted."""
-        wanted = {str(filter) for filter in inbox.filters.values()}
-        missing = [text for text in message.removed if text in wanted]
-        surplus = [text for text in message.added if text not in wanted]
-        if inbox.in_force is not None and (missing or surplus):
-            self._say(m.Amend(next(self._numbers), inbox.number, missing, surplus))
-
     def _refused(self, message: m.Rejected | m.Failure) -> None:
+        if message.number is not None:
+            for inbox in self.inboxes.values():
+                inbox.amendments.pop(message.number, None)
         self._problem = error_of(message.code, message.message)
         if self.host.thorough and message.code != LeaseExpired.code:  # it ended while this was said
             raise AssertionError(f"{self.id} was told {message}")

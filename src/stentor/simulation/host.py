@@ -393,6 +393,7 @@ class Host:
         """What comes from now on comes to another component."""
         self.ended(inbox)
         inbox.over = False
+        inbox.forget_life()
         inbox.component = f"{inbox.client.id}/{next(self.components)}"
         self.begun(inbox)
 

@@ -60,21 +60,25 @@ def judge_subscription(
     if sub.over or may_drop(sub):
         return
     assert sub.in_force is not None, f"{sub.component} never came in force"
+    assert not sub.amendments, f"{sub.component} was not answered"
     got = {id for _, _, id in sub.given}
-    missing = []
-    for id, found in places.items():
-        known = sim.publications[id]
-        if not sub.filter.matches(known.notification) or id in got:
-            continue
-        since = sub.options.get("since")
-        owed = known.acknowledged and known.at >= sub.in_force
-        owed = owed or (since is not None and all(time >= since for _, _, time in found))
-        if owed and not all(_is_gone(sim, sub, stream, offset) for stream, offset, _ in found):
-            missing.append((id, found))
-    assert not missing, (
-        f"{sub.component} ({sub.filter}, {sub.options}) lacks {missing}; "
-        f"in force at {sub.in_force}, positions {sub.positions}"
-    )
+    for number, filter in sub.filters.items():
+        in_force = sub.settled.get(number)
+        assert in_force is not None, f"{filter} of {sub.component} never came in force"
+        missing = []
+        for id, found in places.items():
+            known = sim.publications[id]
+            if not filter.matches(known.notification) or id in got:
+                continue
+            since = sub.options.get("since") if number in sub.first else None
+            owed = known.acknowledged and known.at >= in_force
+            owed = owed or (since is not None and all(time >= since for _, _, time in found))
+            if owed and not all(_is_gone(sim, sub, stream, offset) for stream, offset, _ in found):
+                missing.append((id, found))
+        assert not missing, (
+            f"{sub.component} ({filter}, {sub.options}) lacks {missing}; "
+            f"in force at {in_force}, positions {sub.positions}"
+        )
 
 
 def may_drop(sub: Inbox) -> bool:

@@ -180,7 +180,7 @@ class Crossing:
             got = [id for _, _, id in sub.given]
             assert len(set(got)) == len(got)
             wanted = [
-                (id, sub.filter.matches(event) and self.may_cross(source, at, event))
+                (id, sub.wants(event) and self.may_cross(source, at, event))
                 for source, id, event in self.events[first:]
             ]
             assert set(got) == {id for id, due in wanted if due}
