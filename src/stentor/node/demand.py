@@ -111,11 +111,15 @@ class Demands:
             self._blocked.get(offer[0], {}).pop(offer, None)
             if self._news and self._news[0] == offer:
                 self._rest = None
-            if not self._wanted:
+            if not self._wanted:  # what happens from now on is not noted, so nothing before counts
+                self._news.clear()
+                self._came = self._rest = None
                 self._texts.clear()
 
     def entry(self, filter: Filter, *, there: bool) -> None:
         """A filter is now asked for by somebody, or by nobody."""
+        if not self._wanted:
+            return  # an offer that comes is compared with what stands then
         if not self._news or not isinstance(self._news[-1], dict):
             self._news.append({})
         last = self._news[-1]

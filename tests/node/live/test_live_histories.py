@@ -311,6 +311,28 @@ def test_a_full_set_of_requests_does_not_keep_the_broker_busy() -> None:
     assert [len(sub.given) for sub in subs] == [5, 4, 3]
 
 
+@pytest.mark.spec("R-07.73")
+def test_who_offers_something_again_is_not_told_of_demand_that_has_ended_meanwhile() -> None:
+    """What had come for the offer before was still to be looked at when that was withdrawn."""
+    sim = Overlay([], brokers=["a"])
+    producer, consumer = sim.client(at="a"), sim.client(at="a")
+    producer.offer(Filter("x > 0"))
+    sim.settle()
+
+    def unless_it_can_wait() -> None:
+        while found := [choice for choice in sim.choices() if choice[0] != "work"]:
+            sim.happen(*found[0])
+
+    sub = consumer.open("x = 1")
+    unless_it_can_wait()
+    producer.disconnect()
+    consumer.close(sub)
+    unless_it_can_wait()
+    producer.connect(sim.hosts["a"])
+    sim.settle()
+    assert list(producer.demand.values()) == [[]]
+
+
 def test_publishers_do_not_wait_for_a_subscriber_that_has_left() -> None:
     sim = Overlay([], brokers=["a"])
     slow, publisher = sim.client(at="a"), sim.client(at="a")

@@ -16,7 +16,6 @@ from itertools import islice
 from typing import Final
 
 from stentor.errors import NotPermitted, Overloaded, ProtocolError
-from stentor.filters import Filter
 from stentor.node.agenda import Agenda
 from stentor.node.clock import Clock
 from stentor.node.demand import Demands
@@ -65,7 +64,7 @@ class Offers:
         self._outliving: dict[str, list[FilterId]] = {}
         self._going: deque[FilterId] = deque()
         publishing.at_routed(self._routed)
-        routing.watch(self._asked)
+        routing.watch(lambda filter, there: self._demands.entry(filter, there=there))
         sessions.at_leave(lambda session: probing.left(session.id))
         sessions.taken_down_by(self.take_down)
 
@@ -125,10 +124,6 @@ class Offers:
 
     def _routed(self, producer: str) -> None:
         self._going.extend(self._outliving.pop(producer, ()))
-
-    def _asked(self, filter: Filter, there: bool) -> None:
-        if self._demands:
-            self._demands.entry(filter, there=there)
 
     def unblock(self, session: int) -> None:
         """The client reads again what it is sent."""
