@@ -111,7 +111,12 @@ def banner(broker: Broker) -> str:
         rows.append(("data", "in memory: lost with the broker; --data DIRECTORY keeps it"))
     else:
         rows.append(("data", f"{settings.data}, {counted(kept, 'notification')}"))
-    rows.append(("neighbors", ", ".join(settings.neighbors) or "none"))
+    if settings.overlay != "tree":
+        rows.append(("overlay", settings.overlay))
+    if settings.parent is not None:
+        rows.append(("parent", settings.parent))
+    else:
+        rows.append(("neighbors", ", ".join(settings.neighbors) or "none"))
     steered = settings.advertisements != "none"
     by = f", steered by advertisements ({settings.advertisements})" if steered else ""
     rows.append(("routing", settings.routing + by))

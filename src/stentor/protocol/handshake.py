@@ -150,8 +150,8 @@ class Handshake:
         theirs = said.terms or DEFAULT_TERMS
         if theirs != terms:
             raise InvalidConfiguration(
-                f"{name!r} routes on {theirs}, this broker on {terms}; set `routing` and "
-                "`advertisements` of both so that they go together"
+                f"{name!r} routes on {theirs}, this broker on {terms}; set `overlay`, `routing` "
+                "and `advertisements` of both so that they go together"
             )
         addresses = said.addresses or ([] if address is None else [address])
         return Origin(said.stream, name, tuple(addresses))
