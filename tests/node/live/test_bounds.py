@@ -511,6 +511,27 @@ def test_a_position_that_a_stream_never_had_is_taken_back() -> None:
     assert [d.offsets for d in told(alone.heard[1], m.Deliver)] == [[4]]
 
 
+def test_what_has_passed_here_counts_though_its_broker_said_less_later() -> None:
+    """Or who asks now would be told that it will come, and it has been."""
+    alone = stuck()
+    alone.core.link_up("c")
+    alone.core.receive("c", m.Streams([m.Origin("c#", "c")], []))
+    alone.join(1)
+    alone.say(1, m.Subscribe(1, "x > 0", 10))
+    probe = alone.core.probing.probes.number
+    alone.core.receive("b", m.Echo("a#", probe, {"b#": 3}))
+    alone.core.receive("b", m.Forward("b#", [4], [note("bob", 4)]))
+    alone.core.receive("b", m.Mark("b#", 3))
+    alone.flush()
+    alone.core.receive("c", m.Probe("c#", 1))
+    [echo] = [
+        action.message
+        for action in alone.core.take()
+        if isinstance(action, ToLink) and isinstance(action.message, m.Echo)
+    ]
+    assert echo.heads == {"a#": 0, "b#": 4}
+
+
 def test_a_broker_has_one_wave() -> None:
     probes = Probes("b#")
     for number in range(1, 100):
