@@ -49,7 +49,7 @@ class Assurance:
     def answered(self, neighbor: str, said: int, heads: Positions) -> None:
         """A probe that was sent when so much had been said has come back, with these heads."""
         for stream, head in heads.items():
-            self._marks.heard(stream, max(head, self._marks.heads.get(stream, 0)))
+            self._marks.heard(stream, head)
         if all(origin.stream in heads for origin in self._directory.behind(neighbor)):
             self._sure[neighbor] = max(said, self._sure.get(neighbor, 0))
 

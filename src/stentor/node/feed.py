@@ -222,6 +222,10 @@ class Feed:
             positions[stream] = min(positions[stream], first - 1)
         return positions
 
+    def is_claim(self, stream: StreamId) -> bool:
+        """Whether somebody said its position, and the stream is not known to reach there."""
+        return stream in self._claimed
+
     @property
     def buffered(self) -> int:
         """Notifications that wait for what was missed before them."""
@@ -377,8 +381,11 @@ class Feed:
         if stale:
             return
         self._check_claim(run.stream, reading, head)
-        if reading.mode != CATCHING or (asked and reading.known and asked > reading.position + 1):
-            return  # the latter: it was asked for by a claim that did not hold
+        if reading.mode != CATCHING:
+            return
+        if asked and reading.known and asked > reading.position + 1:
+            self._join(reading)  # it was asked for by a claim that did not hold
+            return
         if asked and reading.known:
             asked = max(asked, reading.position + 1)
         if asked and asked < low:
@@ -468,8 +475,8 @@ class Feed:
         begins = self.since is None and probe >= self._probe
         for stream, head in heads.items():
             reading = self._reading(stream)
-            if probe >= reading.probe:
-                self._check_claim(stream, reading, head)
+            if probe >= reading.probe and self._claimed.get(stream, 0) <= head:
+                self._claimed.pop(stream, None)
             if reading.mode == JOINING:
                 if begins:
                     reading.position = max(reading.position, head)
@@ -477,7 +484,8 @@ class Feed:
                     reading.mode = LIVE if reading.probe <= probe else CATCHING
             elif reading.mode == CATCHING and reading.cover is None and reading.probe <= probe:
                 reading.cover = max(head, reading.floor)
-                self._join(reading)
+                if stream not in self._claimed:  # or the journal must tell: it may be ahead of this
+                    self._join(reading)
         if begins:
             self.since = self._made
             for reading in self._streams.values():
@@ -486,10 +494,10 @@ class Feed:
         return begins
 
     def _check_claim(self, stream: StreamId, reading: _Reading, head: int) -> None:
-        """The stream has come to this head, after somebody said how far it has been read.
+        """The journal reaches to this head, after somebody said how far it has been read.
 
         Who has read more than there is would miss what is to come. A stream never goes back; so
-        that was no truth.
+        that was no truth. The answer to a probe proves only that a stream is not behind it.
         """
         if self._claimed.pop(stream, 0) > head:
             reading.position = self.taken_back[stream] = head

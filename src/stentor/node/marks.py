@@ -12,7 +12,8 @@ class Marks:
         self.heads: Positions = {}
 
     def heard(self, stream: StreamId, head: int) -> None:
-        self.heads[stream] = head
+        """It is at least there; what its broker says of it may come behind what is further."""
+        self.heads[stream] = max(head, self.heads.get(stream, 0))
 
     def end(self, stream: StreamId) -> int:
         """The way is broken: what was heard last counts once more, then no longer."""

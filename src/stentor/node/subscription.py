@@ -215,8 +215,10 @@ class Subscription:
 
     def news(self) -> Positions:
         """How far streams have come, as far as the only consumer cannot know it."""
-        told = self._told
-        news = {s: p for s, p in self.feed.passed.items() if p > told.get(s, -1)}
+        told, feed = self._told, self.feed
+        news = {
+            s: p for s, p in feed.passed.items() if p > told.get(s, -1) and not feed.is_claim(s)
+        }
         told.update(news)
         return news
 

@@ -501,6 +501,9 @@ def test_a_position_that_a_stream_never_had_is_taken_back() -> None:
     alone.flush()
     probe = alone.core.probing.probes.number
     alone.core.receive("c", m.Echo("a#", probe, {"b#": 3, "c#": 0}))
+    # How far it is at least; the journal tells how far it is.
+    [fetch] = [n for n, f in alone.core.catching_up.fetches._pending.items() if f.stream == "b#"]
+    alone.core.receive("c", m.Chunk("a#", fetch, "b#", [], [], through=10**9, head=3))
     alone.flush()
     assert alone.core.durables["d"].positions["b#"] == 3
     stored = alone.stored["d"]
@@ -509,6 +512,27 @@ def test_a_position_that_a_stream_never_had_is_taken_back() -> None:
     alone.core.receive("c", m.Forward("b#", [4], [note("bob", 4)]))
     alone.flush()
     assert [d.offsets for d in told(alone.heard[1], m.Deliver)] == [[4]]
+
+
+def test_what_has_passed_here_counts_though_its_broker_said_less_later() -> None:
+    """Or who asks now would be told that it will come, and it has been."""
+    alone = stuck()
+    alone.core.link_up("c")
+    alone.core.receive("c", m.Streams([m.Origin("c#", "c")], []))
+    alone.join(1)
+    alone.say(1, m.Subscribe(1, "x > 0", 10))
+    probe = alone.core.probing.probes.number
+    alone.core.receive("b", m.Echo("a#", probe, {"b#": 3}))
+    alone.core.receive("b", m.Forward("b#", [4], [note("bob", 4)]))
+    alone.core.receive("b", m.Mark("b#", 3))
+    alone.flush()
+    alone.core.receive("c", m.Probe("c#", 1))
+    [echo] = [
+        action.message
+        for action in alone.core.take()
+        if isinstance(action, ToLink) and isinstance(action.message, m.Echo)
+    ]
+    assert echo.heads == {"a#": 0, "b#": 4}
 
 
 def test_a_broker_has_one_wave() -> None:

@@ -333,6 +333,27 @@ def test_who_offers_something_again_is_not_told_of_demand_that_has_ended_meanwhi
     assert list(producer.demand.values()) == [[]]
 
 
+def test_who_has_read_further_than_the_new_broker_knows_does_not_go_back() -> None:
+    """A broker that need not ask how far a stream is knows only how far it has come here."""
+    sim = line_of("a", "b")
+    publisher, mover = sim.client(at="a"), sim.client(at="a")
+    sim.client(at="b").open("x = 1")
+    sim.settle()
+    publish(publisher, 5, 5, 5)
+    sim.advance()
+    sub = mover.open("x = 1 and y = 1")
+    sim.advance()
+    assert sub.positions["a#"] == 3
+    mover.disconnect()
+    mover.connect(sim.hosts["b"])
+    sim.advance()
+    assert sub.positions["a#"] == 3
+    publisher.send([{"x": 1, "y": 1}])
+    sim.settle()
+    assert [offset for _, offset, _ in sub.given] == [4]
+    judge(sim)
+
+
 def test_publishers_do_not_wait_for_a_subscriber_that_has_left() -> None:
     sim = Overlay([], brokers=["a"])
     slow, publisher = sim.client(at="a"), sim.client(at="a")
