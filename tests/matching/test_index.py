@@ -736,6 +736,30 @@ def test_without_a_background_only_small_segments_are_joined_at_once(
     assert max(largest.values()) > 1_000
 
 
+@pytest.mark.parametrize("text", ["a{0} = 1", "a like '%x{0}%y'", "a regex 'x{0}.*y'"])
+def test_what_takes_long_to_compile_is_joined_in_the_background(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Patterns, and attributes that only few filters mention, weigh more than others."""
+    joined: dict[bool, list[int]] = {True: [], False: []}
+    join = Index._join
+
+    def watched_join(index: Index[int], chosen: Any) -> None:
+        here = threading.current_thread() is threading.main_thread()
+        joined[here].append(sum(len(held.segment) for held in chosen))
+        join(index, chosen)
+
+    monkeypatch.setattr(Index, "_join", watched_join)
+    index: Index[int] = Index()
+    for i in range(5_000):
+        index.add(i, Filter(text.format(i)))
+        if not i % 50:
+            index.match({"x": 1})
+    index.settle()
+    assert max(joined[True], default=0) < 1_000
+    assert max(joined[False]) > 1_000
+
+
 def test_a_few_filters_are_never_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     index: Index[int] = Index((i, Filter(f"x = {i}")) for i in range(100))
     work = Work(monkeypatch)

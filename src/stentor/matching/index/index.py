@@ -82,8 +82,8 @@ TESTS_PER_BOX: Final = 256
 #: and how many of these a call costs in addition to its notifications.
 SEARCHES_PER_BOX: Final = 1 / 2
 SEARCHES_PER_CALL: Final = 32
-#: Up to this many boxes are joined at once by whoever makes it necessary: it takes some
-#: milliseconds. Without a background it is more, but never what takes dozens of them.
+#: Up to this many boxes (`Segment.weight`) are joined at once by whoever makes it necessary: it
+#: takes some milliseconds. Without a background it is more, but never what takes dozens of them.
 AT_ONCE: Final = 12_288
 AT_ONCE_ALONE: Final = 16_384
 #: This many segments of similar size are joined.
@@ -548,7 +548,7 @@ class Index(Generic[K]):
             return
         limit = AT_ONCE if self._background else AT_ONCE_ALONE
         while chosen := self._due():
-            if sum(len(held.segment) for held in chosen) > limit:
+            if sum(held.segment.weight for held in chosen) > limit:
                 break
             self._join(chosen)
         else:

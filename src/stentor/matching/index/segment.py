@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import numpy as np
 
@@ -15,6 +16,10 @@ from stentor.matching.index.listed import Listed
 from stentor.matching.index.ragged import object_array
 from stentor.matching.index.ranking import Ranking, Reader, reader_of
 from stentor.matching.index.table import Columns, Floats, Shape, Table
+
+#: What a box with checks, and what an attribute, takes to compile in addition; in plain boxes.
+CHECKED: Final = 20
+NAMED: Final = 50
 
 
 class Segment:
@@ -69,6 +74,11 @@ class Segment:
 
     def __len__(self) -> int:
         return len(self.slots)
+
+    @property
+    def weight(self) -> int:
+        """What it takes to compile it, in plain boxes."""
+        return len(self.slots) + CHECKED * len(self.checks) + NAMED * len(self.names)
 
     def labels(self, numbers: Int64s) -> Int64s:
         """The number of each box's slot: side by side, where a search finds them."""
