@@ -78,7 +78,7 @@ class Segment:
     @property
     def weight(self) -> int:
         """What it takes to compile it, in plain boxes."""
-        return len(self.slots) + CHECKED * len(self.checks) + NAMED * len(self.names)
+        return len(self.slots) + CHECKED * len(self.tests) + NAMED * len(self.names)
 
     def labels(self, numbers: Int64s) -> Int64s:
         """The number of each box's slot: side by side, where a search finds them."""
