@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from stentor.errors import InvalidConfiguration
 from stentor.model.names import shown, text_problem
-from stentor.routing.protocol import Place
+
+if TYPE_CHECKING:
+    from stentor.routing.protocol import Place
 
 #: A broker's usual port.
 DEFAULT_PORT: Final = 7411
