@@ -834,7 +834,7 @@ class Broker:
                     raise ProtocolError(f"since={since!r} is no time; give seconds since 1970")
                 return self.core.streams(since)
             case "status":
-                return self.status()
+                return self._status()
             case "links":
                 for address in arguments.get("add", []):
                     self.add_link(str(address))
@@ -855,6 +855,19 @@ class Broker:
                 visible is None or visible(filter)
             ):
                 found.append(str(filter))
+            if time.monotonic() > until:
+                await asyncio.sleep(0)
+                until = time.monotonic() + BUDGET
+        return found
+
+    async def _status(self) -> dict[str, Any]:
+        """The same as `status`; while it is written down, others have turns."""
+        from stentor.broker.report import details, overview
+
+        found = overview(self)
+        until = time.monotonic() + BUDGET
+        for name, entry in details(self):
+            found[name].append(entry)
             if time.monotonic() > until:
                 await asyncio.sleep(0)
                 until = time.monotonic() + BUDGET
