@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stentor.broker.host import Broker
     from stentor.broker.peers import Link
+    from stentor.node.subscription import Subscription
     from stentor.protocol import messages as m
 
 #: A metric: name, type, help, and its samples as labels and value.
@@ -17,6 +19,31 @@ Metric = tuple[str, str, str, list[tuple[dict[str, str], float]]]
 
 def status(broker: Broker) -> dict[str, Any]:
     """Everything there is to know about a broker now."""
+    found = overview(broker)
+    for name, entry in details(broker):
+        found[name].append(entry)
+    return found
+
+
+def details(broker: Broker) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What `overview` leaves out, because there may be very many: each with where it belongs."""
+    core = broker.core
+    for id, subscription in list(core.subscriptions.items()):
+        yield "subscriptions", _subscription(id, subscription)
+    for durable in list(core.durables.values()):
+        yield (
+            "durables",
+            {
+                "name": durable.name,
+                "filter": str(durable.interest),
+                "attached": core.is_attached(durable),
+                "positions": dict(durable.positions),
+            },
+        )
+
+
+def overview(broker: Broker) -> dict[str, Any]:
+    """The status without single subscriptions."""
     core = broker.core
     table = core.router.table_size()
     return {
@@ -42,16 +69,8 @@ def status(broker: Broker) -> dict[str, Any]:
             for o in sorted(core.directory.others, key=lambda o: o.broker)
         ],
         "clients": _clients(broker),
-        "subscriptions": _subscriptions(broker),
-        "durables": [
-            {
-                "name": durable.name,
-                "filter": str(durable.interest),
-                "attached": core.is_attached(durable),
-                "positions": dict(durable.positions),
-            }
-            for durable in core.durables.values()
-        ],
+        "subscriptions": [],
+        "durables": [],
         "table": {
             "local": table.local,
             "remote": table.remote,
@@ -162,22 +181,19 @@ def _clients(broker: Broker) -> list[dict[str, Any]]:
     ]
 
 
-def _subscriptions(broker: Broker) -> list[dict[str, Any]]:
-    return [
-        {
-            "id": id,
-            "filter": str(subscription.interest),
-            "durable": None if subscription.durable is None else subscription.durable.name,
-            "group": subscription.group,
-            "consumers": len(subscription.consumers),
-            "credit": sum(consumer.credit for consumer in subscription.consumers),
-            "queue": len(subscription.feed),
-            "delivered": subscription.feed.delivered,
-            "dropped": subscription.feed.dropped,
-            "catching_up": subscription.feed.catching,
-        }
-        for id, subscription in broker.core.subscriptions.items()
-    ]
+def _subscription(id: str, subscription: Subscription) -> dict[str, Any]:
+    return {
+        "id": id,
+        "filter": str(subscription.interest),
+        "durable": None if subscription.durable is None else subscription.durable.name,
+        "group": subscription.group,
+        "consumers": len(subscription.consumers),
+        "credit": sum(consumer.credit for consumer in subscription.consumers),
+        "queue": len(subscription.feed),
+        "delivered": subscription.feed.delivered,
+        "dropped": subscription.feed.dropped,
+        "catching_up": subscription.feed.catching,
+    }
 
 
 _COUNTERS = {

@@ -22,7 +22,7 @@ from stentor.filters import Filter
 from stentor.matching.index import select
 from stentor.model.codec import decode_headers
 from stentor.model.moments import moments
-from stentor.node.log import Log
+from stentor.node.log import LastValue, Log
 from stentor.node.pieces import pieces
 from stentor.protocol.messages import Chunk, Fetch, Read, StreamId, Stretch
 
@@ -150,12 +150,17 @@ def last_values(log: Log, fetch: Fetch) -> Iterator[Chunk | None]:
     """
     filter = parsed(fetch.filter)
     done, after, more = 0, "", True
+    page: list[LastValue] = []
     while more:
-        page = log.last_values(after, LAST_VALUES)
-        more = bool(page)
-        envelopes = decode_headers([value.data for value in page])
-        kept = [v for v, e in zip(page, envelopes, strict=True) if filter.matches(e.facts)]
-        after = page[-1].key if page else after
+        if not page:
+            page = log.last_values(after, LAST_VALUES)
+            more = bool(page)
+        ends = list(accumulate(len(value.data) for value in page))
+        fitting = max(1, bisect_right(ends, LOOKED_BYTES))
+        some, page = page[:fitting], page[fitting:]
+        envelopes = decode_headers([value.data for value in some])
+        kept = [v for v, e in zip(some, envelopes, strict=True) if filter.matches(e.facts)]
+        after = some[-1].key if some else after
         if more and not kept:
             yield None
             continue

@@ -11,12 +11,14 @@ from stentor.errors import NotPermitted, Overloaded
 from stentor.filters import Filter
 from stentor.filters.effort import effort
 from stentor.model import Notification, NotificationId, decode, encode
+from stentor.node import reading
 from stentor.node.agenda import Append, Persist, ToClient, ToLink
 from stentor.node.checks import EPOCH_AHEAD
 from stentor.node.core import Core
 from stentor.node.durable import Durable
 from stentor.node.feed import Feed, Run
 from stentor.node.interest import Interest
+from stentor.node.log import LastValue
 from stentor.node.parts import traffic
 from stentor.node.parts.deliveries import BLOCK_PATIENCE, SERVED_AT_ONCE
 from stentor.node.parts.routing import EFFORT, UNLINKED_AT_ONCE
@@ -772,3 +774,35 @@ def test_one_step_looks_at_few_large_entries(text: str) -> None:
         found += chunk.offsets
         through = chunk.through
     assert found == [i for i in range(1, 101) if Filter(text).matches({"x": i - 1})]
+
+
+@pytest.mark.parametrize("text", ["x < 0", "x >= 0"])
+def test_one_step_looks_at_few_large_last_values(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = MemoryLog("a#")
+    values = {}
+    for i in range(100):
+        id = NotificationId("ann", 0, i)
+        data = encode(Notification({"x": i, "text": "t" * (i % 7) * 10_000}, id=id))
+        values[f"k{i:03}"] = LastValue(f"k{i:03}", CLOCK, data)
+    monkeypatch.setattr(
+        log,
+        "last_values",
+        lambda after, limit: [v for k, v in values.items() if k > after][:limit],
+    )
+    looked: list[list[int]] = []
+    decode_all = reading.decode_headers
+
+    def counting(items: list[bytes]) -> Any:
+        looked.append([len(data) for data in items])
+        return decode_all(items)
+
+    monkeypatch.setattr(reading, "decode_headers", counting)
+    found = []
+    for chunk in reading.last_values(log, m.Fetch("a#", "b#", 1, text, 0, 0.0)):
+        if chunk is not None:
+            found += chunk.keys
+    assert found == [key for i, key in enumerate(values) if Filter(text).matches({"x": i})]
+    assert all(sum(sizes) <= LOOKED_BYTES or len(sizes) == 1 for sizes in looked)
+    assert sum(map(len, looked)) == len(values)
