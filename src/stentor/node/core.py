@@ -238,6 +238,7 @@ class Core:
             durables=durables,
             last_values=self.last_values,
             progress=self.progress,
+            catching_up=self.catching_up,
             assurance=assurance,
             ready=ready,
             hungry=hungry,

@@ -502,6 +502,14 @@ class Feed:
         if self._claimed.pop(stream, 0) > head:
             reading.position = self.taken_back[stream] = head
 
+    def unproved(self, probe: int) -> set[StreamId]:
+        """Streams to which the way was interrupted, and that this probe may prove to be there."""
+        return {
+            stream
+            for stream, reading in self._streams.items()
+            if reading.mode == CATCHING and reading.cover is None and reading.probe <= probe
+        }
+
     def waits_for(self, probe: int) -> bool:
         """Whether a stream waits for a later probe than this one."""
         return any(r.mode != LIVE and r.probe > probe for r in self._streams.values())

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import accumulate
 from secrets import randbits
 from typing import Final, NamedTuple
@@ -189,6 +189,8 @@ class Pending(NamedTuple):
     stream: StreamId
     first: int
     retained: bool
+    #: The last probe that was sent before it.
+    behind: int = 0
 
 
 class Fetches:
@@ -198,7 +200,7 @@ class Fetches:
     >>> fetches.add(Pending("ann/1", "b1#0", 7, False))
     1
     >>> fetches.answered(1), fetches.answered(1)
-    (Pending(feed='ann/1', stream='b1#0', first=7, retained=False), None)
+    (Pending(feed='ann/1', stream='b1#0', first=7, retained=False, behind=0), None)
     """
 
     def __init__(self, draw: Callable[[], int] = lambda: randbits(62)) -> None:
@@ -209,6 +211,8 @@ class Fetches:
         """
         self._pending: dict[int, Pending] = {}
         self._draw = draw
+        #: The last probe that was sent.
+        self.probe = 0
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -219,7 +223,7 @@ class Fetches:
 
     def add(self, pending: Pending) -> int:
         number = self._draw()
-        self._pending[number] = pending
+        self._pending[number] = pending._replace(behind=self.probe)
         return number
 
     def answered(self, number: int, *, more: bool = False) -> Pending | None:
@@ -230,6 +234,16 @@ class Fetches:
         """Requests to this stream that will not be answered."""
         numbers = [n for n, p in self._pending.items() if p.stream == stream]
         return [self._pending.pop(n) for n in numbers]
+
+    def abandon(self, feed: str, streams: Collection[StreamId], probe: int) -> list[Pending]:
+        """What a feed has asked these streams for before this probe, and is answered no more."""
+        numbers = [
+            number
+            for number, pending in self._pending.items()
+            if pending.feed == feed and pending.stream in streams and not pending.retained
+            if pending.behind < probe
+        ]
+        return [self._pending.pop(number) for number in numbers]
 
     def forget(self, feed: str) -> None:
         """Nobody waits for what this feed has asked for. The next of its name is another one."""

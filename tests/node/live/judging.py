@@ -31,6 +31,8 @@ def judge(sim: Overlay) -> None:
         if "group" not in sub.options:
             judge_subscription(sim, sub, places)
     judge_trace(sim, places)
+    for host in sim.hosts.values():
+        assert not len(host.core.catching_up.fetches), f"{host.name} waits for what is lost"
 
 
 def judge_journals(

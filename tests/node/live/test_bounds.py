@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from live_histories import small
 from overlay import Overlay
 
 from stentor.errors import NotPermitted, Overloaded
@@ -514,6 +515,30 @@ def test_a_position_that_a_stream_never_had_is_taken_back() -> None:
     alone.core.receive("c", m.Forward("b#", [4], [note("bob", 4)]))
     alone.flush()
     assert [d.offsets for d in told(alone.heard[1], m.Deliver)] == [[4]]
+
+
+@pytest.mark.parametrize("left_out", [True, False])
+def test_a_request_that_may_be_lost_does_not_keep_its_place(left_out: bool) -> None:
+    """One that somebody did not pass on, who did not know yet where we are, is never answered."""
+    with small(stretch=1_000, fetches=1):
+        alone = stuck()
+        alone.join(1)
+        alone.say(1, m.Subscribe(1, "", 10, since=0.0))
+        first = alone.core.probing.probes.number
+        alone.core.receive("b", m.Streams([m.Origin("b#", "b")], []))
+        alone.flush()
+        [lost] = alone.core.catching_up.fetches._pending
+        alone.core.receive("b", m.Echo("a#", first, {} if left_out else {"b#": 0}))
+        alone.flush()
+        if not left_out:
+            assert lost in alone.core.catching_up.fetches._pending  # nothing is proved yet
+            alone.core.receive("b", m.Echo("a#", alone.core.probing.probes.number, {"b#": 1}))
+            alone.flush()
+        [again] = alone.core.catching_up.fetches._pending
+        assert again != lost
+        alone.core.receive("b", m.Chunk("a#", again, "b#", [1], [note("bob", 1)], 1, head=1))
+        alone.flush()
+    assert [d.offsets for d in told(alone.heard[1], m.Deliver)] == [[1]]
 
 
 def test_what_has_passed_here_counts_though_its_broker_said_less_later() -> None:

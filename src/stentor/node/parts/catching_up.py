@@ -14,7 +14,7 @@ from stentor.errors import JournalDamaged, ProtocolError, StentorError
 from stentor.model.codec import decode_headers
 from stentor.node.agenda import Agenda
 from stentor.node.border import Borders
-from stentor.node.feed import Run
+from stentor.node.feed import Feed, Run
 from stentor.node.hooks import Hooks
 from stentor.node.journals import Journals
 from stentor.node.parts.durables import Durables
@@ -216,6 +216,16 @@ class CatchingUp:
             elif subscription is not None:
                 subscription.feed.fetch_failed(stream)
                 self._hungry.add(pending.feed)
+        self._fed()
+
+    def ask_again(self, feed: Feed, streams: Collection[m.StreamId], probe: int) -> None:
+        """What the feed has asked these streams for before this probe does not count.
+
+        It may be lost: who did not know the way then, to the stream or back, has not passed it on.
+        What is sent behind a probe that has come back is not.
+        """
+        for pending in self.fetches.abandon(feed.id, streams, probe):
+            feed.fetch_failed(pending.stream)
         self._fed()
 
     def gone(self, streams: Collection[m.StreamId]) -> None:

@@ -18,6 +18,7 @@ from stentor.node.clock import Clock
 from stentor.node.feed import Feed
 from stentor.node.journals import Journals
 from stentor.node.parts.carriage import Carriage
+from stentor.node.parts.catching_up import CatchingUp
 from stentor.node.parts.durables import Durables
 from stentor.node.parts.last_values import LastValues
 from stentor.node.parts.progress import Progress
@@ -47,6 +48,7 @@ class Probing:
         durables: Durables,
         last_values: LastValues,
         progress: Progress,
+        catching_up: CatchingUp,
         assurance: Assurance,
         ready: Turns[str],
         hungry: Turns[str],
@@ -60,6 +62,7 @@ class Probing:
         self._durables = durables
         self._last_values = last_values
         self._progress = progress
+        self._catching_up = catching_up
         self._assurance = assurance
         self._ready = ready
         self._hungry = hungry
@@ -123,6 +126,7 @@ class Probing:
             self.counters["probes"] += 1
             asked, heads = self._to_ask(self._directory.children(self._journals.stream))
             self._agenda.to_links(self.probes.begin(asked, heads))
+            self._catching_up.fetches.probe = self.probes.number
             self._complete(self.probes.finish_own(self._journals.heads()))
 
     def tick(self) -> None:
@@ -241,8 +245,10 @@ class Probing:
     ) -> None:
         """A feed learns how far streams had come."""
         feed = subscription.feed
+        self._catching_up.ask_again(feed, left_out, number + 1)
         for stream in left_out:
             feed.interrupted(stream, number + 1)
+        self._catching_up.ask_again(feed, feed.unproved(number) & heads.keys(), number)
         begins = feed.heads(number, heads)
         self._durables.take_back(subscription)
         if begins and subscription.durable is not None:
