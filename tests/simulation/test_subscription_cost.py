@@ -30,19 +30,6 @@ def test_a_covered_subscription_costs_nothing_where_it_changes_nothing(brokers: 
     assert cost(net, net.client(at=brokers - 1, journaled=True), "price > 500") == (1, 2)
 
 
-@pytest.mark.spec("R-03.27", "R-07.60")
-@pytest.mark.parametrize("brokers", TREES)
-def test_where_advertisements_steer_only_the_way_to_producers_is_asked(brokers: int) -> None:
-    net = Network.tree(TREES[brokers], "covering", "covering")
-    producer = net.client(at=brokers // 2, journaled=True)
-    consumer = net.client(at=brokers, journaled=True)
-    producer.advertise("price > 0")
-    net.settle()
-    cost(net, consumer, "price > 1")  # everybody has been asked once
-    assert cost(net, consumer, "price < 0") == (0, 0)
-    assert cost(net, consumer, "price < 100") == (1, 2)
-
-
 @pytest.mark.spec("R-07.60")
 def test_after_an_interruption_everything_is_asked_again() -> None:
     """What a broker behind the lost link has heard is not known, whatever was known before."""

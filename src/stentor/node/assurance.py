@@ -14,7 +14,9 @@ is covered, however many brokers lie behind.
 
 When a stream begins afresh, something on the way to it was interrupted, and of the neighbor on that
 way nothing is sure any more. In a graph filters of each broker take ways of their own; there only
-the probes of this broker itself prove something, and only for itself.
+the probes of this broker itself prove something, and only for itself. Where advertisements steer,
+a filter may be untold because nobody offers it any more, while what was offered before has gone by
+unasked for; there everybody is asked.
 """
 
 from __future__ import annotations

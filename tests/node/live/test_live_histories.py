@@ -390,6 +390,12 @@ def test_an_advertisement_outlives_what_was_published_under_it() -> None:
 
 
 @PROMISES
+def test_what_was_offered_before_anybody_asked_is_read_from_the_journal() -> None:
+    """Nobody offers it any more, so the filter stays at home; the past is owed all the same."""
+    run_history(901113)
+
+
+@PROMISES
 def test_histories_of_graphs() -> None:
     for seed in range(25):
         run_history(seed, graph=True)

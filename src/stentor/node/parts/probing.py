@@ -151,7 +151,7 @@ class Probing:
         asked: dict[str, int] = {}
         heads: m.Positions = {}
         for neighbor in neighbors:
-            known = self._assurance.heads(neighbor)
+            known = None if self._routing.is_steered else self._assurance.heads(neighbor)
             if known is None:
                 asked[neighbor] = self._assurance.said(neighbor)
             else:
