@@ -29,7 +29,7 @@ producers that were silent longest; there is no floor and nobody rests.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -170,6 +170,27 @@ class SeenIds:
             elif not self.add(id):
                 repeats.append(i)
         return repeats
+
+    def update(self, other: SeenIds) -> None:
+        """Note that all ids were seen that another memory has intervals of.
+
+        >>> ours, theirs = SeenIds(), SeenIds()
+        >>> ours.add_all([NotificationId("sensor-7", 0, i) for i in (0, 1, 5)])
+        []
+        >>> theirs.add_all([NotificationId("sensor-7", 0, i) for i in (2, 3, 5)])
+        []
+        >>> ours.update(theirs)
+        >>> [i for i in range(7) if NotificationId("sensor-7", 0, i) in ours]
+        [0, 1, 2, 3, 5]
+        """
+        for producer, theirs in other._recent.items():
+            bounds = self._of(producer)
+            for start, end in zip(theirs[1::2], theirs[2::2], strict=True):
+                start = max(start, bounds[0])
+                i, j = bisect_left(bounds, start, 1), bisect_right(bounds, end, 1)
+                if start < end:
+                    bounds[i:j] = [start][: i % 2] + [end][: j % 2]
+            self._trim(bounds)
 
     def discard(self, id: NotificationId) -> bool:
         """Take the id for unseen again; False if it is, or if it lies below the floor."""

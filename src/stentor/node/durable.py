@@ -1,10 +1,15 @@
 """What is kept of a durable subscription while nobody is attached, and across restarts.
 
-Only what it asks for, the confirmed positions, the time since which it exists, and the ids that
-were confirmed last.
+Only what it asks for, which offsets of each stream are done, the time since which it exists, and
+the ids that were confirmed last.
 The notifications themselves stay in the journals of the brokers where they were published. The ids
-catch what positions cannot: a publisher that lost its broker before it was answered publishes the
+catch what offsets cannot: a publisher that lost its broker before it was answered publishes the
 same notification again at another broker, and then two streams hold it.
+
+*Done* is all up to a floor, where the subscription is read on, and what was settled out of order
+above it. A subscription *begins* in each stream at some offset; what lies before was never for it.
+That is not the same as done: where two copies of one subscription are united, the earlier beginning
+holds, and what only the later copy took for the time before itself is still to be delivered.
 """
 
 from __future__ import annotations
@@ -18,20 +23,36 @@ from stentor.filters import Filter
 from stentor.model.identity import NotificationId
 from stentor.model.seen import SeenIds
 from stentor.node.interest import Interest
-from stentor.protocol.messages import Positions
+from stentor.node.offsets import Offsets
+from stentor.protocol.messages import Positions, StreamId
 
 #: Confirmed ids that are remembered of one producer, as intervals.
 RECENT: Final = 1_024
+
+
+class Refusal(msgspec.Struct, array_like=True):
+    """A notification that its subscriber could not deal with."""
+
+    #: How often it was given in vain.
+    attempts: int
+    #: When it may come again, in seconds since 1970, and why it came to that.
+    due: float
+    cause: str = ""
 
 
 class _Stored(msgspec.Struct, array_like=True):
     #: The filter of a subscription, or those of an inbox.
     filter: str | list[str]
     since: float
+    #: The floors of streams.
     positions: Positions
     recent: dict[str, Any]
     group: bool = False
     owner: str | None = None
+    #: What is done above the floors, where that is anything.
+    above: dict[StreamId, list[int]] = {}
+    began: Positions = {}
+    refused: dict[StreamId, dict[int, Refusal]] = {}
 
 
 _decoder: Final = msgspec.msgpack.Decoder(_Stored)
@@ -62,7 +83,12 @@ class Durable:
         self.interest = interest
         #: Streams without a position are read from this time on.
         self.since = since
-        self.positions: Positions = dict(positions or {})
+        #: What was dealt with, or never was for it, of each stream.
+        self.done = {stream: Offsets(floor) for stream, floor in (positions or {}).items()}
+        #: Where it began in each stream.
+        self.began: Positions = {}
+        #: What was refused, and is neither done nor given up.
+        self.refused: dict[StreamId, dict[int, Refusal]] = {}
         self.recent = recent or SeenIds(max_intervals=RECENT, forget_as_new=True)
         #: Whether it is shared by the members of a group.
         self.group = group
@@ -73,18 +99,102 @@ class Durable:
         """Whether somebody with this grant may consume it. Without grants everybody may."""
         return self.owner is None or owner is None or self.owner == owner
 
-    def confirm(self, positions: Positions) -> bool:
-        """Take up what the subscriber has dealt with; whether that is news."""
-        news = False
-        for stream, position in positions.items():
-            if position > self.positions.get(stream, -1):
-                self.positions[stream] = position
-                news = True
-        return news
+    # -- what is done
+
+    @property
+    def positions(self) -> Positions:
+        """Up to where everything of each stream is done: behind that it is read on."""
+        return {stream: done.floor for stream, done in self.done.items() if done.floor >= 0}
+
+    @property
+    def intervals(self) -> int:
+        """How many intervals are done out of order."""
+        return sum(done.intervals for done in self.done.values())
+
+    def begin(self, stream: StreamId, position: int) -> None:
+        """It begins in this stream behind the position, unless it has before."""
+        if stream not in self.done:
+            self.done[stream] = Offsets(position)
+            self.began[stream] = position
+
+    def is_done(self, stream: StreamId, offset: int) -> bool:
+        done = self.done.get(stream)
+        return done is not None and offset in done
+
+    def settle(self, stream: StreamId, offset: int, id: NotificationId | None = None) -> None:
+        """This one was dealt with, and with it any other of the same id."""
+        self.begin(stream, offset - 1)
+        self.done[stream].add(offset)
+        if id is not None:
+            self.recent.add(id)
+        self._forget_refusals(stream)
 
     def remember(self, id: NotificationId) -> None:
         """A notification with this id was dealt with."""
         self.recent.add(id)
+
+    def pass_over(self, stream: StreamId, first: int, last: int) -> None:
+        """Nothing from the first to the last of these is for it, or nothing is left of it."""
+        self.begin(stream, first - 1)
+        self.done[stream].add_range(first, last)
+
+    def confirm(self, positions: Positions) -> bool:
+        """All up to these positions was dealt with; whether that is news."""
+        news = False
+        for stream, position in positions.items():
+            news |= stream not in self.done
+            self.begin(stream, position)
+            done = self.done[stream]
+            if position > done.floor:
+                done.add_range(0, position)
+                self._forget_refusals(stream)
+                news = True
+        return news
+
+    def take_back(self, positions: Positions) -> None:
+        """These streams never reached farther, whoever said so."""
+        for stream, position in positions.items():
+            self.begin(stream, position)
+            self.done[stream].cut(position)
+            self.began[stream] = min(position, self.began.get(stream, position))
+
+    def _forget_refusals(self, stream: StreamId) -> None:
+        refused = self.refused.get(stream)
+        if refused:
+            done = self.done[stream]
+            self.refused[stream] = {o: r for o, r in refused.items() if o not in done}
+
+    def merge(self, other: Durable) -> None:
+        """Unite it with another copy: what is done in either is done.
+
+        It begins where the earlier one began, in time and in each stream.
+        """
+        for stream in self.done.keys() | other.done.keys():
+            self._merge(stream, other)
+        self.since = min(self.since, other.since)
+        self.recent.update(other.recent)
+        for stream, theirs in other.refused.items():
+            ours = self.refused.setdefault(stream, {})
+            for offset, refusal in theirs.items():
+                if offset not in ours or refusal.attempts > ours[offset].attempts:
+                    ours[offset] = refusal
+            self._forget_refusals(stream)
+
+    def _merge(self, stream: StreamId, other: Durable) -> None:
+        united, begins = Offsets(), []
+        for each, twin in ((self, other), (other, self)):
+            begin = each.began.get(stream, -1)
+            if stream in each.done:
+                united.update(each.done[stream].without(begin))
+            elif each.since >= twin.since:
+                continue  # it has nothing of what was before the other
+            begins.append(begin)
+        if min(begins) >= 0:
+            united.add_range(0, min(begins))
+        self.done[stream] = united
+        self.began.pop(stream, None)
+        if min(begins) >= 0:
+            self.began[stream] = min(begins)
 
     def to_data(self) -> bytes:
         return msgspec.msgpack.encode(
@@ -95,6 +205,9 @@ class Durable:
                 self.recent.to_data(),
                 self.group,
                 self.owner,
+                {s: done.to_data() for s, done in self.done.items() if done.intervals},
+                self.began,
+                {s: refused for s, refused in self.refused.items() if refused},
             )
         )
 
@@ -106,7 +219,7 @@ class Durable:
             recent = SeenIds.from_data(stored.recent, max_intervals=RECENT, forget_as_new=True)
             fixed = isinstance(stored.filter, str)
             texts = [stored.filter] if isinstance(stored.filter, str) else stored.filter
-            return cls(
+            durable = cls(
                 name,
                 Interest(map(Filter, texts), fixed=fixed),
                 since=stored.since,
@@ -115,6 +228,12 @@ class Durable:
                 group=stored.group,
                 owner=stored.owner,
             )
+            for stream, lengths in stored.above.items():
+                floor = stored.positions.get(stream, -1)
+                durable.done[stream] = Offsets.from_data(floor, lengths)
+            durable.began = stored.began
+            durable.refused = stored.refused
+            return durable
         except (msgspec.MsgspecError, StentorError) as error:
             raise JournalDamaged(
                 f"the state of the durable subscription {name!r} cannot be read ({error}); "

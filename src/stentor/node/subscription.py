@@ -30,6 +30,10 @@ from stentor.protocol.messages import Positions, StreamId
 #: Notifications that are remembered until they are confirmed.
 UNCONFIRMED: Final = 100_000
 
+#: Intervals of a stream that a group's members have confirmed out of order. When there are more,
+#: those who wait for the slowest are given no more.
+INTERVALS: Final = 20_000
+
 #: Notifications that are taken from the feed of a group at a time.
 AT_ONCE: Final = 256
 
@@ -86,6 +90,8 @@ class Subscription:
         self.repeated = 0
         #: How far the only consumer knows that each stream has come for it.
         self._told: Positions = {}
+        #: Up to where each stream was taken from the feed, where what is done is kept one by one.
+        self._taken: Positions = {}
 
     # -- consumers
 
@@ -143,7 +149,11 @@ class Subscription:
             if c.credit > 0 and c.session not in blocked and len(c.given) < UNCONFIRMED
         ]:
             if not waiting:
-                waiting.extend(one for run in self.feed.take(AT_ONCE) for one in _singly(run))
+                if self.durable is not None and self.durable.intervals > INTERVALS:
+                    break
+                for each in self.feed.take(AT_ONCE):
+                    self._note(each)
+                    waiting.extend(_singly(each))
                 if not waiting:
                     break
             run = self._fresh(waiting.popleft())
@@ -186,15 +196,75 @@ class Subscription:
 
     # -- confirmation
 
+    def begins(self) -> None:
+        """The feed has begun, where it is now: what lies before is not for this subscription."""
+        if self.durable is not None:
+            for stream, position in self.feed.passed.items():
+                self.durable.begin(stream, position)
+
+    def _note(self, run: Run) -> None:
+        """A run was taken from the feed: what lies between its offsets is for nobody."""
+        if self.durable is None or not run.offsets:
+            return
+        durable, stream = self.durable, run.stream
+        before = self._taken_until(stream, run.offsets[0] - 1)
+        if run.gap:
+            durable.pass_over(stream, *run.offsets)
+        elif run.offsets[-1] - before != len(run.offsets):
+            last = before
+            for offset in run.offsets:
+                if offset > last:
+                    durable.pass_over(stream, last + 1, offset - 1)
+                    last = offset
+        self._taken[stream] = max(before, run.offsets[-1])
+
+    def _taken_until(self, stream: StreamId, begin: int) -> int:
+        """Up to where the stream was taken; it begins here if it never was."""
+        assert self.durable is not None
+        if stream not in self._taken:
+            self.durable.begin(stream, begin)
+            self._taken[stream] = self.durable.done[stream].floor
+        return self._taken[stream]
+
+    def _pass_over(self) -> None:
+        """Where nothing waits, all that the feed has read is taken."""
+        assert self.durable is not None
+        if not len(self.feed):
+            for stream, position in self.feed.positions.items():
+                if not self.feed.is_claim(stream):
+                    before = self._taken_until(stream, position)
+                    if before < position:
+                        self.durable.pass_over(stream, before + 1, position)
+                        self._taken[stream] = position
+
+    def take_back(self) -> bool:
+        """Keep no position that its stream never had; whether something durable has changed."""
+        gone, self.feed.taken_back = self.feed.taken_back, {}
+        for stream in gone:
+            self._taken.pop(stream, None)
+        if self.durable is None or not gone:
+            return False
+        self.durable.take_back(gone)
+        return True
+
     def _fresh(self, run: Run) -> Run | None:
-        """The run without what was dealt with before by way of another stream."""
+        """The run without what was dealt with before, in this stream or by way of another."""
         if self.durable is None or not run.offsets or run.gap:
             return run
-        recent = self.durable.recent
-        keep = [i for i, data in enumerate(run.items) if _id_of(data) not in recent]
+        self.durable.begin(run.stream, run.offsets[0] - 1)
+        recent, done = self.durable.recent, self.durable.done[run.stream]
+        keep = [
+            i
+            for i, (offset, data) in enumerate(zip(run.offsets, run.items, strict=True))
+            if offset not in done and _id_of(data) not in recent
+        ]
         if len(keep) == len(run.items):
             return run
         self.repeated += len(run.items) - len(keep)
+        kept = set(keep)
+        for i, offset in enumerate(run.offsets):
+            if i not in kept:
+                done.add(offset)
         if not keep:
             return None
         return Run(run.stream, [run.offsets[i] for i in keep], [run.items[i] for i in keep])
@@ -229,23 +299,18 @@ class Subscription:
         consumer.given = rest
         if self.durable is None:
             return False
-        for _, _, data in confirmed:
-            self.durable.remember(_id_of(data))
         if self.group is None:
+            for _, _, data in confirmed:
+                self.durable.remember(_id_of(data))
             known = self.feed.positions
             # Nobody has dealt with what has not come.
             return self.durable.confirm(
                 {s: min(p, known[s]) for s, p in positions.items() if s in known}
             )
-        return self.durable.confirm(self._confirmed()) or bool(confirmed)
-
-    def _confirmed(self) -> Positions:
-        """How far all members together have dealt with each stream."""
-        positions = self.feed.passed
-        for consumer in self.consumers:
-            for stream, offset, _ in consumer.given:
-                positions[stream] = min(positions[stream], offset - 1)
-        return positions
+        for stream, offset, data in confirmed:
+            self.durable.settle(stream, offset, _id_of(data))
+        self._pass_over()
+        return bool(confirmed)
 
 
 def _done(given: Given, positions: Positions) -> tuple[Given, Given]:

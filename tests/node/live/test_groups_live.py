@@ -320,3 +320,25 @@ class TestTelling:
         assert [piece.more for piece in pieces] == [False, True, True]
         sim.settle()
         assert sim.hosts["b"].core.groups.elsewhere == {"a#": names}
+
+
+@pytest.mark.spec("01/A-18", "R-07.60")
+def test_what_members_confirmed_out_of_order_stays_done_when_their_broker_dies() -> None:
+    """One member holds the first one and stays silent; the other confirms all that it gets."""
+    sim = Overlay([], brokers=["b0"])
+    slow, quick, publisher = (sim.client(at="b0") for _ in range(3))
+    subs = [c.open("true", group="g", durable="kept") for c in (slow, quick)]
+    sim.settle()
+    slow.slow, slow.window = True, 1
+    publisher.send([{"x": 0}] * 10)
+    sim.settle()
+    held = {offset for _, offset, _ in subs[0].given}
+    quick.confirm(subs[1], request=True)
+    sim.settle()
+    sim.crash("b0")
+    sim.restart("b0")
+    before = len(subs[1].given)
+    quick.connect(sim.hosts["b0"])
+    sim.advance()
+    again = {offset for _, offset, _ in subs[1].given[before:]}
+    assert again == held

@@ -48,7 +48,7 @@ class Durables:
             if ours is not theirs:
                 if not ours.belongs_to(theirs.owner):
                     continue  # the same name for something else
-                ours.confirm(theirs.positions)
+                ours.merge(theirs)
             news[name] = ours.to_data()
         return news
 
@@ -120,12 +120,8 @@ class Durables:
 
     def take_back(self, subscription: Subscription) -> None:
         """Keep no position that its stream never had."""
-        feed, durable = subscription.feed, subscription.durable
-        if feed.taken_back:
-            if durable is not None:
-                durable.positions |= feed.taken_back
-                self.changed(durable)
-            feed.taken_back = {}
+        if subscription.take_back() and subscription.durable is not None:
+            self.changed(subscription.durable)
 
     def settle(self) -> None:
         """Store what has changed."""

@@ -251,10 +251,10 @@ class Probing:
         self._catching_up.ask_again(feed, feed.unproved(number) & heads.keys(), number)
         begins = feed.heads(number, heads)
         self._durables.take_back(subscription)
-        if begins and subscription.durable is not None:
-            # It begins here. Brokers that could not be asked are read from the time of its making
-            # on, when they are there.
-            subscription.durable.confirm(feed.positions)
+        if begins:
+            # Brokers that could not be asked are read from the time of its making on, when they
+            # are there.
+            subscription.begins()
         if feed.waits_for(number):
             self._feeds.add(feed.id)
             self._later |= bool(left_out)
