@@ -256,6 +256,12 @@ class GroupElsewhere(StentorError, RuntimeError):
     code = "STN-615"
 
 
+class DurableElsewhere(StentorError, RuntimeError):
+    """A durable subscription that lives at another broker; the message says where."""
+
+    code = "STN-625"
+
+
 class DataInUse(StentorError, OSError):
     """A data directory that another broker is using."""
 

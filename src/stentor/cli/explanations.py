@@ -235,6 +235,12 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
         "A group of consumers that lives at another broker; the message says at which.",
         "Connect there to join it; the client library does so by itself.",
     ),
+    errors.DurableElsewhere: (
+        "A durable subscription that lives at another broker; the message says at which.",
+        "Connect there to go on with it; the client library does so by itself, and waits for that "
+        "broker if it is down.",
+        "Where it is better to go on without that broker, subscribe with `takeover='30s'`.",
+    ),
     errors.DataInUse: (
         "A data directory that another process is using. One directory belongs to one broker.",
         "Stop the other process, or give this broker a directory of its own: `--data`.",

@@ -40,6 +40,7 @@ from stentor.errors import (
 from stentor.filters import Filter
 from stentor.model import Notification, NotificationId
 from stentor.model.names import shown, text_problem
+from stentor.notation.units import parse_duration
 
 if TYPE_CHECKING:
     from stentor.node.hooks import Hooks
@@ -69,6 +70,7 @@ class InboxOptions(TypedDict, total=False):
     auto_confirm: bool
     handler: Callable[[Any], Any] | None
     timeout: float | None
+    takeover: float | str | None
 
 
 class ReplyOptions(InboxOptions, total=False):
@@ -369,6 +371,7 @@ class Bus:
         auto_confirm: bool = True,
         handler: Callable[[Any], Any] | None = None,
         timeout: float | None = None,
+        takeover: float | str | None = None,
     ) -> Subscription[Any]:
         """Ask for what a filter matches, or for the events of a dataclass (`where` narrows them).
 
@@ -388,6 +391,8 @@ class Bus:
         auto_confirm  whether a durable one confirms by itself what was dealt with
         handler       is called with each notification, instead of iterating
         timeout       seconds for the subscription to be in force
+        takeover      for how long ("30s") the broker where a durable one lives may be out of reach
+                      before another one takes it over; without it that broker is waited for
         """
         reader = Reader(filter) if is_event_class(filter) else None
         terms = _terms(
@@ -404,6 +409,7 @@ class Bus:
             window=window,
             auto_confirm=auto_confirm,
             timeout=timeout,
+            takeover=takeover,
         )
         wanted = filter_of(filter, where)
         return Subscription(self.local, wanted, terms, reader=reader, handler=handler)
@@ -562,6 +568,7 @@ def _terms(
     durable: str | None = None,
     since: str | datetime | timedelta | Past | None = None,
     group: str | None = None,
+    takeover: float | str | None = None,
     **others: Any,
 ) -> Terms:
     past = since if isinstance(since, Past) else None
@@ -572,6 +579,7 @@ def _terms(
         since=None if since is None else since_seconds(since),
         past=past,
         group=_name(group, "group"),
+        takeover=parse_duration(takeover) if isinstance(takeover, str) else takeover,
         **others,
     )
 

@@ -580,21 +580,25 @@ class LocalBroker:
         async with TimeLimit(timeout, f"{waiting} not acknowledged"):
             await future
 
-    # -- groups that live elsewhere
+    # -- groups and durable subscriptions that live elsewhere
 
     def _move(self, subscription: Subscription[Any], message: Ended, via: Address) -> None:
         subscription.moves += 1
+        elsewhere = error_of(message.code or GroupElsewhere.code, message.message)
+        subscription.connection_lost(elsewhere, self.loop.time())
         places, refused = self._trust.followed(message.instead, via)
         if subscription.moves > MAX_MOVES:
             text = f"{message.message}; it was sent on {MAX_MOVES} times, brokers disagree"
-            subscription.ended(GroupElsewhere(text))
+            subscription.ended(type(elsewhere)(text))
         elif not places:
             text = f"{message.message}, which this client does not do: {refused}"
             subscription.ended(RedirectRefused(text))
         else:
-            self.start(self._move_to(subscription, tuple(places)))
+            self.start(self._move_to(subscription, tuple(places), message))
 
-    async def _move_to(self, subscription: Subscription[Any], places: tuple[Address, ...]) -> None:
+    async def _move_to(
+        self, subscription: Subscription[Any], places: tuple[Address, ...], message: Ended
+    ) -> None:
         link = self._away.get(places)
         if link is None:
             name = f"{self.name}~{secrets.token_hex(4)}"
@@ -605,10 +609,12 @@ class LocalBroker:
             try:
                 await link.open(5.0)
             except StentorError as error:
-                _log.info("the broker of a group cannot be reached: %s", error)
                 self._away.pop(places, None)
                 for each in list(self.subscriptions.values()):
                     if each.link is link:
+                        if not each.waits:
+                            _log.warning("%r waits: %s (%s)", each, message.message, error)
+                        each.waits, each.cut_off, each.moves = True, not message.cut_off, 0
                         self._go_home(each)
             return
         subscription.link = link

@@ -82,6 +82,8 @@ CONFIRM_EVERY: Final = 0.05
 CONFIRM_AFTER: Final = 1_000
 #: Seconds that the end of a subscription may take.
 CLOSING: Final = 5.0
+#: Seconds at most between two questions where a group or a durable subscription lives.
+PATIENCE: Final = 2.0
 #: Gaps that are remembered, the newest ones.
 MAX_GAPS: Final = 1_000
 
@@ -114,8 +116,14 @@ class Terms:
     window: int = WINDOW
     auto_confirm: bool = True
     timeout: float | None = None
+    takeover: float | None = None
 
     def __post_init__(self) -> None:
+        if self.takeover is not None and (self.durable is None or not self.takeover >= 0):
+            raise InvalidConfiguration(
+                f"takeover={self.takeover} is for durable subscriptions: the seconds for which the "
+                "broker where one lives may be out of reach; give durable='name' as well"
+            )
         if self.window < 1:
             raise InvalidConfiguration(f"with window={self.window} nothing can be delivered")
         if self.limit < 0:
@@ -209,7 +217,10 @@ class Subscription(Generic[T]):
         #: The link that it uses; a group may live at another broker.
         self.link: Uplink | None = None
         self.moves = 0
-        self.patience = Backoff()
+        self.patience = Backoff(longest=PATIENCE)
+        #: Whether the broker where it lives could not be reached; and whether other brokers can.
+        self.waits = False
+        self.cut_off = False
         #: Whether the application has ended it, and whether nothing more will come in any case.
         self.closing = False
         self.over = False
@@ -407,6 +418,7 @@ class Subscription(Generic[T]):
         self._settled = True
         self._granted += 1
         self.moves = 0
+        self.waits = self.cut_off = False
         self.patience.reset()
         self.resumed = self.resumed or (self._settled_at is None and message.resumed)
         broker_time = message.time or clock()
@@ -522,6 +534,8 @@ class Subscription(Generic[T]):
             terms.overflow,
             terms.limit,
             terms.volatile,
+            terms.takeover,
+            self.cut_off and terms.group is None,
         )
 
     def _asks(self) -> str | list[str]:

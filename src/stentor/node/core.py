@@ -12,6 +12,7 @@ hears which message.
     publishing     what publishers send, until it is routed           publishing.py
     subscribing    what subscribers ask                               subscribing.py
     durables       what is kept of durable subscriptions              durables.py
+    homes          where durable subscriptions live                   homes.py
     leases         subscriptions that end by themselves               leases.py
     groups         which groups live where                            groups.py
     offers         advertisements, and demand for what is offered     offers.py
@@ -56,6 +57,7 @@ from stentor.node.parts.catching_up import CatchingUp
 from stentor.node.parts.deliveries import Deliveries
 from stentor.node.parts.durables import Durables
 from stentor.node.parts.groups import Groups
+from stentor.node.parts.homes import Homes
 from stentor.node.parts.last_values import LastValues
 from stentor.node.parts.leases import Leases
 from stentor.node.parts.offers import Offers
@@ -204,6 +206,18 @@ class Core:
             agenda=agenda,
             most=max_groups,
         )
+        self.homes = Homes(
+            subscriptions,
+            durables=durables,
+            sessions=sessions,
+            journals=journals,
+            directory=directory,
+            routing=routing,
+            borders=borders,
+            assurance=assurance,
+            clock=time,
+            agenda=agenda,
+        )
         self.last_values = LastValues(
             subscriptions,
             journals=journals,
@@ -263,6 +277,7 @@ class Core:
             probing=self.probing,
             catching_up=self.catching_up,
             groups=self.groups,
+            homes=self.homes,
             subscriptions=subscriptions,
             assurance=assurance,
             hungry=hungry,
@@ -273,6 +288,7 @@ class Core:
             subscriptions,
             sessions=sessions,
             durables=durables,
+            homes=self.homes,
             groups=self.groups,
             leases=self.leases,
             probing=self.probing,
@@ -306,6 +322,10 @@ class Core:
             m.Fetch: self.catching_up.fetch_heard,
             m.Chunk: self.catching_up.chunk_heard,
             m.Groups: self.groups.groups_heard,
+            m.Homes: self.homes.homes_heard,
+            m.Copy: self.homes.copy_heard,
+            m.Seek: self.homes.seek_heard,
+            m.Claim: self.homes.claim_heard,
             m.Links: self.overlay.links_heard,
         }
 
@@ -317,6 +337,7 @@ class Core:
             next(self.publishing.route_volatile(), None)
         self.routing.withdraw()
         self.groups.tell()
+        self.homes.tell()
         self.probing.begin()
         self.deliveries.deliver()
         if not self.deliveries.congested:
@@ -369,6 +390,7 @@ class Core:
         self.deliveries.tick()
         self.last_values.tick()
         self.overlay.tick()
+        self.homes.tick()
         self.progress.tick()
 
     # -- clients
@@ -517,11 +539,11 @@ class Core:
 
     def restore(self, durables: dict[str, bytes]) -> None:
         """Take up the durable subscriptions that were stored."""
-        self._durables.restore(durables)
+        self.homes.restore(durables)
 
     def import_durables(self, durables: dict[str, bytes]) -> dict[str, bytes | None]:
         """Take over durable subscriptions of a broker that was removed; what is to be stored."""
-        return self._durables.adopt(durables)
+        return self.homes.adopt(durables)
 
     def adopt(self, log: Log) -> None:
         """Answer for the journal of a broker that was removed."""

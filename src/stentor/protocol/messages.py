@@ -182,6 +182,11 @@ class Subscribe(_Message, tag=11):
     #: What comes while it is connected, at most once; nothing is read again, and it is answered at
     #: once.
     volatile: bool = False
+    #: Seconds for which the broker where a durable subscription lives may be out of reach before
+    #: another one takes it over. None: it is waited for, however long.
+    takeover: float | None = None
+    #: The broker where it lives cannot be reached by the client: let it move here.
+    here: bool = False
 
 
 class Unsubscribe(_Message, tag=12):
@@ -340,8 +345,10 @@ class Ended(_Message, tag=36):
     number: int
     code: str | None = None
     message: str = ""
-    #: For a group that lives elsewhere: the addresses of its broker, best first.
+    #: For what lives elsewhere: the addresses of its broker, best first.
     instead: _Addresses = field(default_factory=list)
+    #: This broker cannot reach that one now.
+    cut_off: bool = False
 
 
 class Demand(_Message, tag=37):
@@ -523,6 +530,61 @@ class Links(_Message, tag=62):
     states: _OfStreams[LinkState]
 
 
+class Home(Struct, array_like=True, frozen=True, gc=False):
+    """Where a durable subscription lives; see `stentor.node.homes`."""
+
+    name: _Text
+    #: Rises whenever it moves or ends.
+    term: int
+    #: None if it was deleted.
+    broker: Origin | None
+    #: The time from which on it asks for everything.
+    since: float = 0.0
+    #: The stream of the broker that had it before and gave it away.
+    giver: StreamId = ""
+    #: The grant that it belongs to.
+    owner: str | None = None
+
+
+class Homes(_Message, tag=63):
+    """Where durable subscriptions live, as far as that may be new to the receiver."""
+
+    homes: Annotated[list[Home], Meta(max_length=MAX_GROUPS)]
+
+
+class Copy(_Message, tag=64):
+    """What is kept of a durable subscription elsewhere, sent towards `to`.
+
+    Without `to` it is for the neighbor, in case that the sender is lost.
+    """
+
+    name: _Text
+    term: int
+    data: bytes
+    to: StreamId = ""
+    #: The sender had it and has let go of it: nobody knows more.
+    given: bool = False
+
+
+class Seek(_Message, tag=65):
+    """Goes to every broker: who has a copy of the durable subscription sends it to `origin`."""
+
+    name: _Text
+    origin: StreamId
+    #: Rises with each that the origin sends, also across restarts.
+    number: int
+
+
+class Claim(_Message, tag=66):
+    """Let the durable subscription move from `stream`, towards which this goes, to `origin`."""
+
+    name: _Text
+    stream: StreamId
+    origin: StreamId
+    #: The grant of whoever asks for it.
+    owner: str | None = None
+
+
 class Handover(_Message, tag=60):
     """A piece of a file of a broker that is being removed, for the neighbor to take over.
 
@@ -581,6 +643,10 @@ BetweenBrokers: TypeAlias = (
     | Mark
     | Groups
     | Links
+    | Homes
+    | Copy
+    | Seek
+    | Claim
     | Handover
     | HandedOver
     | Credit

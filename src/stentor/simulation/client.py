@@ -16,6 +16,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from stentor.errors import (
+    DurableElsewhere,
     GroupElsewhere,
     InvalidConfiguration,
     JournalUnavailable,
@@ -82,6 +83,8 @@ class Inbox:
     #: Why it ended, if the broker has ended it; and whether it is over.
     ended: str | None = None
     over: bool = False
+    #: Whether it was told that it lives elsewhere, and has to ask again.
+    waits: bool = False
     #: Notifications of credit that were not given back yet.
     debt: int = 0
     #: Of each stream what was dealt with last, in order of giving: what a group's member confirms.
@@ -454,6 +457,8 @@ class Client:
         self.inboxes[inbox.number] = inbox
         inbox.debt = 0
         options = dict(inbox.options)
+        if inbox.waits:
+            options["here"], inbox.waits = True, False
         if not inbox.is_shared and not inbox.is_volatile:
             if inbox.in_force is not None or inbox.positions:
                 options["positions"] = dict(inbox.positions)
@@ -654,7 +659,14 @@ class Client:
                 inbox.amended(list(map(Filter, added)), list(map(Filter, removed)))
             case m.Ended(_, code, _, instead) if inbox is not None:
                 if code == GroupElsewhere.code:
-                    self._follow(inbox, instead)
+                    inbox.in_force = None
+                    self._follow(instead)
+                elif code == DurableElsewhere.code:
+                    inbox.lost_connection()
+                    if len(self.inboxes) == 1:
+                        self._follow(instead)
+                    else:  # it has one connection, and something else over it
+                        inbox.waits = True
                 elif code is not None:
                     del self.inboxes[inbox.number]
                     inbox.ended = code
@@ -674,14 +686,21 @@ class Client:
     def _refused(self, message: m.Rejected | m.Failure) -> None:
         if message.number is not None:
             for inbox in self.inboxes.values():
-                inbox.amendments.pop(message.number, None)
+                if not inbox.waits:
+                    inbox.amendments.pop(message.number, None)
         self._problem = error_of(message.code, message.message)
         if self.host.thorough and message.code != LeaseExpired.code:  # it ended while this was said
             raise AssertionError(f"{self.id} was told {message}")
 
-    def _follow(self, inbox: Inbox, instead: list[str]) -> None:
-        """The group lives elsewhere: go there."""
-        inbox.in_force = None
+    def ask_again(self) -> None:
+        """Ask for what was elsewhere."""
+        for inbox in list(self.inboxes.values()):
+            if inbox.waits and self.broker is not None:
+                del self.inboxes[inbox.number]
+                self._ask(inbox)
+
+    def _follow(self, instead: list[str]) -> None:
+        """What it asks for lives elsewhere: go there."""
         self.disconnect()
         self.host.send_to(self, instead[0])
 

@@ -134,7 +134,7 @@ def judge_trace(
 _KEPT = {
     *("counters", "checks", "at_end", "at_leave", "at_routed", "take_down"),
     *("logs", "durables.held", "newest", "heads", "reserve", "told", "elsewhere", "names"),
-    *("numbers", "placed", "passed_on"),
+    *("numbers", "placed", "passed_on", "at_change", "registry", "copies", "unreached", "sought"),
 }
 
 

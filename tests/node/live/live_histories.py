@@ -186,6 +186,7 @@ class History:
             (self.tick, 5),
             (self.advertise, 1),
             (self.reconnect, 6),
+            (self.ask_again, 3),
             (self.sim.dawdle, 3),
         ]
         faults = {
@@ -296,6 +297,9 @@ class History:
         hosts = self.sim.places(client)
         if client.broker is None and hosts:
             client.connect(self.rng.choice(hosts))
+
+    def ask_again(self) -> None:
+        self._client().ask_again()
 
     def disconnect(self) -> None:
         self._client().disconnect()

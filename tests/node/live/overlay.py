@@ -130,11 +130,9 @@ class Overlay(Host):
         return client
 
     def places(self, client: Client) -> list[Broker]:
-        """Where a client may connect: a durable subscription is kept where it was made."""
+        """Where a client may connect."""
         hosts = [host for host in self.hosts.values() if host.up]
-        if client.homes and (
-            not self.moves or any("durable" in s.options for s in client.inboxes.values())
-        ):
+        if client.homes and not self.moves:
             hosts = [host for host in hosts if host.name == client.homes[-1]]
         return hosts
 
@@ -204,21 +202,31 @@ class Overlay(Host):
         else:
             self.connect(*self.rng.sample(sorted(self.hosts), 2))
 
+    @property
+    def some_wait(self) -> bool:
+        """Whether clients have been told that what they ask for lives elsewhere."""
+        return any(inbox.waits for c in self.clients for inbox in c.inboxes.values())
+
     def settle(self) -> None:
         """Heal everything, and wait until nothing is under way."""
         for _ in range(2_000):
             self.heal()
+            if self.some_wait:
+                self.tick(1.0)
             for client in self.clients:
                 if client.broker is None:
                     client.connect(self.rng.choice(self.places(client)))
+                client.ask_again()
                 client.give_credit()
             if not self.graph and len(self._links) > 2 * len(self.hosts) - 2:  # a cycle
                 self.advance(10_000)
                 self.tick(1.0)
                 continue
             self.advance()
-            if all(b in self.reached(a) for a, b in self.wires) and all(
-                c.broker is not None and not owes(c) for c in self.clients
+            if (
+                all(b in self.reached(a) for a, b in self.wires)
+                and all(c.broker is not None and not owes(c) for c in self.clients)
+                and not self.some_wait
             ):
                 break
         else:

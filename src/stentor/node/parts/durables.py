@@ -6,6 +6,7 @@ is stored at once, and the client is answered when it is on disk.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from stentor.errors import NotPermitted, Overloaded, StentorError
@@ -32,7 +33,12 @@ class Durables:
         self._most = most
         self._attached: set[str] = set()
         self._changed: Turns[str] = Turns()
+        self._at_change: list[Callable[[str], None]] = []
         subscriptions.at_end(self._forget)
+
+    def at_change(self, hear: Callable[[str], None]) -> None:
+        """Call this with the name whenever what is kept of one has changed."""
+        self._at_change.append(hear)
 
     def restore(self, stored: dict[str, bytes]) -> None:
         """Take up what was stored."""
@@ -72,10 +78,7 @@ class Durables:
     def check_owner(self, session: Session, durable: Durable) -> None:
         """Raise if the durable subscription is somebody else's."""
         if not durable.belongs_to(session.owner):
-            raise NotPermitted(
-                f"the durable subscription {durable.name!r} belongs to another grant than that of "
-                f"{session.name!r}; choose another name"
-            )
+            raise not_yours(session, durable.name)
 
     def attach(self, session: Session, durable: Durable, interest: Interest) -> None:
         """Somebody consumes it from now on, and asks for this."""
@@ -83,6 +86,11 @@ class Durables:
         durable.owner = session.owner or durable.owner
         self.held[durable.name] = durable
         self._attached.add(durable.name)
+
+    def take(self, durable: Durable) -> None:
+        """One that has come from another broker is kept here from now on."""
+        self.held[durable.name] = durable
+        self.changed(durable)
 
     def is_attached(self, durable: Durable) -> bool:
         """Whether somebody consumes this durable subscription now."""
@@ -97,6 +105,11 @@ class Durables:
     def changed(self, durable: Durable) -> None:
         """It is to be stored, at the end of this turn."""
         self._changed.add(durable.name)
+        self._tell(durable)
+
+    def _tell(self, durable: Durable) -> None:
+        for hear in self._at_change:
+            hear(durable.name)
 
     def delete(self, durable: Durable) -> None:
         """Nobody will come back to it."""
@@ -106,11 +119,15 @@ class Durables:
     def store(self, durable: Durable, session: Session, answer: Any) -> None:
         """Store it, and answer the client when that is done."""
         self._changed.discard(durable.name)
+        self._tell(durable)
         self._agenda.add(Persist(durable.name, durable.to_data(), (session, answer)))
 
     def stored(self, context: Any, error: StentorError | None) -> None:
         """One is on disk, or could not be stored."""
         if context is None:
+            return
+        if callable(context):
+            context(error)
             return
         session, answer = context
         if session.id in self._sessions.held:
@@ -128,3 +145,10 @@ class Durables:
         for name in self._changed.take():
             durable = self.held.get(name)
             self._agenda.add(Persist(name, durable.to_data() if durable else None, None))
+
+
+def not_yours(session: Session, name: str) -> NotPermitted:
+    return NotPermitted(
+        f"the durable subscription {name!r} belongs to another grant than that of "
+        f"{session.name!r}; choose another name"
+    )

@@ -24,6 +24,7 @@ from stentor.node.marks import Marks
 from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.catching_up import CatchingUp
 from stentor.node.parts.groups import Groups
+from stentor.node.parts.homes import Homes
 from stentor.node.parts.probing import Probing
 from stentor.node.parts.routing import Routing
 from stentor.node.subscriptions import Subscriptions
@@ -54,6 +55,7 @@ class Overlay:
         probing: Probing,
         catching_up: CatchingUp,
         groups: Groups,
+        homes: Homes,
         subscriptions: Subscriptions,
         assurance: Assurance,
         hungry: Turns[str],
@@ -67,6 +69,7 @@ class Overlay:
         self._probing = probing
         self._catching_up = catching_up
         self._groups = groups
+        self._homes = homes
         self._subscriptions = subscriptions
         self._assurance = assurance
         self._hungry = hungry
@@ -111,6 +114,7 @@ class Overlay:
         if word is not None:
             self._agenda.to_link(neighbor, word)
         self._groups.link_up(neighbor)
+        self._homes.link_up(neighbor)
         self._changed()
 
     def link_down(self, neighbor: str) -> None:
@@ -207,6 +211,7 @@ class Overlay:
         heads: m.Positions = {}
         for stream in streams:
             self._groups.gone(stream)
+            self._homes.gone(stream)
             head = self._marks.end(stream)
             self._passed_on.pop(stream, None)
             if head:

@@ -34,6 +34,7 @@ from stentor.node.journals import Journals
 from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.durables import Durables
 from stentor.node.parts.groups import Groups, group_id
+from stentor.node.parts.homes import Homes
 from stentor.node.parts.leases import Leases
 from stentor.node.parts.probing import Probing
 from stentor.node.parts.routing import Routing
@@ -63,6 +64,7 @@ class Subscribing:
         *,
         sessions: Sessions,
         durables: Durables,
+        homes: Homes,
         groups: Groups,
         leases: Leases,
         probing: Probing,
@@ -80,6 +82,7 @@ class Subscribing:
         self._subscriptions = subscriptions
         self._sessions = sessions
         self._durables = durables
+        self._homes = homes
         self._groups = groups
         self._leases = leases
         self._probing = probing
@@ -100,6 +103,8 @@ class Subscribing:
         self._check(session, message)
         interest = _interest(message.filter)
         _check_permitted(session, interest)
+        if not self._homes.admits(session, message):
+            return
         consumer = Consumer(session.id, message.number, max(0, message.credit))
         resumed = False
         if message.group is None:
@@ -131,6 +136,11 @@ class Subscribing:
                 raise InvalidConfiguration(
                     f"the name of a durable subscription or group has 1 to {MAX_NAME} characters"
                 )
+            if name is not None and name.startswith("\x00"):
+                raise InvalidConfiguration(
+                    "the name of a durable subscription or group begins with a character that "
+                    "can be read"
+                )
         if message.lease is not None and not message.lease > 0:
             raise InvalidConfiguration(f"a lease of {message.lease} seconds ends before it begins")
         past = message.durable, message.since, message.positions, message.group
@@ -154,6 +164,7 @@ class Subscribing:
             durable = self._durables.held.get(message.durable)
             resumed = durable is not None
             if durable is None:
+                since = self._begin_of(message.durable, since)
                 begin = self._clock.time if since is None else since
                 durable = self._durables.new(session, message.durable, interest, begin)
             else:
@@ -174,9 +185,15 @@ class Subscribing:
         if durable is not None:  # nothing can go wrong any more
             self._take_over(id)
             self._durables.attach(session, durable, interest)
+            self._homes.begins(durable)
         self._begin(subscription)
         feed.held = message.retained
         return subscription, resumed
+
+    def _begin_of(self, name: str, since: float | None) -> float | None:
+        """From when on a durable subscription asks, of which nothing is kept here."""
+        before = self._homes.since(name)
+        return since if before is None else before
 
     def _group(
         self, session: Session, message: m.Subscribe, name: str, interest: Interest
@@ -184,7 +201,7 @@ class Subscribing:
         """The group's subscription, made if need be; None if the group lives elsewhere."""
         subscription = self._subscriptions.held.get(group_id(name))
         if subscription is None:
-            home = self._groups.home(name)
+            home = self._groups.home(name) if message.durable is None else None
             if home is not None:
                 self._groups.send_home(session, message.number, name, home)
                 return None
@@ -201,6 +218,10 @@ class Subscribing:
             raise InvalidConfiguration(
                 f"the group {name!r} subscribes to {str(theirs)!r}; its members must all use {same}"
             )
+        durable = None if subscription.durable is None else subscription.durable.name
+        if durable != message.durable:
+            kept = "is not durable" if durable is None else f"is kept as durable={durable!r}"
+            raise InvalidConfiguration(f"the group {name!r} {kept}; its members must all say so")
         return subscription
 
     def _new_group(
@@ -208,11 +229,13 @@ class Subscribing:
     ) -> Subscription:
         durable = None
         since = message.since
-        # A member that has lost the group may know where to begin it again.
-        positions = self._plausible(message.positions)
+        # A member that has lost the group may know where to begin it again; not so one that is
+        # durable, for which members who are gone have dealt with something else.
+        positions = None if message.durable is not None else self._plausible(message.positions)
         if message.durable is not None:
             durable = self._durables.held.get(message.durable)
             if durable is None:
+                since = self._begin_of(message.durable, since)
                 begin = self._clock.time if since is None else since
                 durable = self._durables.new(session, message.durable, interest, begin, group=True)
             elif not durable.group or self._durables.is_attached(durable):
@@ -232,10 +255,12 @@ class Subscribing:
             choice=message.choice,
             owner=session.owner,
         )
-        if durable is not None:
-            self._durables.attach(session, durable, interest)
         self._begin(subscription)
-        self._groups.begin(name)
+        if durable is None:
+            self._groups.begin(name)
+        else:  # found as such, wherever it lives
+            self._durables.attach(session, durable, interest)
+            self._homes.begins(durable)
         return subscription
 
     def _plausible(self, positions: m.Positions | None) -> m.Positions | None:
@@ -351,6 +376,7 @@ class Subscribing:
             durable = subscription.durable
             if message.forget and durable is not None and not subscription.consumers:
                 self._durables.delete(durable)
+                self._homes.ends(durable)
         self._agenda.to_client(session.id, m.Ended(message.number))
 
     def renew(self, session: Session, message: m.Renew) -> None:

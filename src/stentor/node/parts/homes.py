@@ -1,0 +1,510 @@
+"""Homes: durable subscriptions belong to the overlay, and each lives at one broker of it.
+
+*Finding.* All brokers know where each lives (`stentor.node.homes`). That one was made is told
+before the probe that follows it: when its subscriber hears that it is in force, all brokers that
+can be reached know its home. Who asks for it elsewhere is sent there. If the home cannot be reached
+from here, the client is told so, and sent there nevertheless: it may have another way. It asks
+again until one of them answers. What is written down of a name is never made a second time.
+
+*Moving.* Where a client cannot reach the home but its broker can, it asks for the durable to come
+to it. The home lets go of it: it writes down that it lives elsewhere, with what was kept, and only
+when that is on disk it sends it there and tells everybody. From then on the other broker is its
+home. If that never hears of it, because something dies or breaks in between, it will hear where
+the durable lives, and seeks what was kept until the giver answers.
+
+*Losing a home.* Neighbors have copies of what is kept, not older than `COPY_EVERY` seconds unless
+more than `COPIES` of them change in that time. If a subscriber prefers to go on without a home that
+cannot be reached for so long (`takeover`), or if the home is there again with nothing (its disk is
+lost), its broker seeks all copies, unites them, and is the new home under a new term. What was
+confirmed after the last copy comes again; what any journal still holds is not lost. The old home is
+fenced by the term: when it hears of it, its subscribers are sent on, and what it has dealt with
+meanwhile is united with the rest. Both may have served while neither could hear the other: that is
+the price of going on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from stentor.errors import DurableElsewhere, JournalDamaged, StentorError
+from stentor.node.agenda import Agenda, Persist
+from stentor.node.assurance import Assurance
+from stentor.node.border import Borders
+from stentor.node.clock import Clock
+from stentor.node.durable import Durable
+from stentor.node.homes import Registry, from_data, to_data
+from stentor.node.journals import Journals
+from stentor.node.parts.carriage import Carriage
+from stentor.node.parts.durables import Durables, not_yours
+from stentor.node.parts.routing import Routing
+from stentor.node.session import Session
+from stentor.node.sessions import Sessions
+from stentor.node.subscription import Subscription
+from stentor.node.subscriptions import Subscriptions
+from stentor.node.turns import Turns
+from stentor.node.ways import Ways
+from stentor.protocol import messages as m
+
+#: Seconds between two copies of the same durable subscription, and how many are made in that time.
+COPY_EVERY: Final = 1.0
+COPIES: Final = 200
+#: Seconds for which copies are sought.
+SEEKING: Final = 1.0
+#: Homes that one message names.
+AT_ONCE: Final = 200
+
+#: What is stored under these is not the state of a durable subscription of this broker.
+_HOME: Final = "\x00home "
+_COPY: Final = "\x00copy "
+
+_copies: Final = msgspec.msgpack.Decoder(m.Copy)
+
+
+@dataclass(slots=True)
+class _Search:
+    """Copies of a durable subscription are sought until then, and what has been found."""
+
+    until: float
+    found: Durable | None = None
+    #: Whether its giver has answered.
+    given: bool = False
+
+
+class Homes:
+    """Knows where durable subscriptions live, and takes in those that are to live here."""
+
+    def __init__(
+        self,
+        subscriptions: Subscriptions,
+        *,
+        durables: Durables,
+        sessions: Sessions,
+        journals: Journals,
+        directory: Ways,
+        routing: Routing | Carriage,
+        borders: Borders,
+        assurance: Assurance,
+        clock: Clock,
+        agenda: Agenda,
+    ) -> None:
+        self._subscriptions = subscriptions
+        self._durables = durables
+        self._sessions = sessions
+        self._journals = journals
+        self._directory = directory
+        self._routing = routing
+        self._borders = borders
+        self._assurance = assurance
+        self._clock = clock
+        self._agenda = agenda
+        self.registry = Registry()
+        #: What is kept of those that live elsewhere.
+        self._copies: dict[str, m.Copy] = {}
+        #: Names of which neighbors are to hear, and those of which they should have copies.
+        self._news: dict[str, str | None] = {}
+        self._outdated: Turns[str] = Turns()
+        self._next_copies = clock.now
+        self._searches: dict[str, _Search] = {}
+        #: What the new homes of some are to hear as soon as they can be reached.
+        self._owed: list[m.Copy] = []
+        #: The newest search of each other broker, and of this one.
+        self._sought: dict[m.StreamId, int] = {}
+        self._number = int(clock.time * 1_000_000)
+        #: Since when brokers cannot be reached; all that were not met yet, since the start.
+        self._unreached: dict[m.StreamId, float] = {}
+        self._started = clock.now
+        durables.at_change(self._outdated.add)
+
+    # -- at the start
+
+    def restore(self, stored: dict[str, bytes]) -> None:
+        """Take up what was stored, with the durable subscriptions of this broker."""
+        held: dict[str, bytes] = {}
+        for name, data in stored.items():
+            if name.startswith(_HOME):
+                self.registry.learn(from_data(name[len(_HOME) :], data))
+            elif name.startswith(_COPY):
+                self._copies[name[len(_COPY) :]] = _copy(name, data)
+            else:
+                held[name] = data
+        self._durables.restore(held)
+        for durable in list(self._durables.held.values()):
+            home = self.registry.get(durable.name)
+            if home is None or self._is_ours(home):
+                self._settle_here(durable)
+            elif home.broker is not None and home.broker.broker == self._directory.own.broker:
+                self._settle_here(durable, moved=True)  # the journal has become a new stream
+            else:
+                self._durables.delete(durable)  # it was given away
+
+    def adopt(self, stored: dict[str, bytes]) -> dict[str, bytes | None]:
+        """Take in those of a broker that was removed; what is to be stored."""
+        own = {name: data for name, data in stored.items() if not name.startswith("\x00")}
+        for name, data in stored.items():
+            if name.startswith(_HOME):
+                self.registry.learn(from_data(name[len(_HOME) :], data))
+        news = self._durables.adopt(own)
+        for name in own:
+            durable = self._durables.held.get(name)
+            if durable is not None:
+                self._settle_here(durable, moved=True)
+        return news
+
+    def _settle_here(self, durable: Durable, *, moved: bool = False) -> None:
+        """Its home is here, and all are to know."""
+        name, known = durable.name, self.registry.get(durable.name)
+        if known is None or moved or not self._is_ours(known):
+            term = self.registry.term(name) + 1
+            self._learn(self._here(durable, term))
+        self._outdated.add(name)
+
+    def _here(self, durable: Durable, term: int) -> m.Home:
+        own = self._directory.own
+        return m.Home(durable.name, term, own, durable.since, owner=durable.owner)
+
+    def _is_ours(self, home: m.Home) -> bool:
+        return home.broker is not None and home.broker.stream == self._journals.stream
+
+    def _learn(self, home: m.Home, source: str | None = None) -> bool:
+        """Write down where one lives, if that is news, and let neighbors know."""
+        if not self.registry.learn(home):
+            return False
+        self._store(_HOME, home.name, to_data(home))
+        for name in self.registry.forget_some():
+            self._store(_HOME, name, None)
+        if home.broker is None and self._copies.pop(home.name, None) is not None:
+            self._store(_COPY, home.name, None)
+        self._news[home.name] = source
+        return True
+
+    def _store(
+        self,
+        kind: str,
+        name: str,
+        data: bytes | None,
+        done: Callable[[StentorError | None], None] | None = None,
+    ) -> None:
+        self._agenda.add(Persist(kind + name, data, done))
+
+    # -- who asks for one
+
+    def admits(self, session: Session, message: m.Subscribe) -> bool:
+        """Whether a durable subscription lives here or may begin here; else the client is told."""
+        name = message.durable
+        home = None if name is None else self.registry.get(name)
+        if name is None or home is None:
+            return True
+        if home.owner is not None and session.owner is not None and home.owner != session.owner:
+            raise not_yours(session, name)
+        if self._is_ours(home):
+            if name in self._durables.held or name not in self._searches:
+                return True
+            text = f"the durable subscription {name!r} is on its way to this broker"
+            self._send(session.id, message.number, text, self._directory.own)
+            return False
+        assert home.broker is not None
+        origin = self._directory.origin(home.broker.stream)
+        if origin is None:
+            origin = home.broker
+            if self._is_due(home, message.takeover):
+                self._seek(name)
+            text = (
+                f"the durable subscription {name!r} lives at broker {origin.broker!r}, which "
+                "cannot be reached from here"
+            )
+            self._send(session.id, message.number, text, origin, cut_off=True)
+        else:
+            if message.here:
+                own = self._journals.stream
+                self._towards(origin.stream, m.Claim(name, origin.stream, own, session.owner))
+            self._send(session.id, message.number, _lives_at(name, origin), origin)
+        return False
+
+    def _send(
+        self, session: int, number: int, text: str, to: m.Origin, *, cut_off: bool = False
+    ) -> None:
+        ended = m.Ended(number, DurableElsewhere.code, text, list(to.addresses), cut_off)
+        self._agenda.to_client(session, ended)
+
+    def _is_due(self, home: m.Home, takeover: float | None) -> bool:
+        """Whether one is to be taken over whose home cannot be reached."""
+        assert home.broker is not None
+        brokers = [self._directory.own, *self._directory.others]
+        if any(other.broker == home.broker.broker for other in brokers):
+            return True  # it is there again, with another journal: what it kept is lost
+        lost = self._unreached.get(home.broker.stream, self._started)
+        return takeover is not None and self._clock.now - lost >= takeover
+
+    def since(self, name: str) -> float | None:
+        """From when on it asks for everything, if one lived here of which nothing is left."""
+        home = self.registry.get(name)
+        return home.since if home is not None else None
+
+    def begins(self, durable: Durable) -> None:
+        """One is attached here."""
+        self._settle_here(durable)
+
+    def ends(self, durable: Durable) -> None:
+        """It was deleted."""
+        self._learn(m.Home(durable.name, self.registry.term(durable.name) + 1, None))
+        self._outdated.discard(durable.name)
+
+    # -- what others say
+
+    def homes_heard(self, neighbor: str, message: m.Homes) -> None:
+        if self._borders.keeps_groups(neighbor):
+            return
+        for home in message.homes:
+            if not self._learn(home, neighbor):
+                continue
+            name, durable = home.name, self._durables.held.get(home.name)
+            if self._is_ours(home):
+                if durable is None:
+                    self._seek(name)
+            else:
+                if durable is not None:
+                    self._yield(durable, home)
+                self._searches.pop(name, None)
+
+    def _yield(self, durable: Durable, home: m.Home) -> None:
+        """Another broker is its home: it hears what was dealt with here, and clients go there."""
+        self._dismiss(durable, home.broker)
+        if home.broker is not None:
+            to = home.broker.stream
+            self._owed.append(m.Copy(durable.name, home.term - 1, durable.to_data(), to))
+            self._pay()
+        self._durables.delete(durable)
+        self._outdated.discard(durable.name)
+
+    def _dismiss(self, durable: Durable, to: m.Origin | None) -> None:
+        """Who consumes it here is sent on."""
+        for subscription in list(self._subscriptions.held.values()):
+            if subscription.durable is durable:
+                self._send_on(subscription, to)
+
+    def _send_on(self, subscription: Subscription, to: m.Origin | None) -> None:
+        assert subscription.durable is not None
+        name = subscription.durable.name
+        text = f"the durable subscription {name!r} was deleted"
+        if to is not None:
+            text = _lives_at(name, to)
+        for consumer in list(subscription.consumers):
+            session = self._sessions.held[consumer.session]
+            self._send(session.id, consumer.number, text, to or m.Origin("", ""))
+            self._subscriptions.leave(session, consumer.number)
+
+    def claim_heard(self, neighbor: str, message: m.Claim) -> None:
+        """Another broker asks for one."""
+        if self._borders.keeps_groups(neighbor):
+            return
+        if message.stream != self._journals.stream:
+            self._towards(message.stream, message)
+            return
+        home, durable = self.registry.get(message.name), self._durables.held.get(message.name)
+        to = self._directory.origin(message.origin)
+        if home is None or to is None or not self._is_ours(home):
+            return
+        if None not in (home.owner, message.owner) and home.owner != message.owner:
+            return
+        if durable is not None:
+            self.give(durable, to)
+        elif message.name not in self._searches:  # nothing is left of it
+            self._learn(m.Home(home.name, home.term + 1, to, home.since, owner=home.owner))
+
+    def give(self, durable: Durable, to: m.Origin) -> None:
+        """Let it live at another broker from now on."""
+        name, term = durable.name, self.registry.term(durable.name) + 1
+        self._dismiss(durable, to)
+        copy = m.Copy(name, term, durable.to_data(), to.stream, given=True)
+        self._keep(copy)
+        home = m.Home(name, term, to, durable.since, self._journals.stream, durable.owner)
+        self.registry.learn(home)
+        self._durables.delete(durable)
+        self._outdated.discard(name)
+
+        def stored(error: StentorError | None) -> None:
+            self._news[name] = None
+            self._towards(to.stream, copy)
+
+        self._store(_HOME, name, to_data(home), stored)
+
+    # -- copies
+
+    def copy_heard(self, neighbor: str, message: m.Copy) -> None:
+        if self._borders.keeps_groups(neighbor):
+            return
+        name, own = message.name, self._journals.stream
+        if message.to not in ("", own):
+            self._towards(message.to, message)
+            return
+        durable = self._durables.held.get(name)
+        if not message.to:
+            known = self._copies.get(name)
+            if durable is None and (known is None or known.term <= message.term):
+                self._keep(message)
+        elif durable is not None:
+            durable.merge(Durable.from_data(name, message.data))
+            self._durables.changed(durable)
+        elif name in self._searches:
+            search = self._searches[name]
+            search.found = _united(search.found, message)
+            search.given |= message.given
+            if message.given:
+                search.until = self._clock.now
+        elif message.given and message.term > self.registry.term(name):
+            self._take(Durable.from_data(name, message.data), message.term)
+
+    def _keep(self, copy: m.Copy) -> None:
+        self._copies[copy.name] = copy
+        self._store(_COPY, copy.name, msgspec.msgpack.encode(copy))
+
+    def _take(self, durable: Durable, term: int) -> None:
+        """It lives here from now on."""
+        self._durables.take(durable)
+        self._learn(self._here(durable, term))
+        self._outdated.add(durable.name)
+        if self._copies.pop(durable.name, None) is not None:
+            self._store(_COPY, durable.name, None)
+
+    def seek_heard(self, neighbor: str, message: m.Seek) -> None:
+        """A broker seeks copies."""
+        origin = message.origin
+        if self._borders.keeps_groups(neighbor) or origin == self._journals.stream:
+            return
+        if message.number <= self._sought.get(origin, 0):
+            return  # that came another way
+        self._sought[origin] = message.number
+        copy, durable = self._copies.get(message.name), self._durables.held.get(message.name)
+        if copy is not None:
+            self._towards(origin, m.Copy(copy.name, copy.term, copy.data, origin, copy.given))
+        elif durable is not None:
+            term = self.registry.term(message.name)
+            self._towards(origin, m.Copy(message.name, term, durable.to_data(), origin))
+        self._flood(message, but=neighbor)
+
+    def _seek(self, name: str) -> None:
+        """Find out what others have of one that is to live here."""
+        if name in self._searches:
+            return
+        search = self._searches[name] = _Search(self._clock.now + SEEKING)
+        copy = self._copies.get(name)
+        if copy is not None:
+            search.found = _united(None, copy)
+        self._number += 1
+        self._flood(m.Seek(name, self._journals.stream, self._number))
+
+    def _found(self, name: str, search: _Search) -> None:
+        """A search is over."""
+        home = self.registry.get(name)
+        del self._searches[name]
+        if home is None or home.broker is None:
+            return
+        ours = self._is_ours(home)
+        if ours and home.giver and not search.given:
+            self._seek(name)  # the giver has it, and cannot be reached yet
+        elif ours and search.found is not None:
+            self._durables.take(search.found)
+            self._outdated.add(name)
+        elif not ours and not self._directory.reaches(home.broker.stream):
+            if search.found is not None:
+                self._take(search.found, home.term + 1)
+            else:  # it begins again when somebody asks for it, with all there is since then
+                own = self._directory.own
+                self._learn(m.Home(name, home.term + 1, own, home.since, owner=home.owner))
+
+    # -- brokers that come and go
+
+    def link_up(self, neighbor: str) -> None:
+        """Tell a new neighbor all there is."""
+        if self._borders.keeps_groups(neighbor):
+            return
+        for message in _messages(self.registry):
+            self._agenda.to_link(neighbor, message)
+        for name in self._durables.held:
+            self._outdated.add(name)
+
+    def gone(self, stream: m.StreamId) -> None:
+        """The broker of this stream cannot be reached."""
+        self._unreached[stream] = self._clock.now
+        while len(self._unreached) > m.MAX_STREAMS:
+            del self._unreached[next(iter(self._unreached))]
+        self._sought.pop(stream, None)
+
+    def tell(self) -> None:
+        """Tell neighbors what is new."""
+        if not self._news:
+            return
+        news, self._news = self._news, {}
+        for source in set(news.values()):
+            homes = [home for home in self.registry if news.get(home.name, self) == source]
+            for message in _messages(homes):
+                self._flood(message, but=source)
+
+    def _pay(self) -> None:
+        owed, self._owed = self._owed, []
+        for copy in owed:
+            if self._directory.towards(copy.to) is None:
+                self._owed.append(copy)
+            else:
+                self._towards(copy.to, copy)
+        del self._owed[:-COPIES]
+
+    def tick(self) -> None:
+        self._pay()
+        for name, search in list(self._searches.items()):
+            if self._clock.now >= search.until:
+                self._found(name, search)
+        if self._outdated and self._clock.now >= self._next_copies:
+            self._next_copies = self._clock.now + COPY_EVERY
+            for name in list(islice(self._outdated, COPIES)):
+                self._outdated.discard(name)
+                durable = self._durables.held.get(name)
+                if durable is not None:
+                    self._flood(m.Copy(name, self.registry.term(name), durable.to_data()))
+
+    def _flood(self, message: m.Homes | m.Copy | m.Seek, but: str | None = None) -> None:
+        for neighbor in self._routing.neighbors:
+            if neighbor != but and not self._borders.keeps_groups(neighbor):
+                if isinstance(message, m.Homes):
+                    self._assurance.say(neighbor)
+                self._agenda.to_link(neighbor, message)
+
+    def _towards(self, stream: m.StreamId, message: m.Copy | m.Claim) -> None:
+        neighbor = self._directory.towards(stream)
+        if neighbor is not None:
+            self._agenda.to_link(neighbor, message)
+
+
+def _lives_at(name: str, origin: m.Origin) -> str:
+    places = " or ".join(origin.addresses)
+    text = f"the durable subscription {name!r} lives at broker {origin.broker!r}"
+    return f"{text}; connect to {places}" if places else text
+
+
+def _messages(homes: Iterable[m.Home]) -> Iterator[m.Homes]:
+    left = list(homes)
+    for start in range(0, len(left), AT_ONCE):
+        yield m.Homes(left[start : start + AT_ONCE])
+
+
+def _united(found: Durable | None, copy: m.Copy) -> Durable:
+    theirs = Durable.from_data(copy.name, copy.data)
+    if found is None:
+        return theirs
+    found.merge(theirs)
+    return found
+
+
+def _copy(name: str, data: bytes) -> m.Copy:
+    try:
+        return _copies.decode(data)
+    except msgspec.MsgspecError as error:
+        raise JournalDamaged(
+            f"the copy of the durable subscription {name[len(_COPY) :]!r} cannot be read "
+            f"({error}); run `stentor journal repair` on the data directory"
+        ) from error
