@@ -21,7 +21,7 @@ from contextlib import suppress
 from itertools import count
 from typing import Any, Final
 
-from stentor.broker import report
+from stentor.broker import durables, report
 from stentor.broker.access import Access, Permissions
 from stentor.broker.advertising import advertised
 from stentor.broker.monitoring import Monitor
@@ -861,6 +861,8 @@ class Broker:
                 if "replace" in arguments:
                     return self._replace_link(arguments["replace"])
                 return self.status()["links"]
+            case "durables":
+                return durables.asked(self.core, arguments)
             case "drain":
                 return self.drain()
         raise ProtocolError(f"there is no question {ask.what!r}")

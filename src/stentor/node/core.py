@@ -212,6 +212,7 @@ class Core:
             sessions=sessions,
             journals=journals,
             directory=directory,
+            marks=marks,
             routing=routing,
             borders=borders,
             assurance=assurance,

@@ -129,10 +129,6 @@ class Durable:
             self.recent.add(id)
         self._forget_refusals(stream)
 
-    def merge(self, other: Durable) -> None:
-        if self.since == other.since:
-            self.confirm(other.positions)
-
     def remember(self, id: NotificationId) -> None:
         """A notification with this id was dealt with."""
         self.recent.add(id)

@@ -244,7 +244,7 @@ class Ask(_Message, tag=18):
     """A question to the broker; `Done` answers. Operators ask more than clients may.
 
     "offers" {overlapping}; "streams" {since}; "where" {broker}; "status" {}; "links" {add, remove};
-    "drain" {}.
+    "durables" {name, do: "reset" | "delete" | "move", to}; "drain" {}.
     """
 
     number: int

@@ -39,6 +39,7 @@ from stentor.node.clock import Clock
 from stentor.node.durable import Durable
 from stentor.node.homes import Registry, from_data, to_data
 from stentor.node.journals import Journals
+from stentor.node.marks import Marks
 from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.durables import Durables, not_yours
 from stentor.node.parts.routing import Routing
@@ -86,6 +87,7 @@ class Homes:
         sessions: Sessions,
         journals: Journals,
         directory: Ways,
+        marks: Marks,
         routing: Routing | Carriage,
         borders: Borders,
         assurance: Assurance,
@@ -97,6 +99,7 @@ class Homes:
         self._sessions = sessions
         self._journals = journals
         self._directory = directory
+        self._marks = marks
         self._routing = routing
         self._borders = borders
         self._assurance = assurance
@@ -254,6 +257,47 @@ class Homes:
         self._learn(m.Home(durable.name, self.registry.term(durable.name) + 1, None))
         self._outdated.discard(durable.name)
 
+    # -- what operators do
+
+    def copied(self, name: str) -> m.Positions | None:
+        """How far a durable subscription of another broker had come, by the copy that is here."""
+        copy = self._copies.get(name)
+        return None if copy is None else dict(Durable.from_data(name, copy.data).positions)
+
+    def heads(self) -> m.Positions:
+        """How far streams have come, as far as this broker knows."""
+        return self._marks.heads | self._journals.heads()
+
+    def reset(self, durable: Durable, since: float) -> None:
+        """Let it begin again, with what was published since then; its consumers have to ask."""
+        self._dismiss(durable, None)
+        again = Durable(
+            durable.name,
+            durable.interest,
+            since=since,
+            group=durable.group,
+            owner=durable.owner,
+        )
+        self._durables.take(again)
+        self._settle_here(again, moved=True)
+
+    def remove(self, durable: Durable) -> None:
+        """Delete it, whoever consumes it."""
+        self._dismiss(durable, None)
+        self._durables.delete(durable)
+        self.ends(durable)
+
+    def fetch(self, name: str) -> None:
+        """Let it live here, as soon as its home lets go of it or is given up."""
+        home = self.registry.get(name)
+        if home is None or home.broker is None or self._is_ours(home):
+            return
+        if self._directory.reaches(home.broker.stream):
+            own = self._journals.stream
+            self._towards(home.broker.stream, m.Claim(name, home.broker.stream, own, home.owner))
+        else:
+            self._seek(name)
+
     # -- what others say
 
     def homes_heard(self, neighbor: str, message: m.Homes) -> None:
@@ -290,12 +334,14 @@ class Homes:
     def _send_on(self, subscription: Subscription, to: m.Origin | None) -> None:
         assert subscription.durable is not None
         name = subscription.durable.name
-        text = f"the durable subscription {name!r} was deleted"
-        if to is not None:
+        if to is None:
+            text = f"the durable subscription {name!r} was deleted or reset; subscribe again"
+            to = m.Origin("", "")
+        else:
             text = _lives_at(name, to)
         for consumer in list(subscription.consumers):
             session = self._sessions.held[consumer.session]
-            self._send(session.id, consumer.number, text, to or m.Origin("", ""))
+            self._send(session.id, consumer.number, text, to)
             self._subscriptions.leave(session, consumer.number)
 
     def claim_heard(self, neighbor: str, message: m.Claim) -> None:

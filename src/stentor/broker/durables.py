@@ -1,0 +1,80 @@
+"""What operators see of durable subscriptions, and what they can do about them.
+
+Every broker knows all names and where each lives. Positions, and how far it is behind, are known at
+its home; there it is reset and deleted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stentor.errors import DurableElsewhere, InvalidConfiguration, ProtocolError
+from stentor.node.core import Core
+from stentor.node.durable import Durable
+from stentor.protocol import messages as m
+
+
+def asked(core: Core, arguments: dict[str, Any]) -> Any:
+    """Answer the question "durables": all, one by its `name`, or what to do with that."""
+    name = arguments.get("name")
+    if name is None:
+        return [_listed(core, home) for home in core.homes.registry if home.broker is not None]
+    if not isinstance(name, str):
+        raise ProtocolError(f"name={name!r} is no name of a durable subscription")
+    home = core.homes.registry.get(name)
+    if home is None:
+        raise InvalidConfiguration(f"there is no durable subscription {name!r} in this overlay")
+    match arguments.get("do"):
+        case None:
+            return _listed(core, home) | {"copy": core.homes.copied(name)}
+        case "reset":
+            to = arguments.get("to")
+            if not isinstance(to, int | float) or to != to:
+                raise ProtocolError(f"to={to!r} is no time; give seconds since 1970")
+            core.homes.reset(_held(core, home), float(to))
+        case "delete":
+            core.homes.remove(_held(core, home))
+        case "move":
+            core.homes.fetch(name)
+        case other:
+            raise ProtocolError(f"a durable subscription cannot {other!r}")
+    return _listed(core, core.homes.registry.get(name) or home)
+
+
+def _held(core: Core, home: m.Home) -> Durable:
+    durable = core.durables.get(home.name)
+    if durable is None:
+        assert home.broker is not None
+        places = " or ".join(home.broker.addresses)
+        raise DurableElsewhere(
+            f"the durable subscription {home.name!r} lives at broker {home.broker.broker!r}; ask "
+            f"{places or 'that broker'}"
+        )
+    return durable
+
+
+def _listed(core: Core, home: m.Home) -> dict[str, Any]:
+    assert home.broker is not None
+    origin = core.directory.origin(home.broker.stream)
+    found: dict[str, Any] = {
+        "name": home.name,
+        "home": home.broker.broker,
+        "addresses": list((origin or home.broker).addresses),
+        "reachable": origin is not None,
+        "term": home.term,
+        "since": home.since,
+        "owner": home.owner,
+    }
+    durable = core.durables.get(home.name)
+    if durable is None:
+        return found
+    heads = core.homes.heads()
+    behind = {s: max(0, head - durable.positions.get(s, 0)) for s, head in heads.items()}
+    return found | {
+        "filter": str(durable.interest),
+        "group": durable.group,
+        "attached": core.is_attached(durable),
+        "positions": dict(durable.positions),
+        "lag": sum(behind.values()),
+        "behind": {stream: count for stream, count in behind.items() if count},
+    }
