@@ -31,6 +31,7 @@ COMMANDS = [
     ["links", "list"],
     ["links", "add"],
     ["links", "remove"],
+    ["durables"],
     ["journal", "info"],
     ["journal", "check"],
     ["journal", "repair"],

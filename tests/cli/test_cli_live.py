@@ -512,6 +512,33 @@ class TestOperation:
         done = run("subscribe", b1.address, "isa drained", "--since", "earliest", "--count", 1)
         assert done.out == '{"n":1}\n'
 
+    def test_durables_are_listed_moved_reset_and_deleted(
+        self, tmp_path: Path, b1: RunningBroker
+    ) -> None:
+        other = RunningBroker(tmp_path / "b4", "--neighbor", b1.address)
+        other.err.until("linked with b1")
+        for n in range(3):
+            run("publish", b1.address, "--type", "kept", f'{{"n": {n}}}')
+        first = ("subscribe", b1.address, "isa kept", "--durable", "desk-7", "--since", "earliest")
+        assert run(*first, "--count", 2).out == '{"n":0}\n{"n":1}\n'
+        (found,) = json.loads(run("durables", b1.address, "--json").out)
+        assert (found["name"], found["home"], found["reachable"]) == ("desk-7", "b1", True)
+        assert found["lag"] >= 1
+        assert "desk-7" in run("durables", other.address).out
+        shown = run("durables", other.address, "show", "desk-7")
+        assert "'desk-7' lives at 'b1'; asking there" in shown.err
+        assert run("durables", other.address, "move", "desk-7").code == 0
+        here = ("subscribe", other.address, "isa kept", "--durable", "desk-7")
+        assert run(*here, "--count", 1).out == '{"n":2}\n'
+        assert json.loads(run("durables", b1.address, "--json").out)[0]["home"] == "b4"
+        assert run("durables", b1.address, "reset", "desk-7", "--to", "1h").code == 0
+        assert run(*here, "--count", 1).out == '{"n":0}\n'
+        assert run("durables", b1.address, "delete", "desk-7").code == 0
+        assert json.loads(run("durables", b1.address, "--json").out) == []
+        gone = run("durables", b1.address, "show", "desk-7")
+        assert (gone.code, "no durable subscription 'desk-7'" in gone.err) == (2, True)
+        assert run("durables", b1.address, "reset", "desk-7").code == 2
+
     @pytest.mark.slow
     def test_a_link_that_is_not_there_cannot_be_removed(self, b1: RunningBroker) -> None:
         done = run("links", "remove", b1.address, "nobody")

@@ -13,6 +13,7 @@ import typer
 from stentor.cli import exits
 from stentor.cli.broker import broker
 from stentor.cli.check import check
+from stentor.cli.durables import durables
 from stentor.cli.explain import explain
 from stentor.cli.journal import journal
 from stentor.cli.operate import drain, links, offers
@@ -78,6 +79,7 @@ app.command()(publish)
 app.command()(offers)
 app.command()(status)
 app.add_typer(links)
+app.command()(durables)
 app.command()(drain)
 app.add_typer(journal)
 app.add_typer(pipeline)

@@ -197,6 +197,23 @@ def durables_table(durables: Sequence[dict[str, Any]], limit: int | None) -> Gro
     return _table("Durable subscriptions", columns, rows, limit=limit)
 
 
+def homes_table(homes: Sequence[dict[str, Any]]) -> Group | None:
+    """Where durable subscriptions live; of those elsewhere it is not known how far they are."""
+    rows = (
+        (
+            h["name"],
+            h["home"] if h["reachable"] else f"{h['home']} (out of reach)",
+            h.get("filter") or ("(everything)" if "filter" in h else ""),
+            h.get("attached", ""),
+            h.get("lag", ""),
+            h["owner"] or "",
+        )
+        for h in sorted(homes, key=lambda h: h["name"])
+    )
+    columns = ["name", "home", "filter", "attached", ">behind", "owner"]
+    return _table("Durable subscriptions", columns, rows)
+
+
 def numbers_table(status: dict[str, Any], before: dict[str, Any] | None = None) -> Table:
     """Routing table, queues, drops and journal: one line each."""
     grid = Table.grid(padding=(0, 2))

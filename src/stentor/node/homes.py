@@ -31,10 +31,12 @@ def prevails(one: Home, other: Home) -> bool:
     return _rank(one) > _rank(other)
 
 
-def _rank(home: Home) -> tuple[int, bool, float, list[int]]:
-    # One that lives rather than none, the older, and at last any: the lower stream.
+def _rank(home: Home) -> tuple[int, bool, float, list[int], bool]:
+    # One that lives rather than none, the older, then any: the lower stream. At last, the word of
+    # a home that has it rather than that of the giver.
     stream = home.broker.stream if home.broker is not None else ""
-    return home.term, home.broker is not None, -home.since, [-ord(c) for c in stream]
+    lower = [-ord(c) for c in stream]
+    return home.term, home.broker is not None, -home.since, lower, not home.giver
 
 
 class Registry:

@@ -454,8 +454,7 @@ class Homes:
         if ours and home.giver and not search.given:
             self._seek(name)  # the giver has it, and cannot be reached yet
         elif ours and search.found is not None:
-            self._durables.take(search.found)
-            self._outdated.add(name)
+            self._take(search.found, home.term)
         elif not ours and not self._directory.reaches(home.broker.stream):
             if search.found is not None:
                 self._take(search.found, home.term + 1)

@@ -1,0 +1,140 @@
+"""`stentor durables`: where durable subscriptions live, how far they are, and what to do with them.
+
+Every broker knows where each lives. What only its home can do or tell is asked there.
+"""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from stentor.cli.exits import complain
+from stentor.cli.options import (
+    AddressArgument,
+    ConnectTimeoutOption,
+    TlsCaOption,
+    TlsCertificateOption,
+    TlsKeyOption,
+    TokenOption,
+    connecting,
+)
+
+
+class Action(StrEnum):
+    """What to do."""
+
+    LIST = "list"
+    SHOW = "show"
+    MOVE = "move"
+    RESET = "reset"
+    DELETE = "delete"
+
+
+def durables(
+    address: AddressArgument,
+    action: Annotated[
+        Action,
+        typer.Argument(help="What to do; all but `list` need a NAME.", show_default=True),
+    ] = Action.LIST,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="Of the durable subscription.", show_default=False),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="TIME",
+            help='reset: where it begins again: an ISO time, "1h" for an hour ago, or "earliest".',
+            show_default=False,
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", metavar="", help="JSON, for scripts.")] = False,
+    token: TokenOption = None,
+    tls_ca: TlsCaOption = None,
+    tls_certificate: TlsCertificateOption = None,
+    tls_key: TlsKeyOption = None,
+    connect_timeout: ConnectTimeoutOption = "10s",
+) -> None:
+    """Show where durable subscriptions live and how far they are; move, reset or delete one.
+
+    `list` shows all of the overlay, and how far those are behind that live at this broker. `show`
+    tells all about one. `move` lets it live at this broker; if its own cannot be reached, the
+    newest copy is taken, and what was confirmed after that comes again. `reset` lets it begin again
+    with what was published since a time, and `delete` forgets it: who consumes it is told so.
+
+    \b
+    Examples:
+      stentor durables 127.0.0.1:7411
+      stentor durables 127.0.0.1:7411 show desk-7
+      stentor durables 127.0.0.1:7412 move desk-7
+      stentor durables 127.0.0.1:7411 reset desk-7 --to 2h
+      stentor durables 127.0.0.1:7411 delete desk-7
+    """
+    from stentor.cli.status_view import homes_table, print_json, print_tables
+
+    options = (address, token, tls_ca, tls_certificate, tls_key, connect_timeout)
+    arguments: dict[str, Any] = {}
+    if (action is Action.RESET) != (to is not None):
+        raise typer.BadParameter("--to TIME goes with reset, and reset needs it", param_hint="--to")
+    if action is not Action.LIST:
+        if name is None:
+            raise typer.BadParameter(f"{action} needs the name of one", param_hint="NAME")
+        arguments["name"] = name
+    elif name is not None:
+        raise typer.BadParameter("list shows all; did you mean show?", param_hint="NAME")
+    if action not in (Action.LIST, Action.SHOW):
+        arguments["do"] = str(action)
+    if to is not None:
+        from stentor.client.times import since_seconds
+        from stentor.notation.units import exact_duration
+
+        ago = exact_duration(to)
+        arguments["to"] = since_seconds(to if ago is None else timedelta(seconds=float(ago)))
+    at_home = action in (Action.SHOW, Action.RESET, Action.DELETE)
+    found = _ask(options, arguments, at_home=at_home)
+    if json:
+        print_json(found)
+    elif action is Action.LIST:
+        print_tables(homes_table(found))
+    else:
+        _show(found)
+
+
+def _ask(options: tuple[Any, ...], arguments: dict[str, Any], *, at_home: bool) -> Any:
+    """Put the question, to the home of the one that it names if need be."""
+    from dataclasses import replace
+
+    from stentor.cli.operator import Operator
+    from stentor.cli.running import run
+
+    how = connecting(*options)
+
+    async def main() -> Any:
+        async with Operator(how) as operator:
+            if not at_home:
+                return await operator.ask("durables", **arguments)
+            found = await operator.ask("durables", name=arguments["name"])
+            if "positions" in found or not found["reachable"]:
+                return await operator.ask("durables", **arguments)
+        complain(f"stentor: {found['name']!r} lives at {found['home']!r}; asking there")
+        async with Operator(replace(how, addresses=tuple(found["addresses"]))) as operator:
+            return await operator.ask("durables", **arguments)
+
+    return run(main)
+
+
+def _show(found: dict[str, Any]) -> None:
+    for key, value in found.items():
+        match value:
+            case dict():
+                shown = ", ".join(f"{stream} {offset}" for stream, offset in value.items())
+            case list():
+                shown = " or ".join(value)
+            case _:
+                shown = "" if value is None else str(value)
+        sys.stdout.write(f"{key:<10} {shown or 'none'}\n")

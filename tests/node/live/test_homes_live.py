@@ -1,0 +1,259 @@
+"""Homes: each durable subscription lives at one broker, whoever asks for it where."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from overlay import Overlay
+
+from stentor.errors import DurableElsewhere, NotPermitted
+from stentor.node.homes import DELETED, Registry, prevails
+from stentor.node.parts import homes as homes_part
+from stentor.protocol import messages as m
+from stentor.simulation.client import Client, Inbox
+
+
+def at(stream: str) -> m.Origin:
+    return m.Origin(stream, stream.rstrip("#"))
+
+
+words = st.builds(
+    m.Home,
+    name=st.just("desk"),
+    term=st.integers(1, 3),
+    broker=st.none() | st.sampled_from(["a#", "b#", "c#"]).map(at),
+    since=st.sampled_from([0.0, 5.0]),
+    giver=st.sampled_from(["", "a#"]),
+)
+
+
+@given(st.lists(words, max_size=8), st.randoms())
+def test_all_brokers_come_to_the_same_word_in_whatever_order_they_hear(
+    heard: list[m.Home], rng: object
+) -> None:
+    other = list(heard)
+    rng.shuffle(other)  # type: ignore[attr-defined]
+    one, two = Registry(), Registry()
+    for home in heard:
+        one.learn(home)
+    for home in other:
+        two.learn(home)
+    assert list(one) == list(two)
+    for home in heard:
+        assert home in list(one) or prevails(next(iter(one)), home)
+
+
+def test_what_was_deleted_is_forgotten_some_day() -> None:
+    registry = Registry()
+    for number in range(DELETED + 5):
+        registry.learn(m.Home(f"d{number}", 1, None))
+    assert registry.forget_some() == [f"d{number}" for number in range(5)]
+    assert len(registry) == DELETED
+
+
+# -- in an overlay
+
+
+def homes(sim: Overlay) -> list[str]:
+    """The brokers that keep the durable subscription."""
+    return [name for name, host in sim.hosts.items() if host.up and "desk" in host.core.durables]
+
+
+def got(*inboxes: Inbox) -> Counter[object]:
+    return Counter(id for inbox in inboxes for _, _, id in inbox.given)
+
+
+def line(count: int) -> Overlay:
+    return Overlay([(f"b{i}", f"b{i + 1}") for i in range(count - 1)])
+
+
+def reader(sim: Overlay, where: str, **options: object) -> tuple[Client, Inbox]:
+    client = sim.client(at=where)
+    return client, client.open("true", durable="desk", **options)
+
+
+def test_who_asks_elsewhere_is_sent_to_the_home() -> None:
+    sim = line(3)
+    first, inbox = reader(sim, "b0")
+    publisher = sim.client(at="b1")
+    sim.settle()
+    publisher.send([{"x": 1}])
+    sim.settle()
+    first.confirm(inbox, request=True)
+    sim.settle()
+    first.disconnect()
+    sim.clients.remove(first)
+    publisher.send([{"x": 2}])
+    second, more = reader(sim, "b2")
+    sim.settle()
+    assert second.broker is sim.hosts["b0"]
+    assert homes(sim) == ["b0"]
+    assert len(more.given) == 1
+    assert max(got(inbox, more).values()) == 1
+
+
+def test_one_that_cannot_be_followed_moves_and_goes_on_exactly() -> None:
+    sim = line(3)
+    first, inbox = reader(sim, "b0")
+    publisher = sim.client(at="b1")
+    sim.settle()
+    publisher.send([{"x": x} for x in range(5)])
+    sim.settle()
+    first.confirm(inbox, request=True)
+    sim.settle()
+    first.disconnect()
+    sim.clients.remove(first)
+    second, more = reader(sim, "b2")
+    second.open("false")  # so that it does not follow
+    publisher.send([{"x": x} for x in range(5)])
+    sim.settle()
+    assert homes(sim) == ["b2"]
+    assert not set(got(inbox)) & set(got(more))
+    assert len(got(inbox, more)) == 10
+    words = {str(host.core.homes.registry.get("desk")) for host in sim.hosts.values()}
+    assert len(words) == 1
+
+
+@pytest.mark.parametrize("dies", ["b0", "b1", "b2"])
+@pytest.mark.parametrize("steps", range(0, 40, 3))
+def test_a_move_survives_whoever_dies_in_between(dies: str, steps: int) -> None:
+    sim = line(3)
+    first, inbox = reader(sim, "b0")
+    publisher = sim.client(at="b1")
+    sim.settle()
+    publisher.send([{"x": x} for x in range(5)])
+    sim.settle()
+    first.confirm(inbox, request=True)
+    sim.settle()
+    first.disconnect()
+    sim.clients.remove(first)
+    second, more = reader(sim, "b2")
+    second.open("false")
+    for _ in range(12):
+        sim.step()
+    second.ask_again()
+    for _ in range(steps):
+        sim.step()
+    sim.crash(dies)
+    sim.settle()
+    publisher.send([{"x": x} for x in range(5)])
+    sim.settle()
+    assert len(homes(sim)) == 1
+    assert not set(got(inbox)) & set(got(more))
+    assert len(got(inbox, more)) == 10
+
+
+def test_made_on_both_sides_of_a_partition_it_becomes_one() -> None:
+    sim = line(2)
+    publishers = [sim.client(at=name) for name in sim.hosts]
+    sim.settle()
+    sim.disconnect("b0", "b1")
+    sim.tick(3.0)
+    one, left = reader(sim, "b0")
+    sim.advance()
+    sim.tick(1.0)
+    two, right = reader(sim, "b1")
+    sim.advance()
+    for publisher in publishers:
+        publisher.send([{"x": x} for x in range(3)])
+    sim.advance()
+    for client, inbox in ((one, left), (two, right)):
+        client.confirm(inbox, request=True)
+    sim.advance()
+    assert homes(sim) == ["b0", "b1"]
+    sim.clients.remove(two)  # the other one will be its only reader
+    two.disconnect()
+    sim.settle()
+    assert homes(sim) == ["b0"]
+    counts = got(left, right)
+    assert len(counts) == 6
+    assert max(counts.values()) == 1
+
+
+def test_a_home_out_of_reach_is_waited_for_or_taken_over() -> None:
+    sim = line(3)
+    first, inbox = reader(sim, "b0")
+    publisher = sim.client(at="b2")
+    sim.settle()
+    publisher.send([{"x": x} for x in range(5)])
+    sim.settle()
+    first.confirm(inbox, request=True)
+    sim.settle()
+    sim.tick(homes_part.COPY_EVERY)  # its neighbor has a copy
+    sim.advance()
+    first.disconnect()
+    sim.clients.remove(first)
+    sim.crash("b0")
+    sim.advance()
+    patient, waiting = reader(sim, "b2")
+    sim.advance()
+    ended = [a for a in patient.answers if isinstance(a, m.Ended)]
+    assert [(e.code, e.cut_off) for e in ended] == [(DurableElsewhere.code, True)]
+    sim.clients.remove(patient)
+    patient.disconnect()
+    publisher.send([{"x": x} for x in range(5)])
+    hasty, more = reader(sim, "b2", takeover=2.0)
+    hasty.open("false")
+    for _ in range(5):
+        sim.tick(1.0)
+        sim.advance()
+        hasty.ask_again()
+    sim.advance()
+    assert homes(sim) == ["b2"]
+    assert len(got(inbox, more)) == 10
+    assert max(got(inbox, more).values()) == 1
+    sim.restart("b0")  # the old home hears that it is one no longer
+    sim.settle()
+    assert homes(sim) == ["b2"]
+    assert not waiting.given
+
+
+def test_a_home_that_comes_back_with_nothing_is_replaced_by_what_was_copied() -> None:
+    sim = line(2)
+    first, inbox = reader(sim, "b0")
+    publisher = sim.client(at="b1")
+    sim.settle()
+    publisher.send([{"x": x} for x in range(5)])
+    sim.settle()
+    first.confirm(inbox, request=True)
+    sim.settle()
+    sim.tick(homes_part.COPY_EVERY)
+    sim.advance()
+    first.disconnect()
+    sim.crash("b0")
+    sim.hosts["b0"].durables.clear()
+    sim.restart("b0")
+    sim.settle()
+    assert homes(sim) == ["b0"]
+    publisher.send([{"x": 9}])
+    sim.settle()
+    assert len(inbox.given) == 6
+
+
+def test_nobody_moves_what_belongs_to_another_grant() -> None:
+    sim = line(2)
+    owner, stranger = sim.hosts["b0"].core, sim.hosts["b1"].core
+    owner.join(901, "owner", owner="ours")
+    owner.heard(901, m.Subscribe(1, "true", 10, durable="desk"))
+    sim.hosts["b0"].flush()
+    sim.settle()
+    stranger.join(902, "stranger", owner="theirs")
+    stranger.heard(902, m.Subscribe(1, "true", 10, durable="desk", here=True, takeover=0.0))
+    [answer] = [a.message for a in stranger.take() if hasattr(a, "session")]
+    assert answer.code == NotPermitted.code
+    assert homes(sim) == ["b0"]
+
+
+def test_what_is_deleted_is_deleted_everywhere() -> None:
+    sim = line(2)
+    client, inbox = reader(sim, "b0")
+    sim.settle()
+    client.close(inbox, forget=True)
+    sim.settle()
+    assert [host.core.homes.registry.get("desk") for host in sim.hosts.values()] == [None, None]
+    again, fresh = reader(sim, "b1")
+    sim.settle()
+    assert homes(sim) == ["b1"]
+    assert again.broker is sim.hosts["b1"]
+    assert fresh.in_force is not None
