@@ -17,6 +17,7 @@ from stentor.protocol.messages import (
     AnyMessage,
     Deliver,
     Hello,
+    Home,
     Key,
     LinkState,
     Origin,
@@ -68,7 +69,7 @@ def written(kind: Any) -> str:
     if origin is dict:
         return f"{{{written(arguments[0])}: {written(arguments[1])}}}"
     names = {int: "int", float: "float", bool: "bool", str: "str", bytes: "bytes"}
-    return {**names, Any: "any", Origin: "origin", LinkState: "state", type(None): "nil"}[kind]
+    return {**names, Any: "any", Origin: "origin", LinkState: "state", Home: "home", type(None): "nil"}[kind]
 
 
 def default(field: msgspec.structs.FieldInfo) -> str:
