@@ -1,11 +1,11 @@
 """Hours of ordinary life in minutes: load, deaths, slow and absent consumers; nothing may add up.
 
-    python tests/processes/soak.py --minutes 10
+    python tests/processes/soak.py --minutes 10 [--graph]
 
-Five brokers run under load. In rounds of about twenty seconds, brokers and client processes are
-killed and started again; at the end of each round everything must have arrived, and at the end of
-all what the clients recorded passes the checker. One broker is spared: its memory must not grow. A
-short report is printed at the end.
+Five brokers run under load, in a tree or in a graph with cycles. In rounds of about twenty seconds,
+brokers and client processes are killed and started again; at the end of each round everything must
+have arrived, and at the end of all what the clients recorded passes the checker. One broker is
+spared: its memory must not grow. A short report is printed at the end.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from workload import FILTERS, under_load
 
 #: Whom each broker dials; the first one is spared.
 SHAPE = [[], [0], [0], [1], [2]]
+#: The same with two cycles.
+GRAPH = [[], [0], [0, 1], [1], [2, 3]]
 
 
 @dataclass
@@ -74,12 +76,13 @@ async def soak(
     *,
     seed: int = 1,
     round_seconds: float = 20.0,
+    graph: bool = False,
     tell: Callable[[str], object] = lambda text: None,
 ) -> Account:
     """Run for so long, and give an account; whatever goes wrong is raised."""
     rng = random.Random(seed)
     account = Account()
-    names = overlay.graph(SHAPE)
+    names = overlay.graph(GRAPH, overlay="graph") if graph else overlay.graph(SHAPE)
     await overlay.linked()
     seen = Run(overlay.directory)
     began = time.monotonic()
@@ -165,6 +168,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description="A long run under load, with deaths.")
     arguments.add_argument("--minutes", type=float, default=10.0)
     arguments.add_argument("--seed", type=int, default=1)
+    arguments.add_argument("--graph", action="store_true", help="links form cycles")
     chosen = arguments.parse_args()
     nursery = Nursery()
     try:
@@ -173,7 +177,8 @@ def main() -> None:
             Overlay(Path(directory), nursery) as overlay,
         ):
             seconds = 60 * chosen.minutes
-            account = asyncio.run(soak(overlay, seconds, seed=chosen.seed, tell=print))
+            run = soak(overlay, seconds, seed=chosen.seed, graph=chosen.graph, tell=print)
+            account = asyncio.run(run)
         print(account)
     finally:
         nursery.close()

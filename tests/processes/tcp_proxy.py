@@ -49,6 +49,13 @@ class TcpProxy:
         for writer in self._writers:
             writer.close()
 
+    async def cut(self) -> None:
+        """End all connections, and let no other be made."""
+        assert self._server is not None
+        self._server.close()
+        for writer in self._writers:
+            writer.close()
+
     def stall(self) -> None:
         """Pass nothing on any more."""
         self._passing.clear()

@@ -69,7 +69,14 @@ def written(kind: Any) -> str:
     if origin is dict:
         return f"{{{written(arguments[0])}: {written(arguments[1])}}}"
     names = {int: "int", float: "float", bool: "bool", str: "str", bytes: "bytes"}
-    return {**names, Any: "any", Origin: "origin", LinkState: "state", Home: "home", type(None): "nil"}[kind]
+    return {
+        **names,
+        Any: "any",
+        Origin: "origin",
+        LinkState: "state",
+        Home: "home",
+        type(None): "nil",
+    }[kind]
 
 
 def default(field: msgspec.structs.FieldInfo) -> str:
