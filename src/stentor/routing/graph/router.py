@@ -162,11 +162,6 @@ class GraphRouter:
         steered = ", steered by advertisements" if self.is_coupled else ""
         return f"a {self._shape} that announces {told}{steered}"
 
-    def routes(self) -> dict[BrokerId, tuple[BrokerId, int]]:
-        """For each other broker that can be reached: the neighbor on the way, and the cost."""
-        costs = self._graph.tree(self._id).costs
-        return {to: (via, costs[to]) for to, via in self._branches_of(self._id).items()}
-
     # -- local clients
 
     def subscribe(self, id: FilterId, filter: Filter) -> Outputs:

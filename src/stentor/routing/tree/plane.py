@@ -15,7 +15,7 @@ towards peers. The children of a flooded subtree get every notification.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -293,16 +293,6 @@ class Plane:
             if neighbor != sender and (floods or self.role.always(neighbor)) and events:
                 found[Neighbor(neighbor)] = list(range(count))
         return count, found
-
-    def directions(self, notification: Notification | Mapping[str, Any]) -> list[BrokerId]:
-        """All neighbors that lead to somebody who wants the notification."""
-        found = self.subscriptions.table.targets(notification)
-        floods = self.subscriptions.strategy.floods
-        return [
-            neighbor
-            for neighbor in self.subscriptions.neighbors
-            if floods or self.role.always(neighbor) or Neighbor(neighbor) in found
-        ]
 
     @property
     def is_empty(self) -> bool:
