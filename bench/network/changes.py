@@ -21,7 +21,7 @@ from typing import Any
 from measure.clock import spread
 from measure.updates import fresh_filters
 from stentor.filters import Filter
-from stentor.routing import BrokerId, FilterId, Router, tree_router
+from stentor.routing import BrokerId, FilterId, TreeRouter, tree_router
 from stentor.simulation import Client
 from stentor.simulation.host import Host
 from workloads import stock
@@ -57,7 +57,7 @@ class _Held:
     """A broker whose clients hold filters, and its neighbor."""
 
     def __init__(self, routing: str, filters: list[Filter]) -> None:
-        routers: dict[BrokerId, Router] = {
+        routers: dict[BrokerId, TreeRouter] = {
             id: tree_router(id, routing) for id in (BROKER, NEIGHBOR)
         }
         self.net = Host(routers, [(BROKER, NEIGHBOR)], record=False)

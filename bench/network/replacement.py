@@ -17,9 +17,10 @@ from typing import Any, Final
 from measure.throughput import WrongAnswer
 from network.profiles import Profile
 from progress import progress
-from stentor.routing import BrokerId, Message, Outputs, Strategy, TreeRouter
+from stentor.research.trees import CarryingRouter
+from stentor.research.trees.change import Ahead
+from stentor.routing import BrokerId, Message, Outputs
 from stentor.routing.messages import Update
-from stentor.routing.tree.change import Ahead
 from stentor.semantics import Condition
 from stentor.simulation import Network
 from stentor.simulation.topology import reachable
@@ -60,7 +61,7 @@ def measure_replacement(profile: Profile) -> list[dict[str, Any]]:
     return rows
 
 
-class _Reader(TreeRouter):
+class _Reader(CarryingRouter):
     """Counts the filters that it is told come or go; one message may hold many."""
 
     filters = 0
@@ -75,10 +76,8 @@ class _Reader(TreeRouter):
 def _run(routing: str, how: str, seed: int) -> Counter[str]:
     r = random.Random(seed)
     tree = [(r.randint(1, broker - 1), broker) for broker in range(2, BROKERS + 1)]
-    routers: dict[BrokerId, _Reader] = {
-        id: _Reader(id, Strategy(routing)) for id in range(1, BROKERS + 1)
-    }
-    net = Network(dict(routers), tree, seed=seed, carried=True)
+    routers: dict[BrokerId, _Reader] = {id: _Reader(id, routing) for id in range(1, BROKERS + 1)}
+    net = Network(dict(routers), tree, seed=seed)
     clients = [net.client(at=r.randint(1, BROKERS)) for _ in range(CLIENTS)]
     for client in clients:
         low = r.randrange(DOMAIN)

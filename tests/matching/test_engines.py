@@ -13,8 +13,7 @@ from strategies import CONDITIONS, ENGINES, VALUES, engine_name, events, filter_
 from stentor import Filter, Notification
 from stentor.errors import DuplicateKey, InvalidValue, UnknownKey
 from stentor.matching.brute import BruteForce
-from stentor.matching.forwarding import Forwarder
-from stentor.matching.protocol import Matcher, SelectiveMatcher, gather
+from stentor.matching.protocol import Matcher, gather
 
 Make = Callable[[], Matcher[Any]]
 
@@ -273,79 +272,3 @@ def test_many_filters_at_once_agree_with_brute_force(
     for event in seen:
         if any(value is not None for value in event.values()):
             assert set(engine.match(Notification(event))) == set(oracle.match(event))
-
-
-# -- forwarding
-
-
-@every_engine
-@settings(max_examples=40)
-@given(held=st.lists(st.tuples(filters, st.sampled_from("NSEW")), max_size=10), event=events)
-@pytest.mark.spec("R-02.70", "02/P10")
-def test_forwarding_gives_the_destinations_of_matching(
-    make: Make, held: list[tuple[Filter, str]], event: dict[str, Any]
-) -> None:
-    forwarder: Forwarder[int, str] = Forwarder(make())
-    for key, (filter, destination) in enumerate(held):
-        forwarder.add(key, filter, destination)
-    assert forwarder.forward(event) == {d for f, d in held if f.matches(event)}
-    assert forwarder.destinations == {d for _, d in held}
-    for key in range(0, len(held), 2):
-        forwarder.remove(key)
-    assert len(forwarder) == len(held) // 2
-    assert forwarder.forward(event) == {d for f, d in held[1::2] if f.matches(event)}
-
-
-class _Watched(BruteForce[int]):
-    """Counts the filters that it had to test."""
-
-    tested = 0
-
-    def match_lazily(self, notification: Any, skip: Callable[[int], bool]) -> Any:
-        def watching(key: int) -> bool:
-            skipped = skip(key)
-            self.tested += not skipped
-            return skipped
-
-        return super().match_lazily(notification, watching)
-
-
-@pytest.mark.spec("R-02.70")
-def test_forwarding_skips_marked_destinations_and_stops_when_all_are_marked() -> None:
-    engine = _Watched()
-    forwarder: Forwarder[int, str] = Forwarder(engine)
-    for key, destination in enumerate("NNNSSSNSNS"):
-        forwarder.add(key, Filter("x > 0"), destination)
-    assert forwarder.forward({"x": 1}) == {"N", "S"}
-    assert engine.tested == 2
-
-
-def test_an_engine_that_only_matches_can_forward_too() -> None:
-    class Plain:
-        """Brute force without the lazy way."""
-
-        def __init__(self) -> None:
-            self.inner: BruteForce[int] = BruteForce()
-            for name in ("add", "remove", "get", "match", "match_batch"):
-                setattr(self, name, getattr(self.inner, name))
-
-        def __len__(self) -> int:
-            return len(self.inner)
-
-        def __contains__(self, key: object) -> bool:
-            return key in self.inner
-
-    engine: Any = Plain()
-    assert not isinstance(engine, SelectiveMatcher)
-    forwarder: Forwarder[int, str] = Forwarder(engine)
-    forwarder.add(1, Filter("x > 0"), "north")
-    forwarder.add(2, Filter("x > 5"), "south")
-    assert forwarder.forward({"x": 1}) == {"north"}
-
-
-def test_a_destination_that_cannot_be_one_changes_nothing() -> None:
-    forwarder: Forwarder[int, Any] = Forwarder(BruteForce())
-    with pytest.raises(TypeError):
-        forwarder.add(1, Filter("x > 0"), ["unhashable"])
-    assert len(forwarder) == 0
-    assert forwarder.forward({"x": 1}) == set()

@@ -1,18 +1,17 @@
 """The relations of one filter to a table of filters are those of testing every pair."""
 
-from itertools import product
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
-from strategies import conjunctions, filter_of, filters
+from strategies import filters
 
 from stentor import Filter
-from stentor.errors import DuplicateKey, UnknownKey, UnsupportedFilter
+from stentor.errors import DuplicateKey, UnknownKey
 from stentor.filters.constraint import Constraint
-from stentor.matching.relations import FilterTable, Kinship, buckets
+from stentor.matching.relations import FilterTable, buckets
 from stentor.matching.relations.point_index import accepts
 from stentor.matching.relations.witness import ABSENT, Absent, witness
 
@@ -130,93 +129,6 @@ def test_keys_come_and_go() -> None:
     assert (len(table), "a" in table, table.get("b")) == (1, False, Filter("x > 1"))
 
 
-# -- merging
-
-
-@pytest.mark.spec("R-02.71", "02/5.4")
-def test_merge_candidates_differ_on_one_attribute() -> None:
-    table = table_of(
-        y="x = 5 and y in (2, 3)",
-        x="x != 5 and y = 3",
-        both="x = 6 and y = 4",
-        more="x = 5 and y = 3 and z = 1",
-        union="x = 5 and y = 9 or z = 2",
-    )
-    probe = Filter("x = 5 and y = 3")
-    assert table.merge_candidates(probe) == {("y", "y"), ("x", "x"), ("union", "y")}
-    assert table.merge_candidates(Filter("x = 5 and y in (2, 3)")) == {("union", "y")}
-
-
-@pytest.mark.spec("R-02.71", "02/T17", "02/T2")
-def test_counting_identical_constraints_finds_more_than_candidates_and_says_so() -> None:
-    table = table_of(
-        same="x = 1 and y = 2",
-        wider="x = 1",
-        narrower="x = 1 and y = 2 and z = 3",
-        candidate="x = 1 and y = 5",
-        elsewhere="x = 1 and z = 3",
-        short="z = 7",
-        empty="",
-        far="x = 3 and y = 5",
-        union="x = 1 or y = 2",
-    )
-    assert table.near(Filter("x = 1 and y = 2")) == {
-        "same": Kinship.IDENTICAL,
-        "wider": Kinship.COVERS,
-        "narrower": Kinship.COVERED,
-        "candidate": Kinship.MERGEABLE,
-        "elsewhere": Kinship.UNRELATED,
-        "short": Kinship.UNRELATED,
-        "empty": Kinship.COVERS,
-    }
-    one = table.near(Filter("z = 8"))
-    assert one["short"] is Kinship.MERGEABLE
-    assert one["wider"] is Kinship.UNRELATED
-    assert table.near(Filter())["short"] is Kinship.COVERED
-    assert table.near(Filter("x = 1 and x = 2")) == {}
-    with pytest.raises(UnsupportedFilter, match="several conjuncts"):
-        table.near(Filter("x = 1 or y = 1"))
-
-
-@pytest.mark.spec("02/T17")
-def test_the_printed_figure_returns_mostly_filters_that_cannot_merge() -> None:
-    texts = [
-        " and ".join(
-            f"{name} = {value}" for name, value in zip("xyz", values, strict=True) if value
-        )
-        for values in product(range(4), repeat=3)
-    ]
-    table: FilterTable[int] = FilterTable()
-    for key, text in enumerate(texts):
-        table.add(key, Filter(text))
-    found = [kinship for text in texts for kinship in table.near(Filter(text)).values()]
-    hashed = sum(len(table.merge_candidates(Filter(text))) for text in texts)
-    assert found.count(Kinship.MERGEABLE) == hashed == 64 * 3 * 3 // 4 * 2
-    assert found.count(Kinship.UNRELATED) > hashed
-
-
-@settings(max_examples=60)
-@given(texts=st.lists(conjunctions(), max_size=12), probe=conjunctions())
-@pytest.mark.spec("R-02.71")
-def test_classification_holds_what_it_says(texts: list[str], probe: str) -> None:
-    single = {i: f for i, t in enumerate(texts) if len((f := filter_of(t)).conjuncts) == 1}
-    asked = filter_of(probe)
-    if len(asked.conjuncts) != 1:
-        return
-    table: FilterTable[int] = FilterTable()
-    for key, filter in single.items():
-        table.add(key, filter)
-    near = table.near(asked)
-    for key, filter in single.items():
-        kinship = near.get(key)
-        assert (kinship is Kinship.IDENTICAL) == (filter == asked)
-        assert kinship is not Kinship.COVERS or filter.covers(asked)
-        assert kinship is not Kinship.COVERED or asked.covers(filter)
-    assert {k for k, _ in table.merge_candidates(asked)} == {
-        k for k, kinship in near.items() if kinship is Kinship.MERGEABLE
-    }
-
-
 # -- equality with testing every pair
 
 
@@ -320,7 +232,6 @@ def test_removing_all_leaves_nothing_behind() -> None:
         table.add(text, Filter(text))
     for text in STOCK_TEXTS:
         table.covered(Filter(text))
-        table.merge_candidates(Filter(text))
     for text in reversed(STOCK_TEXTS):
         table.remove(text)
     assert {name: len(held) for name, held in _containers(table).items()} == empty

@@ -108,15 +108,6 @@ def test_subtyping_is_always_a_partial_order(rng: random.Random):
                     assert types.is_subtype(p, r)
 
 
-def test_direct_subtypes(types):
-    types.declare("quote.stock.nyse")
-    types.declare("halt", parents=["quote", "alert"])
-    assert types.direct_subtypes("quote") == {"quote.stock", "halt"}
-    assert types.direct_subtypes("quote.stock") == {"quote.stock.nyse"}
-    assert types.direct_subtypes("alert") == {"halt"}
-    assert types.direct_subtypes("halt") == frozenset()
-
-
 @pytest.mark.spec("R-02.22")
 def test_attributes_include_those_of_all_supertypes(types):
     types.declare("base", attributes={"id": "number", "source": "string"})

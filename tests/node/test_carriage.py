@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from stentor.errors import InvalidConfiguration, RepeatedPublication, UnsupportedMapping
 from stentor.filters import Filter
 from stentor.model import Notification, NotificationId
+from stentor.research.trees import CarryingRouter
 from stentor.routing import Deliver, tree_router
 from stentor.routing.graph import GraphRouter
 from stentor.routing.protocol import FilterId
@@ -22,7 +23,7 @@ class Component:
     """A client, and a router that brings it whatever it is told to."""
 
     def __init__(self) -> None:
-        self.host = Host({1: tree_router(1)}, [], carried=True)
+        self.host = Host({1: CarryingRouter(1)}, [])
         self.client = self.host.client(at=1, id="Y")
         self.held: dict[str, FilterId] = {}
 
@@ -117,11 +118,11 @@ def test_only_what_is_wanted_and_nothing_twice(acts: list[tuple[str, Any]]) -> N
 
 
 @pytest.mark.spec("01/T-5", "01/T-4")
-@pytest.mark.parametrize("carried", [True, False])
+@pytest.mark.parametrize("make", [CarryingRouter, tree_router])
 def test_equal_filters_are_two_subscriptions_and_equal_readings_two_notifications(
-    carried: bool,
+    make: Any,
 ) -> None:
-    client = Host({1: tree_router(1)}, [], carried=carried).client(at=1)
+    client = Host({1: make(1)}, []).client(at=1)
     first, _ = client.subscribe(F), client.subscribe(F)
     client.unsubscribe(first)
     client.publish({"n": 1})

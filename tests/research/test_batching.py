@@ -21,10 +21,12 @@ from stentor.research.batching import (
     SubscriptionBatch,
     batch,
 )
+from stentor.research.first_arrival import FirstArrivalRouter
 from stentor.research.flooding import FloodingRouter, SubscriptionFloodingRouter
-from stentor.routing import STRATEGIES, Router, tree_router
-from stentor.routing.graph import GraphRouter
-from stentor.routing.messages import AdvertisementUpdate, Forward, SubscriptionUpdate
+from stentor.research.trees import CarryingRouter
+from stentor.research.trees.change import ChangeStep, Forward, Plan
+from stentor.routing import STRATEGIES, Router
+from stentor.routing.messages import AdvertisementUpdate, SubscriptionUpdate
 from stentor.routing.protocol import (
     Arm,
     BrokerId,
@@ -35,7 +37,6 @@ from stentor.routing.protocol import (
     Outputs,
     Send,
 )
-from stentor.routing.tree.change import ChangeStep, Plan
 from stentor.simulation import Client
 from stentor.simulation.host import Host
 
@@ -170,9 +171,9 @@ def test_timers_of_the_wrapped_router_are_passed_on() -> None:
 
 def test_options_that_make_no_batches_are_refused() -> None:
     with pytest.raises(InvalidConfiguration, match="delay"):
-        BatchingRouter(tree_router(1), delay=0)
+        BatchingRouter(CarryingRouter(1), delay=0)
     with pytest.raises(InvalidConfiguration, match="limit"):
-        BatchingRouter(tree_router(1), limit=1)
+        BatchingRouter(CarryingRouter(1), limit=1)
 
 
 # -- nothing is united, and only what provably cancels is left out
@@ -181,7 +182,7 @@ def test_options_that_make_no_batches_are_refused() -> None:
 @pytest.mark.spec("03/8.12")
 def test_withdrawing_and_announcing_again_is_not_united() -> None:
     """United into one set, F would end withdrawn or announced by accident."""
-    receiver = BatchingRouter(tree_router("here"))
+    receiver = BatchingRouter(CarryingRouter("here"))
     receiver.link_up("there")
     receiver.receive("there", sub(F))
     receiver.receive("there", SubscriptionBatch((unsub(F), sub(G), sub(F))))
@@ -240,7 +241,7 @@ def test_flushed_before_a_planned_disconnect() -> None:
 
 
 def test_a_failed_link_takes_its_outbox_along_and_it_is_counted() -> None:
-    router = BatchingRouter(tree_router("here"))
+    router = BatchingRouter(CarryingRouter("here"))
     router.link_up("there")
     router.subscribe(ANN, F)
     router.link_down("there")
@@ -257,7 +258,7 @@ def test_a_failed_link_takes_its_outbox_along_and_it_is_counted() -> None:
 @pytest.mark.spec("08/8.14")
 def test_a_withdrawal_that_waits_arrives_before_the_link_goes() -> None:
     """Otherwise the neighbor would go on with what it was told before."""
-    here, there = BatchingRouter(tree_router("here")), BatchingRouter(tree_router("there"))
+    here, there = BatchingRouter(CarryingRouter("here")), BatchingRouter(CarryingRouter("there"))
     here.link_up("there")
     there.link_up("here")
     here.subscribe(ANN, F)
@@ -342,7 +343,7 @@ def test_deliveries_stay_exact_on_trees(
     """Whatever the interleaving; the orders that trees keep are kept as well."""
     offers = "covering" if advertise else None
     net = Hurried(
-        {b: BatchingRouter(tree_router(b, routing, offers), limit=limit) for b in BROKERS},
+        {b: BatchingRouter(CarryingRouter(b, routing, offers), limit=limit) for b in BROKERS},
         LINKS,
         seed=seed,
         advertisements=advertise,
@@ -358,7 +359,7 @@ def test_deliveries_stay_exact_on_trees(
 @given(_acts, st.integers(0, 2**32))
 def test_any_router_can_be_wrapped(acts: list[tuple[str, int]], seed: int) -> None:
     makers: list[tuple[Make, Any]] = [
-        (lambda b: GraphRouter(b, "covering"), RING),
+        (FirstArrivalRouter, RING),
         (FloodingRouter, RING),
         (lambda b: SubscriptionFloodingRouter(b, "identity"), None),
     ]
@@ -375,8 +376,8 @@ def test_any_router_can_be_wrapped(acts: list[tuple[str, int]], seed: int) -> No
 def test_there_are_never_more_messages(acts: list[tuple[str, int]], routing: str) -> None:
     """With the same order of arrivals: every act settled before the next."""
     acts = [act for each in acts for act in (each, ("settle", 0))]
-    plain = Host({b: tree_router(b, routing) for b in BROKERS}, LINKS)
-    batched = Host({b: BatchingRouter(tree_router(b, routing)) for b in BROKERS}, LINKS)
+    plain = Host({b: CarryingRouter(b, routing) for b in BROKERS}, LINKS)
+    batched = Host({b: BatchingRouter(CarryingRouter(b, routing)) for b in BROKERS}, LINKS)
     run(plain, acts)
     run(batched, acts)
     assert batched.counters.messages <= plain.counters.messages
@@ -402,13 +403,13 @@ def test_fewer_messages_more_delay() -> None:
         assert net.check(order=("fifo",)).ok
         return len(sink.received), (net.counters - before).notifications, net.now - start
 
-    assert burst(tree_router) == (50, 200, 0.0)
-    assert burst(lambda b: BatchingRouter(tree_router(b), delay=1.0)) == (50, 4, 4.0)
+    assert burst(CarryingRouter) == (50, 200, 0.0)
+    assert burst(lambda b: BatchingRouter(CarryingRouter(b), delay=1.0)) == (50, 4, 4.0)
 
 
 @pytest.mark.spec("08/8.14")
 def test_subscribing_and_unsubscribing_at_once_costs_nothing() -> None:
-    net = Host({b: BatchingRouter(tree_router(b)) for b in BROKERS}, LINKS)
+    net = Host({b: BatchingRouter(CarryingRouter(b)) for b in BROKERS}, LINKS)
     client = net.client(at=1)
     for text in WANTED:
         client.unsubscribe(client.subscribe(text))

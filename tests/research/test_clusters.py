@@ -13,8 +13,10 @@ from stentor.filters import Filter
 from stentor.model import Notification
 from stentor.research.clusters import CellId, CellRouter, Cells
 from stentor.research.clusters.router import Join, Leave, Start
-from stentor.routing import STRATEGIES, tree_router
-from stentor.routing.messages import Forward, SubscriptionUpdate
+from stentor.research.trees import CarryingRouter
+from stentor.research.trees.change import Forward
+from stentor.routing import STRATEGIES
+from stentor.routing.messages import SubscriptionUpdate
 from stentor.routing.protocol import BrokerId, Deliver, FilterId, Router, Send
 from stentor.simulation import Client, topology
 from stentor.simulation.host import Host
@@ -33,7 +35,7 @@ def network(
     cells: Cells, routing: str = "covering", offers: str | None = None, seed: int | None = None
 ) -> Host:
     def make(id: BrokerId) -> Router:
-        return CellRouter(tree_router(id, routing, offers), cells)
+        return CellRouter(CarryingRouter(id, routing, offers), cells)
 
     return Host(
         {id: make(id) for id in cells.brokers},
@@ -109,9 +111,9 @@ def test_bad_cells_are_refused() -> None:
         Cells({"a": (1,), "b": (2,)}, [("a", "b"), ("b", "a")])
     cells = Cells({"a": (1, 2)})
     with pytest.raises(UnknownBroker, match="in no cell"):
-        CellRouter(tree_router(3), cells)
+        CellRouter(CarryingRouter(3), cells)
     with pytest.raises(UnknownBroker, match="in no cell"):
-        CellRouter(tree_router(1), cells).link_up(3)
+        CellRouter(CarryingRouter(1), cells).link_up(3)
 
 
 # -- the two ends of a link agree
@@ -119,7 +121,7 @@ def test_bad_cells_are_refused() -> None:
 
 def pair() -> CellRouter:
     """The second of a cell of three, which has heard that the first is gone."""
-    router = CellRouter(tree_router("a2"), cells_of([("a", "b")], 3))
+    router = CellRouter(CarryingRouter("a2"), cells_of([("a", "b")], 3))
     router.link_up("a1")
     router.link_up("a3")
     router.link_down("a1")

@@ -43,6 +43,7 @@ from stentor.research.gossip.informed import Event, Reachable, Unreachable
 from stentor.research.gossip.memory import RecentIds, RecentNotifications
 from stentor.research.gossip.repair import Examined, Fetch, Held, Repair
 from stentor.research.gossip.view import PeerView
+from stentor.research.trees import CarryingRouter
 from stentor.routing.protocol import (
     Arm,
     BrokerId,
@@ -54,8 +55,6 @@ from stentor.routing.protocol import (
     Send,
     TableSize,
 )
-from stentor.routing.strategy import Strategy
-from stentor.routing.tree import TreeRouter
 from stentor.simulation import Network
 
 Edges = list[tuple[int, int]]
@@ -590,7 +589,7 @@ def test_without_chance_it_is_filter_based_routing_on_a_tree(
     """The same entries, and the same messages on the same links as simple routing."""
     hosts = [
         semi(edges, 1, phi=len(edges), tau=0),
-        Host([TreeRouter(id, Strategy("simple")) for id in nodes_of(edges)], edges),
+        Host([CarryingRouter(id, "simple") for id in nodes_of(edges)], edges),
     ]
     for host in hosts:
         make_wishes(host, wishes)
@@ -992,7 +991,7 @@ def test_groups_must_be_the_same_everywhere() -> None:
 
 
 def filter_based(id: BrokerId, rng: random.Random) -> Router:
-    return TreeRouter(id, Strategy("covering"))
+    return CarryingRouter(id)
 
 
 def semi_probabilistic(id: BrokerId, rng: random.Random) -> Router:

@@ -1,16 +1,17 @@
-"""A host for the routers of generic graphs that hides nothing.
+"""A host for routers of graphs and trees that hides nothing.
 
-Messages keep their order on each directed link, otherwise the random source picks which arrives
-next. Deliveries are recorded as the routers make them, before any client's gate could hide a
-second copy; and what should be delivered is worked out from nothing but the live subscriptions
-and the links that are up.
+Where routers do not carry notifications themselves, it does so as a broker does: each goes where
+the router says, and one that comes again is ignored. Messages keep their order on each directed
+link, otherwise the random source picks which arrives next. Deliveries are recorded as the routers
+make them, before any client's gate could hide a second copy; and what should be delivered is worked
+out from nothing but the live subscriptions and the links that are up.
 """
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from itertools import combinations, count
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from stentor.filters import Filter
 from stentor.model import Notification, NotificationId
@@ -19,11 +20,14 @@ from stentor.routing.protocol import (
     ClientId,
     Deliver,
     FilterId,
+    Kind,
+    LiveRouter,
     Message,
     Outputs,
     Router,
     Send,
 )
+from stentor.routing.table import Local
 
 Link = tuple[BrokerId, BrokerId]
 
@@ -31,12 +35,20 @@ Link = tuple[BrokerId, BrokerId]
 PATIENCE = 50_000
 
 
+class Carried(Message, frozen=True):
+    """A notification, and the broker where it entered."""
+
+    kind: ClassVar[Kind] = "notification"
+    notification: Notification
+    entry: BrokerId
+
+
 class Overlay:
     """Routers, links, and clients that are named after their brokers."""
 
     def __init__(
         self,
-        make: Callable[[BrokerId], Router],
+        make: Callable[[BrokerId], Router | LiveRouter],
         brokers: Iterable[BrokerId],
         links: Iterable[Link] = (),
         random: Random | None = None,
@@ -49,6 +61,7 @@ class Overlay:
         self.channels: dict[Link, deque[Message]] = {}
         self.subscriptions: dict[FilterId, tuple[BrokerId, Filter]] = {}
         self.advertisements: dict[FilterId, tuple[BrokerId, Filter]] = {}
+        self._seen: set[tuple[BrokerId, NotificationId]] = set()
         self.delivered: list[tuple[ClientId, NotificationId]] = []
         self.sent: list[tuple[BrokerId, BrokerId, Message]] = []
         for a, b in links:
@@ -120,8 +133,26 @@ class Overlay:
 
     def publish(self, at: BrokerId, **attributes: Any) -> NotificationId:
         id = NotificationId(f"p@{at}", 0, next(self._numbers))
-        self._do(at, self.routers[at].publish(f"p@{at}", Notification(attributes, id=id)))
+        notification, router = Notification(attributes, id=id), self.routers[at]
+        if isinstance(router, Router):
+            self._do(at, router.publish(f"p@{at}", notification))
+        else:
+            self._carry(at, None, Carried(notification, at))
         return id
+
+    def _carry(self, at: BrokerId, source: BrokerId | None, message: Carried) -> None:
+        id = message.notification.id
+        assert id is not None
+        if (at, id) in self._seen:
+            return
+        self._seen.add((at, id))
+        router = self.routers[at]
+        _, targets = router.route_leading([message.notification], source, None, message.entry)
+        for target in sorted(targets, key=lambda target: (type(target).__name__, str(target.id))):
+            if isinstance(target, Local):
+                self._do(at, [Deliver(target.id, message.notification)])
+            else:
+                self._do(at, [Send(target.id, message)])
 
     # -- schedules
 
@@ -147,7 +178,10 @@ class Overlay:
 
     def step(self, sender: BrokerId, receiver: BrokerId) -> None:
         message = self.channels[sender, receiver].popleft()
-        self._do(receiver, self.routers[receiver].receive(sender, message))
+        if isinstance(message, Carried):
+            self._carry(receiver, sender, message)
+        else:
+            self._do(receiver, self.routers[receiver].receive(sender, message))
 
     def run(self, steps: int) -> None:
         """Let some messages arrive, or all there are."""

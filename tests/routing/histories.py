@@ -29,6 +29,7 @@ from typing import Any
 from stentor.filters import Filter
 from stentor.matching import BruteForce
 from stentor.model import Notification
+from stentor.research.trees import CarryingRouter
 from stentor.routing.table import Neighbor
 from stentor.routing.tree import TreeRouter
 from stentor.simulation import Client, Network, topology
@@ -446,7 +447,7 @@ class History:
     def antichains(self) -> None:
         for broker in self.net.brokers:
             router = self.net.router(broker)
-            if isinstance(router, TreeRouter):
+            if isinstance(router, TreeRouter | CarryingRouter):
                 layer = router.plane.subscriptions
                 if layer.strategy.name in ("covering", "merging"):
                     for neighbor in layer.neighbors:
@@ -471,7 +472,7 @@ class History:
         assert not left, left
         for broker in self.net.brokers:
             router = self.net.router(broker)
-            assert not isinstance(router, TreeRouter) or router.plane.is_empty
+            assert not isinstance(router, TreeRouter | CarryingRouter) or router.plane.is_empty
 
 
 def run_history(overlay: Overlay, seed: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_configurations import EXACT, GRID, random_filter, random_tree, tree_overlay
+from test_configurations import EXACT, GRID, besides, random_filter, random_tree, tree_overlay
 
 from stentor.errors import NotAdvertised
 from stentor.filters import Filter
@@ -329,7 +329,7 @@ def test_remote_entries_lead_only_to_overlapping_advertisers(
         assert plane.advertisements is not None
         for destination in plane.subscriptions.table.destinations:
             if isinstance(destination, Neighbor):
-                offers = plane.advertisements.table.besides(destination)
+                offers = besides(plane.advertisements.table, destination)
                 here = plane.subscriptions.table.at(destination).values()
                 if routing == "merging":
                     here = [f for _, f in plane.subscriptions.asked(destination)]

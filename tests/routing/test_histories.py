@@ -18,13 +18,13 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
+from validity import local_invariant, monotone_valid, remote_invariant, valid
 
 from stentor.filters import Filter
 from stentor.matching import BruteForce
 from stentor.routing import FilterId
 from stentor.routing.table import Neighbor
 from stentor.routing.tree import TreeRouter
-from stentor.routing.validity import local_invariant, monotone_valid, remote_invariant, valid
 from stentor.simulation import Client, Network
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache
-from itertools import permutations
+from itertools import permutations, product
 from random import Random
 from typing import Any
 
@@ -341,3 +341,26 @@ def test_a_new_part_looks_at_a_few_others_only(monkeypatch: pytest.MonkeyPatch) 
 def test_a_budget_is_a_share(looseness: float) -> None:
     with pytest.raises(InvalidConfiguration, match="looseness is a share from 0 to 1"):
         MergingStage(looseness)
+
+
+@pytest.mark.spec("R-02.71", "02/T17", "02/5.4")
+def test_only_filters_that_differ_on_one_attribute_are_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[tuple[Filter, Filter, str]] = []
+
+    def recorded(mine: Filter, theirs: Filter, name: str) -> Filter | None:
+        tried.append((mine, theirs, name))
+        return None
+
+    monkeypatch.setattr(merging_module, "perfect_merger", recorded)
+    stage = MergingStage()
+    values = [v for v in product(range(3), repeat=3) if any(v)]
+    for some in sorted(values, key=lambda v: v.count(0)):  # what says most comes first
+        parts = [f"{name} = {v}" for name, v in zip("xyz", some, strict=True) if v]
+        stage.add(Filter(" and ".join(parts)))
+    assert tried
+    for mine, theirs, name in tried:
+        (one,), (other,) = mine.conjuncts, theirs.conjuncts
+        assert one.without(name) == other.without(name)
+        assert one.constraints.keys() == other.constraints.keys()

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from test_configurations import EXACT, GRID, random_filter, random_tree
 
 from stentor.errors import InvalidConfiguration, InvalidTopology, UnknownStrategy
-from stentor.routing import FilterId, TreeRouter
+from stentor.research.trees import CarryingRouter
+from stentor.routing import FilterId
 from stentor.routing.protocol import BrokerId
 from stentor.routing.table import Neighbor
 from stentor.simulation import Client, Network
@@ -26,9 +27,9 @@ def planned_tree(*args: Any, **options: Any) -> Network:
     return Network.tree(*args, planned=True, **options)
 
 
-def tree_router(net: Network, broker: BrokerId) -> TreeRouter:
+def tree_router(net: Network, broker: BrokerId) -> CarryingRouter:
     router = net.router(broker)
-    assert isinstance(router, TreeRouter)
+    assert isinstance(router, CarryingRouter)
     return router
 
 

@@ -1,4 +1,4 @@
-"""Routing a batch in one step decides what routing each notification decides."""
+"""A batch is routed in one step, each of its notifications as if it were alone."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -10,14 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import events, filter_of, filter_texts
 from test_configurations import EXACT, GRID, random_filter
-from test_reconfiguration import reconfigured
 
 from stentor.filters import Filter
 from stentor.matching import BruteForce, Counting, Index
 from stentor.model import Notification, decode_headers, encode
 from stentor.routing import FilterId, Role, Strategy, TreeRouter
-from stentor.routing.messages import AdvertisementUpdate, Forward, SubscriptionUpdate
-from stentor.routing.protocol import BrokerId, Deliver, Outputs, Send
+from stentor.routing.messages import AdvertisementUpdate, SubscriptionUpdate
+from stentor.routing.protocol import BrokerId
 from stentor.routing.table import DESTINATION, Destination, Local, Neighbor, RoutingTable
 
 Targets = dict[Destination, list[int]]
@@ -38,10 +37,10 @@ def in_order(targets: Targets) -> Targets:
 ENGINES: list[Callable[[], Any] | None] = [None, Index, BruteForce, Counting]
 
 
-@pytest.mark.spec("R-03.09")
+@pytest.mark.spec("R-03.09", "R-02.70", "02/P10")
 @settings(max_examples=100)
 @given(st.data())
-def test_a_table_names_the_same_targets_for_a_batch(data: st.DataObject) -> None:
+def test_a_table_names_the_destinations_of_matching_filters(data: st.DataObject) -> None:
     owners = st.sampled_from([Local("ann"), Local("bob"), Neighbor("north"), Neighbor(2)])
     entries = data.draw(st.lists(st.tuples(owners, filter_texts()), max_size=12))
     batch = data.draw(st.lists(events, max_size=8))
@@ -52,7 +51,9 @@ def test_a_table_names_the_same_targets_for_a_batch(data: st.DataObject) -> None
             table.add(destination, key, filter_of(text))
         expected: Targets = {}
         for i, n in enumerate(ns):
-            for destination in table.targets(n):
+            wanting = {d for d, text in entries if filter_of(text).matches(n)}
+            assert table.targets(n) == wanting
+            for destination in wanting:
                 expected.setdefault(destination, []).append(i)
         assert in_order(table.targets_of(envelopes(ns))) == expected
         assert in_order(table.targets_of(ns)) == expected
@@ -107,17 +108,18 @@ CASES = [
 ]
 
 
-def decided(outputs: Iterator[tuple[int, Outputs]]) -> Targets:
-    """What a router has said for single notifications, as it says it for a batch."""
-    found: Targets = {}
-    for i, some in outputs:
-        for output in some:
-            if isinstance(output, Send):
-                found.setdefault(Neighbor(output.to), []).append(i)
-            else:
-                assert isinstance(output, Deliver)
-                found.setdefault(Local(output.to), []).append(i)
-    return found
+def targets(router: TreeRouter, n: Notification, source: BrokerId | None) -> set[Destination]:
+    """Where a notification goes, asked of every filter by itself."""
+    layer, role = router.plane.subscriptions, router.plane.role
+    found = {d for d in layer.table.destinations if any(matching(layer.table.at(d), n))}
+    for neighbor in router.neighbors:
+        if layer.strategy.floods or role.always(neighbor):
+            found.add(Neighbor(neighbor))
+    return found - {Neighbor(source)} if source is not None else found
+
+
+def matching(filters: Any, n: Notification) -> Iterator[bool]:
+    return (filter.matches(n) for filter in filters.values())
 
 
 @pytest.mark.spec("R-03.08", "R-03.10", "R-03.31", "R-03.33", "03/P11")
@@ -145,54 +147,10 @@ def test_a_batch_goes_where_its_notifications_go(
         if rng.random() < 0.3:
             router.link_down(rng.choice(NEIGHBORS))
         ns = [Notification(event) for event in rng.choices(GRID, k=rng.choice((0, 1, 2, 20)))]
-        assert in_order(router.route(envelopes(ns), None)) == decided(
-            (i, router.publish("producer", n)) for i, n in enumerate(ns)
-        )
-        for source in NEIGHBORS:
-            assert in_order(router.route(envelopes(ns), source)) == decided(
-                (i, router.receive(source, Forward(n))) for i, n in enumerate(ns)
-            )
-
-
-# -- in whole networks, with everything that may happen there
-
-
-@pytest.fixture
-def checked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whatever a router decides from now on is decided a second time, as a batch.
-
-    The list says for each comparison whether a planned change was under way.
-    """
-    compared: list[bool] = []
-    publish, receive = TreeRouter.publish, TreeRouter.receive
-
-    def compare(router: TreeRouter, n: Notification, source: Any, decide: Any) -> Outputs:
-        changing = router.is_changing
-        found = in_order(router.route([n, *envelopes([n])], source))
-        outputs: Outputs = decide()
-        expected = decided(iter([(0, outputs), (1, outputs)]))
-        assert found == expected
-        compared.append(changing)
-        return outputs
-
-    def checked_publish(router: TreeRouter, client: str, n: Notification) -> Outputs:
-        return compare(router, n, None, lambda: publish(router, client, n))
-
-    def checked_receive(router: TreeRouter, sender: Any, message: Any) -> Outputs:
-        if isinstance(message, Forward):
-            n = message.notification
-            return compare(router, n, sender, lambda: receive(router, sender, message))
-        return receive(router, sender, message)
-
-    monkeypatch.setattr(TreeRouter, "publish", checked_publish)
-    monkeypatch.setattr(TreeRouter, "receive", checked_receive)
-    return compared
-
-
-@pytest.mark.spec("R-07.67")
-@pytest.mark.parametrize("how", ["path", "lossless"])
-def test_while_a_link_is_replaced(how: str, checked: list[bool]) -> None:
-    for seed, routing in enumerate(("simple", "covering", "merging", "identity")):
-        traffic = reconfigured(how, routing, None, seed, changes=2)
-        traffic.check_at_rest()
-    assert any(checked), "some were decided during a change"
+        for source in (None, *NEIGHBORS):
+            expected: Targets = {}
+            for i, n in enumerate(ns):
+                for destination in targets(router, n, source):
+                    expected.setdefault(destination, []).append(i)
+            assert in_order(router.route(envelopes(ns), source)) == expected
+            assert in_order(router.route(ns, source)) == expected

@@ -8,15 +8,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import typer
 
 from stentor.cli.exits import complain
-from stentor.cli.options import (
-    AddressArgument,
-    ConnectTimeoutOption,
-    TlsCaOption,
-    TlsCertificateOption,
-    TlsKeyOption,
-    TokenOption,
-    connecting,
-)
+from stentor.cli.options import BrokerArgument, Connecting, asks
 
 links = typer.Typer(
     name="links",
@@ -35,16 +27,12 @@ _Neighbor: TypeAlias = Annotated[
 _SOON: Final = 1.0
 
 
-def _ask(
-    options: tuple[Any, ...], what: str, *, patiently: str | None = None, **arguments: Any
-) -> Any:
+def _ask(how: Connecting, what: str, *, patiently: str | None = None, **arguments: Any) -> Any:
     """One question, one answer. `patiently` is told if the answer, or a refusal, takes time."""
     import asyncio
 
     from stentor.cli.operator import Operator
     from stentor.cli.running import run
-
-    how = connecting(*options)
 
     async def main() -> Any:
         async with Operator(how) as operator:
@@ -57,14 +45,10 @@ def _ask(
 
 
 @links.command("list")
+@asks
 def list_links(
-    address: AddressArgument,
+    how: BrokerArgument,
     json: _Json = False,
-    token: TokenOption = None,
-    tls_ca: TlsCaOption = None,
-    tls_certificate: TlsCertificateOption = None,
-    tls_key: TlsKeyOption = None,
-    connect_timeout: ConnectTimeoutOption = "10s",
 ) -> None:
     """Show the links of a broker, those that are down with the reason.
 
@@ -72,20 +56,15 @@ def list_links(
     Examples:
       stentor links list 127.0.0.1:7411
     """
-    options = (address, token, tls_ca, tls_certificate, tls_key, connect_timeout)
-    _show_links(_ask(options, "links"), json=json)
+    _show_links(_ask(how, "links"), json=json)
 
 
 @links.command("add")
+@asks
 def add_link(
-    address: AddressArgument,
+    how: BrokerArgument,
     neighbor: _Neighbor,
     json: _Json = False,
-    token: TokenOption = None,
-    tls_ca: TlsCaOption = None,
-    tls_certificate: TlsCertificateOption = None,
-    tls_key: TlsKeyOption = None,
-    connect_timeout: ConnectTimeoutOption = "10s",
 ) -> None:
     """Link a broker with another one, for as long as it runs.
 
@@ -99,13 +78,13 @@ def add_link(
     """
     from stentor.transport.address import Address
 
-    options = (address, token, tls_ca, tls_certificate, tls_key, connect_timeout)
-    _show_links(_ask(options, "links", add=[str(Address.parse(neighbor))]), json=json)
+    _show_links(_ask(how, "links", add=[str(Address.parse(neighbor))]), json=json)
 
 
 @links.command("remove")
+@asks
 def remove_link(
-    address: AddressArgument,
+    how: BrokerArgument,
     neighbor: Annotated[
         str,
         typer.Argument(
@@ -113,11 +92,6 @@ def remove_link(
         ),
     ],
     json: _Json = False,
-    token: TokenOption = None,
-    tls_ca: TlsCaOption = None,
-    tls_certificate: TlsCertificateOption = None,
-    tls_key: TlsKeyOption = None,
-    connect_timeout: ConnectTimeoutOption = "10s",
 ) -> None:
     """End a link. If the other broker dials it, remove it there.
 
@@ -126,13 +100,13 @@ def remove_link(
       stentor links remove 127.0.0.1:7411 127.0.0.1:7413
       stentor links remove 127.0.0.1:7411 b3
     """
-    options = (address, token, tls_ca, tls_certificate, tls_key, connect_timeout)
-    _show_links(_ask(options, "links", remove=[neighbor]), json=json)
+    _show_links(_ask(how, "links", remove=[neighbor]), json=json)
 
 
 @links.command("replace")
+@asks
 def replace_link(
-    address: AddressArgument,
+    how: BrokerArgument,
     old: Annotated[
         str,
         typer.Argument(
@@ -144,11 +118,6 @@ def replace_link(
         typer.Argument(metavar="NEW", help="Address of the new neighbor.", show_default=False),
     ],
     json: _Json = False,
-    token: TokenOption = None,
-    tls_ca: TlsCaOption = None,
-    tls_certificate: TlsCertificateOption = None,
-    tls_key: TlsKeyOption = None,
-    connect_timeout: ConnectTimeoutOption = "10s",
 ) -> None:
     """Link a broker with another neighbor instead of one that it dials.
 
@@ -160,8 +129,7 @@ def replace_link(
     Examples:
       stentor links replace 127.0.0.1:7413 b1 127.0.0.1:7412
     """
-    options = (address, token, tls_ca, tls_certificate, tls_key, connect_timeout)
-    _show_links(_ask(options, "links", replace=[old, new]), json=json)
+    _show_links(_ask(how, "links", replace=[old, new]), json=json)
 
 
 def _show_links(found: list[dict[str, Any]], *, json: bool) -> None:
@@ -173,14 +141,10 @@ def _show_links(found: list[dict[str, Any]], *, json: bool) -> None:
         print_tables(links_table(found))
 
 
+@asks
 def drain(
-    address: AddressArgument,
+    how: BrokerArgument,
     json: _Json = False,
-    token: TokenOption = None,
-    tls_ca: TlsCaOption = None,
-    tls_certificate: TlsCertificateOption = None,
-    tls_key: TlsKeyOption = None,
-    connect_timeout: ConnectTimeoutOption = "10s",
 ) -> None:
     """Take a broker out of service without losing anything.
 
@@ -194,8 +158,7 @@ def drain(
     """
     from stentor.cli.status_view import print_json
 
-    options = (address, token, tls_ca, tls_certificate, tls_key, connect_timeout)
-    answer = _ask(options, "drain", patiently="draining; this ends when a neighbor has the journal")
+    answer = _ask(how, "drain", patiently="draining; this ends when a neighbor has the journal")
     if isinstance(answer, dict):
         complain(f"stentor: {answer.get('to')} has taken over; the broker ends")
     if json or not isinstance(answer, dict):
@@ -206,8 +169,9 @@ def drain(
         sys.stdout.write(f"{name.replace('_', ' '):<16} {shown}\n")
 
 
+@asks
 def offers(
-    address: AddressArgument,
+    how: BrokerArgument,
     overlapping: Annotated[
         str | None,
         typer.Argument(
@@ -217,11 +181,6 @@ def offers(
         ),
     ] = None,
     json: _Json = False,
-    token: TokenOption = None,
-    tls_ca: TlsCaOption = None,
-    tls_certificate: TlsCertificateOption = None,
-    tls_key: TlsKeyOption = None,
-    connect_timeout: ConnectTimeoutOption = "10s",
 ) -> None:
     """Show what publishers have announced, one filter per line.
 
@@ -234,8 +193,7 @@ def offers(
     from stentor.filters import Filter
 
     arguments = {} if overlapping is None else {"overlapping": str(Filter(overlapping))}
-    options = (address, token, tls_ca, tls_certificate, tls_key, connect_timeout)
-    found = _ask(options, "offers", **arguments)
+    found = _ask(how, "offers", **arguments)
     if json:
         print_json(found)
     else:

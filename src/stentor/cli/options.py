@@ -1,89 +1,26 @@
-"""Options that several commands share: whom to connect to, and as whom."""
+"""Options that several commands share: whom to connect to, and as whom.
+
+A command that `connects` has one parameter of the type `Connecting`, which is the broker's address
+on the command line. The options of `connecting` are added to its own.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args
 
 import typer
 
 from stentor.errors import InvalidConfiguration
 
-AddressArgument: TypeAlias = Annotated[
-    str,
-    typer.Argument(
-        metavar="ADDRESS",
-        help="The broker: host:port, tls://host:port or unix:path. Several that serve equally well "
-        "are separated by commas.",
-        show_default=False,
-    ),
-]
-TokenOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--token",
-        metavar="TOKEN",
-        envvar="STENTOR_TOKEN",
-        help="Says who you are, if the broker wants to know. @FILE reads it from a file, which "
-        "keeps it out of the list of processes.",
-    ),
-]
-TlsCaOption: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--tls-ca",
-        metavar="FILE",
-        envvar="STENTOR_TLS_CA",
-        help="PEM file of the authority that signed the broker's certificate. By default "
-        "those that this machine trusts.",
-    ),
-]
-TlsCertificateOption: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--tls-certificate",
-        metavar="FILE",
-        envvar="STENTOR_TLS_CERTIFICATE",
-        help="PEM file of the certificate to show, if the broker wants one.",
-    ),
-]
-TlsKeyOption: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--tls-key",
-        metavar="FILE",
-        envvar="STENTOR_TLS_KEY",
-        help="PEM file of its private key.",
-    ),
-]
-TrustOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--trust",
-        metavar="HOSTS",
-        envvar="STENTOR_TRUST",
-        help="Other brokers to which you may be sent on, besides those on the same hosts and those "
-        "that --tls-ca has signed for: hosts such as b2.example or *.example, separated by commas.",
-    ),
-]
-ConnectTimeoutOption: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        "--connect-timeout",
-        metavar="DURATION",
-        envvar="STENTOR_CONNECT_TIMEOUT",
-        help="How long to try to reach a broker, such as 500ms, 10s or 1m; a number is seconds.",
-    ),
-]
-NameOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--name",
-        metavar="NAME",
-        help="The client's name, unique among all. By default something random.",
-    ),
-]
+if TYPE_CHECKING:
+    from stentor.client import Bus
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -96,26 +33,114 @@ class Connecting:
     timeout: float
     trust: tuple[str, ...] = ()
 
+    def bus(self, name: str | None, **options: Any) -> Bus:
+        """A client of these brokers, not yet open."""
+        from stentor.client import connect
+
+        return connect(
+            *self.addresses,
+            name=name,
+            token=self.token,
+            tls=self.tls,
+            timeout=self.timeout,
+            trust=self.trust,
+            **options,
+        )
+
+
+BrokerArgument: TypeAlias = Annotated[
+    Connecting,
+    typer.Argument(
+        metavar="ADDRESS",
+        help="The broker: host:port, tls://host:port or unix:path. Several that serve equally well "
+        "are separated by commas.",
+        show_default=False,
+    ),
+]
+NameOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--name",
+        metavar="NAME",
+        help="The client's name, unique among all. By default something random.",
+    ),
+]
+
 
 def connecting(
     address: str,
-    token: str | None,
-    ca: Path | None,
-    certificate: Path | None,
-    key: Path | None,
-    timeout: str,
-    trust: str | None = None,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            "--token",
+            metavar="TOKEN",
+            envvar="STENTOR_TOKEN",
+            help="Says who you are, if the broker wants to know. @FILE reads it from a file, which "
+            "keeps it out of the list of processes.",
+        ),
+    ] = None,
+    tls_ca: Annotated[
+        Path | None,
+        typer.Option(
+            "--tls-ca",
+            metavar="FILE",
+            envvar="STENTOR_TLS_CA",
+            help="PEM file of the authority that signed the broker's certificate. By default "
+            "those that this machine trusts.",
+        ),
+    ] = None,
+    tls_certificate: Annotated[
+        Path | None,
+        typer.Option(
+            "--tls-certificate",
+            metavar="FILE",
+            envvar="STENTOR_TLS_CERTIFICATE",
+            help="PEM file of the certificate to show, if the broker wants one.",
+        ),
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        typer.Option(
+            "--tls-key",
+            metavar="FILE",
+            envvar="STENTOR_TLS_KEY",
+            help="PEM file of its private key.",
+        ),
+    ] = None,
+    trust: Annotated[
+        str | None,
+        typer.Option(
+            "--trust",
+            metavar="HOSTS",
+            envvar="STENTOR_TRUST",
+            help="Other brokers to which you may be sent on, besides those on the same hosts and "
+            "those that --tls-ca has signed for: hosts such as b2.example or *.example, separated "
+            "by commas.",
+        ),
+    ] = None,
+    connect_timeout: Annotated[
+        str,
+        typer.Option(
+            "--connect-timeout",
+            metavar="DURATION",
+            envvar="STENTOR_CONNECT_TIMEOUT",
+            help="How long to try to reach a broker, such as 500ms, 10s or 1m; a number is "
+            "seconds.",
+        ),
+    ] = "10s",
 ) -> Connecting:
     """The shared options, checked."""
     from stentor.broker.config import read_secret
     from stentor.notation.units import parse_duration
     from stentor.transport.address import Address
 
+    if address.lstrip().startswith("{"):
+        raise InvalidConfiguration("the address of a broker comes first, then JSON objects")
     addresses = tuple(str(Address.parse(part.strip())) for part in address.split(","))
-    tls = {"ca": ca, "certificate": certificate, "key": key}
+    tls = {"ca": tls_ca, "certificate": tls_certificate, "key": tls_key}
     given = {name: file for name, file in tls.items() if file is not None}
     try:
-        seconds = parse_duration(timeout)
+        seconds = parse_duration(connect_timeout)
     except InvalidConfiguration as error:
         raise InvalidConfiguration(f"--connect-timeout: {error}") from None
     return Connecting(
@@ -125,3 +150,31 @@ def connecting(
         seconds,
         () if trust is None else tuple(part.strip() for part in trust.split(",")),
     )
+
+
+def connects(command: Callable[..., R]) -> Callable[..., R]:
+    """A command of a client, with the options of `connecting`."""
+    return _with_options(command)
+
+
+def asks(command: Callable[..., R]) -> Callable[..., R]:
+    """A command that asks one broker, with the same options but `--trust`: nobody is sent on."""
+    return _with_options(command, without="trust")
+
+
+def _with_options(command: Callable[..., R], without: str = "") -> Callable[..., R]:
+    signature = inspect.signature(command, eval_str=True)
+    own = list(signature.parameters.values())
+    place, how = next((i, p) for i, p in enumerate(own) if Connecting in get_args(p.annotation))
+    own[place] = how.replace(annotation=Annotated[str, *get_args(how.annotation)[1:]])
+    _, *shared = inspect.signature(connecting, eval_str=True).parameters.values()
+    options = [option for option in shared if option.name != without]
+
+    @wraps(command)
+    def run(**given: Any) -> R:
+        chosen = {option.name: given.pop(option.name) for option in options}
+        given[how.name] = connecting(given[how.name], **chosen)
+        return command(**given)
+
+    run.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
+    return run

@@ -11,7 +11,7 @@ from stentor.cli.exits import FAILURE, OK, complain
 from stentor.cli.json_forms import to_json
 from stentor.cli.options import Connecting
 from stentor.cli.streams import Worker, watch_reader, write_all
-from stentor.client import Bus, Subscription, connect
+from stentor.client import Bus, Subscription
 from stentor.errors import NoReply
 from stentor.filters import Filter
 from stentor.model import Notification
@@ -32,14 +32,7 @@ async def print_all(
     forget: bool,
 ) -> int:
     """Connect, subscribe, print; the exit code."""
-    bus = connect(
-        *how.addresses,
-        name=name,
-        token=how.token,
-        tls=how.tls,
-        timeout=how.timeout,
-        trust=how.trust,
-    )
+    bus = how.bus(name)
     if verbose:
         bus.on_state(lambda state: complain(f"stentor: {state}"))
     # What could not be printed must not count as dealt with, so that a durable subscription brings

@@ -8,21 +8,12 @@ from typing import Annotated
 
 import typer
 
-from stentor.cli.options import (
-    AddressArgument,
-    ConnectTimeoutOption,
-    NameOption,
-    TlsCaOption,
-    TlsCertificateOption,
-    TlsKeyOption,
-    TokenOption,
-    TrustOption,
-    connecting,
-)
+from stentor.cli.options import BrokerArgument, NameOption, connects
 
 
+@connects
 def publish(
-    address: AddressArgument,
+    how: BrokerArgument,
     events: Annotated[
         list[str] | None,
         typer.Argument(
@@ -101,12 +92,6 @@ def publish(
         ),
     ] = None,
     name: NameOption = None,
-    token: TokenOption = None,
-    tls_ca: TlsCaOption = None,
-    tls_certificate: TlsCertificateOption = None,
-    tls_key: TlsKeyOption = None,
-    trust: TrustOption = None,
-    connect_timeout: ConnectTimeoutOption = "10s",
 ) -> None:
     """Publish JSON objects, given as arguments or as lines of stdin.
 
@@ -132,9 +117,6 @@ def publish(
     from stentor.cli.running import run
     from stentor.errors import InvalidConfiguration
 
-    if address.lstrip().startswith("{"):
-        raise InvalidConfiguration("the address of a broker comes first, then JSON objects")
-    how = connecting(address, token, tls_ca, tls_certificate, tls_key, connect_timeout, trust)
     if not events and sys.stdin.isatty():
         raise InvalidConfiguration(
             "nothing to publish; give JSON objects as arguments, or pipe lines into this command"

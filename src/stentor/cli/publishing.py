@@ -18,7 +18,7 @@ from stentor.cli.exits import FAILURE, OK, complain, describe, exit_code
 from stentor.cli.json_forms import from_json
 from stentor.cli.options import Connecting
 from stentor.cli.streams import CHUNK, Worker
-from stentor.client import Bus, connect
+from stentor.client import Bus
 from stentor.errors import InvalidNotification, StentorError
 from stentor.model import Notification
 from stentor.notation.counts import counted
@@ -125,16 +125,7 @@ class Publishing:
 
     async def run(self, how: Connecting, name: str | None, events: list[str]) -> int:
         """Publish everything; the exit code."""
-        bus = connect(
-            *how.addresses,
-            name=name,
-            token=how.token,
-            tls=how.tls,
-            timeout=how.timeout,
-            trust=how.trust,
-            sequencer=self.sequencer,
-            record=self.record,
-        )
+        bus = how.bus(name, sequencer=self.sequencer, record=self.record)
         await bus.open()
         refusals = Refusals("argument" if events else "line")
         bus.on_refusal(refusals.add)

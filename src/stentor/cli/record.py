@@ -7,25 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stentor.cli.options import (
-    AddressArgument,
-    ConnectTimeoutOption,
-    NameOption,
-    TlsCaOption,
-    TlsCertificateOption,
-    TlsKeyOption,
-    TokenOption,
-    TrustOption,
-    connecting,
-)
+from stentor.cli.options import BrokerArgument, NameOption, connects
 
 if TYPE_CHECKING:
     from stentor.client import Bus
     from stentor.filters import Filter
 
 
+@connects
 def record(
-    address: AddressArgument,
+    how: BrokerArgument,
     filters: Annotated[
         list[str] | None,
         typer.Argument(
@@ -52,12 +43,6 @@ def record(
         ),
     ] = None,
     name: NameOption = None,
-    token: TokenOption = None,
-    tls_ca: TlsCaOption = None,
-    tls_certificate: TlsCertificateOption = None,
-    tls_key: TlsKeyOption = None,
-    trust: TrustOption = None,
-    connect_timeout: ConnectTimeoutOption = "10s",
 ) -> None:
     """Subscribe, and record what came for `stentor check`, until Ctrl-C.
 
@@ -72,23 +57,12 @@ def record(
       stentor record 127.0.0.1:7411 "price > 100" "volume > 500" -o both.jsonl
     """
     from stentor.cli.running import run
-    from stentor.client import connect
     from stentor.filters import Filter
 
-    how = connecting(address, token, tls_ca, tls_certificate, tls_key, connect_timeout, trust)
     wanted = [Filter(text) for text in filters or [""]]
 
     async def main() -> None:
-        bus = connect(
-            *how.addresses,
-            name=name,
-            token=how.token,
-            tls=how.tls,
-            timeout=how.timeout,
-            trust=how.trust,
-            record=out,
-        )
-        async with bus:
+        async with how.bus(name, record=out) as bus:
             await _record(bus, wanted, durable)
 
     run(main)

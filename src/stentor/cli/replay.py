@@ -8,16 +8,10 @@ from typing import Annotated
 
 import typer
 
-from stentor.cli.options import (
-    ConnectTimeoutOption,
-    TlsCaOption,
-    TlsCertificateOption,
-    TlsKeyOption,
-    TokenOption,
-    connecting,
-)
+from stentor.cli.options import Connecting, asks
 
 
+@asks
 def replay(
     path: Annotated[
         str,
@@ -28,7 +22,7 @@ def replay(
         ),
     ],
     to: Annotated[
-        str,
+        Connecting,
         typer.Option(
             "--to",
             metavar="ADDRESS",
@@ -92,11 +86,6 @@ def replay(
     yes: Annotated[
         bool, typer.Option("--yes", "-y", metavar="", help="Do not ask before it begins.")
     ] = False,
-    token: TokenOption = None,
-    tls_ca: TlsCaOption = None,
-    tls_certificate: TlsCertificateOption = None,
-    tls_key: TlsKeyOption = None,
-    connect_timeout: ConnectTimeoutOption = "10s",
 ) -> None:
     """Publish archived events again, in the order in which they were published.
 
@@ -113,10 +102,9 @@ def replay(
     """
     from stentor.cli.replaying import Request, run
 
-    how = connecting(to, token, tls_ca, tls_certificate, tls_key, connect_timeout)
     request = Request(
         path=path,
-        brokers=",".join(how.addresses),
+        brokers=",".join(to.addresses),
         speed=_speed(speed),
         filter=filter,
         since=since,
@@ -124,9 +112,9 @@ def replay(
         keep_time=keep_time,
         resume=resume,
         note=note,
-        token=how.token,
-        tls=how.tls,
-        timeout=how.timeout,
+        token=to.token,
+        tls=to.tls,
+        timeout=to.timeout,
     )
     raise typer.Exit(run(request, ask=not yes and sys.stdin.isatty()))
 

@@ -6,19 +6,12 @@ from typing import Annotated
 
 import typer
 
-from stentor.cli.options import (
-    AddressArgument,
-    ConnectTimeoutOption,
-    TlsCaOption,
-    TlsCertificateOption,
-    TlsKeyOption,
-    TokenOption,
-    connecting,
-)
+from stentor.cli.options import BrokerArgument, asks
 
 
+@asks
 def status(
-    address: AddressArgument,
+    how: BrokerArgument,
     watch: Annotated[
         bool,
         typer.Option(
@@ -48,11 +41,6 @@ def status(
             help="One JSON object, for scripts; with --watch, one per line and interval.",
         ),
     ] = False,
-    token: TokenOption = None,
-    tls_ca: TlsCaOption = None,
-    tls_certificate: TlsCertificateOption = None,
-    tls_key: TlsKeyOption = None,
-    connect_timeout: ConnectTimeoutOption = "10s",
 ) -> None:
     """Show everything about a running broker.
 
@@ -70,7 +58,6 @@ def status(
     from stentor.cli.status_view import ROWS
     from stentor.notation.units import parse_duration
 
-    how = connecting(address, token, tls_ca, tls_certificate, tls_key, connect_timeout)
     every = max(0.1, parse_duration(interval))
     limit = None if all else ROWS
 

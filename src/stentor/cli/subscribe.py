@@ -7,24 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stentor.cli.options import (
-    AddressArgument,
-    ConnectTimeoutOption,
-    NameOption,
-    TlsCaOption,
-    TlsCertificateOption,
-    TlsKeyOption,
-    TokenOption,
-    TrustOption,
-    connecting,
-)
+from stentor.cli.options import BrokerArgument, NameOption, connects
 
 if TYPE_CHECKING:
     from stentor.filters import Filter
 
 
+@connects
 def subscribe(
-    address: AddressArgument,
+    how: BrokerArgument,
     words: Annotated[
         list[str] | None,
         typer.Argument(
@@ -120,12 +111,6 @@ def subscribe(
         ),
     ] = False,
     name: NameOption = None,
-    token: TokenOption = None,
-    tls_ca: TlsCaOption = None,
-    tls_certificate: TlsCertificateOption = None,
-    tls_key: TlsKeyOption = None,
-    trust: TrustOption = None,
-    connect_timeout: ConnectTimeoutOption = "10s",
 ) -> None:
     """Print what filters match, one JSON object per line.
 
@@ -149,7 +134,6 @@ def subscribe(
     from stentor.cli.printing import Printer, print_all
     from stentor.cli.running import run
 
-    how = connecting(address, token, tls_ca, tls_certificate, tls_key, connect_timeout, trust)
     wanted = _filters(words or [""])
     options = {
         "durable": durable,

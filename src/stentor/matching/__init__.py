@@ -6,18 +6,15 @@ literature, and `FilterTable` answers questions about filters instead of notific
 
 from stentor.matching.brute import BruteForce
 from stentor.matching.counting import Counting
-from stentor.matching.forwarding import Forwarder
 from stentor.matching.index import Index, IndexMemory
 from stentor.matching.protocol import Matcher
-from stentor.matching.relations import FilterTable, Kinship
+from stentor.matching.relations import FilterTable
 
 __all__ = [
     "BruteForce",
     "Counting",
     "FilterTable",
-    "Forwarder",
     "Index",
     "IndexMemory",
-    "Kinship",
     "Matcher",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Generic
 
 from stentor.filters.filter import Filter
@@ -34,11 +34,6 @@ class BruteForce(Generic[K]):
 
     def match(self, notification: Event) -> list[K]:
         return [key for key, filter in self._filters.items() if filter.matches(notification)]
-
-    def match_lazily(self, notification: Event, skip: Callable[[K], bool]) -> Iterator[K]:
-        for key, filter in self._filters.items():
-            if not skip(key) and filter.matches(notification):
-                yield key
 
     def match_batch(self, events: Sequence[Event]) -> Matches:
         return gather((row, self.match(event)) for row, event in enumerate(events))

@@ -7,7 +7,7 @@ go at any time; a change that fails leaves the engine as it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -51,17 +51,6 @@ class Matcher(Protocol[K]):
     def __len__(self) -> int: ...
 
     def __contains__(self, key: object) -> bool: ...
-
-
-@runtime_checkable
-class SelectiveMatcher(Matcher[K], Protocol[K]):
-    """An engine that saves work on filters whose answer does not matter."""
-
-    def match_lazily(self, notification: Event, skip: Callable[[K], bool]) -> Iterator[K]:
-        """Matching keys one by one; `skip` is asked again for each filter when its turn comes.
-
-        The engine must not change before the iterator is exhausted or dropped.
-        """
 
 
 def gather(rows: Iterable[tuple[int, Iterable[Hashable]]]) -> Matches:

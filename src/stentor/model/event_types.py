@@ -118,15 +118,6 @@ class EventTypes:
         """Whether every event of the first type is also one of the second. A type is its own."""
         return of in self.ancestors(name)
 
-    def direct_subtypes(self, name: str) -> frozenset[str]:
-        """The known types whose parent this is: declared ones, their parents, and their paths.
-
-        The world of types is open: a type that nobody declared may still be published.
-        """
-        return frozenset(
-            other for other in self.known() if name in _direct_parents(self._declared, other)
-        )
-
     def declarations(self) -> tuple[EventType, ...]:
         """Everything that was declared."""
         return tuple(self._declared.values())

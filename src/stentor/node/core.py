@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from stentor.errors import ProtocolError, StentorError
 from stentor.filters import Filter
@@ -96,7 +96,6 @@ class Core:
         log: Log,
         *,
         router: Router | LiveRouter | None = None,
-        carries: bool = False,
         ids: Mapping[str, BrokerId] | None = None,
         addresses: Iterable[str] = (),
         enforce_advertisements: bool = False,
@@ -111,7 +110,7 @@ class Core:
     ) -> None:
         """`now` is a clock that only goes forward; `clock` is seconds since 1970.
 
-        The router is one that brokers run, unless it `carries` notifications by itself.
+        The router is one that brokers run, or a `Router` that carries notifications by itself.
         `ids` is by what it knows neighbors, where that is not their names.
         """
         self.name = name
@@ -122,7 +121,7 @@ class Core:
         self.journals = journals = Journals(log)
         router = router or _router(name)
         own = m.Origin(log.stream, name, tuple(addresses))
-        self.directory = directory = Directory(own) if carries else _ways(own, router)
+        self.directory = directory = _ways(own, router)
         self._ready = ready = Turns[str]()
         hungry = Turns[str]()
         self._sessions = sessions = Sessions()
@@ -134,9 +133,9 @@ class Core:
         self.traffic: Traffic | Carriage
         self._from_neighbors: dict[type, Any] = {}
         self.carriage: Carriage | None = None
-        if carries:
+        if isinstance(router, Router):
             self.carriage = self.traffic = routing = Carriage(
-                cast(Router, router),
+                router,
                 ids=ids or {},
                 subscriptions=subscriptions,
                 sessions=sessions,
@@ -145,7 +144,7 @@ class Core:
             )
         else:
             routing = Routing(
-                cast(LiveRouter, router),
+                router,
                 subscriptions=subscriptions,
                 borders=borders,
                 hooks=hooks,

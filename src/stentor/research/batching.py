@@ -89,8 +89,8 @@ class Flush(Struct, frozen=True):
 class BatchingRouter:
     """Any router, with its messages sent in batches.
 
-    >>> from stentor.routing import tree_router
-    >>> router = BatchingRouter(tree_router("here"), delay=1.0)
+    >>> from stentor.research.trees import CarryingRouter
+    >>> router = BatchingRouter(CarryingRouter("here"), delay=1.0)
     >>> _ = router.link_up("there")
     >>> router.subscribe(FilterId("ann", 1), Filter("x = 1"))
     [Arm(timer=Flush(to='there'), after=1.0)]

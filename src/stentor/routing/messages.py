@@ -6,20 +6,11 @@ from collections.abc import Hashable
 from typing import ClassVar
 
 from stentor.filters import Filter
-from stentor.model.notification import Notification
 from stentor.routing.protocol import Kind, Message
 from stentor.routing.reducers import Change
 
 #: Filters under the keys by which the receiver knows them.
 Keyed = tuple[tuple[Hashable, Filter], ...]
-
-
-class Forward(Message, frozen=True):
-    """A notification on its way."""
-
-    kind: ClassVar[Kind] = "notification"
-
-    notification: Notification
 
 
 class Update(Message, frozen=True):

@@ -115,7 +115,7 @@ class TableSize(int):
 
 @runtime_checkable
 class Router(Protocol):
-    """The routing decisions of one broker.
+    """The routing decisions of one broker, where notifications travel in the router's messages.
 
     A filter id is used for one subscription or advertisement and then never again. Withdrawing
     one that is unknown, or submitting one that is held, changes nothing (R-03.07).
@@ -159,16 +159,6 @@ class Router(Protocol):
 
     def offers(self) -> list[Filter]:
         """What may currently be published, as far as this broker knows (R-01.37)."""
-
-
-@runtime_checkable
-class WithdrawsTogether(Protocol):
-    """A router that can withdraw many filters in one step, so that none comes up in between."""
-
-    def withdraw(
-        self, subscriptions: Iterable[FilterId], advertisements: Iterable[FilterId]
-    ) -> Outputs:
-        """Withdraw all of these."""
 
 
 class LiveRouter(Protocol):

@@ -192,10 +192,6 @@ class RoutingTable:
         """The entries of a destination."""
         return self._entries.get(destination, {})
 
-    def besides(self, destination: Destination) -> list[Filter]:
-        """The distinct filters that some other destination has."""
-        return [row.filter for row in self._rows.values() if row.owners.keys() - {destination}]
-
     def owners(self, filter: Filter) -> Mapping[Destination, int]:
         """The destinations that have this filter, with how many entries each."""
         row = self._rows.get(filter)

@@ -45,10 +45,17 @@ from stentor.node.feed import QUEUE_LIMIT
 from stentor.node.parts.routing import read_update
 from stentor.protocol import messages as m
 from stentor.protocol.messages import StreamId
-from stentor.routing.graph import GraphRouter
-from stentor.routing.protocol import Arm, BrokerId, ClientId, Close, Outputs, Router, TableSize
+from stentor.routing.protocol import (
+    Arm,
+    BrokerId,
+    ClientId,
+    Close,
+    LiveRouter,
+    Outputs,
+    Router,
+    TableSize,
+)
 from stentor.routing.protocol import Place as Standing
-from stentor.routing.tree import TreeRouter
 from stentor.semantics import Action, Report, Trace, check
 from stentor.simulation import topology
 from stentor.simulation.broker import Broker, Place
@@ -106,15 +113,14 @@ class Host:
 
     def __init__(
         self,
-        routers: Mapping[BrokerId, Router],
+        routers: Mapping[BrokerId, Router | LiveRouter],
         links: Iterable[tuple[BrokerId, BrokerId]] | None,
         *,
         seed: int | None = None,
         advertisements: bool = False,
-        make: Callable[[BrokerId], Router] | None = None,
+        make: Callable[[BrokerId], Router | LiveRouter] | None = None,
         acyclic: bool = False,
         record: bool = True,
-        carried: bool | None = None,
         thorough: bool = False,
         queue: int = QUEUE_LIMIT,
         room: int = UNLIMITED,
@@ -125,10 +131,9 @@ class Host:
         With a `seed`, things happen in a random order that is possible. `advertisements` says
         whether publications must be advertised. `make` gives the router of a broker that is added
         or restarted. On an `acyclic` overlay, links that would close a cycle are refused. A run
-        that need not be checked does without its trace by `record=False`. Routers for trees need
-        not be `carried`; all others bring notifications in messages of their own. Of a subscription
-        `queue` notifications may wait, and on a link there is `room` for so many. `rights` are what
-        the second broker of a link may at the first.
+        that need not be checked does without its trace by `record=False`. Of a subscription `queue`
+        notifications may wait, and on a link there is `room` for so many. `rights` are what the
+        second broker of a link may at the first.
         """
         self.counters = Counters()
         self.trace = Trace() if record else _NoTrace()
@@ -142,11 +147,9 @@ class Host:
         self.publications: dict[NotificationId, Publication] = {}
         #: Numbers of components that are only a part of a client.
         self.components = count(1)
-        self.carried = carried
+        #: Whether routers bring notifications in messages of their own.
+        self.carried = any(isinstance(router, Router) for router in routers.values())
         self._routers = dict(routers)
-        if carried is None:
-            live = TreeRouter | GraphRouter
-            self.carried = not all(isinstance(r, live) for r in self._routers.values())
         self._record = record
         self._advertisements = advertisements
         self._make = make
@@ -265,7 +268,6 @@ class Host:
             broker.name,
             broker.log,
             router=router,
-            carries=bool(self.carried),
             ids=self._ids,
             addresses=[broker.name],
             enforce_advertisements=self._advertisements,

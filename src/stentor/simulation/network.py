@@ -27,8 +27,9 @@ from stentor.research.rendezvous import (
     SelectiveAttribute,
     TopicRouter,
 )
+from stentor.research.trees import CarryingRouter
 from stentor.routing.graph import GraphRouter
-from stentor.routing.protocol import BrokerId, Router
+from stentor.routing.protocol import BrokerId, LiveRouter, Router
 from stentor.routing.reducers import check_reduction
 from stentor.routing.rendezvous import Pastry, TypeRendezvousRouter
 from stentor.routing.strategy import STRATEGIES, Strategy
@@ -97,10 +98,12 @@ or use Network.graph, which routes on cycles
         topology.check_tree(names, edges)
         strategy, offers = _strategies(routing, advertisements, looseness, sample)
 
-        def make(id: BrokerId) -> TreeRouter:
+        def make(id: BrokerId) -> Router | LiveRouter:
+            if planned:
+                return CarryingRouter(id, strategy, offers, engine)
             return TreeRouter(id, strategy, offers, engine=engine)
 
-        return cls._made(make, names, edges, offers, seed, acyclic=True, carried=planned)
+        return cls._made(make, names, edges, offers, seed, acyclic=True)
 
     @classmethod
     def hierarchy(
@@ -196,7 +199,7 @@ or use Network.graph, which routes on cycles
             role = Role(parents.get(id), children, is_flooded(id))
             return TreeRouter(id, strategy, offers, role)
 
-        net = cls._made(make, names, edges, offers, seed, acyclic=True, carried=False)
+        net = cls._made(make, names, edges, offers, seed, acyclic=True)
         net._parents = parents
         return net
 
@@ -230,14 +233,12 @@ or use Network.graph, which routes on cycles
                 )
         lengths = _lengths(costs or {}, edges)
 
-        first_arrival = routing == "first-arrival"
-
-        def make(id: BrokerId) -> Router:
-            if first_arrival:
+        def make(id: BrokerId) -> Router | LiveRouter:
+            if routing == "first-arrival":
                 return FirstArrivalRouter(id)
             return GraphRouter(id, routing, advertisements, lengths.get(id))
 
-        return cls._made(make, names, edges, advertisements, seed, carried=first_arrival)
+        return cls._made(make, names, edges, advertisements, seed)
 
     @classmethod
     def rendezvous(
@@ -375,7 +376,7 @@ or use Network.graph, which routes on cycles
         strategy, offers = _strategies(routing, advertisements)
 
         def make(id: BrokerId) -> Router:
-            return CellRouter(TreeRouter(id, strategy, offers), layout)
+            return CellRouter(CarryingRouter(id, strategy, offers), layout)
 
         return cls._made(make, layout.brokers, list(layout.links), offers, seed)
 
@@ -463,14 +464,13 @@ or use Network.graph, which routes on cycles
     @classmethod
     def _made(
         cls,
-        make: Callable[[BrokerId], Router],
+        make: Callable[[BrokerId], Router | LiveRouter],
         names: list[BrokerId],
         edges: list[tuple[BrokerId, BrokerId]] | None,
         offers: object,
         seed: int | None,
         *,
         acyclic: bool = False,
-        carried: bool = True,
     ) -> Network:
         routers = {name: make(name) for name in names}
         return cls(
@@ -480,7 +480,6 @@ or use Network.graph, which routes on cycles
             advertisements=offers is not None,
             make=make,
             acyclic=acyclic,
-            carried=carried,
         )
 
 

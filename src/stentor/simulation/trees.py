@@ -7,8 +7,9 @@ from itertools import count
 from typing import Final
 
 from stentor.errors import InvalidConfiguration, InvalidTopology, UnknownStrategy
+from stentor.research.trees import CHANGE_MESSAGES, CarryingRouter, Plan
 from stentor.routing.protocol import BrokerId
-from stentor.routing.tree import CHANGE_MESSAGES, Plan, TreeRouter
+from stentor.routing.tree import Role, TreeRouter
 from stentor.simulation import topology
 from stentor.simulation.host import Host
 from stentor.simulation.links import Link
@@ -60,7 +61,7 @@ class TreeHost(Host):
         if len(remaining) == len(self.links):
             raise InvalidTopology(f"there is no link between {a!r} and {b!r}")
         for broker in (a, b, c, d):
-            self._tree_router(broker)
+            self._check_peer(broker)
         if how != "strawman" and not self.carried:
             raise InvalidConfiguration(
                 "brokers take part in a planned change if they were made for it; use "
@@ -126,12 +127,12 @@ class TreeHost(Host):
                     )
 
     def _lose_lingering(self, at: BrokerId, neighbor: BrokerId, patience: float) -> None:
-        self.apply(at, self._tree_router(at).link_down_lingering(neighbor, patience))
+        self.apply(at, self._carrying(at).link_down_lingering(neighbor, patience))
 
     def _start(self, plan: Plan, c: BrokerId, d: BrokerId) -> None:
         self._links[c, d], self._links[d, c] = Link(), Link()
-        self._tree_router(d).link_planned(c)
-        router = self._tree_router(c)
+        self._carrying(d).link_planned(c)
+        router = self._carrying(c)
         router.link_planned(d)
         self.apply(c, router.replace_link(plan))
 
@@ -139,15 +140,20 @@ class TreeHost(Host):
     def is_changing(self) -> bool:
         """Whether a planned change of links is under way, or its traces are."""
         routers = [self.router(broker) for broker in self._brokers]
-        if any(isinstance(router, TreeRouter) and router.is_changing for router in routers):
+        if any(isinstance(router, CarryingRouter) and router.is_changing for router in routers):
             return True
         messages = (m for channel in self.pending for m in self.on_the_way(*channel))
         return any(isinstance(message, CHANGE_MESSAGES) for message in messages)
 
-    def _tree_router(self, broker: BrokerId) -> TreeRouter:
+    def _check_peer(self, broker: BrokerId) -> None:
         router = self.router(broker)
-        if not isinstance(router, TreeRouter) or not router.is_peer:
+        known = isinstance(router, TreeRouter | CarryingRouter)
+        if not known or router.plane.role != Role():
             raise InvalidConfiguration("only links between the peers of a tree can be replaced so")
+
+    def _carrying(self, broker: BrokerId) -> CarryingRouter:
+        router = self.router(broker)
+        assert isinstance(router, CarryingRouter)
         return router
 
 

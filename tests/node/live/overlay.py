@@ -62,7 +62,6 @@ class Overlay(Host):
             advertisements=self.enforced,
             make=self.router_of,
             thorough=True,
-            carried=False,
             queue=queue,
             room=link_limit,
             rights=rights,

@@ -226,11 +226,6 @@ class Automaton:
         cache.weight += 1
         return following
 
-    @property
-    def kept_states(self) -> int:
-        """How many states matching has made and still keeps."""
-        return len(self._cache.states) if self._cache else 0
-
     # -- facts -------------------------------------------------------------------------------
 
     def literal_prefix(self) -> str:

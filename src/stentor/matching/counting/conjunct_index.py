@@ -145,11 +145,6 @@ class ConjunctIndex(Generic[K]):
                 if not values:
                     del self.values[predicate.name]
 
-    def satisfied(self, name: str, state: State) -> list[Predicate]:
-        """The predicates on the name that accept the state."""
-        values = self.values.get(name)
-        return [] if values is None or state is None else values.find(*state)
-
     def matching(
         self,
         states: Mapping[str, State],

@@ -8,7 +8,7 @@ beside them are counted as usual, and the comparison itself is evaluated when th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Generic
 
 from stentor.filters.facts import flat_facts
@@ -65,35 +65,21 @@ class Counting(Generic[K]):
         return self._filters.get(key)
 
     def match(self, notification: Event) -> list[K]:
-        return list(self._match(notification, None, None))
-
-    def match_lazily(self, notification: Event, skip: Callable[[K], bool]) -> Iterator[K]:
-        return self._match(notification, skip, None)
+        return list(self._match(notification, None))
 
     def match_batch(self, events: Sequence[Event]) -> Matches:
         """A value that occurs in many of the events is looked up once."""
         known: dict[Any, list[Predicate]] = {}
-        return gather((row, self._match(event, None, known)) for row, event in enumerate(events))
+        return gather((row, self._match(event, known)) for row, event in enumerate(events))
 
-    def _match(
-        self,
-        notification: Event,
-        skip: Callable[[K], bool] | None,
-        known: dict[Any, list[Predicate]] | None,
-    ) -> Iterator[K]:
+    def _match(self, notification: Event, known: dict[Any, list[Predicate]] | None) -> Iterator[K]:
         facts = self._facts(notification)
         delivered: set[K] = set()
         for counted in self._index.matching(states_of(facts), known):
-            keys = [
-                key
-                for key in counted.keys
-                if key not in delivered and (skip is None or not skip(key))
-            ]
+            keys = [key for key in counted.keys if key not in delivered]
             if keys and all(residual.holds(facts) for residual in counted.conjunct.residuals):
-                for key in keys:
-                    if skip is None or not skip(key):  # one of the others may have decided it
-                        delivered.add(key)
-                        yield key
+                delivered.update(keys)
+                yield from keys
 
     def _facts(self, notification: Event) -> Mapping[str, Any]:
         names = self._names

@@ -1,4 +1,4 @@
-"""Which filters of a table cover, are covered by, equal, overlap or may merge with a given one.
+"""Which filters of a table cover, are covered by, equal or overlap a given one.
 
 filter_table   `FilterTable`, the table with its queries
 buckets        conjuncts by shape and by their equalities
@@ -6,6 +6,6 @@ point_index    conjuncts by a value that they accept
 witness        a notification that a conjunct accepts: what covers the conjunct accepts it, too
 """
 
-from stentor.matching.relations.filter_table import FilterTable, Kinship
+from stentor.matching.relations.filter_table import FilterTable
 
-__all__ = ["FilterTable", "Kinship"]
+__all__ = ["FilterTable"]

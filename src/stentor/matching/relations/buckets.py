@@ -70,11 +70,6 @@ class Row:
             if name in mine
         )
 
-    @property
-    def atoms(self) -> list[Any]:
-        """All that it says, in parts that are compared by identity."""
-        return [*self.constraints.items(), *self.conjunct.residuals]
-
 
 class _Ranged:
     """Indexes on the attributes that a set of conjuncts mentions without fixing them."""

@@ -1,4 +1,4 @@
-"""Which of many filters cover a filter, are covered by it, overlap it, or could merge with it.
+"""Which of many filters cover a filter, are covered by it, or overlap it.
 
 These are the relatives of counting in figures 3.7 to 3.9 of the book: a routing table asks them on
 each change, so they must not look at every filter. `FilterTable` answers them in two steps. A
@@ -27,12 +27,9 @@ it; and if F itself has several conjuncts, the witness lies in one of them.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from enum import Enum
 from typing import Any, Generic
 
-from stentor.errors import UnsupportedFilter
 from stentor.filters.conjunct import Conjunct
 from stentor.filters.effort import TooCostly, afresh
 from stentor.filters.filter import Filter, Questions
@@ -40,20 +37,6 @@ from stentor.matching.counting.conjunct_index import ConjunctIndex, State
 from stentor.matching.protocol import K, check_known, check_new
 from stentor.matching.relations.buckets import Group, Names, Row, Shape
 from stentor.matching.relations.witness import Absent
-
-
-class Kinship(Enum):
-    """How a filter of the table is related to one it shares all constraints with, but one."""
-
-    IDENTICAL = "identical"
-    #: It covers the other filter, which can be absorbed.
-    COVERS = "covers"
-    #: The other filter covers it.
-    COVERED = "covered"
-    #: Same attributes, different constraints on one: try to merge.
-    MERGEABLE = "mergeable"
-    #: Found by counting, but no candidate (02/T17).
-    UNRELATED = "unrelated"
 
 
 class _Entry(Generic[K]):
@@ -89,11 +72,6 @@ class FilterTable(Generic[K]):
         # A group is found by each of its attributes, and by the first of them; "" if it has none.
         self._groups_with: dict[str, set[Group]] = {}
         self._groups_from: dict[str, set[Group]] = {}
-        # What merging looks for is filed from the first time somebody asks.
-        self._posted = False
-        self._users: dict[Any, set[Row]] = {}
-        self._short: set[Row] = set()
-        self._mergeable: dict[tuple[str, frozenset[Any]], set[Row]] = {}
 
     # -- changes
 
@@ -129,8 +107,6 @@ class FilterTable(Generic[K]):
             if row is None:
                 row = self._rows[conjunct] = Row(conjunct)
                 self._group(row).add(row)
-                if self._posted:
-                    self._post(row)
             row.owners.add(entry)
         for conjunct in filter.conjuncts[:1]:
             self._rows[conjunct].leads.add(entry)
@@ -149,8 +125,6 @@ class FilterTable(Generic[K]):
                 del self._rows[conjunct]
                 self._groups[row.shape].remove(row)
                 self._drop_if_empty(self._groups[row.shape])
-                if self._posted:
-                    self._unpost(row)
 
     def _group(self, row: Row) -> Group:
         group = self._groups.get(row.shape)
@@ -167,28 +141,6 @@ class FilterTable(Generic[K]):
             for name in group.names:
                 _discard(self._groups_with, name, group)
             _discard(self._groups_from, min(group.names, default=""), group)
-
-    def _post_all(self) -> None:
-        """Tables that are only asked about covering save half of their memory and time."""
-        if not self._posted:
-            self._posted = True
-            for row in self._rows.values():
-                self._post(row)
-
-    def _post(self, row: Row) -> None:
-        for atom in row.atoms:
-            self._users.setdefault(atom, set()).add(row)
-        if len(row.atoms) < 2:
-            self._short.add(row)
-        for name in row.names:
-            self._mergeable.setdefault((name, row.conjunct.without(name)), set()).add(row)
-
-    def _unpost(self, row: Row) -> None:
-        for atom in row.atoms:
-            _discard(self._users, atom, row)
-        self._short.discard(row)
-        for name in row.names:
-            _discard(self._mergeable, (name, row.conjunct.without(name)), row)
 
     # -- questions
 
@@ -271,53 +223,6 @@ class FilterTable(Generic[K]):
                         found |= row.owners
         return _keys(found)
 
-    def merge_candidates(self, filter: Filter) -> set[tuple[K, str]]:
-        """The filters that differ from it on one attribute only, each with the attribute.
-
-        These are hashed by all they say apart from one attribute, so the search costs what it
-        finds. Filters of several conjuncts are candidates if one of their conjuncts is.
-
-        >>> table: FilterTable[str] = FilterTable()
-        >>> table.add("a", Filter("x = 5 and y in (2, 3)"))
-        >>> table.merge_candidates(Filter("x = 5 and y in (4, 5)"))
-        {('a', 'y')}
-        """
-        self._post_all()
-        found: set[tuple[K, str]] = set()
-        for conjunct in filter.conjuncts:
-            for name in conjunct.constraints:
-                for row in self._mergeable.get((name, conjunct.without(name)), ()):
-                    if row.conjunct != conjunct:
-                        found.update((key, name) for e in row.owners for key in e.keys)
-        return found
-
-    def near(self, filter: Filter) -> dict[K, Kinship]:
-        """The filters all of whose constraints, or all but one, are constraints of this one too.
-
-        Figure 3.9, by counting identical constraints. The figure's answer includes filters that are
-        no candidates for merging; here each is classified. The filter must be a conjunction;
-        filters of several conjuncts in the table are left out.
-        """
-        if len(filter.conjuncts) > 1:
-            raise UnsupportedFilter(
-                f"{filter} has several conjuncts; ask for each of them, or use merge_candidates"
-            )
-        self._post_all()
-        found: dict[K, Kinship] = {}
-        for conjunct in filter.conjuncts:
-            probe = Row(conjunct)
-            # Those with at most one constraint are near even if none is shared (02/T2).
-            shared: Counter[Row] = Counter(dict.fromkeys(self._short, 0))
-            for atom in probe.atoms:
-                shared.update(self._users.get(atom, ()))
-            for row, count in shared.items():
-                kinship = _kinship(row, probe, count)
-                if kinship is not None:
-                    for entry in row.owners:
-                        if len(entry.filter.conjuncts) == 1:
-                            found.update(dict.fromkeys(entry.keys, kinship))
-        return found
-
     # -- candidates
 
     def _within_names(self, names: Names) -> Iterator[Group]:
@@ -364,21 +269,6 @@ class FilterTable(Generic[K]):
 
     def __contains__(self, key: object) -> bool:
         return key in self._filters
-
-
-def _kinship(row: Row, probe: Row, shared: int) -> Kinship | None:
-    """The classification of §4.3; None if more than one constraint is not shared."""
-    size, probe_size = len(row.atoms), len(probe.atoms)
-    if shared == size:
-        return Kinship.IDENTICAL if size == probe_size else Kinship.COVERS
-    if shared != size - 1:
-        return None
-    if shared == probe_size:
-        return Kinship.COVERED
-    same_attributes = (
-        row.names == probe.names and row.conjunct.residuals == probe.conjunct.residuals
-    )
-    return Kinship.MERGEABLE if size == probe_size and same_attributes else Kinship.UNRELATED
 
 
 #: Steps that one pair of conjuncts may take before they count as overlapping. A pair is answered

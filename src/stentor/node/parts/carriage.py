@@ -42,7 +42,6 @@ from stentor.routing.protocol import (
     Outputs,
     Router,
     Send,
-    WithdrawsTogether,
 )
 
 #: Notifications that are routed in one step.
@@ -114,13 +113,11 @@ class Carriage:
             self.tell(self._withdrawn(ended))
 
     def _withdrawn(self, ended: dict[FilterId, Filter]) -> Outputs:
-        """In one step if the router can; else what says most goes first.
+        """What says most goes first.
 
         To withdraw a large filter first would announce small ones that are about to go as well
         (03/A14). What covers another filter mostly mentions fewer attributes.
         """
-        if isinstance(self.router, WithdrawsTogether):
-            return self.router.withdraw(ended, [])
         said = {id: sum(len(c.constraints) for c in f.conjuncts) for id, f in ended.items()}
         order = sorted(ended, key=lambda id: -said[id])
         return [output for id in order for output in self.router.unsubscribe(id)]

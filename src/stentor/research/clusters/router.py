@@ -83,9 +83,9 @@ class _Link:
 class CellRouter:
     """A member of a cell, around a router for trees.
 
-    >>> from stentor.routing import tree_router
+    >>> from stentor.research.trees import CarryingRouter
     >>> cells = Cells({"east": (1, 2), "west": (3, 4)}, [("east", "west")])
-    >>> router = CellRouter(tree_router(2), cells)
+    >>> router = CellRouter(CarryingRouter(2), cells)
     >>> router.link_up(1)
     [Send(to=1, message=Join(number=1))]
     >>> router.link_up(3)

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import ClassVar, TypeAlias
 
 from stentor.filters import Filter
-from stentor.model.notification import Notification
 from stentor.routing.graph.link_states import LinkState
-from stentor.routing.protocol import BrokerId, Kind, Message
+from stentor.routing.protocol import Kind, Message
 
 #: A filter and the number its origin gave it.
 Entry: TypeAlias = tuple[int, Filter]
@@ -22,12 +21,3 @@ class Topology(Message, frozen=True):
 
     kind: ClassVar[Kind] = "control"
     states: tuple[LinkState, ...]
-
-
-class Forward(Message, frozen=True):
-    """A notification, the broker where it entered, and how many more hops it may take."""
-
-    kind: ClassVar[Kind] = "notification"
-    notification: Notification
-    entry: BrokerId
-    hops: int

@@ -13,9 +13,9 @@ Notifications. One that enters at broker P travels the tree of P. A broker match
 the origins whose clients want it, and passes it to those of its children in the tree of P behind
 which there is such an origin. So once the graph is known to all, a notification uses exactly
 the edges of the smallest part of the tree of P that joins P to those origins, each once. While it
-is not, brokers may send along different trees: ids tell what came before, and the number of
-hops is limited. Who needs every notification has to know when trees change: `take_changes` tells
-what has changed of them at this broker, and `stentor.node.graph_directory` says what follows.
+is not, brokers may send along different trees, so whoever carries notifications takes each only
+once. Who needs every notification has to know when trees change: `take_changes` tells what has
+changed of them at this broker, and `stentor.node.graph_directory` says what follows.
 
 Advertisements. Each broker's advertisements are reduced and spread to all brokers likewise. Where
 they are *coupled*, a filter of origin O is passed to a child in the tree of O only if behind that
@@ -45,18 +45,15 @@ from stentor.filters import Filter
 from stentor.matching import FilterTable, Matcher
 from stentor.model.codec import Envelope
 from stentor.model.notification import Notification
-from stentor.model.seen import SeenIds
 from stentor.routing.graph.link_states import LinkState, LinkStates
 from stentor.routing.graph.local_set import LocalSet
-from stentor.routing.graph.messages import Entry, Forward, Topology
+from stentor.routing.graph.messages import Entry, Topology
 from stentor.routing.graph.owners import Owners
 from stentor.routing.graph.paths import Graph, order
 from stentor.routing.graph.spread import Spread, Told
 from stentor.routing.messages import AdvertisementUpdate, SubscriptionUpdate, Update
 from stentor.routing.protocol import (
     BrokerId,
-    ClientId,
-    Deliver,
     FilterId,
     Message,
     Outputs,
@@ -145,7 +142,6 @@ class GraphRouter:
         self._offering: dict[BrokerId, dict[Hashable, None]] = {}
         self._lives = 0
         self._life: dict[BrokerId, int] = {}
-        self._seen = SeenIds()
 
     @property
     def id(self) -> BrokerId:
@@ -165,11 +161,6 @@ class GraphRouter:
         told = "nothing" if self._routing.floods else "filters"
         steered = ", steered by advertisements" if self.is_coupled else ""
         return f"a {self._shape} that announces {told}{steered}"
-
-    def routes(self) -> dict[BrokerId, tuple[BrokerId, int]]:
-        """For each other broker that can be reached: the neighbor on the way, and the cost."""
-        costs = self._graph.tree(self._id).costs
-        return {to: (via, costs[to]) for to, via in self._branches_of(self._id).items()}
 
     # -- local clients
 
@@ -214,12 +205,6 @@ class GraphRouter:
             outputs += self._interest(self._id, self._id, *interests)
         return outputs
 
-    def publish(self, client: ClientId, notification: Notification) -> Outputs:
-        assert notification.id is not None
-        self._seen.add(notification.id)
-        hops = len(self._graph.tree(self._id).costs)
-        return self._route(notification, self._id, self._id, hops)
-
     # -- other brokers
 
     def receive(self, sender: BrokerId, message: Message) -> Outputs:
@@ -230,8 +215,6 @@ class GraphRouter:
                 f"{sender!r} is no neighbor of {self._id!r}; announce the link with link_up first"
             )
         match message:
-            case Forward(notification, entry, hops):
-                return self._forwarded(sender, notification, entry, hops)
             case SubscriptionUpdate():
                 changes = _by_origin(message)
                 return [o for each in changes for o in self._interest(sender, *each)]
@@ -338,10 +321,6 @@ class GraphRouter:
         self._take_out()
         self._asked(_EVERYTHING)
         return outputs + self._graph_changed() + self._reconsider(lost)
-
-    def expired(self, timer: Hashable) -> Outputs:
-        """This router arms no timers."""
-        return []
 
     # -- in steps
 
@@ -613,26 +592,6 @@ class GraphRouter:
             for way in {*self._children_of(root), *self.subtrees} - {source}:
                 targets[Neighbor(way)] = list(range(count))
         return count, targets
-
-    def _forwarded(
-        self, sender: BrokerId, notification: Notification, entry: BrokerId, hops: int
-    ) -> Outputs:
-        assert notification.id is not None
-        if not self._seen.add(notification.id):
-            return []
-        return self._route(notification, sender, entry, hops)
-
-    def _route(
-        self, notification: Notification, sender: BrokerId, entry: BrokerId, hops: int
-    ) -> Outputs:
-        _, found = self.route_leading([notification], sender, None, entry)
-        clients = sorted(d.id for d in found if isinstance(d, Local))
-        ways = sorted((d.id for d in found if isinstance(d, Neighbor) and hops), key=order)
-        onward = Forward(notification, entry, hops - 1)
-        return [
-            *(Deliver(client, notification) for client in clients),
-            *(Send(neighbor, onward) for neighbor in ways),
-        ]
 
 
 def _numbers(*entries: Iterable[Entry]) -> set[int]:

@@ -1,7 +1,6 @@
 """Routing on trees: acyclic peers, hierarchies, and hybrids of both."""
 
-from stentor.routing.tree.change import CHANGE_MESSAGES, Plan
 from stentor.routing.tree.plane import Role
 from stentor.routing.tree.router import TreeRouter
 
-__all__ = ["CHANGE_MESSAGES", "Plan", "Role", "TreeRouter"]
+__all__ = ["Role", "TreeRouter"]

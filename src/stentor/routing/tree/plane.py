@@ -15,7 +15,7 @@ towards peers. The children of a flooded subtree get every notification.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,11 +29,11 @@ from stentor.routing.messages import (
     Update,
     update,
 )
-from stentor.routing.protocol import BrokerId, ClientId, Place
+from stentor.routing.protocol import BrokerId, Place
 from stentor.routing.reducers import Change, Sample
 from stentor.routing.reducers.sample import OBSERVED
 from stentor.routing.strategy import Strategy
-from stentor.routing.table import Destination, Ghost, Local, Neighbor
+from stentor.routing.table import Destination, Ghost, Neighbor
 from stentor.routing.tree.layer import Layer
 
 
@@ -269,19 +269,10 @@ class Plane:
         updates += [(to, update(SubscriptionUpdate, change)) for to, change in changes]
         return updates
 
-    def targets(
-        self, notification: Notification | Mapping[str, Any], sender: BrokerId | None
-    ) -> tuple[list[BrokerId], list[ClientId]]:
-        """The neighbors, never the sender, and the clients that a notification goes to."""
-        self._sample.observe(notification)
-        found = self.subscriptions.table.targets(notification)
-        neighbors = [n for n in self._neighbors_in(found) if n != sender]
-        return neighbors, sorted(d.id for d in found if isinstance(d, Local))
-
     def targets_of(
         self, events: Sequence[Envelope | Notification], sender: BrokerId | None, most: int | None
     ) -> tuple[int, dict[Destination, list[int]]]:
-        """The same for a batch: for each destination the indexes of what goes there, ascending.
+        """For each destination, never the sender, the indexes of what goes there, ascending.
 
         With `most`, for as many leading events as cost about that much to pass on; their number
         comes first.
@@ -302,18 +293,6 @@ class Plane:
             if neighbor != sender and (floods or self.role.always(neighbor)) and events:
                 found[Neighbor(neighbor)] = list(range(count))
         return count, found
-
-    def directions(self, notification: Notification | Mapping[str, Any]) -> list[BrokerId]:
-        """All neighbors that lead to somebody who wants the notification."""
-        return self._neighbors_in(self.subscriptions.table.targets(notification))
-
-    def _neighbors_in(self, found: set[Destination]) -> list[BrokerId]:
-        floods = self.subscriptions.strategy.floods
-        return [
-            neighbor
-            for neighbor in self.subscriptions.neighbors
-            if floods or self.role.always(neighbor) or Neighbor(neighbor) in found
-        ]
 
     @property
     def is_empty(self) -> bool:

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stentor.filters import Filter
+from stentor.model import Notification
 from stentor.routing.messages import SubscriptionUpdate
 from stentor.routing.protocol import BrokerId, ClientId, Message
 from stentor.routing.table import Local, Neighbor
@@ -124,10 +125,15 @@ def _with_a_way(
     while todo:
         towards = todo.pop()
         for broker in routers[towards].neighbors - reached:
-            if towards in routers[broker].plane.directions(notification):
+            if leads(routers[broker], towards, notification):
                 reached.add(broker)
                 todo.append(broker)
     return reached
+
+
+def leads(router: TreeRouter, neighbor: BrokerId, notification: Mapping[str, Any]) -> bool:
+    """Whether the broker sends the notification to this neighbor, wherever it comes from."""
+    return Neighbor(neighbor) in router.route([Notification(notification)], None)
 
 
 def _differences(
