@@ -13,15 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from stentor.cli.exits import complain
-from stentor.cli.options import (
-    AddressArgument,
-    ConnectTimeoutOption,
-    TlsCaOption,
-    TlsCertificateOption,
-    TlsKeyOption,
-    TokenOption,
-    connecting,
-)
+from stentor.cli.options import BrokerArgument, Connecting, asks
 
 
 class Action(StrEnum):
@@ -34,8 +26,9 @@ class Action(StrEnum):
     DELETE = "delete"
 
 
+@asks
 def durables(
-    address: AddressArgument,
+    how: BrokerArgument,
     action: Annotated[
         Action,
         typer.Argument(help="What to do; all but `list` need a NAME.", show_default=True),
@@ -54,11 +47,6 @@ def durables(
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", metavar="", help="JSON, for scripts.")] = False,
-    token: TokenOption = None,
-    tls_ca: TlsCaOption = None,
-    tls_certificate: TlsCertificateOption = None,
-    tls_key: TlsKeyOption = None,
-    connect_timeout: ConnectTimeoutOption = "10s",
 ) -> None:
     """Show where durable subscriptions live and how far they are; move, reset or delete one.
 
@@ -77,7 +65,6 @@ def durables(
     """
     from stentor.cli.status_view import homes_table, print_json, print_tables
 
-    options = (address, token, tls_ca, tls_certificate, tls_key, connect_timeout)
     arguments: dict[str, Any] = {}
     if (action is Action.RESET) != (to is not None):
         raise typer.BadParameter("--to TIME goes with reset, and reset needs it", param_hint="--to")
@@ -96,7 +83,7 @@ def durables(
         ago = exact_duration(to)
         arguments["to"] = since_seconds(to if ago is None else timedelta(seconds=float(ago)))
     at_home = action in (Action.SHOW, Action.RESET, Action.DELETE)
-    found = _ask(options, arguments, at_home=at_home)
+    found = _ask(how, arguments, at_home=at_home)
     if json:
         print_json(found)
     elif action is Action.LIST:
@@ -105,14 +92,12 @@ def durables(
         _show(found)
 
 
-def _ask(options: tuple[Any, ...], arguments: dict[str, Any], *, at_home: bool) -> Any:
+def _ask(how: Connecting, arguments: dict[str, Any], *, at_home: bool) -> Any:
     """Put the question, to the home of the one that it names if need be."""
     from dataclasses import replace
 
     from stentor.cli.operator import Operator
     from stentor.cli.running import run
-
-    how = connecting(*options)
 
     async def main() -> Any:
         async with Operator(how) as operator:
