@@ -1,11 +1,11 @@
 """`Index`: the production engine. Batch first, columnar, always up to date.
 
 It is built like a log-structured merge tree. New filters go into a small growing table and take
-effect at once: `recent` makes them searchable as they come. A growing table that is `full` becomes a
-segment. Segments of similar size are joined, and segments with many removed filters cleaned: small
-ones at once, others by a background thread. The new segment takes the place of the old ones in one
-step, so matching never waits for the thread. A removed filter is marked dead at once and disappears
-with the next cleaning.
+effect at once: `recent` makes them searchable as they come. A growing table that is full becomes a
+segment; see `full` for the meantime. Segments of similar size are joined, and segments with many
+removed filters cleaned: small ones at once, others by a background thread. The new segment takes
+the place of the old ones in one step, so matching never waits for the thread. A removed filter is
+marked dead at once and disappears with the next cleaning.
 
 Work on filters that come and go is only done for searches. While there are none, filters pile up in
 segments of all sizes, as they do when a million are loaded. Every segment beyond the first, and
