@@ -1,5 +1,6 @@
 """Filters that come and go: searches find them at once, beside each other and at full speed."""
 
+import pickle
 import threading
 from collections.abc import Callable
 from random import Random
@@ -16,6 +17,8 @@ import stentor.matching.index.index as index_module
 import stentor.matching.index.search as search_module
 from stentor import Filter
 from stentor.matching import Index
+from stentor.matching.index.segment import Segment
+from stentor.matching.index.table import Table
 
 
 def least(run: Callable[[], object], times: int = 7) -> float:
@@ -212,3 +215,43 @@ def test_a_column_that_only_a_removed_filter_asks_for_may_have_any_type() -> Non
     index.remove("d")
     rows, keys = index.match_batch(batch)
     assert (rows.tolist(), keys.tolist()) == ([0], ["x"])
+
+
+def test_a_full_table_is_searched_as_it_is_while_the_background_joins_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever fills it compiles nothing; a filter with very many boxes is compiled nevertheless."""
+    monkeypatch.setattr(index_module, "AT_ONCE", 1_000)
+    index: Index[int] = Index((i, Filter(f"x = {i}")) for i in range(2_000))
+    batch = [{"x": i} for i in range(3_000)]
+    index.match_batch(batch)
+    compiled_by: list[threading.Thread] = []
+    segment, go_on = index_module.Segment, threading.Event()
+
+    def watched_segment(table: Table) -> Segment:
+        compiled_by.append(threading.current_thread())
+        if compiled_by[-1] is not threading.main_thread():
+            go_on.wait()
+        return segment(table)
+
+    monkeypatch.setattr(index_module, "Segment", watched_segment)
+    for i in range(2_000, 2_700):  # fills it twice, and the background has only begun with one
+        index.add(i, Filter(f"x = {i}"))
+        if not i % 10:
+            index.remove(i)
+            index.remove(i - 2_000)
+    held = [i for i in range(2_700) if i % 10 or 700 <= i < 2_000]
+    assert index.segment_count == 3
+    for found in (index, pickle.loads(pickle.dumps(index))):
+        assert sorted(found.match_batch(batch)[1].tolist()) == held
+        assert [found.match({"x": i}) for i in (2_000, 2_001, 2_699)] == [[], [2_001], [2_699]]
+    assert threading.main_thread() not in compiled_by
+    several = " or ".join(f"x = {i} and y = {i}" for i in range(300))
+    index.add(-1, Filter(several))
+    assert compiled_by[-1] is threading.main_thread()
+    assert sorted(index.match({"x": 299, "y": 299})) == [-1, 299]
+    go_on.set()
+    index.compact()
+    assert index.segment_count == 1
+    assert sorted(index.match_batch(batch)[1].tolist()) == held
+    assert index._slots.taken == len(index)

@@ -2,10 +2,10 @@
 
 It is built like a log-structured merge tree. New filters go into a small growing table and take
 effect at once: `recent` makes them searchable as they come. A growing table that is full becomes a
-segment. Segments of similar size are joined, and segments with many removed filters cleaned: small
-ones at once, others by a background thread. The new segment takes the place of the old ones in one
-step, so matching never waits for the thread. A removed filter is marked dead at once and disappears
-with the next cleaning.
+segment; see `full` for the meantime. Segments of similar size are joined, and segments with many
+removed filters cleaned: small ones at once, others by a background thread. The new segment takes
+the place of the old ones in one step, so matching never waits for the thread. A removed filter is
+marked dead at once and disappears with the next cleaning.
 
 Work on filters that come and go is only done for searches. While there are none, filters pile up in
 segments of all sizes, as they do when a million are loaded. Every segment beyond the first, and
@@ -47,6 +47,7 @@ from stentor.filters.conjunct import Conjunct
 from stentor.filters.facts import flat_facts
 from stentor.matching.index.axes import Axis
 from stentor.matching.index.columns import ArrowSource, Row, RowSource, Source
+from stentor.matching.index.full import Full
 from stentor.matching.index.plan import Box, boxes_of
 from stentor.matching.index.recent import CAPACITY, Recent, searchable
 from stentor.matching.index.search import (
@@ -74,6 +75,8 @@ RECENT_LEAST: Final = 256
 RECENT_MOST: Final = 2_048
 #: More new filters than this, found by the first search after a while, become a segment at once.
 ABSORBED: Final = 256
+#: With more recent boxes without an equality than this, a full table is compiled at once.
+UNLED_MOST: Final = 16
 #: Tests of boxes without an equality, recent boxes times notifications, before they are compiled:
 #: so many in any case, and so many for each box.
 TESTS_LIMIT: Final = 65_536
@@ -119,18 +122,20 @@ class _Held:
     """A segment in use, and how many of its filters are dead."""
 
     number: int
-    segment: Segment
+    segment: Segment | Full
     dead: int
 
     @property
     def to_be_cleaned(self) -> bool:
+        if isinstance(self.segment, Full):
+            return True
         return self.dead > DEAD_SHARE * len(self.segment.distinct_slots)
 
 
 class _Seen(NamedTuple):
     """What searches look at. It is replaced as a whole, except that recent filters come."""
 
-    held: tuple[Segment, ...]
+    held: tuple[Segment | Full, ...]
     #: The growing table: boxes without checks, and boxes with checks.
     recent: tuple[Recent, Recent]
     #: All attributes that some filter looks at; it may have more.
@@ -138,7 +143,8 @@ class _Seen(NamedTuple):
 
     @property
     def parts(self) -> list[Part]:
-        return [*self.held, *(recent.now() for recent in self.recent if recent.count)]
+        held = (part for segment in self.held for part in segment.parts)
+        return [*held, *(recent.now() for recent in self.recent if recent.count)]
 
 
 class Index(Generic[K]):
@@ -241,15 +247,15 @@ class Index(Generic[K]):
             self._growing_names |= filter.names
             self._seen.names.update(filter.names)
             self._since_search += 1
+            if self._since_search < GROWING_LIMIT and len(boxes) <= RECENT_LEAST:
+                self._show(slot, boxes)
+            else:
+                self._unseen.append((slot, filter))
             if (
                 len(self._growing) >= self._growing_limit
                 or len(self._growing_names) >= GROWING_NAMES
             ):
                 self._settle_growing()
-            elif self._since_search < GROWING_LIMIT:
-                self._show(slot, boxes)
-            else:
-                self._unseen.append((slot, filter))
 
     def remove(self, key: K) -> None:
         """Forget the filter under a key. Takes effect at once; no such key is an `UnknownKey`."""
@@ -510,11 +516,16 @@ class Index(Generic[K]):
         return min(GROWING_LIMIT, RECENT_MOST, share)
 
     def _settle_growing(self) -> None:
-        """Make a segment of the growing table."""
-        table = joined([self._growing.frozen()], self._slots.alive)
-        dead = [slot for slot in self._growing_slots if not self._slots.alive[slot]]
-        if len(table):
-            self._hold(Segment(table), replacing=())
+        """Hold the growing table as a segment, and begin another."""
+        recent = self._seen.recent
+        unled = recent[0].unled + recent[1].unled
+        full = Full(self._growing, recent, self._growing_slots, self._growing_names)
+        if self._unseen or unled > UNLED_MOST:
+            segment, dead = self._compiled([full], self._slots.alive)
+        else:
+            segment, dead = full, []
+        if segment is not None:
+            self._hold(segment, replacing=())
         self._growing = GrowingTable()
         self._growing_slots = []
         self._growing_names = set()
@@ -527,7 +538,21 @@ class Index(Generic[K]):
         self._asked //= 2
         self._tend()
 
-    def _hold(self, segment: Segment, replacing: tuple[_Held, ...]) -> None:
+    def _compiled(
+        self, chosen: Sequence[Segment | Full], alive: NDArray[np.uint8]
+    ) -> tuple[Segment | Full | None, list[int]]:
+        """One segment of the live filters of several, if there are any; and the dead slots."""
+        table = joined([segment.table() for segment in chosen], alive)
+        slots = np.concatenate([segment.distinct_slots for segment in chosen])
+        dead = slots[alive[slots] == 0].tolist()
+        if not len(table):
+            return None, dead
+        segment = Segment(table)
+        if self._slots.numbers is not None:
+            segment.labels(self._slots.numbers)  # else the first search would have to wait for them
+        return segment, dead
+
+    def _hold(self, segment: Segment | Full, replacing: tuple[_Held, ...]) -> None:
         """Put a segment in the place of others."""
         slots = segment.distinct_slots
         dead = int(len(slots) - np.count_nonzero(self._slots.alive[slots]))
@@ -536,7 +561,7 @@ class Index(Generic[K]):
         self._slots.segment_of[slots] = held.number
         self._held = (*(h for h in self._held if h not in replacing), held)
 
-    def _held_segments(self) -> tuple[Segment, ...]:
+    def _held_segments(self) -> tuple[Segment | Full, ...]:
         return tuple(held.segment for held in self._held)
 
     def _names(self) -> set[str]:
@@ -589,10 +614,7 @@ class Index(Generic[K]):
         """Compile several segments into one without their dead filters, and swap it in."""
         with self._lock:
             alive = self._slots.alive.copy()
-        table = joined([held.segment.table() for held in chosen], alive)
-        segment = Segment(table) if len(table) else None
-        slots = np.concatenate([held.segment.distinct_slots for held in chosen])
-        dead = slots[alive[slots] == 0].tolist()
+        segment, dead = self._compiled([held.segment for held in chosen], alive)
         with self._lock:
             if not all(held in self._held for held in chosen):
                 return  # another thread was faster

@@ -63,7 +63,7 @@ class Arrivals:
 
     def of_all(self, values: Sequence[Any]) -> Floats:
         """The coordinates of many values, NaN for None."""
-        return np.array(list(map(self.places.get, values, repeat(0.0))), np.float64)
+        return np.fromiter(map(self.places.get, values, repeat(0.0)), np.float64, len(values))
 
     @property
     def substrings(self) -> Substrings | None:

@@ -22,6 +22,11 @@ CHECKED: Final = 20
 NAMED: Final = 50
 
 
+def weight(boxes: int, checked: int, names: int) -> int:
+    """What it takes to compile so many boxes, in plain ones."""
+    return boxes + CHECKED * checked + NAMED * names
+
+
 class Segment:
     """Boxes ready to be searched."""
 
@@ -76,9 +81,14 @@ class Segment:
         return len(self.slots)
 
     @property
+    def parts(self) -> tuple[Segment]:
+        """What is searched."""
+        return (self,)
+
+    @property
     def weight(self) -> int:
         """What it takes to compile it, in plain boxes."""
-        return len(self.slots) + CHECKED * len(self.tests) + NAMED * len(self.names)
+        return weight(len(self.slots), len(self.tests), len(self.names))
 
     def labels(self, numbers: Int64s) -> Int64s:
         """The number of each box's slot: side by side, where a search finds them."""
