@@ -115,7 +115,7 @@ def test_a_neighbor_that_does_not_read_harms_nobody(overlay: Overlay) -> None:
             await source.publish_many(quotes())
             await take(soon)
             assert b1.process.private_bytes < before + BOUND
-            assert sum(link["dropped"] for link in (await b1.status())["links"]) > 0
+            assert (await b1.status())["dropped"]["links"] > 0
             b2.process.resume()
             await take(late)
 
