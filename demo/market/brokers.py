@@ -31,17 +31,17 @@ from typing import Any, Final
 
 import msgspec
 
-from stentor.broker.overlay import Edge, Overlay, path_between
+from stentor.broker.overlay import OverlayLink, OverlaySettings, path_between
 from stentor.broker.settings import Limits, Settings
 from stentor.broker.supervisor import Child, Restarts, Supervisor
 
 NAMES: Final = ("newyork", "london", "zurich", "lisbon", "madrid")
 #: Who dials whom.
 LINKS: Final = (
-    Edge("newyork", "london"),
-    Edge("zurich", "london"),
-    Edge("lisbon", "london"),
-    Edge("lisbon", "madrid"),
+    OverlayLink("newyork", "london"),
+    OverlayLink("zurich", "london"),
+    OverlayLink("lisbon", "london"),
+    OverlayLink("lisbon", "madrid"),
 )
 
 #: Seconds between two looks at the brokers; rates are over the last few looks.
@@ -148,7 +148,7 @@ class Brokers:
             )
             for name in NAMES
         }
-        overlay = Overlay(directory / "overlay.toml", settings, LINKS, directory / "run")
+        overlay = OverlaySettings(directory / "overlay.toml", settings, LINKS, directory / "run")
         self._supervisor = Supervisor(overlay, self, restarts=Restarts(first=dead_for))
         self.looks = {name: Look(child) for name, child in self._supervisor.children.items()}
         self._one_at_a_time = asyncio.Lock()
@@ -247,7 +247,7 @@ class Brokers:
                 return msgspec.json.decode(body, type=dict[str, Any])
         return None
 
-    def is_linked(self, link: Edge) -> bool:
+    def is_linked(self, link: OverlayLink) -> bool:
         """Whether both ends say that the link is up."""
         dialer, other = self.looks[link.dialer], self.looks[link.other]
         return link.other in dialer.links and link.dialer in other.links

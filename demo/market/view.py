@@ -21,7 +21,7 @@ from rich.text import Text
 from market.account import Consumer, Delivery, Latencies
 from market.brokers import LINKS, NAMES, Look
 from market.story import Listener, Scene, Teller
-from stentor.broker.overlay import Edge
+from stentor.broker.overlay import OverlayLink
 
 #: Wider pictures are not easier to read.
 _WIDEST: Final = 110
@@ -141,15 +141,15 @@ def _map(scene: Scene) -> list[Text]:
     def name(broker: str) -> tuple[str, str]:
         return broker, _COLORS.get(brokers.looks[broker].state, _UNSETTLED)
 
-    def carries(link: Edge) -> str:
+    def carries(link: OverlayLink) -> str:
         return f" {brokers.looks[link.dialer].link_rate(link.other):,.0f}/s "
 
-    def across(link: Edge) -> tuple[str, str]:
+    def across(link: OverlayLink) -> tuple[str, str]:
         if brokers.is_linked(link):
             return f" {carries(link):─^13} ", "green"
         return f" {' × ':╌^13} ", "red"
 
-    def down(link: Edge) -> tuple[str, str]:
+    def down(link: OverlayLink) -> tuple[str, str]:
         text, color = (f"│{carries(link)}", "green") if brokers.is_linked(link) else ("×", "red")
         return text.ljust(len("london") - 2 + len(across(link)[0])), color
 

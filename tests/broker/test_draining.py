@@ -19,7 +19,7 @@ import pytest
 import stentor
 from stentor.broker import Broker, Settings
 from stentor.broker.settings import Retention
-from stentor.broker.storage import Batch, Journal, Moved, copy_journal, hand_over, set_aside
+from stentor.broker.storage import Journal, JournalBatch, Moved, copy_journal, hand_over, set_aside
 from stentor.broker.storage.directory import MarkFile
 from stentor.broker.storage.moving import confirmed
 from stentor.broker.succession import Succession, Transfer, succession, transfer
@@ -113,7 +113,7 @@ def journal_with(directory: Path, items: list[bytes]) -> Iterator[Journal]:
     journal = Journal.open(directory, name=directory.name, retention=Retention())
     committed = threading.Event()
     journal.start(lambda function, *args: function(*args), lambda done: committed.set())
-    journal.append(Batch(items))
+    journal.append(JournalBatch(items))
     assert committed.wait(10)
     try:
         yield journal
@@ -130,7 +130,7 @@ class TestMoving:
 
             def backup_and_commit(copy: sqlite3.Connection) -> None:
                 backup(copy)
-                journal._writer.commit([Batch([b"two"])])
+                journal._writer.commit([JournalBatch([b"two"])])
 
             journal.backup_to = backup_and_commit  # type: ignore[method-assign]
             assert copy_journal(journal, tmp_path / "copy") == 1

@@ -7,18 +7,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stentor.broker.overlay import Edge, Overlay, free_ports, path_between, read_overlay, regular
+from stentor.broker.overlay import (
+    OverlayLink,
+    OverlaySettings,
+    free_ports,
+    path_between,
+    read_overlay,
+    regular,
+)
 from stentor.broker.settings import Grant
 from stentor.errors import InvalidConfiguration, InvalidTopology, StentorError
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "examples" / "overlay.toml"
 
-Reader = Callable[..., Overlay]
+Reader = Callable[..., OverlaySettings]
 
 
 @pytest.fixture
 def read(tmp_path: Path) -> Reader:
-    def reading(text: str, **environment: str) -> Overlay:
+    def reading(text: str, **environment: str) -> OverlaySettings:
         file = tmp_path / "overlay.toml"
         file.write_text(text, "utf-8")
         return read_overlay(file, environment=environment)
@@ -60,7 +67,7 @@ class TestReading:
         assert b2.listen == ("127.0.0.1:7002", f"unix:{tmp_path}/b2.sock")
         assert b1.limits.queue == b2.limits.queue == 7
         assert (b1.data, b2.data) == (tmp_path / "data" / "b1", tmp_path / "elsewhere")
-        assert overlay.links == (Edge("b2", "b1"),)
+        assert overlay.links == (OverlayLink("b2", "b1"),)
         assert overlay.run == tmp_path / "overlay.run"
 
     def test_paths_are_relative_to_the_file_wherever_it_is_read_from(
@@ -76,7 +83,7 @@ class TestReading:
         overlay = read(
             "[[broker]]\nname='a'\nneighbors=['b']\n[[broker]]\nname='b'\nneighbors=['a']\n"
         )
-        assert overlay.links == (Edge("a", "b"),)
+        assert overlay.links == (OverlayLink("a", "b"),)
         assert overlay.settings("b").neighbors == ()
 
     def test_brokers_without_addresses_get_ports_in_a_row(self, read: Reader) -> None:
@@ -143,13 +150,13 @@ class TestRegularOverlays:
     )
     def test_shapes(self, read: Reader, topology: str, links: list[tuple[int, int]]) -> None:
         overlay = read(f"[overlay]\nbrokers = 5\ntopology = '{topology}'\nbase_port = 8001")
-        assert list(overlay.links) == [Edge(f"b{a}", f"b{b}") for a, b in links]
+        assert list(overlay.links) == [OverlayLink(f"b{a}", f"b{b}") for a, b in links]
         assert overlay.settings("b5").listen == ("127.0.0.1:8005",)
 
     @given(st.integers(1, 60), st.sampled_from(["line", "star", "tree"]))
     def test_they_are_trees(self, count: int, topology: str) -> None:
         tables = regular(count, topology)
-        links = [Edge(t["name"], n) for t in tables for n in t.get("neighbors", [])]
+        links = [OverlayLink(t["name"], n) for t in tables for n in t.get("neighbors", [])]
         assert len(links) == count - 1
         assert all(path_between("b1", table["name"], links) for table in tables)
 
@@ -278,7 +285,7 @@ class TestMistakes:
 
     def test_two_links_between_the_same_two_are_no_cycle(self, read: Reader) -> None:
         text = "[[broker]]\nname='a'\n[[broker]]\nname='b'\nneighbors=['a', 'a']\n"
-        assert read(text).links == (Edge("b", "a"),)
+        assert read(text).links == (OverlayLink("b", "a"),)
 
 
 class TestPorts:

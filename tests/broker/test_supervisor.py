@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from stentor.broker.config import load
-from stentor.broker.overlay import Overlay, read_overlay
+from stentor.broker.overlay import OverlaySettings, read_overlay
 from stentor.broker.supervisor import STATE_FILE, Restarts, Supervisor, default_command
 from stentor.errors import DataInUse
 
@@ -62,7 +62,7 @@ class Recorder:
         return any(text in said for _, said in self.events)
 
 
-def overlay_of(tmp_path: Path, *names: str) -> Overlay:
+def overlay_of(tmp_path: Path, *names: str) -> OverlaySettings:
     file = tmp_path / "overlay.toml"
     file.write_text(
         "[overlay]\nbase_port = 0\nlimits.shutdown = '1s'\n"
@@ -72,7 +72,7 @@ def overlay_of(tmp_path: Path, *names: str) -> Overlay:
 
 
 def supervise(
-    overlay: Overlay,
+    overlay: OverlaySettings,
     script: str,
     body: Callable[[Supervisor, Recorder], Awaitable[None]],
     restarts: Restarts = QUICK,

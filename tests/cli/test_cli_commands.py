@@ -13,7 +13,7 @@ import pytest
 import stentor.errors
 from stentor.broker.config_keys import broker_keys, reference
 from stentor.broker.settings import Limits, Retention
-from stentor.broker.storage import Batch, Journal
+from stentor.broker.storage import Journal, JournalBatch
 from stentor.cli import main
 from stentor.cli.exits import describe, exit_code
 from stentor.cli.explanations import explanations, page
@@ -348,7 +348,7 @@ class TestJournal:
         done: list[object] = []
         journal = Journal.open(tmp_path, name="b1", retention=Retention())
         journal.start(lambda function, *arguments: function(*arguments), done.append)
-        journal.append(Batch([b"one", b"two", b"three"], producers={"ann": (0, 2)}))
+        journal.append(JournalBatch([b"one", b"two", b"three"], producers={"ann": (0, 2)}))
         journal.close()
         return tmp_path
 

@@ -18,7 +18,7 @@ from test_live import overlay
 import stentor
 from stentor.broker.host import Broker
 from stentor.broker.settings import Grant, Settings
-from stentor.client.interest import FEW, Interest, SubId
+from stentor.client.interest import FEW, InboxInterest, SubId
 from stentor.client.sync import LoopThread
 from stentor.errors import FilterTooComplex, InvalidConfiguration, NoReply, NotPermitted
 from stentor.filters import Filter
@@ -316,7 +316,7 @@ def test_application_and_broker_agree_when_everything_was_said(
     steps: list[tuple[str, str]],
 ) -> None:
     """A broker that is told each word in order, and of whose set another member changes some."""
-    interest, broker = Interest(), set[str]()
+    interest, broker = InboxInterest(), set[str]()
     for act, text in steps:
         filter = Filter(text)
         if act == "other":
@@ -341,7 +341,7 @@ def test_application_and_broker_agree_when_everything_was_said(
 
 @pytest.mark.parametrize("count", [2, FEW + 5])
 def test_many_filters_are_searched_as_few_are(count: int) -> None:
-    interest = Interest([Filter(f"x >= {i}") for i in range(count)])
+    interest = InboxInterest([Filter(f"x >= {i}") for i in range(count)])
     for round in range(3):
         for x in range(-1, count + 1):
             expected = [id for id in interest if id.filter.matches({"x": x})]

@@ -25,10 +25,10 @@ from stentor.broker import durables, report
 from stentor.broker.access import Access, Permissions
 from stentor.broker.advertising import advertised
 from stentor.broker.monitoring import Monitor
-from stentor.broker.peers import BUDGET, HELLO_FRAME, Client, Dialing, Guest, Link
+from stentor.broker.peers import BUDGET, HELLO_FRAME, ConnectedClient, Dialing, Guest, Link
 from stentor.broker.replacement import replace_link
 from stentor.broker.settings import OVERLAYS, Settings
-from stentor.broker.storage import Batch, Journal
+from stentor.broker.storage import Journal, JournalBatch
 from stentor.broker.succession import Imported, Succession
 from stentor.errors import (
     DuplicateBroker,
@@ -97,11 +97,11 @@ class Broker:
         self.strangers: dict[Guest, None] = {}
         self.room = Room(max(HALF_FRAMES, 4 * self.settings.limits.frame))
         self.links: dict[str, Link] = {}
-        self.clients: dict[int, Client] = {}
+        self.clients: dict[int, ConnectedClient] = {}
         self.access = Access(self.settings.grants)
         self.draining = False
         self.started_at = 0.0
-        self._by_producer: dict[str, Client] = {}
+        self._by_producer: dict[str, ConnectedClient] = {}
         self._sessions = count(1)
         self._listeners: list[Listener] = []
         self._dialers: dict[str, asyncio.Task[None]] = {}
@@ -415,7 +415,7 @@ class Broker:
                 case Append():
                     self._append(action)
                 case Persist():
-                    self._store(Batch(durables={action.name: action.data}, context=action))
+                    self._store(JournalBatch(durables={action.name: action.data}, context=action))
                 case CloseClient():
                     client = self.clients.get(action.session)
                     if client is not None:
@@ -431,7 +431,7 @@ class Broker:
 
     def _append(self, action: Append) -> None:
         self._store(
-            Batch(
+            JournalBatch(
                 action.items,
                 producers={action.producer: action.newest} if action.items else {},
                 retain=action.retain,
@@ -440,7 +440,7 @@ class Broker:
             )
         )
 
-    def _store(self, batch: Batch) -> None:
+    def _store(self, batch: JournalBatch) -> None:
         """Give a batch to the journal. One that it does not take has failed, as on a full disk."""
         try:
             self.journal.append(batch)
@@ -450,7 +450,7 @@ class Broker:
                 batch.line.failed = True
             self._loop.call_soon(self._committed, [(batch, 0)])
 
-    def _committed(self, done: list[tuple[Batch, int]]) -> None:
+    def _committed(self, done: list[tuple[JournalBatch, int]]) -> None:
         """The journal has dealt with these batches."""
         stored = []
         self.journal_failing = any(batch.error is not None for batch, _ in done)
@@ -523,7 +523,7 @@ class Broker:
         parent = self.settings.parent
         return "parent" if parent and address in (parent, str(Address.parse(parent))) else "peer"
 
-    def admit(self, connection: Connection, handshake: Handshake) -> Client | Link:
+    def admit(self, connection: Connection, handshake: Handshake) -> ConnectedClient | Link:
         """Somebody has said who they are: let them in, or raise why not."""
         hello = handshake.hello
         if self.draining and hello.role != "operator":
@@ -556,7 +556,7 @@ class Broker:
 
     def _new_client(
         self, connection: Connection, handshake: Handshake, permissions: Permissions
-    ) -> Client:
+    ) -> ConnectedClient:
         if len(self.clients) >= self.settings.limits.clients:
             raise Overloaded(
                 f"{len(self.clients)} clients are connected, the most that this broker allows"
@@ -579,13 +579,13 @@ class Broker:
             may_advertise=permissions.advertise,
             owner=permissions.name,
         )
-        client = Client(self, connection, handshake, id, producer, permissions)
+        client = ConnectedClient(self, connection, handshake, id, producer, permissions)
         self.clients[id] = self._by_producer[producer] = client
         connection.send(self._welcome(handshake.version, published, producer))
         _log.debug("client %s connected from %s", name, connection.peer)
         return client
 
-    def client_gone(self, client: Client, error: Exception | None) -> None:
+    def client_gone(self, client: ConnectedClient, error: Exception | None) -> None:
         """The connection of a client is over."""
         if self.clients.pop(client.id, None) is None:
             return
@@ -799,7 +799,7 @@ class Broker:
 
     # -- questions
 
-    def asked(self, client: Client, ask: m.Ask) -> None:
+    def asked(self, client: ConnectedClient, ask: m.Ask) -> None:
         """A client or an operator asks something."""
         try:
             if ask.what not in ("offers", "streams", "where") and not client.permissions.operate:
@@ -819,7 +819,7 @@ class Broker:
         else:
             client.connection.send(m.Done(ask.number, answer))
 
-    async def _answer_later(self, client: Client, ask: m.Ask, answer: Any) -> None:
+    async def _answer_later(self, client: ConnectedClient, ask: m.Ask, answer: Any) -> None:
         try:
             client.connection.send(m.Done(ask.number, await answer))
         except StentorError as error:

@@ -73,7 +73,7 @@ _DEFAULT_HOST: Final = "127.0.0.1"
 _EVERYWHERE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
-class Edge(NamedTuple):
+class OverlayLink(NamedTuple):
     """A link of the overlay: `dialer` makes the connection."""
 
     dialer: str
@@ -83,13 +83,13 @@ class Edge(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Overlay:
+class OverlaySettings:
     """Brokers by name, in the order of the file, and their links."""
 
     file: Path
     #: Without the neighbors that are in the file: `settings` adds those.
     brokers: dict[str, Settings]
-    links: tuple[Edge, ...]
+    links: tuple[OverlayLink, ...]
     #: Directory for what belongs to the running overlay.
     run: Path
     warnings: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ class Overlay:
         address = Address.parse(self.brokers[name].listen[0])
         return str(replace(address, host=_EVERYWHERE.get(address.host, address.host)))
 
-    def with_ports(self) -> Overlay:
+    def with_ports(self) -> OverlaySettings:
         """The same with a free port wherever the port was 0."""
         wanted = [
             (name, which, index, address)
@@ -150,7 +150,7 @@ def free_ports(hosts: Iterable[str]) -> list[int]:
 # -- reading
 
 
-def read_overlay(file: Path, *, environment: Mapping[str, str] | None = None) -> Overlay:
+def read_overlay(file: Path, *, environment: Mapping[str, str] | None = None) -> OverlaySettings:
     """The overlay that a file describes; all its mistakes are reported at once.
 
     Variables of the environment go before the file, but for those that brokers must not share.
@@ -177,7 +177,7 @@ class _Reader:
         self._islands: list[list[str]] = []
         self._shape = "tree"
 
-    def overlay(self) -> Overlay:
+    def overlay(self) -> OverlaySettings:
         document, problems = self._document, self._problems
         for name in document.data:
             if name not in ("overlay", "broker"):
@@ -195,7 +195,7 @@ class _Reader:
                 f"{document.file}: these groups of brokers are not linked with each other: {parts}"
             )
         run = self._common.get("run", document.file.with_suffix(".run").name)
-        return Overlay(
+        return OverlaySettings(
             document.file,
             brokers,
             tuple(links),
@@ -267,7 +267,7 @@ class _Reader:
 
     def _brokers(
         self, tables: Sequence[dict[str, Any]]
-    ) -> tuple[dict[str, Settings], dict[Edge, str]]:
+    ) -> tuple[dict[str, Settings], dict[OverlayLink, str]]:
         document, problems = self._document, self._problems
         regular_overlay = "broker" not in document.data
         prefixes = [
@@ -279,7 +279,7 @@ class _Reader:
             for table in tables
         ]
         brokers: dict[str, Settings] = {}
-        links: dict[Edge, str] = {}
+        links: dict[OverlayLink, str] = {}
         for index, (table, prefix, name) in enumerate(zip(tables, prefixes, names, strict=True)):
             if name is None:
                 document.problem((*prefix, "name"), "every broker needs a name")
@@ -339,7 +339,7 @@ class _Reader:
         place: KeyPath,
         name: str | None,
         names: Sequence[str | None],
-        links: dict[Edge, str],
+        links: dict[OverlayLink, str],
         *,
         up: bool = False,
     ) -> list[str]:
@@ -356,8 +356,8 @@ class _Reader:
             if neighbor == name:
                 problems.add(origin, f"{name} cannot be its own neighbor")
             elif neighbor in names:
-                if name is not None and Edge(neighbor, name) not in links:
-                    links.setdefault(Edge(name, neighbor, up), origin)
+                if name is not None and OverlayLink(neighbor, name) not in links:
+                    links.setdefault(OverlayLink(name, neighbor, up), origin)
             else:
                 try:
                     if ":" not in neighbor:
@@ -400,7 +400,9 @@ class _Reader:
                     origin = document.origin((*self._places[name], "data"))
                     problems.add(origin, f"{settings.data} is the directory of {owner}, too")
 
-    def _check_links(self, brokers: Mapping[str, Settings], links: Mapping[Edge, str]) -> None:
+    def _check_links(
+        self, brokers: Mapping[str, Settings], links: Mapping[OverlayLink, str]
+    ) -> None:
         """A link between two brokers that are linked already closes a cycle."""
         shapes = {settings.overlay for settings in brokers.values()}
         if len(shapes) > 1:
@@ -410,7 +412,7 @@ class _Reader:
                 "`overlay` in [overlay]",
             )
         groups = _Groups(brokers)
-        so_far: list[Edge] = []
+        so_far: list[OverlayLink] = []
         for link, origin in links.items():
             if groups.join(link) or "graph" in shapes:
                 so_far.append(link)
@@ -436,7 +438,7 @@ class _Groups:
             name = above
         return name
 
-    def join(self, link: Edge) -> bool:
+    def join(self, link: OverlayLink) -> bool:
         """False if they were together before."""
         one, other = self._top(link.dialer), self._top(link.other)
         self._above[one] = other
@@ -468,7 +470,7 @@ def regular(count: int, topology: str, *, hierarchy: bool = False) -> list[dict[
     return [{"name": "b1"}, *({"name": f"b{n}", **linked(n)} for n in range(2, count + 1))]
 
 
-def path_between(start: str, end: str, links: Iterable[Edge]) -> list[str]:
+def path_between(start: str, end: str, links: Iterable[OverlayLink]) -> list[str]:
     """The brokers on the way, both ends included; empty if there is none."""
     adjacent: dict[str, list[str]] = {}
     for link in links:

@@ -1,8 +1,8 @@
 """Both ends of what connects to a broker: clients, operators and other brokers.
 
 Everyone who connects says `Hello` first, within `HELLO_PATIENCE`; what they are is decided then. A
-`Guest` is a connection before that; it becomes a `Client` or a `Link`. The broker itself dials its
-neighbors (`Dialing`) and is the guest there.
+`Guest` is a connection before that; it becomes a `ConnectedClient` or a `Link`. The broker itself
+dials its neighbors (`Dialing`) and is the guest there.
 
 These classes turn events of a connection into calls of the host, `Broker`, and hold what belongs to
 the connection, such as the credit of a link.
@@ -117,7 +117,7 @@ class Guest:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.connection: Connection | None = None
-        self._role: Client | Link | None = None
+        self._role: ConnectedClient | Link | None = None
         self._patience: asyncio.TimerHandle | None = None
 
     def opened(self, connection: Connection) -> None:
@@ -177,7 +177,7 @@ class Guest:
             self._patience = None
 
 
-class Client:
+class ConnectedClient:
     """A connected client or operator."""
 
     def __init__(

@@ -35,7 +35,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from stentor.broker.config import to_toml, with_absolute_paths
 from stentor.broker.config_keys import PREFIX
-from stentor.broker.overlay import Overlay
+from stentor.broker.overlay import OverlaySettings
 from stentor.broker.storage.directory import Lock
 from stentor.errors import JournalUnavailable
 
@@ -135,7 +135,7 @@ class Supervisor:
 
     def __init__(
         self,
-        overlay: Overlay,
+        overlay: OverlaySettings,
         observer: Observer,
         *,
         restarts: Restarts | None = None,
@@ -159,7 +159,7 @@ class Supervisor:
         }
 
     @property
-    def overlay(self) -> Overlay:
+    def overlay(self) -> OverlaySettings:
         """With the ports that were chosen."""
         return self._overlay
 

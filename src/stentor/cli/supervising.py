@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from stentor.broker.overlay import Overlay
+from stentor.broker.overlay import OverlaySettings
 from stentor.broker.supervisor import Supervisor
 from stentor.cli.exits import FAILURE, OK
 from stentor.cli.operator import Operator
@@ -26,7 +26,7 @@ from stentor.notation.units import format_duration
 _COLORS: Final = ("cyan", "magenta", "green", "yellow", "blue", "bright_red")
 
 
-def describe(overlay: Overlay) -> str:
+def describe(overlay: OverlaySettings) -> str:
     """What the file says, in a few lines."""
     count, links = len(overlay.brokers), len(overlay.links)
     lines = [f"{overlay.file}: {counted(count, 'broker')}, {counted(links, 'link')}"]
@@ -42,13 +42,13 @@ def describe(overlay: Overlay) -> str:
     return "\n".join(lines)
 
 
-def supervise(overlay: Overlay, *, watch: bool) -> int:
+def supervise(overlay: OverlaySettings, *, watch: bool) -> int:
     """Run the overlay until it is told to stop; the exit code."""
     with asyncio.Runner() as runner:
         return runner.run(_run(overlay, watch=watch))
 
 
-async def _run(overlay: Overlay, *, watch: bool) -> int:
+async def _run(overlay: OverlaySettings, *, watch: bool) -> int:
     console = Console(highlight=False, soft_wrap=True)
     observer = _Observer(console, list(overlay.brokers))
     supervisor = Supervisor(overlay, observer)

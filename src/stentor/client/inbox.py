@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from stentor.client.interest import Interest, SubId
+from stentor.client.interest import InboxInterest, SubId
 from stentor.client.local_broker import LocalBroker
 from stentor.client.subscription import Subscription, Terms
 from stentor.client.typed import filter_of
@@ -41,7 +41,7 @@ class Inbox(Subscription[Notification]):
         *,
         handler: Callable[[Any], Any] | None = None,
     ) -> None:
-        self._interest = Interest(filters)
+        self._interest = InboxInterest(filters)
         if terms.past is not None:
             raise InvalidConfiguration(
                 "an archive is read for one filter, so since=past(...) is for `subscribe`"
@@ -131,7 +131,8 @@ class Inbox(Subscription[Notification]):
     def _hooked(self) -> None:
         if self._local.hooks is not None:
             run_hooks = self._local.run_hooks
-            self._interest = Interest([run_hooks("subscribe", id.filter) for id in self._interest])
+            admitted = [run_hooks("subscribe", id.filter) for id in self._interest]
+            self._interest = InboxInterest(admitted)
 
     async def _begin(self) -> None:
         first = [id.filter for id in self._interest]

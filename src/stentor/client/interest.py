@@ -40,10 +40,10 @@ class SubId:
         return f"<SubId {'everything' if self.filter.is_always else repr(str(self.filter))}>"
 
 
-class Interest:
+class InboxInterest:
     """The subscriptions of an inbox.
 
-    >>> interest = Interest([Filter("price > 100")])
+    >>> interest = InboxInterest([Filter("price > 100")])
     >>> quotes = interest.add(Filter("symbol = 'IBM'"))
     >>> interest.matching(Notification({"symbol": "IBM", "price": 120}))
     (<SubId 'price > 100'>, <SubId "symbol = 'IBM'">)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stentor.simulation.host import Host
 
 
-class Place(NamedTuple):
+class SideChannel(NamedTuple):
     """A channel of the schedule that is no link: a disk, or one way of a client's connection.
 
     `disk` and `written`: what is to be written, and of what the core is to hear that it was.
@@ -29,7 +29,7 @@ class Place(NamedTuple):
     apart: None = None
 
 
-class Broker:
+class SimulatedBroker:
     """One broker, whatever it survives: its journal and what is stored outlive its core."""
 
     def __init__(self, host: Host, id: BrokerId, log: MemoryLog) -> None:
@@ -55,7 +55,7 @@ class Broker:
         """It crashes: what was on its way to the disk is lost, like everything in memory."""
         self.up = False
         for kind in ("disk", "written", "work"):
-            self._host.schedule.drop(Place(kind, self.id))
+            self._host.schedule.drop(SideChannel(kind, self.id))
 
     def write(self, action: Append | Persist) -> None:
         """The disk writes; the core hears of it later."""
@@ -70,7 +70,7 @@ class Broker:
             self.durables.pop(action.name, None)
         else:
             self.durables[action.name] = action.data
-        self._host.schedule.put(Place("written", self.id), (action, first))
+        self._host.schedule.put(SideChannel("written", self.id), (action, first))
 
     def written(self, action: Append | Persist, first: int) -> None:
         """The core hears that something was written, and from which offset on."""

@@ -37,7 +37,7 @@ from stentor.protocol.messages import Positions, StreamId
 from stentor.routing.protocol import BrokerId, ClientId, FilterId
 
 if TYPE_CHECKING:
-    from stentor.simulation.broker import Broker
+    from stentor.simulation.broker import SimulatedBroker
     from stentor.simulation.host import Host
 
 #: Notifications that may be on their way to a client with guarantees; others have no limit.
@@ -46,7 +46,7 @@ _UNLIMITED: Final = 1 << 40
 
 
 @dataclass(eq=False)
-class Inbox:
+class SimulatedInbox:
     """A subscription as its client sees it, over all its connections."""
 
     client: Client
@@ -261,7 +261,7 @@ class Client:
         self.id = id
         self.at = at
         #: Where it is connected.
-        self.broker: Broker | None = None
+        self.broker: SimulatedBroker | None = None
         self.session = 0
         self.received: list[Notification] = []
         self.journaled = journaled or durable is not None
@@ -271,10 +271,10 @@ class Client:
         self.epoch = epoch
         self._sequence = 0
         self._published = SeenIds()
-        self._own: Inbox | None = None
+        self._own: SimulatedInbox | None = None
         #: How often the client has subscribed to each filter.
         self._held: Counter[Filter] = Counter()
-        self.inboxes: dict[int, Inbox] = {}
+        self.inboxes: dict[int, SimulatedInbox] = {}
         self.unanswered: deque[m.Publish] = deque()
         self._offers: dict[FilterId, int] = {}
         self.offered: dict[int, Filter] = {}
@@ -298,7 +298,7 @@ class Client:
         id = FilterId(self.id, next(self._filters))
         self.host.trace.sub(self.id, id, wanted)
         if self._own is None:
-            self._own = Inbox(self, self.id, {id: wanted}, self._terms(), changes=True)
+            self._own = SimulatedInbox(self, self.id, {id: wanted}, self._terms(), changes=True)
             self._begin(self._own)
         else:
             self._own.filters[id] = wanted
@@ -331,7 +331,7 @@ class Client:
             del self._held[gone]
             self._amend(self._own, gone, is_wanted=False)
 
-    def _amend(self, inbox: Inbox, filter: Filter, *, is_wanted: bool) -> None:
+    def _amend(self, inbox: SimulatedInbox, filter: Filter, *, is_wanted: bool) -> None:
         """Tell the broker about a filter; over new connections again until it has answered."""
         number = next(self._numbers)
         inbox.amendments[number] = filter
@@ -409,20 +409,20 @@ class Client:
 
     # -- as on the wire
 
-    def open(self, filter: str | Filter, **options: Any) -> Inbox:
+    def open(self, filter: str | Filter, **options: Any) -> SimulatedInbox:
         """A subscription of its own, a component for itself, with the options of the wire."""
         return self._open([filter], options, changes=False)
 
-    def open_inbox(self, *filters: str | Filter, **options: Any) -> Inbox:
+    def open_inbox(self, *filters: str | Filter, **options: Any) -> SimulatedInbox:
         """The same with filters that come and go."""
         return self._open(filters, options, changes=True)
 
     def _open(
         self, filters: Iterable[str | Filter], options: dict[str, Any], *, changes: bool
-    ) -> Inbox:
+    ) -> SimulatedInbox:
         component = f"{self.id}/{next(self.host.components)}"
         wanted = {self.new_filter(component): _filter(filter) for filter in filters}
-        inbox = Inbox(self, component, wanted, options, changes)
+        inbox = SimulatedInbox(self, component, wanted, options, changes)
         self.host.begun(inbox)
         if self.broker is None:
             self.inboxes[-next(self._numbers)] = inbox
@@ -434,7 +434,7 @@ class Client:
         """The id of another filter."""
         return FilterId(component, next(self._filters))
 
-    def add(self, inbox: Inbox, filter: str | Filter) -> FilterId:
+    def add(self, inbox: SimulatedInbox, filter: str | Filter) -> FilterId:
         """An inbox asks for more, whether the client is connected or not."""
         id, wanted = self.new_filter(inbox.component), _filter(filter)
         inbox.filters[id] = wanted
@@ -443,16 +443,16 @@ class Client:
         self._amend(inbox, wanted, is_wanted=True)
         return id
 
-    def drop(self, inbox: Inbox, id: FilterId) -> None:
+    def drop(self, inbox: SimulatedInbox, id: FilterId) -> None:
         """And for less."""
         gone = inbox.drop(id)
         self._amend(inbox, gone, is_wanted=gone in inbox.filters.values())
 
-    def _begin(self, inbox: Inbox) -> None:
+    def _begin(self, inbox: SimulatedInbox) -> None:
         inbox.made_at = self.host.time
         self._ask(inbox)
 
-    def _ask(self, inbox: Inbox) -> None:
+    def _ask(self, inbox: SimulatedInbox) -> None:
         inbox.number = next(self._numbers)
         self.inboxes[inbox.number] = inbox
         inbox.debt = 0
@@ -473,13 +473,13 @@ class Client:
         for filter in unanswered.values():
             self._amend(inbox, filter, is_wanted=filter in inbox.filters.values())
 
-    def close(self, inbox: Inbox, *, forget: bool = False) -> None:
+    def close(self, inbox: SimulatedInbox, *, forget: bool = False) -> None:
         """Unsubscribe; with `forget` also what is kept for a durable one."""
         del self.inboxes[inbox.number]
         self.host.ended(inbox)
         self._say(m.Unsubscribe(inbox.number, forget))
 
-    def confirm(self, inbox: Inbox, *, request: bool = False) -> None:
+    def confirm(self, inbox: SimulatedInbox, *, request: bool = False) -> None:
         """It has dealt with all that came; a `request` is answered when that is on disk."""
         positions = dict(inbox.last if inbox.is_shared else inbox.positions)
         number = next(self._numbers) if request else None
@@ -568,7 +568,7 @@ class Client:
 
     # -- connections
 
-    def connect(self, broker: Broker) -> None:
+    def connect(self, broker: SimulatedBroker) -> None:
         """Take up at a broker what was begun elsewhere, or before."""
         assert self.broker is None
         assert broker.up

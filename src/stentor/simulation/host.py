@@ -52,17 +52,17 @@ from stentor.routing.protocol import (
     Close,
     LiveRouter,
     Outputs,
+    Place,
     Router,
     TableSize,
 )
-from stentor.routing.protocol import Place as Standing
 from stentor.semantics import Action, Report, Trace, check
 from stentor.simulation import topology
-from stentor.simulation.broker import Broker, Place
-from stentor.simulation.client import Client, Inbox
+from stentor.simulation.broker import SideChannel, SimulatedBroker
+from stentor.simulation.client import Client, SimulatedInbox
 from stentor.simulation.counters import Counters
 from stentor.simulation.journal import MemoryLog
-from stentor.simulation.links import UNLIMITED, Channel, Link, count_of, kind_of
+from stentor.simulation.links import UNLIMITED, Channel, LinkRoom, count_of, kind_of
 from stentor.simulation.schedule import Schedule
 
 #: Steps for each broker and each thing on its way, after which `settle` gives up: something is
@@ -89,7 +89,7 @@ class _NoTrace(Trace):
 
 
 @dataclass(eq=False, slots=True)
-class Publication:
+class PublicationRecord:
     """What is known of a publication, in a thorough run."""
 
     notification: Notification
@@ -144,7 +144,7 @@ class Host:
         #: Whether disks are full.
         self.disks_fail = False
         #: What was published, in a thorough run.
-        self.publications: dict[NotificationId, Publication] = {}
+        self.publications: dict[NotificationId, PublicationRecord] = {}
         #: Numbers of components that are only a part of a client.
         self.components = count(1)
         #: Whether routers bring notifications in messages of their own.
@@ -158,10 +158,10 @@ class Host:
         self._queue = queue
         self._room = room
         self._rights = dict(rights or {})
-        self._brokers: dict[BrokerId, Broker] = {}
+        self._brokers: dict[BrokerId, SimulatedBroker] = {}
         #: Ids of brokers by the names that cores know.
         self._ids: dict[str, BrokerId] = {}
-        self._links: dict[Channel, Link] = {}
+        self._links: dict[Channel, LinkRoom] = {}
         #: Links that are down with a broker or by a partition, and will come back.
         self._severed: dict[Channel, None] = {}
         #: Those of them that brokers have closed themselves.
@@ -226,7 +226,7 @@ class Host:
         found = [(place[a], place[b], a, b) for a, b in self._links if place[a] < place[b]]
         return [(a, b) for _, _, a, b in sorted(found, key=lambda each: each[:2])]
 
-    def broker(self, id: BrokerId) -> Broker:
+    def broker(self, id: BrokerId) -> SimulatedBroker:
         try:
             return self._brokers[id]
         except KeyError:
@@ -255,9 +255,9 @@ class Host:
         life = self._broker_lives[id]
         self._broker_lives[id] += 1
         log = MemoryLog(f"{id}#{life or ''}", at_once=2 if self.thorough else 1_000)
-        self._brokers[id] = Broker(self, id, log)
+        self._brokers[id] = SimulatedBroker(self, id, log)
 
-    def core_of(self, broker: Broker) -> Core:
+    def core_of(self, broker: SimulatedBroker) -> Core:
         """The core of a broker that begins."""
         router = self._routers.pop(broker.id, None)
         if router is None:
@@ -330,7 +330,7 @@ class Host:
     def say(self, client: Client, message: Any) -> None:
         """A client says something to its broker."""
         if self.thorough:
-            self.schedule.put(Place("up", client), m.encoder.encode(message))
+            self.schedule.put(SideChannel("up", client), m.encoder.encode(message))
         else:
             self._said.append((client, message))
             if not self._acting:
@@ -345,8 +345,8 @@ class Host:
 
     def hung_up(self, client: Client) -> None:
         """The client's connection is gone, with what was on its way."""
-        self.schedule.drop(Place("up", client))
-        self.schedule.drop(Place("down", client))
+        self.schedule.drop(SideChannel("up", client))
+        self.schedule.drop(SideChannel("down", client))
 
     def send_to(self, client: Client, name: str) -> None:
         """The client goes to another broker."""
@@ -373,7 +373,7 @@ class Host:
         assert notification.id is not None
         self.trace.pub(client.id, notification)
         if self.thorough:
-            known = Publication(notification, client, self.steps, volatile)
+            known = PublicationRecord(notification, client, self.steps, volatile)
             self.publications[notification.id] = known
 
     def acknowledged(self, items: list[bytes]) -> None:
@@ -382,16 +382,16 @@ class Host:
                 assert notification.id is not None
                 self.publications[notification.id].acknowledged = True
 
-    def begun(self, inbox: Inbox) -> None:
+    def begun(self, inbox: SimulatedInbox) -> None:
         for id, filter in inbox.filters.items():
             self.trace.sub(inbox.component, id, filter)
 
-    def ended(self, inbox: Inbox) -> None:
+    def ended(self, inbox: SimulatedInbox) -> None:
         inbox.over = True
         for id in inbox.filters:
             self.trace.unsub(inbox.component, id)
 
-    def reborn(self, inbox: Inbox) -> None:
+    def reborn(self, inbox: SimulatedInbox) -> None:
         """What comes from now on comes to another component."""
         self.ended(inbox)
         inbox.over = False
@@ -414,7 +414,7 @@ class Host:
     @property
     def pending(self) -> list[Channel]:
         """The links, as (from, to), on which a message may arrive next."""
-        return [c for c in self.schedule.pending if not isinstance(c, Place)]  # type: ignore[misc]
+        return [c for c in self.schedule.pending if not isinstance(c, SideChannel)]  # type: ignore[misc]
 
     def on_the_way(self, sender: BrokerId, receiver: BrokerId) -> list[Any]:
         """The messages from one broker to another that have not arrived, the next one first."""
@@ -434,7 +434,7 @@ class Host:
         self.steps += 1
         if self.thorough:
             self.now += 0.001
-        if not isinstance(channel, Place):
+        if not isinstance(channel, SideChannel):
             sender, receiver = channel
             broker = self._brokers[receiver]
             if self.thorough:
@@ -467,7 +467,7 @@ class Host:
                     broker.core.work()
         self.carry_out(broker)
 
-    def _go_on(self, broker: Broker, steps: Iterable[None]) -> None:
+    def _go_on(self, broker: SimulatedBroker, steps: Iterable[None]) -> None:
         """Deal with a message in steps; in a thorough run the core has its turn in between."""
         for _ in steps:
             if self.thorough:
@@ -527,7 +527,7 @@ class Host:
 
     # -- what cores want done
 
-    def carry_out(self, broker: Broker) -> None:
+    def carry_out(self, broker: SimulatedBroker) -> None:
         """Do what a core wants done, and let it go on with what it has to do."""
         core, outer = broker.core, self._acting
         self._acting = True
@@ -541,7 +541,7 @@ class Host:
         finally:
             self._acting = outer
         if self.thorough and core.wants_turn:
-            place = Place("work", broker.id)
+            place = SideChannel("work", broker.id)
             if not self.schedule.waiting(place):
                 self.schedule.put(place, None)
         if not outer:
@@ -553,25 +553,25 @@ class Host:
         found.core.routing.tell(outputs)
         self.carry_out(found)
 
-    def _do(self, broker: Broker, action: Any) -> None:
+    def _do(self, broker: SimulatedBroker, action: Any) -> None:
         match action:
             case ToLink(neighbor, message):
                 self._send(broker.id, self._ids[neighbor], message)
             case ToClient(session, message):
                 client = broker.sessions.get(session)
                 if client is not None and self.thorough:
-                    self.schedule.put(Place("down", client), m.encoder.encode(message))
+                    self.schedule.put(SideChannel("down", client), m.encoder.encode(message))
                 elif client is not None:
                     client.hear(message)
             case Append() | Persist():
-                self.schedule.put(Place("disk", broker.id), action)
+                self.schedule.put(SideChannel("disk", broker.id), action)
             case CloseClient(session, code, _):
                 client = broker.sessions.get(session)
                 if client is not None:
                     client.closings.append(code)
                     client.disconnect()
             case CloseLink(neighbor, _, _):
-                self.schedule.put(Place("refused", (broker.id, self._ids[neighbor])), None)
+                self.schedule.put(SideChannel("refused", (broker.id, self._ids[neighbor])), None)
             case Close(to):
                 self._hung_up.add((broker.id, to))
                 if (to, broker.id) in self._hung_up:
@@ -707,7 +707,7 @@ class Host:
                 del self._severed[a, b]
                 self._open(a, b)
 
-    def _stop(self, broker: Broker) -> list[BrokerId]:
+    def _stop(self, broker: SimulatedBroker) -> list[BrokerId]:
         """Nothing of the broker is left but its disk; who its neighbors were."""
         id = broker.id
         neighbors = [other for other in self._brokers if (id, other) in self._links]
@@ -720,14 +720,14 @@ class Host:
             self._lose(other, id)
         return neighbors
 
-    def place(self, broker: BrokerId, neighbor: BrokerId) -> Standing | None:
+    def place(self, broker: BrokerId, neighbor: BrokerId) -> Place | None:
         """What a neighbor is to a broker, if its router does not know."""
         return None
 
     def _open(self, a: BrokerId, b: BrokerId) -> None:
         for x, y in ((a, b), (b, a)):
             broken = partial(self._brokers[x].core.broken, neighbor=str(y))
-            self._links[x, y] = Link(self._room, broken)
+            self._links[x, y] = LinkRoom(self._room, broken)
         for x, y in ((a, b), (b, a)):
             self._brokers[x].core.link_up(str(y), self._rights.get((x, y)), self.place(x, y))
             self.carry_out(self._brokers[x])

@@ -20,7 +20,7 @@ _KINDS: Final[dict[type, Kind]] = {
 }
 
 
-class Link:
+class LinkRoom:
     """What is on the way in one direction, as far as room is concerned.
 
     When there is no room for notifications, they are dropped, and the word that their stream begins

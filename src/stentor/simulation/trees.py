@@ -12,7 +12,7 @@ from stentor.routing.protocol import BrokerId
 from stentor.routing.tree import Role, TreeRouter
 from stentor.simulation import topology
 from stentor.simulation.host import Host
-from stentor.simulation.links import Link
+from stentor.simulation.links import LinkRoom
 
 #: The ways to replace a link.
 REPLACEMENTS: Final = ("strawman", "deferred", "path", "lossless")
@@ -130,7 +130,7 @@ class TreeHost(Host):
         self.apply(at, self._carrying(at).link_down_lingering(neighbor, patience))
 
     def _start(self, plan: Plan, c: BrokerId, d: BrokerId) -> None:
-        self._links[c, d], self._links[d, c] = Link(), Link()
+        self._links[c, d], self._links[d, c] = LinkRoom(), LinkRoom()
         self._carrying(d).link_planned(c)
         router = self._carrying(c)
         router.link_planned(d)

@@ -11,7 +11,7 @@ import signal
 from pathlib import Path
 
 from stentor.broker.settings import Retention
-from stentor.broker.storage import Batch, Journal
+from stentor.broker.storage import Journal, JournalBatch
 
 
 def entry(offset: int) -> bytes:
@@ -25,7 +25,7 @@ async def append(directory: Path, seed: int, out: int) -> None:
     os.write(out, b"%d\n" % journal.head)
     wake = asyncio.Event()
 
-    def committed(done: list[tuple[Batch, int]]) -> None:
+    def committed(done: list[tuple[JournalBatch, int]]) -> None:
         for batch, first in done:
             assert batch.error is None
             assert first == batch.context, "offsets are not what the appender counted"
@@ -40,7 +40,7 @@ async def append(directory: Path, seed: int, out: int) -> None:
             items = [entry(offset) for offset in range(following, following + count)]
             last = following + count - 1
             journal.append(
-                Batch(
+                JournalBatch(
                     items,
                     producers={"ann": (0, last)},
                     retain=[("newest", count - 1)],

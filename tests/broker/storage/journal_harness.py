@@ -8,7 +8,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from stentor.broker.settings import Retention
-from stentor.broker.storage import Batch, Committed, Journal
+from stentor.broker.storage import Committed, Journal, JournalBatch
 
 #: Far longer than anything here takes; a test that waits so long has failed.
 PATIENCE = 60.0
@@ -60,7 +60,7 @@ class Host:
 
     def publish(self, *items: bytes, **more: Any) -> int:
         """Append one batch, wait for it, and return its offset."""
-        batch = Batch(list(items), **more)
+        batch = JournalBatch(list(items), **more)
         self.journal.append(batch)
         self.settle()
         if batch.error is not None:

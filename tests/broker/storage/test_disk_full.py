@@ -8,7 +8,7 @@ import pytest
 from journal_harness import Host
 
 from stentor.broker.settings import Retention
-from stentor.broker.storage import Batch, check
+from stentor.broker.storage import JournalBatch, check
 from stentor.errors import JournalUnavailable
 
 
@@ -22,7 +22,7 @@ def test_a_full_disk_fails_what_it_cannot_take(tmp_path):
     with Host(tmp_path) as host:
         host.publish(b"before", producers={"ann": (0, 1)})
         limit(host, 60)
-        refused = Batch(
+        refused = JournalBatch(
             [bytes(300_000)],
             producers={"ann": (0, 2)},
             retain=[("key", 0)],
@@ -54,7 +54,7 @@ def test_a_full_disk_fails_what_it_cannot_take(tmp_path):
 def test_exactly_the_batches_of_the_failed_commit_fail(tmp_path):
     with Host(tmp_path, start=False) as host:
         limit(host, 60)
-        together = [Batch([b"small"]), Batch([bytes(300_000)]), Batch([b"small"])]
+        together = [JournalBatch([data]) for data in (b"small", bytes(300_000), b"small")]
         for batch in together:
             host.journal.append(batch)
         host.journal.start(host.call, host.committed.append)

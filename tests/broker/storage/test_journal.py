@@ -9,7 +9,7 @@ import pytest
 from journal_harness import Clock, Host
 
 from stentor.broker.settings import Retention
-from stentor.broker.storage import Batch, Journal, database
+from stentor.broker.storage import Journal, JournalBatch, database
 from stentor.broker.storage import journal as journal_module
 from stentor.broker.storage import writer as writer_module
 from stentor.broker.storage.reader import CACHE_BYTES
@@ -69,10 +69,10 @@ def test_a_stream_is_unique_to_its_journal(tmp_path):
 
 def test_what_waits_is_committed_together(tmp_path):
     with Host(tmp_path, start=False) as host:
-        batches = [Batch([b"%d" % n], context=n) for n in range(100)]
+        batches = [JournalBatch([b"%d" % n], context=n) for n in range(100)]
         for batch in batches:
             host.journal.append(batch)
-        host.journal.append(Batch(durables={"desk": b"state"}, context="durable"))
+        host.journal.append(JournalBatch(durables={"desk": b"state"}, context="durable"))
         assert host.journal.pending == 101
         host.journal.start(host.call, host.committed.append)
         host.settle()
@@ -87,7 +87,7 @@ def test_what_waits_is_committed_together(tmp_path):
 def test_nothing_is_visible_before_it_is_announced(tmp_path):
     with Host(tmp_path) as host:
         host.publish(b"a")
-        host.journal.append(Batch([b"b"]))
+        host.journal.append(JournalBatch([b"b"]))
         function, args = host.calls.get(timeout=60)  # it is on disk now
         assert host.journal.head == 1
         assert host.journal.read(2, 10) == []
@@ -113,7 +113,7 @@ def test_callbacks_come_in_the_event_loop(place):
 
         journal.start(loop.call_soon_threadsafe, committed)
         for number in range(50):
-            journal.append(Batch([b"%d" % number, b"-"], context=number))
+            journal.append(JournalBatch([b"%d" % number, b"-"], context=number))
             if number % 7 == 0:
                 await asyncio.sleep(0)
         await finished
@@ -149,7 +149,8 @@ def test_reading_takes_bounded_memory(tmp_path):
 @pytest.mark.parametrize("mistake", [{"retain": [("key", 5)]}, {"producers": {"x": (2**70, 0)}}])
 def test_an_impossible_batch_fails_alone(tmp_path, mistake):
     with Host(tmp_path, start=False) as host:
-        good, bad, late = Batch([b"good"]), Batch([b"bad"], **mistake), Batch([b"late"])
+        good, late = JournalBatch([b"good"]), JournalBatch([b"late"])
+        bad = JournalBatch([b"bad"], **mistake)
         for batch in (good, bad, late):
             host.journal.append(batch)
         host.journal.start(host.call, host.committed.append)
@@ -165,13 +166,13 @@ def test_an_impossible_batch_fails_alone(tmp_path, mistake):
 def test_the_host_is_told_when_too_much_waits(tmp_path, monkeypatch):
     monkeypatch.setattr(journal_module, "MAX_PENDING", 10)
     with Host(tmp_path, start=False) as host:
-        host.journal.append(Batch([b"x"] * 9))
+        host.journal.append(JournalBatch([b"x"] * 9))
         assert not host.journal.full
-        host.journal.append(Batch([b"x"] * 32))
+        host.journal.append(JournalBatch([b"x"] * 32))
         assert host.journal.full
         with pytest.raises(Overloaded):
-            host.journal.append(Batch([b"refused"]))
-        host.journal.append(Batch(durables={"desk": b"confirmations still pass"}))
+            host.journal.append(JournalBatch([b"refused"]))
+        host.journal.append(JournalBatch(durables={"desk": b"confirmations still pass"}))
         host.journal.start(host.call, host.committed.append)
         host.settle()
         assert not host.journal.full
@@ -182,7 +183,7 @@ def test_one_commit_takes_a_bounded_part_of_what_waits(tmp_path, monkeypatch):
     monkeypatch.setattr(journal_module, "_COMMIT_WEIGHT", 10)
     with Host(tmp_path, start=False) as host:
         for number in range(10):
-            host.journal.append(Batch([b"%d" % number] * 4))
+            host.journal.append(JournalBatch([b"%d" % number] * 4))
         host.journal.start(host.call, host.committed.append)
         host.settle()
         assert [sum(map(len, (b for b, _ in done))) for done in host.committed] == [12, 12, 12, 4]
@@ -237,10 +238,10 @@ def test_the_mark_of_a_producer_never_goes_back(place):
 @pytest.mark.spec("R-07.40")
 def test_durable_subscriptions_are_kept_under_their_names(tmp_path):
     with Host(tmp_path) as host:
-        host.journal.append(Batch(durables={"desk": b"1"}))
-        host.journal.append(Batch(durables={"desk": b"2"}, context="second"))
-        host.journal.append(Batch(durables={"gone": b"3"}))
-        host.journal.append(Batch(durables={"gone": None}))
+        host.journal.append(JournalBatch(durables={"desk": b"1"}))
+        host.journal.append(JournalBatch(durables={"desk": b"2"}, context="second"))
+        host.journal.append(JournalBatch(durables={"gone": b"3"}))
+        host.journal.append(JournalBatch(durables={"gone": None}))
         host.settle()
         assert host.journal.durables() == {"desk": b"2"}
         assert host.journal.durable("desk") == b"2"
@@ -259,7 +260,7 @@ def test_the_last_value_of_each_key_is_kept(place):
         host.publish(b"sap 2", retain=[("sap", 0)])
         values = {value.key: (value.time, value.data) for value in host.journal.last_values()}
         assert values == {"ibm": (1_000_000.0, b"ibm 2"), "sap": (1_000_005.0, b"sap 2")}
-        host.journal.append(Batch(forget=["ibm"]))
+        host.journal.append(JournalBatch(forget=["ibm"]))
         host.publish(b"sap 3", forget=["sap"], retain=[("sap", 0)])
         assert [value.data for value in host.journal.last_values()] == [b"sap 3"]
 
@@ -449,14 +450,14 @@ def test_another_database_is_refused(tmp_path):
 
 def test_closing_commits_what_waits(place):
     host = Host(place)
-    batches = [Batch([b"%d" % n]) for n in range(100)]
+    batches = [JournalBatch([b"%d" % n]) for n in range(100)]
     for batch in batches:
         host.journal.append(batch)
     host.close()
     host.close()
     assert [b for done in host.committed for b, _ in done] == batches
     with pytest.raises(ShuttingDown):
-        host.journal.append(Batch([b"late"]))
+        host.journal.append(JournalBatch([b"late"]))
     if place is not None:
         assert sorted(file.name for file in place.iterdir()) == [
             *("journal.db", "journal.mark", "lock")

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from journal_harness import Clock, Host
 
 from stentor.broker.settings import Retention
-from stentor.broker.storage import Batch
+from stentor.broker.storage import JournalBatch
 
 names = st.sampled_from(["ann", "bob", "eve"])
 items = st.lists(st.binary(max_size=300), max_size=8)
@@ -37,7 +37,7 @@ class JournalMachine(RuleBasedStateMachine):
         for new in batches:
             producer = {data.draw(names): (0, len(self.entries))} if new else {}
             kept = [(data.draw(names), data.draw(st.integers(0, len(new) - 1)))] if new else []
-            self.host.journal.append(Batch(list(new), producers=producer, retain=kept))
+            self.host.journal.append(JournalBatch(list(new), producers=producer, retain=kept))
             self.entries += new
             self.times += [self.clock.time] * len(new)
             self.producers.update(producer)
@@ -47,16 +47,16 @@ class JournalMachine(RuleBasedStateMachine):
     @rule(name=names, state=st.none() | st.binary(max_size=20))
     def change_durable(self, name, state):
         if state is None:
-            self.host.journal.append(Batch(durables={name: None}))
+            self.host.journal.append(JournalBatch(durables={name: None}))
             self.durables.pop(name, None)
         else:
-            self.host.journal.append(Batch(durables={name: state}))
+            self.host.journal.append(JournalBatch(durables={name: state}))
             self.durables[name] = state
         self.host.settle()
 
     @rule(key=names)
     def forget(self, key):
-        self.host.journal.append(Batch(forget=[key]))
+        self.host.journal.append(JournalBatch(forget=[key]))
         self.values.pop(key, None)
         self.host.settle()
 

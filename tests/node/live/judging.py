@@ -9,7 +9,7 @@ from overlay import Overlay
 from stentor.model import NotificationId, decode
 from stentor.protocol.messages import StreamId
 from stentor.semantics import Notify, Pub, Sub, Trace, Unsub, check
-from stentor.simulation.client import Inbox
+from stentor.simulation.client import SimulatedInbox
 
 
 def journaled(sim: Overlay) -> dict[NotificationId, list[tuple[StreamId, int, float]]]:
@@ -56,7 +56,9 @@ def judge_journals(
 
 
 def judge_subscription(
-    sim: Overlay, sub: Inbox, places: dict[NotificationId, list[tuple[StreamId, int, float]]]
+    sim: Overlay,
+    sub: SimulatedInbox,
+    places: dict[NotificationId, list[tuple[StreamId, int, float]]],
 ) -> None:
     """Everything that is owed has come, if it was not ended and drops nothing by its policy."""
     if sub.over or may_drop(sub):
@@ -83,13 +85,13 @@ def judge_subscription(
         )
 
 
-def may_drop(sub: Inbox) -> bool:
+def may_drop(sub: SimulatedInbox) -> bool:
     """Whether not everything has to come."""
     policy = sub.options.get("overflow", "spill")
     return "volatile" in sub.options or policy in ("drop_oldest", "drop_newest")
 
 
-def _is_gone(sim: Overlay, sub: Inbox, stream: StreamId, offset: int) -> bool:
+def _is_gone(sim: Overlay, sub: SimulatedInbox, stream: StreamId, offset: int) -> bool:
     """Retention has taken it, and the subscriber was told, or had never heard of the stream."""
     if any(g.stream == stream and g.first <= offset <= g.last for g in sub.gaps):
         return True

@@ -30,8 +30,8 @@ from stentor.node.parts import overlay as overlay_part
 from stentor.routing import STRATEGIES, Strategy
 from stentor.routing.reducers import covering
 from stentor.routing.tree import layer
-from stentor.simulation.broker import Broker
-from stentor.simulation.client import Client, Inbox
+from stentor.simulation.broker import SimulatedBroker
+from stentor.simulation.client import Client, SimulatedInbox
 
 EVENTS: list[dict[str, Any]] = [{"x": x, "y": y} for x in range(4) for y in range(3)]
 FAULTS = ("links", "brokers", "clients", "disks", "retention", "processes", "wiring", "cycles")
@@ -208,7 +208,7 @@ class History:
     def _client(self) -> Client:
         return self.rng.choice(self.sim.clients)
 
-    def _hosts(self) -> list[Broker]:
+    def _hosts(self) -> list[SimulatedBroker]:
         return [host for host in self.sim.hosts.values() if host.up]
 
     def publish(self) -> None:
@@ -262,7 +262,7 @@ class History:
             else:
                 inbox.client.add(inbox, rng.choice(FILTERS))
 
-    def _sub(self, *, connected: bool = True) -> Inbox | None:
+    def _sub(self, *, connected: bool = True) -> SimulatedInbox | None:
         subs = [
             s
             for c in self.sim.clients

@@ -12,11 +12,11 @@ from typing import Any
 from stentor.node.border import Rights
 from stentor.routing import STRATEGIES, Strategy, TreeRouter
 from stentor.routing.graph import GraphRouter
-from stentor.routing.protocol import Place as Standing
-from stentor.simulation.broker import Broker, Place
-from stentor.simulation.client import Client, Inbox
+from stentor.routing.protocol import Place
+from stentor.simulation.broker import SideChannel, SimulatedBroker
+from stentor.simulation.client import Client, SimulatedInbox
 from stentor.simulation.host import Host
-from stentor.simulation.links import Link
+from stentor.simulation.links import LinkRoom
 
 UNHURRIED = 10_000
 
@@ -52,7 +52,7 @@ class Overlay(Host):
         self.moves = False
         #: Where links belong, up or not.
         self.wires = [(a, b) for a, b in links]
-        self.subs: list[Inbox] = []
+        self.subs: list[SimulatedInbox] = []
         self.clients: list[Client] = []
         names = brokers or list(dict.fromkeys(name for link in links for name in link))
         super().__init__(
@@ -72,7 +72,7 @@ class Overlay(Host):
         """Whether clients have to advertise what they publish."""
         return self.offers is not None
 
-    def place(self, broker: Any, neighbor: Any) -> Standing:
+    def place(self, broker: Any, neighbor: Any) -> Place:
         if self.parents.get(broker) == neighbor:
             return "parent"
         return "child" if self.parents.get(neighbor) == broker else "peer"
@@ -91,15 +91,15 @@ class Overlay(Host):
         return TreeRouter(name, routing, offers, coupled=self.enforced)
 
     @property
-    def hosts(self) -> dict[Any, Broker]:
+    def hosts(self) -> dict[Any, SimulatedBroker]:
         return self._brokers
 
     @property
-    def queues(self) -> dict[Any, Link]:
+    def queues(self) -> dict[Any, LinkRoom]:
         """Links that are up, in each direction."""
         return self._links
 
-    def begun(self, inbox: Inbox) -> None:
+    def begun(self, inbox: SimulatedInbox) -> None:
         if inbox not in self.subs:
             self.subs.append(inbox)
         super().begun(inbox)
@@ -128,7 +128,7 @@ class Overlay(Host):
             client.connect(self.hosts[at])
         return client
 
-    def places(self, client: Client) -> list[Broker]:
+    def places(self, client: Client) -> list[SimulatedBroker]:
         """Where a client may connect."""
         hosts = [host for host in self.hosts.values() if host.up]
         if client.homes and not self.moves:
@@ -140,10 +140,10 @@ class Overlay(Host):
     def choices(self) -> list[tuple[str, Any]]:
         """What could happen next on its own."""
         found: list[Any] = self.schedule.pending
-        return [c[:2] if isinstance(c, Place) else ("link", c) for c in found]
+        return [c[:2] if isinstance(c, SideChannel) else ("link", c) for c in found]
 
     def happen(self, kind: str, what: Any) -> None:
-        assert self.step(what if kind == "link" else Place(kind, what))  # type: ignore[arg-type]
+        assert self.step(what if kind == "link" else SideChannel(kind, what))  # type: ignore[arg-type]
 
     def advance(self, most: int | None = None) -> None:
         """Let things happen, in any order, at most so many."""
@@ -160,8 +160,8 @@ class Overlay(Host):
     def dawdle(self) -> None:
         """From now on some links, clients, disks and journals have all the time in the world."""
         keys: list[Any] = list(self._links)
-        keys += [Place(k, name) for k in ("disk", "written", "work") for name in self.hosts]
-        keys += [Place(kind, client) for kind in ("up", "down") for client in self.clients]
+        keys += [SideChannel(k, name) for k in ("disk", "written", "work") for name in self.hosts]
+        keys += [SideChannel(kind, client) for kind in ("up", "down") for client in self.clients]
         self.schedule.lazy = {key for key in keys if self.rng.random() < 0.3}
 
     def heal(self) -> None:
@@ -247,4 +247,4 @@ def owes(client: Client) -> bool:
 
 def said(client: Client) -> list[bytes]:
     """What a client has said that its broker has not heard."""
-    return client.host.schedule.waiting(Place("up", client))
+    return client.host.schedule.waiting(SideChannel("up", client))

@@ -16,7 +16,7 @@ from stentor.filters import Filter
 from stentor.model import Notification, NotificationId, encode
 from stentor.node.border import Rights
 from stentor.protocol import messages as m
-from stentor.simulation.client import Client, Inbox
+from stentor.simulation.client import Client, SimulatedInbox
 
 FAR = 10**9
 
@@ -150,7 +150,7 @@ class Crossing:
         self.beyond = beyond
         self.clients = {name: self.sim.client(at=name) for name in names}
         self.events: list[tuple[str, NotificationId, dict[str, Any]]] = []
-        self.subs: list[tuple[str, Inbox, int]] = []
+        self.subs: list[tuple[str, SimulatedInbox, int]] = []
 
     def client(self) -> tuple[str, Client]:
         name = self.rng.choice(sorted(self.clients))

@@ -14,7 +14,7 @@ from stentor.errors import GroupElsewhere
 from stentor.node.parts.groups import AT_ONCE as GROUPS_AT_ONCE
 from stentor.node.parts.groups import EVERY as GROUPS_EVERY
 from stentor.protocol import messages as m
-from stentor.simulation.client import Client, Inbox
+from stentor.simulation.client import Client, SimulatedInbox
 
 
 class Sharing:
@@ -118,7 +118,7 @@ def test_each_notification_is_for_one_member(seed: int, durable: bool, faults: b
     sharing.judge()
 
 
-def group(sim: Overlay, *clients: Client, **options: Any) -> list[Inbox]:
+def group(sim: Overlay, *clients: Client, **options: Any) -> list[SimulatedInbox]:
     subs = [client.open("true", group="g", **options) for client in clients]
     sim.settle()
     return subs

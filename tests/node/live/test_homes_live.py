@@ -11,7 +11,7 @@ from stentor.errors import DurableElsewhere, NotPermitted
 from stentor.node.homes import DELETED, Registry, prevails
 from stentor.node.parts import homes as homes_part
 from stentor.protocol import messages as m
-from stentor.simulation.client import Client, Inbox
+from stentor.simulation.client import Client, SimulatedInbox
 
 
 def at(stream: str) -> m.Origin:
@@ -60,7 +60,7 @@ def homes(sim: Overlay) -> list[str]:
     return [name for name, host in sim.hosts.items() if host.up and "desk" in host.core.durables]
 
 
-def got(*inboxes: Inbox) -> Counter[object]:
+def got(*inboxes: SimulatedInbox) -> Counter[object]:
     return Counter(id for inbox in inboxes for _, _, id in inbox.given)
 
 
@@ -68,7 +68,7 @@ def line(count: int) -> Overlay:
     return Overlay([(f"b{i}", f"b{i + 1}") for i in range(count - 1)])
 
 
-def reader(sim: Overlay, where: str, **options: object) -> tuple[Client, Inbox]:
+def reader(sim: Overlay, where: str, **options: object) -> tuple[Client, SimulatedInbox]:
     client = sim.client(at=where)
     return client, client.open("true", durable="desk", **options)
 

@@ -16,8 +16,8 @@ from stentor.errors import FilterTooComplex, InvalidConfiguration, LeaseExpired,
 from stentor.filters import Filter
 from stentor.node.interest import Interest
 from stentor.protocol import messages as m
-from stentor.simulation.broker import Place
-from stentor.simulation.client import Client, Inbox
+from stentor.simulation.broker import SideChannel
+from stentor.simulation.client import Client, SimulatedInbox
 
 FILTERS = [Filter(text) for text in ("x = 1", "x > 2", "y = 1", "x = 1 and y > 0", "true")]
 
@@ -27,7 +27,7 @@ def line_of(*names: str) -> Overlay:
     return Overlay(list(pairwise(names)))
 
 
-def given_of(sub: Inbox) -> list[int]:
+def given_of(sub: SimulatedInbox) -> list[int]:
     return [offset for _, offset, _ in sub.given]
 
 
@@ -145,7 +145,7 @@ def test_a_removal_is_answered_at_once_and_an_unknown_filter_is_none() -> None:
     for _ in range(2):
         sim.happen("up", near)
     sim.hosts["a"].flush()
-    while sim.schedule.waiting(Place("down", near)):
+    while sim.schedule.waiting(SideChannel("down", near)):
         sim.happen("down", near)
     assert [done.number for done in told(near, m.Done)][-1] == 900
     assert told(near, m.Amended) == [m.Amended(inbox.number, [], ["x = 1"])]

@@ -11,7 +11,7 @@ from overlay import Overlay
 from stentor.errors import LeaseExpired
 from stentor.model import NotificationId
 from stentor.protocol import messages as m
-from stentor.simulation.broker import Place
+from stentor.simulation.broker import SideChannel
 
 
 @pytest.mark.spec("R-07.49")
@@ -73,7 +73,7 @@ def test_last_values_do_not_wait_for_a_broker_that_says_nothing() -> None:
     while core.has_work:
         core.work()
     sim.hosts["a"].flush()
-    while sim.schedule.waiting(Place("down", sim.clients[-1])):
+    while sim.schedule.waiting(SideChannel("down", sim.clients[-1])):
         sim.happen("down", sim.clients[-1])
     assert len(sub.retained) == 1
     assert not core.last_values.collections

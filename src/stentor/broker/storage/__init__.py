@@ -1,6 +1,6 @@
 """The broker's storage: its journal, and the tools to check and repair one."""
 
-from stentor.broker.storage.batch import Batch
+from stentor.broker.storage.batch import JournalBatch
 from stentor.broker.storage.journal import Committed, Journal
 from stentor.broker.storage.moving import (
     Moved,
@@ -12,9 +12,9 @@ from stentor.broker.storage.moving import (
 from stentor.broker.storage.repairing import JournalReport, check, repair
 
 __all__ = [
-    "Batch",
     "Committed",
     "Journal",
+    "JournalBatch",
     "JournalReport",
     "Moved",
     "check",

@@ -7,19 +7,19 @@ from typing import Any, Protocol
 from stentor.errors import StentorError
 
 
-class Line(Protocol):
+class JournalLine(Protocol):
     """A sequence of batches of which none is stored once one of them has `failed`."""
 
     failed: bool
 
 
-class Batch:
+class JournalBatch:
     """Notifications and changes of state that are committed together.
 
     The journal hands the same object back when it has been dealt with; `error` then says whether
     it was stored. Between `append` and then it belongs to the journal and must not be changed.
 
-    >>> batch = Batch([b"first", b"second"], producers={"ann": (0, 1)}, context="for whom")
+    >>> batch = JournalBatch([b"first", b"second"], producers={"ann": (0, 1)}, context="for whom")
     >>> len(batch), batch.error
     (2, None)
     """
@@ -44,7 +44,7 @@ class Batch:
         retain: list[tuple[str, int]] | None = None,
         forget: list[str] | None = None,
         durables: dict[str, bytes | None] | None = None,
-        line: Line | None = None,
+        line: JournalLine | None = None,
         context: Any = None,
     ) -> None:
         #: Encoded notifications; they get consecutive offsets.

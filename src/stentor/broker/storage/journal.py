@@ -34,7 +34,7 @@ from typing import Any, Final, TypeAlias
 
 from stentor.broker.settings import Retention
 from stentor.broker.storage import database
-from stentor.broker.storage.batch import Batch
+from stentor.broker.storage.batch import JournalBatch
 from stentor.broker.storage.database import JournalState, unwritable
 from stentor.broker.storage.directory import DATABASE, Lock, MarkFile, make_private, prepare
 from stentor.broker.storage.opening import examine, look, unusable
@@ -51,9 +51,9 @@ from stentor.errors import (
 from stentor.node.log import LastValue
 from stentor.protocol.messages import StreamId
 
-#: Batches that were dealt with, each with the offset of its first item. `Batch.error` tells failed
-#: ones; they have no offset (0).
-Committed: TypeAlias = list[tuple[Batch, int]]
+#: Batches that were dealt with, each with the offset of its first item. `JournalBatch.error` tells
+#: failed ones; they have no offset (0).
+Committed: TypeAlias = list[tuple[JournalBatch, int]]
 #: Runs a function in the event loop, such as `loop.call_soon_threadsafe`.
 Caller: TypeAlias = Callable[..., object]
 
@@ -75,7 +75,7 @@ class Journal:
 
     >>> journal = Journal.open(None, name="b1", retention=Retention())
     >>> journal.start(lambda f, *args: f(*args), lambda done: print(done[0][1]))
-    >>> journal.append(Batch([b"one", b"two"], producers={"ann": (0, 1)}))
+    >>> journal.append(JournalBatch([b"one", b"two"], producers={"ann": (0, 1)}))
     1
     >>> journal.head, journal.read(2, limit=10), journal.published("ann")
     (2, [b'two'], (0, 1))
@@ -106,8 +106,9 @@ class Journal:
         self._pending = 0
         self._pending_bytes = 0
         self._failed = 0
-        self._queue: SimpleQueue[Batch | _Signal] = SimpleQueue()
-        self._waiting: deque[Batch] = deque()  # the writer's: taken from the queue, not committed
+        self._queue: SimpleQueue[JournalBatch | _Signal] = SimpleQueue()
+        #: The writer's: taken from the queue, not committed.
+        self._waiting: deque[JournalBatch] = deque()
         self._stopping = False  # this and the next ones: the writer's
         self._may_expire = False
         self._commit_seconds = 0.0
@@ -226,7 +227,7 @@ class Journal:
 
     # -- appending
 
-    def append(self, batch: Batch) -> None:
+    def append(self, batch: JournalBatch) -> None:
         """Store the batch. It comes back through the callback, stored or with its error."""
         if self._closed:
             raise ShuttingDown("the journal is closed; the broker is shutting down")
@@ -417,7 +418,7 @@ class Journal:
         try:
             found = self._queue.get(timeout=patience)
             while True:
-                if isinstance(found, Batch):
+                if isinstance(found, JournalBatch):
                     self._waiting.append(found)
                 elif found is _STOP:
                     self._stopping = True
@@ -428,7 +429,7 @@ class Journal:
             pass
 
     def _commit_waiting(self) -> None:
-        batches: list[Batch] = []
+        batches: list[JournalBatch] = []
         weight = size = 0
         while self._waiting and weight < _COMMIT_WEIGHT and size < _COMMIT_BYTES:
             batch = self._waiting.popleft()
@@ -438,7 +439,7 @@ class Journal:
         firsts = self._commit(batches)
         self._post(self._announce, list(zip(batches, firsts, strict=True)), self._writer.state.head)
 
-    def _commit(self, batches: list[Batch]) -> list[int]:
+    def _commit(self, batches: list[JournalBatch]) -> list[int]:
         cut_off = [batch for batch in batches if batch.line is not None and batch.line.failed]
         if cut_off:
             for batch in cut_off:

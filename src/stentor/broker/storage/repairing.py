@@ -19,7 +19,7 @@ from pathlib import Path
 
 from stentor.broker.settings import Retention
 from stentor.broker.storage import database
-from stentor.broker.storage.batch import Batch
+from stentor.broker.storage.batch import JournalBatch
 from stentor.broker.storage.blocks import intact, unpack
 from stentor.broker.storage.database import HEADERS, JournalState, header, transaction, when
 from stentor.broker.storage.directory import (
@@ -314,7 +314,7 @@ def _copy(
                     "is. The disk is failing: copy the directory to another one and repair it there"
                 )
             time = block.time
-            writer.commit([Batch(unpack(block, data))])
+            writer.commit([JournalBatch(unpack(block, data))])
             offset = block.last + 1
     with transaction(new):
         for row in findings.tables["producer"].rows:

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from stentor.broker.settings import Retention
-from stentor.broker.storage.batch import Batch
+from stentor.broker.storage.batch import JournalBatch
 from stentor.broker.storage.blocks import ROW_OVERHEAD, pack, split
 from stentor.broker.storage.database import (
     HEADERS,
@@ -117,7 +117,7 @@ class Writer:
 
     # -- commits
 
-    def commit(self, batches: Sequence[Batch]) -> list[int]:
+    def commit(self, batches: Sequence[JournalBatch]) -> list[int]:
         """Store the batches, and return the first offset of each. If it raises, nothing is stored.
 
         A batch without items gets the offset that the next item will have.

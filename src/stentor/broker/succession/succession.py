@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from stentor.broker.storage import (
-    Batch,
     Journal,
+    JournalBatch,
     Moved,
     confirmed,
     copy_journal,
@@ -107,7 +107,7 @@ class Succession:
             if not context.is_done:
                 durables = broker.core.import_durables(journal.durables())
                 broker.journal.append(
-                    Batch(producers=journal.producers(), durables=durables, context=context)
+                    JournalBatch(producers=journal.producers(), durables=durables, context=context)
                 )
         except BaseException:
             journal.close()

@@ -123,7 +123,7 @@ _WRAPPERS: dict[type[Message], type[Ahead]] = {
 }
 
 
-class Change:
+class LinkChange:
     """One broker's part in a planned change, until all its neighbors on the line have committed."""
 
     def __init__(self, id: BrokerId, plan: Plan, old: TreeRouter, new: TreeRouter) -> None:

@@ -22,10 +22,10 @@ from stentor.matching import Matcher
 from stentor.model.notification import Notification
 from stentor.research.trees.change import (
     Ahead,
-    Change,
     ChangeStep,
     Forward,
     HungUp,
+    LinkChange,
     Plan,
     Restart,
 )
@@ -72,7 +72,7 @@ class CarryingRouter:
         self._make = partial(TreeRouter, id, strategy, offers, engine=engine)
         self._tree = self._make()
         self._ghosts = count()
-        self._change: Change | None = None
+        self._change: LinkChange | None = None
         self._last_plan = 0
         #: Brokers to which there is a link, in use or not yet.
         self._links: set[BrokerId] = set()
@@ -225,7 +225,7 @@ class CarryingRouter:
             if step.plan.number <= self._last_plan:
                 return []  # given up before it came here
             self._last_plan = step.plan.number
-            change = self._change = Change(self.id, step.plan, self._tree, self._make())
+            change = self._change = LinkChange(self.id, step.plan, self._tree, self._make())
             if not self._links.issuperset(change.ring):
                 return self._abandon(change)  # a link has failed before this came here
             outputs = change.begin()
@@ -245,7 +245,7 @@ class CarryingRouter:
             self._change = None
         return outputs
 
-    def _abandon(self, change: Change) -> Outputs:
+    def _abandon(self, change: LinkChange) -> Outputs:
         """Give up a change; what is left of the cycle becomes the tree."""
         self._change = None
         for neighbor in change.ring:

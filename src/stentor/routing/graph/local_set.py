@@ -16,7 +16,7 @@ from stentor.routing.reducers import Reduction, Sample
 from stentor.routing.strategy import Strategy
 
 
-class Delta(NamedTuple):
+class LocalDelta(NamedTuple):
     """Entries to announce and numbers of entries to withdraw, in one step."""
 
     add: tuple[Entry, ...]
@@ -29,13 +29,13 @@ class LocalSet:
     >>> subscriptions = LocalSet(Strategy("covering"))
     >>> subscriptions.add("ann", Filter("x > 5"))
     >>> subscriptions.take()
-    Delta(add=((0, Filter('x > 5')),), remove=())
+    LocalDelta(add=((0, Filter('x > 5')),), remove=())
     >>> subscriptions.add("bob", Filter("x > 1"))
     >>> subscriptions.take()
-    Delta(add=((1, Filter('x > 1')),), remove=(0,))
+    LocalDelta(add=((1, Filter('x > 1')),), remove=(0,))
     >>> _ = subscriptions.remove("bob")
     >>> subscriptions.take()
-    Delta(add=((2, Filter('x > 5')),), remove=(1,))
+    LocalDelta(add=((2, Filter('x > 5')),), remove=(1,))
     """
 
     def __init__(
@@ -78,14 +78,14 @@ class LocalSet:
         if self._reduction is not None:
             self._reduction.work()
 
-    def take(self) -> Delta:
+    def take(self) -> LocalDelta:
         """What is to be announced and withdrawn since this was last asked."""
         if self._reduction is None:
-            return Delta((), ())
+            return LocalDelta((), ())
         change = self._reduction.take()
         remove = tuple(self._numbers.pop(key) for key in change.removed)
         add: list[Entry] = []
         for key, filter in change.added.items():
             number = self._numbers[key] = next(self._next)
             add.append((number, filter))
-        return Delta(tuple(add), remove)
+        return LocalDelta(tuple(add), remove)

@@ -40,7 +40,7 @@ def edge(a: BrokerId, b: BrokerId) -> Edge:
     return (a, b) if order(a) < order(b) else (b, a)
 
 
-class Tree:
+class PathTree:
     """All shortest paths from one broker: its tree.
 
     `parents` leads from each broker that can be reached one step back to the root.
@@ -92,7 +92,7 @@ class Graph:
 
     def __init__(self, costs: Mapping[Edge, int]) -> None:
         self.costs = dict(costs)
-        self._trees: dict[BrokerId, Tree] = {}
+        self._trees: dict[BrokerId, PathTree] = {}
 
     def changed(self, costs: Mapping[Edge, int]) -> Graph:
         """The graph with other links, which keeps the trees that are still the same."""
@@ -114,14 +114,14 @@ class Graph:
             weights.setdefault(b, {})[a] = weight
         return weights
 
-    def tree(self, root: BrokerId) -> Tree:
+    def tree(self, root: BrokerId) -> PathTree:
         """The paths from a broker, computed when first asked for."""
         tree = self._trees.get(root)
         if tree is None:
             tree = self._trees[root] = self._search(root)
         return tree
 
-    def _search(self, root: BrokerId) -> Tree:
+    def _search(self, root: BrokerId) -> PathTree:
         """Dijkstra's algorithm. Weights never tie, so the heap never compares brokers."""
         weights = self._weights
         parents: dict[BrokerId, BrokerId] = {}
@@ -137,4 +137,4 @@ class Graph:
             for neighbor, weight in weights.get(broker, {}).items():
                 if neighbor not in costs:
                     heapq.heappush(heap, (so_far + weight, neighbor, broker))
-        return Tree(parents, costs)
+        return PathTree(parents, costs)

@@ -107,7 +107,7 @@ class Carry(Message, frozen=True):
     asks: BrokerId | None = None
 
 
-class Interest(Message, frozen=True):
+class SupertypeInterest(Message, frozen=True):
     """The root of a supertype tells the root of a type what is asked for in its tree."""
 
     kind: ClassVar[Kind] = "subscription"

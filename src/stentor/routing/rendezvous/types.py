@@ -56,8 +56,8 @@ from stentor.routing.rendezvous.ring_messages import (
     Announce,
     AskNoMore,
     Carry,
-    Interest,
     InterestUnknown,
+    SupertypeInterest,
 )
 from stentor.routing.rendezvous.ring_router import Ring, RingRouter, Store
 from stentor.routing.rendezvous.tree import SummaryTree, Tree
@@ -279,7 +279,7 @@ as number
             elif supertype in wanting:
                 self._carry(None, Carry(supertype, notification, rising=True))
 
-    def _told(self, root: BrokerId, message: Interest) -> None:
+    def _told(self, root: BrokerId, message: SupertypeInterest) -> None:
         interests = self._interests.get(message.tree)
         if interests is None:
             self._send(root, AskNoMore(message.supertype, message.tree))
@@ -300,19 +300,19 @@ as number
             self._askers.setdefault(name, {})[subtype, broker] = None
             tree = self._trees.get(name)
             entries = tree.summary.entries if isinstance(tree, SummaryTree) else ()
-            self._send(broker, Interest(subtype, name, entries, fresh=True))
+            self._send(broker, SupertypeInterest(subtype, name, entries, fresh=True))
 
     def _changed(self, message: Message) -> None:
         if isinstance(message, Announce):
             name = message.tree
             for subtype, broker in self._askers.get(name, ()):
-                self._send(broker, Interest(subtype, name, message.added, message.removed))
+                self._send(broker, SupertypeInterest(subtype, name, message.added, message.removed))
 
     # -- both
 
     def _handle(self, sender: BrokerId, message: Message) -> None:
         match message:
-            case Interest():
+            case SupertypeInterest():
                 self._told(sender, message)
             case InterestUnknown(tree=name, supertype=supertype):
                 if name in self._interests:

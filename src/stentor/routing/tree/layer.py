@@ -36,7 +36,7 @@ from stentor.routing.table import Destination, Ghost, Local, Neighbor, RoutingTa
 TOLD_AT_ONCE: Final = 200
 
 
-class Offers(Protocol):
+class NeighborOffers(Protocol):
     """What neighbors offer."""
 
     def serving(self, filter: Filter) -> dict[BrokerId, Filter]:
@@ -97,7 +97,7 @@ class Layer:
         #: Demand that has changed in this step; the reducer hears of it at the end.
         self._changed: dict[Hashable, _Demand] = {}
         #: For subscriptions where advertisements count.
-        self._offers: Offers | None = None
+        self._offers: NeighborOffers | None = None
         self._overlaps: FilterTable[Hashable] | None = None
 
     def watch(self, on_entry: Callable[[Destination, Filter], None]) -> None:
@@ -319,7 +319,7 @@ class Layer:
             wanted &= self._served(demand, self._offers)
         return wanted | REFERENCE if wanted or local else 0
 
-    def _served(self, demand: _Demand, offers: Offers) -> int:
+    def _served(self, demand: _Demand, offers: NeighborOffers) -> int:
         if demand.served is None:
             demand.served = offers.serving(demand.filter)
         return sum(
@@ -328,7 +328,7 @@ class Layer:
             if neighbor in demand.served or offers.always(neighbor)
         )
 
-    def serve(self, offers: Offers) -> None:
+    def serve(self, offers: NeighborOffers) -> None:
         """From now on a filter is wanted only where it is served; `offered` tells of changes."""
         self._offers = offers
         self._overlaps = FilterTable()
