@@ -102,7 +102,7 @@ class TreeHost(Host):
                 if id in self._above(parent):
                     raise InvalidTopology(f"{id!r} cannot be below {parent!r}, which is below it")
                 self._parents[id] = parent
-                router.plane.adopt(id)
+                router.place(id, "child")
         super().add_broker(id, links)
 
     def _above(self, broker: BrokerId) -> list[BrokerId]:

@@ -87,10 +87,6 @@ class Plane:
 
     # -- neighbors
 
-    def adopt(self, child: BrokerId) -> None:
-        """A broker that will be linked below this one."""
-        self.role = replace(self.role, children=self.role.children | {child})
-
     def place(self, neighbor: BrokerId, place: Place) -> None:
         """What the neighbor is to this broker from now on."""
         role = self.role
