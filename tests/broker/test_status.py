@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from stentor.broker import Broker, Settings, host
-from stentor.broker.access import Permissions
+from stentor.broker import Broker, Settings
 from stentor.protocol import messages as m
+from stentor.transport import rota
 
 
 def test_others_have_turns_while_a_long_status_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "BUDGET", -1.0)
+    monkeypatch.setattr(rota, "BUDGET", 0.0)
     count = 50
 
     async def run() -> None:
@@ -18,7 +18,7 @@ def test_others_have_turns_while_a_long_status_is_written(monkeypatch: pytest.Mo
             broker.core.join(1_000, "ann")
             for number in range(count):
                 broker.core.heard(1_000, m.Subscribe(number, f"x > {number}", 10))
-            answer = asyncio.create_task(broker._answer(m.Ask(1, "status"), Permissions()))
+            answer = asyncio.create_task(broker.rota.run(broker._status()))
             turns = 0
             while not answer.done():
                 turns += 1

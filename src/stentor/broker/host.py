@@ -15,7 +15,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
@@ -25,7 +25,7 @@ from stentor.broker import durables, report
 from stentor.broker.access import Access, Permissions
 from stentor.broker.advertising import advertised
 from stentor.broker.monitoring import Monitor
-from stentor.broker.peers import BUDGET, HELLO_FRAME, ConnectedClient, Dialing, Guest, Link
+from stentor.broker.peers import HELLO_FRAME, ConnectedClient, Dialing, Guest, Link
 from stentor.broker.replacement import replace_link
 from stentor.broker.settings import OVERLAYS, Settings
 from stentor.broker.storage import Journal, JournalBatch
@@ -62,6 +62,7 @@ from stentor.transport import (
     Connection,
     Listener,
     Room,
+    Rota,
     client_context,
     connect,
     serve,
@@ -70,6 +71,8 @@ from stentor.transport import (
 
 _log: Final = logging.getLogger("stentor.broker")
 
+#: Seconds of one round of the event loop for what the core has to do that can wait.
+BUDGET: Final = 0.005
 #: Seconds between two looks at the clock.
 TICK: Final = 0.1
 #: Questions of one client that may wait to be answered.
@@ -126,6 +129,7 @@ class Broker:
         self.advertised: list[str] = []
         self.journal: Journal
         self.core: Core
+        self.rota: Rota
 
     # -- life
 
@@ -140,6 +144,7 @@ class Broker:
         """Open the journal, listen, and link up with the neighbors."""
         settings = self.settings
         self._loop = asyncio.get_running_loop()
+        self.rota = Rota(self._loop)
         self._stopped = asyncio.Event()
         addresses = [Address.parse(text) for text in settings.listen]
         if not addresses:
@@ -323,7 +328,10 @@ class Broker:
         if self._monitor is not None:
             await self._monitor.stop()
         await self.succession.close()
-        await asyncio.to_thread(self.journal.close)
+        if self.journal.path is None:
+            self.journal.close()  # what is in memory belongs to the loop
+        else:
+            await asyncio.to_thread(self.journal.close)
         self._parser.shutdown(wait=False, cancel_futures=True)
         self.succession.finish()
         self._stopped.set()
@@ -391,13 +399,19 @@ class Broker:
             self._turn = self._loop.call_soon(self._work)
 
     def _work(self) -> None:
+        """Do what can wait, a piece at a time, for as long as a round of the loop has."""
         self._turn = None
         core = self.core
-        if core.has_work:
-            core.work()
-        self._carry_out()
-        if core.wants_turn:
-            self.changed()
+        deadline = time.monotonic() + BUDGET
+        while True:
+            if core.has_work:
+                core.work()
+            self._carry_out()
+            if not core.wants_turn:
+                break
+            if time.monotonic() > deadline:
+                self.changed()
+                break
 
     def _carry_out(self) -> None:
         touched: set[Link] = set()
@@ -809,7 +823,7 @@ class Broker:
                 )
             if client.questions >= MAX_QUESTIONS:
                 raise Overloaded(f"{MAX_QUESTIONS} questions wait already; wait for their answers")
-            answer = self._answer(ask, client.permissions)
+            answer = self._answer(ask, client)
         except StentorError as error:
             client.connection.send(m.Failure(error.code, str(error), ask.number))
             return
@@ -831,14 +845,20 @@ class Broker:
         finally:
             client.questions -= 1
 
-    def _answer(self, ask: m.Ask, permissions: Permissions) -> Any:
+    async def _in_turn(self, client: ConnectedClient, steps: Generator[None, None, Any]) -> Any:
+        """A long answer; while it is made, others have turns."""
+        async with client.answering:
+            return await self.rota.run(steps)
+
+    def _answer(self, ask: m.Ask, client: ConnectedClient) -> Any:
         arguments = ask.arguments
         match ask.what:
             case "offers":
                 text = arguments.get("overlapping")
                 if text is not None and (not isinstance(text, str) or len(text) > m.MAX_FILTER):
                     raise ProtocolError("overlapping= is no filter, or too long a one")
-                return self._offers(None if text is None else Filter.received(text), permissions)
+                overlapping = None if text is None else Filter.received(text)
+                return self._in_turn(client, self._offers(overlapping, client.permissions))
             case "streams":
                 since = arguments.get("since")
                 if since is not None and not isinstance(since, int | float):
@@ -852,7 +872,7 @@ class Broker:
                 named = (o for o in (directory.own, *directory.others) if o.broker == broker)
                 return list(next((origin.addresses for origin in named), ()))
             case "status":
-                return self._status()
+                return self._in_turn(client, self._status())
             case "links":
                 for address in arguments.get("add", []):
                     self.add_link(str(address))
@@ -873,32 +893,28 @@ class Broker:
         await replace_link(self, *map(str, given))
         return self.status()["links"]
 
-    async def _offers(self, overlapping: Filter | None, permissions: Permissions) -> list[str]:
-        """What is advertised and may be known; while it is looked through, others have turns."""
+    def _offers(
+        self, overlapping: Filter | None, permissions: Permissions
+    ) -> Generator[None, None, list[str]]:
+        """What is advertised and may be known, one after the other."""
         found = []
         visible = permissions.discover
-        until = time.monotonic() + BUDGET
         for filter in self.core.offers():
             if (overlapping is None or filter.overlaps(overlapping)) and (
                 visible is None or visible(filter)
             ):
                 found.append(str(filter))
-            if time.monotonic() > until:
-                await asyncio.sleep(0)
-                until = time.monotonic() + BUDGET
+            yield
         return found
 
-    async def _status(self) -> dict[str, Any]:
-        """The same as `status`; while it is written down, others have turns."""
+    def _status(self) -> Generator[None, None, dict[str, Any]]:
+        """The same as `status`, one entry after the other."""
         from stentor.broker.report import details, overview
 
         found = overview(self)
-        until = time.monotonic() + BUDGET
         for name, entry in details(self):
             found[name].append(entry)
-            if time.monotonic() > until:
-                await asyncio.sleep(0)
-                until = time.monotonic() + BUDGET
+            yield
         return found
 
     async def drain(self) -> dict[str, Any]:

@@ -7,9 +7,9 @@ dials its neighbors (`Dialing`) and is the guest there.
 These classes turn events of a connection into calls of the host, `Broker`, and hold what belongs to
 the connection, such as the credit of a link.
 
-Nobody keeps the broker to itself. What a connection brings is dealt with for a few milliseconds,
-message by message and long messages in steps (`Backlog`); then it is the turn of all others, and
-nothing more is read from this one until its backlog is done.
+Nobody keeps the broker to itself. What connections bring is dealt with message by message and long
+messages in steps (`Backlog`), as long as there is time in a round of the event loop (`Rota`); then
+it is the turn of others, and nothing more is read from this one until its backlog is done.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from stentor.broker.access import Permissions
@@ -27,7 +26,7 @@ from stentor.errors import NoReply, Overloaded, ProtocolError, ShuttingDown, Ste
 from stentor.node.reading import parsed, received
 from stentor.protocol import messages as m
 from stentor.protocol.handshake import Handshake, Left
-from stentor.transport import Connection
+from stentor.transport import Connection, Rota
 
 if TYPE_CHECKING:
     from stentor.broker.host import Broker
@@ -42,9 +41,6 @@ MAX_STRANGERS: Final = 1_000
 ASK_FRAME: Final = 64 * 1024
 #: Messages that go to a link before its connection is looked at again.
 AT_ONCE: Final = 8
-#: Seconds for which the messages of one connection are dealt with before others have their turn.
-BUDGET: Final = 0.01
-
 #: Characters of a filter that is short enough to be parsed between two other messages.
 SHORT_FILTER: Final = 1_024
 
@@ -58,6 +54,7 @@ class Backlog:
     def __init__(
         self,
         connection: Connection,
+        rota: Rota,
         deal: Callable[[Any], Steps | None],
         afterwards: Callable[[], object],
     ) -> None:
@@ -66,6 +63,7 @@ class Backlog:
         A step may give something that has to be waited for before the next one.
         """
         self._connection = connection
+        self._rota = rota
         self._deal = deal
         self._afterwards = afterwards
         self._messages: deque[Any] = deque()
@@ -81,7 +79,7 @@ class Backlog:
 
     def _work(self) -> None:
         connection, messages = self._connection, self._messages
-        deadline = monotonic() + BUDGET
+        more = self._rota.more()
         try:
             while not connection.is_closing:
                 if self._steps is not None:
@@ -96,9 +94,9 @@ class Backlog:
                     self._steps = self._deal(messages.popleft())
                 else:
                     break
-                if (self._steps or messages) and monotonic() > deadline:
+                if (self._steps or messages) and not more():
                     self._wait()
-                    asyncio.get_running_loop().call_soon(self._go_on)
+                    self._rota.wait(self._go_on)
                     break
         finally:
             self._afterwards()
@@ -125,6 +123,7 @@ class Guest:
         self._handshake = Handshake(connection.peer)
         connection.max_open = ASK_FRAME
         connection.room = self.broker.room
+        connection.rota = self.broker.rota
         self.broker.guests.add(self)
         strangers = self.broker.strangers
         strangers[self] = None
@@ -197,9 +196,10 @@ class ConnectedClient:
         self.name = handshake.hello.name
         self.permissions = permissions
         self.is_operator = handshake.hello.role == "operator"
-        #: Questions that are not answered yet.
+        #: Questions that are not answered yet. Long answers are made one after the other.
         self.questions = 0
-        self.received = Backlog(connection, self._heard, self._dealt).add
+        self.answering = asyncio.Lock()
+        self.received = Backlog(connection, broker.rota, self._heard, self._dealt).add
 
     def _heard(self, message: Any) -> Steps | None:
         if isinstance(message, m.Publish) and not self.is_operator:
@@ -271,7 +271,7 @@ class Link:
         self.dialed = dialed
         self.queue = LinkQueue(limit=broker.settings.limits.link_queue, restart=self._restart)
         self._taken = 0
-        self.received = Backlog(connection, self._heard, self._dealt).add
+        self.received = Backlog(connection, broker.rota, self._heard, self._dealt).add
         self.transfer = Transfer(self)
         self.received_notifications = 0
         self.sent_notifications = 0
@@ -368,6 +368,7 @@ class Dialing:
 
     def opened(self, connection: Connection) -> None:
         connection.max_open = ASK_FRAME
+        connection.rota = self.broker.rota
         self._handshake = Handshake(
             f"the broker at {self.address}", self.broker.hello(self.address)
         )

@@ -33,6 +33,7 @@ to deliver and those that are `hungry` for what is in journals.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
@@ -302,6 +303,21 @@ class Core:
             most=max_subscriptions,
             queue=queue,
         )
+        #: Those who have something to do that can wait; the next comes first.
+        self._working: deque[Any] = deque(
+            (
+                sessions,
+                self.traffic,
+                self.publishing,
+                routing,
+                self.overlay,
+                self.probing,
+                self._offers,
+                self.catching_up,
+                self.last_values,
+                self.bulk_reads,
+            )
+        )
         self._from_clients: dict[type, Any] = {
             m.Publish: self.publishing.publish,
             m.Subscribe: self.subscribing.subscribe,
@@ -349,18 +365,7 @@ class Core:
     @property
     def has_work(self) -> bool:
         """Whether `work` has something to do at once."""
-        return (
-            self.traffic.has_work
-            or self.publishing.has_work
-            or self._sessions.some_leave
-            or self.catching_up.has_work
-            or self.last_values.has_work
-            or self.bulk_reads.has_work
-            or self.routing.has_work
-            or self.overlay.has_work
-            or self.probing.has_work
-            or self._offers.has_work
-        )
+        return any(part.has_work for part in self._working)
 
     @property
     def wants_turn(self) -> bool:
@@ -368,19 +373,14 @@ class Core:
         return self.has_work or bool(self._ready)
 
     def work(self) -> None:
-        """Do one piece of each thing that can wait."""
-        self._sessions.work()
-        if self.traffic.has_work:
-            self.traffic.work()
-        else:
-            self.publishing.work()
-        self.routing.work()
-        self.overlay.work()
-        self.probing.work()
-        self._offers.work()
-        self.catching_up.work()
-        self.last_values.work()
-        self.bulk_reads.work()
+        """Do one piece of something that can wait; the parts take turns."""
+        working = self._working
+        for _ in range(len(working)):
+            part = working[0]
+            working.rotate(-1)
+            if part.has_work:
+                part.work()
+                return
 
     def tick(self, now: float, clock: float) -> None:
         """Time has passed: `now` only goes forward, `clock` is seconds since 1970."""

@@ -41,7 +41,7 @@ class Sessions:
         self._at_end.append(forget)
 
     @property
-    def some_leave(self) -> bool:
+    def has_work(self) -> bool:
         """Whether there is something left to be taken down."""
         return bool(self._leaving)
 

@@ -8,6 +8,7 @@ from stentor.transport.address import DEFAULT_PORT, Address
 from stentor.transport.connection import Connection, Handler, Room
 from stentor.transport.connector import connect
 from stentor.transport.listener import Listener, serve
+from stentor.transport.rota import Rota
 from stentor.transport.tls import client_context, peer_name, server_context
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Handler",
     "Listener",
     "Room",
+    "Rota",
     "client_context",
     "connect",
     "peer_name",

@@ -3,7 +3,8 @@
 *Reading.* What has arrived is decoded at once, and the handler gets it in one call. So work is done
 in batches exactly when there is much of it, and nothing waits for a batch to fill. Very many small
 messages are handed over in several turns of the event loop, so that others have theirs in between;
-nothing more is read from the other side meanwhile.
+nothing more is read from the other side meanwhile. Connections that share a `rota` also wait for
+each other: what comes in a round of the loop that has no time left is decoded in one of the next.
 
 *Writing.* What is sent during one turn of the event loop goes out together at its end: one system
 call, one TLS record, no delay. What the other side does not take piles up here. `writable` turns
@@ -36,6 +37,7 @@ from stentor.errors import Overloaded, ProtocolError, StentorError, Unreachable
 from stentor.protocol.frames import AT_ONCE, MAX_FRAME, MAX_OPEN, FrameReader, frame
 from stentor.protocol.messages import AnyMessage, Failure
 from stentor.transport.address import Address
+from stentor.transport.rota import Rota
 from stentor.transport.tls import explained, peer_name
 
 logger = logging.getLogger("stentor.transport")
@@ -110,9 +112,9 @@ class Connection(asyncio.Protocol):
         "_lost",
         "_make_handler",
         "_max_unsent",
-        "_next",
         "_out",
         "_pending",
+        "_queued",
         "_reader",
         "_reading",
         "_scheduled",
@@ -126,6 +128,7 @@ class Connection(asyncio.Protocol):
         "peer",
         "peer_certificate",
         "room",
+        "rota",
         "writable",
     )
 
@@ -147,6 +150,8 @@ class Connection(asyncio.Protocol):
         self.peer_certificate: str | None = None
         #: What its half frames have to fit into, together with those of others.
         self.room: Room | None = None
+        #: In turn with whom it hands over what has come.
+        self.rota: Rota | None = None
         #: False from the high-water mark on until the handler hears `writable_again`.
         self.writable = True
         self.bytes_in = 0
@@ -166,8 +171,8 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._busy = False
         self._flowing = True
-        #: The turn in which the rest of what has come is handed over.
-        self._next: asyncio.Handle | None = None
+        #: Whether the rest of what has come will be handed over in a later turn.
+        self._queued = False
         self._max_unsent = max_unsent
         #: Frames of this turn of the loop, their bytes, and whether `_flush` will be called.
         self._out: list[bytes] = []
@@ -277,8 +282,10 @@ class Connection(asyncio.Protocol):
             return
         pending = self._reader.pending and not self._closing
         wanted = self._reading and not self._busy
-        if wanted and pending and self._next is None:
-            self._next = self._loop.call_soon(self._go_on)
+        if wanted and pending and not self._queued:
+            self._queued = True
+            later = self._loop.call_soon if self.rota is None else self.rota.wait
+            later(self._go_on)
         flowing = self._closing or (wanted and not pending)
         if flowing is not self._flowing:
             self._flowing = flowing
@@ -288,7 +295,7 @@ class Connection(asyncio.Protocol):
                 transport.pause_reading()
 
     def _go_on(self) -> None:
-        self._next = None
+        self._queued = False
         if self._reading and not self._busy and not self._closing:
             self._hand_over(b"")
 
@@ -373,10 +380,13 @@ class Connection(asyncio.Protocol):
         self.bytes_in += len(data)
         if self._closing or self._handler is None:
             return
-        if self._flowing:
-            self._hand_over(data)
-        else:  # some transports had it already
+        if not self._flowing:  # some transports had it already
             self._reader.keep(data)
+        elif self.rota is not None and self.rota.is_over:
+            self._reader.keep(data)
+            self._flow()
+        else:
+            self._hand_over(data)
 
     def _hand_over(self, data: bytes) -> None:
         """Give the handler what has come, or a part of it if that is very much."""
@@ -429,10 +439,9 @@ class Connection(asyncio.Protocol):
         self._out.clear()
         self._pending = 0
         self._reader = FrameReader(self.max_frame)  # lets go of half a frame
-        for handle in (self._linger, self._next):
-            if handle is not None:
-                handle.cancel()
-        self._linger = self._next = None
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
         handler, self._handler = self._handler, None
         if handler is None:
             return

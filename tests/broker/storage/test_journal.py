@@ -472,3 +472,50 @@ def test_closing_leaves_no_thread(tmp_path):
         host.publish(b"x")
         assert threading.active_count() == before + 1
     assert threading.active_count() == before
+
+
+def test_in_memory_no_turn_of_the_loop_stores_much(monkeypatch):
+    """Though all of it is one transaction; what was there before can be read in between."""
+    counts = dict.fromkeys(("blocks", "values"), 0)
+
+    def counting(what, function):
+        def counted(*args):
+            counts[what] += 1
+            return function(*args)
+
+        return counted
+
+    monkeypatch.setattr(writer_module, "pack", counting("blocks", writer_module.pack))
+    put = counting("values", writer_module.put_last_value)
+    monkeypatch.setattr(writer_module, "put_last_value", put)
+    with Host(None) as host:
+        host.publish(b"before")
+        items = [b"%d" % i for i in range(10_000)]
+        many = Batch(items, retain=[(f"k{i:05}", i) for i in range(10_000)])
+        host.journal.append(many)
+        host.journal.append(Batch([b"behind"]))
+        turns = 0
+        while host.journal.pending:
+            counts.update(blocks=0, values=0)
+            host.step()
+            assert counts["blocks"] <= 1
+            assert counts["values"] <= writer_module._STEP_ROWS
+            turns += 1
+            assert host.journal.read(1, 1) == [b"before"]
+            assert host.journal.head in (1, 10_002)
+        assert turns > 10
+        assert host.entries(2) == [*items, b"behind"]
+        assert len(host.journal.last_values()) == 10_000
+
+
+def test_in_memory_a_copy_waits_for_what_is_being_stored(tmp_path):
+    with Host(None) as host:
+        host.journal.append(Batch([b"%d" % i for i in range(10_000)]))
+        host.step()
+        assert host.journal.head == 0
+        copy = database.connect(tmp_path / "copy.db")
+        host.journal.backup_to(copy)
+        assert copy.execute("SELECT sum(length) FROM block").fetchone() == (10_000,)
+        copy.close()
+        assert host.journal.head == 10_000
+        host.settle()

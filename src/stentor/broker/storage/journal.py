@@ -13,7 +13,8 @@ was announced never differ.
 Nobody waits to fill a batch, and a batch waits for one running commit at most, then for its own.
 
 Without a path the database is in memory. Nothing can be gained there by a thread, so commits run
-in the event loop, at its next turn. Everything else is the same.
+in the event loop, at its next turn; what takes long in steps, one in each turn, and others are
+served in between. Everything else is the same.
 
 What may wait is bounded. The host looks at `full` and stops reading from those who publish; should
 it not, `append` refuses at four times that.
@@ -27,7 +28,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeAlias
@@ -56,6 +57,8 @@ from stentor.protocol.messages import StreamId
 Committed: TypeAlias = list[tuple[JournalBatch, int]]
 #: Runs a function in the event loop, such as `loop.call_soon_threadsafe`.
 Caller: TypeAlias = Callable[..., object]
+#: What the writer does, in steps: after each, the seconds for which nothing has to be done.
+_Steps: TypeAlias = Generator[float, None, None]
 
 #: What may wait to be committed before the journal is `full`.
 MAX_PENDING: Final = 200_000
@@ -109,6 +112,7 @@ class Journal:
         self._queue: SimpleQueue[JournalBatch | _Signal] = SimpleQueue()
         #: The writer's: taken from the queue, not committed.
         self._waiting: deque[JournalBatch] = deque()
+        self._steps = self._work()
         self._stopping = False  # this and the next ones: the writer's
         self._may_expire = False
         self._commit_seconds = 0.0
@@ -329,6 +333,8 @@ class Journal:
 
     def backup_to(self, copy: sqlite3.Connection) -> None:
         """Copy the whole database into another one."""
+        while self._path is None and self._db.in_transaction:
+            next(self._steps)
         source = self._db if self._path is None else database.connect_to_read(self._path)
         try:
             source.backup(copy)
@@ -377,12 +383,12 @@ class Journal:
             self._call(self._work_in_memory)
 
     def _work_in_memory(self) -> None:
-        try:
-            more = True
-            while more and not self._stopping:
-                more = self._turn(0.0) == 0.0 or bool(self._waiting) or not self._queue.empty()
-        finally:
-            self._scheduled = False
+        """A step. The next one is for another turn of the loop."""
+        self._scheduled = False
+        if not self._closed:
+            idle = next(self._steps)
+            if idle == 0.0 or self._waiting or not self._queue.empty():
+                self._schedule()
 
     def _announce(self, done: Committed, head: int) -> None:
         self._head = head
@@ -400,16 +406,19 @@ class Journal:
     # -- in the writer's thread; in memory, in the event loop
 
     def _run(self) -> None:
+        for _ in self._steps:
+            pass
+
+    def _work(self) -> _Steps:
+        """Commit what is queued, then do a chore, and so on."""
         patience = 0.0
         while not self._stopping or self._waiting:
-            patience = self._turn(patience)
-
-    def _turn(self, patience: float) -> float:
-        """Commit what is queued, then do a chore. How long to wait for more before the next."""
-        self._gather(patience)
-        if self._waiting:
-            self._commit_waiting()
-        return 0.0 if self._stopping else self._upkeep()
+            self._gather(0.0 if self._path is None else patience)
+            if self._waiting:
+                yield from self._commit_waiting()
+                yield 0.0
+            patience = 0.0 if self._stopping else self._upkeep()
+            yield patience
 
     def _gather(self, patience: float) -> None:
         """Take all that is queued; if there is nothing, wait for it."""
@@ -428,7 +437,7 @@ class Journal:
         except Empty:
             pass
 
-    def _commit_waiting(self) -> None:
+    def _commit_waiting(self) -> _Steps:
         batches: list[JournalBatch] = []
         weight = size = 0
         while self._waiting and weight < _COMMIT_WEIGHT and size < _COMMIT_BYTES:
@@ -436,26 +445,30 @@ class Journal:
             batches.append(batch)
             weight += batch.weight
             size += batch.size
-        firsts = self._commit(batches)
+        firsts = yield from self._commit(batches)
         self._post(self._announce, list(zip(batches, firsts, strict=True)), self._writer.state.head)
 
-    def _commit(self, batches: list[JournalBatch]) -> list[int]:
+    def _commit(self, batches: list[JournalBatch]) -> Generator[float, None, list[int]]:
         cut_off = [batch for batch in batches if batch.line is not None and batch.line.failed]
         if cut_off:
             for batch in cut_off:
                 batch.error = JournalUnavailable(
                     "what came before could not be stored; publish both again, in order"
                 )
-            firsts = iter(self._commit([batch for batch in batches if batch.error is None]))
+            rest = yield from self._commit([batch for batch in batches if batch.error is None])
+            firsts = iter(rest)
             return [0 if batch.error is not None else next(firsts) for batch in batches]
         try:
             began = time.perf_counter()
-            offsets = self._writer.commit(batches)
+            offsets = yield from self._writer.storing(batches)
             self._commit_seconds += time.perf_counter() - began
         except Exception as error:
             if len(batches) > 1 and not isinstance(error, sqlite3.OperationalError):
                 # Not the disk's fault but that of some batch: the others shall not suffer.
-                return [self._commit([batch])[0] for batch in batches]
+                found = []
+                for batch in batches:
+                    found += yield from self._commit([batch])
+                return found
             failure = unwritable(self._path, error)
             if not self._commits_fail:
                 _log.error("%s", failure)

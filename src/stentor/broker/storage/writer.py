@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice, pairwise
@@ -122,6 +122,16 @@ class Writer:
 
         A batch without items gets the offset that the next item will have.
         """
+        steps = self.storing(batches)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                firsts: list[int] = done.value
+                return firsts
+
+    def storing(self, batches: Sequence[Batch]) -> Generator[float, None, list[int]]:
+        """The same in steps, between which others may use the processor, but not the writer."""
         if all(batch.empty for batch in batches):
             return [self.state.head + 1] * len(batches)
         state = replace(self.state)
@@ -144,7 +154,9 @@ class Writer:
                 values[key] = first + index, batch.items[index]
         newest = self._newest
         with transaction(self._db):
-            for part in split(items):
+            for number, part in enumerate(split(items)):
+                if number:
+                    yield 0.0
                 block, data = pack(state.head + 1, now, state.tail, part)
                 self._db.execute("INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?)", (*block, data))
                 newest = block.first
@@ -157,7 +169,9 @@ class Writer:
                     self._db.execute("DELETE FROM durable WHERE name = ?", (name,))
                 else:
                     put_durable(self._db, name, durable)
-            for key, value in values.items():
+            for number, (key, value) in enumerate(values.items(), 1):
+                if not number % _STEP_ROWS:
+                    yield 0.0
                 if value is None:
                     self._db.execute("DELETE FROM last_value WHERE key = ?", (key,))
                 else:

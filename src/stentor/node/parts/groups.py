@@ -169,7 +169,7 @@ class Groups:
                 self._told |= begun
                 self._say(begun, more=True)
         # What somebody had who is gone is taken down in steps, and told when that is over.
-        if self._ended and not self._sessions.some_leave and self._clock.now >= self._next:
+        if self._ended and not self._sessions.has_work and self._clock.now >= self._next:
             self._ended = False
             self._next = self._clock.now + EVERY
             if self._told != self._here:

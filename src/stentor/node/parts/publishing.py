@@ -388,7 +388,8 @@ class Publishing:
                 yield
                 continue
             # As they are now: more may come until they have gone to everybody.
-            items, envelopes = list(self._volatile[0]), list(self._volatile[1])
+            count, _ = _fitting(self._volatile[0], self._traffic.at_once, ROUTED_BYTES)
+            items, envelopes = self._volatile[0][:count], self._volatile[1][:count]
             first = self._newest_volatile + 1
             numbers = list(range(first, first + len(items)))
             stream = self._journals.stream
