@@ -208,6 +208,11 @@ class Feed:
         return self._waiting
 
     @property
+    def breadth(self) -> int:
+        """Streams that it has to do with."""
+        return len(self._streams)
+
+    @property
     def positions(self) -> Positions:
         """Everything up to here is queued, taken, or not for this feed."""
         return {s: r.position for s, r in self._streams.items() if r.known}

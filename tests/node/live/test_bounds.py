@@ -20,7 +20,7 @@ from stentor.node.durable import Durable
 from stentor.node.feed import Feed, Run
 from stentor.node.interest import Interest
 from stentor.node.log import LastValue
-from stentor.node.parts import traffic
+from stentor.node.parts import progress, traffic
 from stentor.node.parts.deliveries import BLOCK_PATIENCE, SERVED_AT_ONCE
 from stentor.node.parts.routing import EFFORT, UNLINKED_AT_ONCE
 from stentor.node.parts.subscribing import UNKNOWN_STREAMS
@@ -28,6 +28,7 @@ from stentor.node.reading import LOOKED_BYTES, stretch
 from stentor.node.streams import Probes
 from stentor.protocol import messages as m
 from stentor.routing import tree_router
+from stentor.routing.table import Local
 from stentor.routing.tree.layer import TOLD_AT_ONCE
 from stentor.simulation.journal import MemoryLog
 
@@ -831,3 +832,159 @@ def test_one_step_looks_at_few_large_last_values(
     assert found == [key for i, key in enumerate(values) if Filter(text).matches({"x": i})]
     assert all(sum(sizes) <= LOOKED_BYTES or len(sizes) == 1 for sizes in looked)
     assert sum(map(len, looked)) == len(values)
+
+
+def steps_of(alone: Alone, id: int, message: Any) -> list[int]:
+    """What each step has cost in which the message was dealt with; others have turns in between."""
+    spent = []
+    before = effort.left
+    steps = alone.core.hear(id, message) or iter(())
+    more = True
+    while more:
+        spent.append(before - effort.left)
+        alone.flush()
+        before = effort.left
+        more = next(steps, steps) is not steps
+    alone.flush()
+    return [*spent, before - effort.left]
+
+
+def boxes(start: int, count: int) -> list[str]:
+    """Half of all of them have to be looked at for each."""
+    return [f"x > {i} and y < {i}" for i in range(start, start + 3 * count, 3)]
+
+
+def crowded() -> Alone:
+    alone = Alone()
+    alone.core.link_up("b")
+    alone.join(1)
+    alone.say(1, *[m.Subscribe(i, text, 10) for i, text in enumerate(boxes(0, 1_000))])
+    alone.join(2, "bob")
+    return alone
+
+
+def echoed(alone: Alone) -> None:
+    """The neighbor has heard of everything."""
+    while alone.core.probing.probes.waiting:
+        alone.core.receive("b", m.Echo("a#", alone.core.probing.probes.number, {}))
+        alone.flush()
+
+
+@pytest.mark.parametrize("durable", [None, "d"])
+def test_an_inbox_is_opened_and_amended_in_steps(durable: str | None) -> None:
+    """And all of it is asked for before anybody is told that it is in force."""
+    alone = crowded()
+    core = alone.core
+    echoed(alone)
+    first, second = boxes(1, 200), boxes(2, 200)
+    costs = steps_of(alone, 2, m.Subscribe(1, first, 10, durable=durable))
+    assert max(costs) < 2 * EFFORT < sum(costs)
+    echoed(alone)
+    assert told(alone.heard[2], m.Subscribed)
+    costs = steps_of(alone, 2, m.Amend(2, 1, second, first))
+    assert max(costs) < 2 * EFFORT < sum(costs)
+    echoed(alone)
+    assert [done.number for done in told(alone.heard[2], m.Done)] == [2]
+    [inbox] = [s for s in core.subscriptions.values() if not s.interest.fixed]
+    table = core.router.plane.subscriptions.table
+    routed = set(table.at(Local(inbox.feed.id)).values())
+    assert routed == set(inbox.interest) == set(map(Filter, second))
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_who_leaves_while_an_inbox_is_opened_leaves_nothing(step: int) -> None:
+    alone = crowded()
+    core = alone.core
+    steps = core.hear(2, m.Subscribe(1, boxes(1, 200), 10, durable="d"))
+    assert steps is not None
+    for _ in range(step):
+        next(steps)
+    core.leave(2)
+    if step == 1:
+        del steps  # they may be left undone
+    else:
+        assert not list(steps)
+    alone.flush()
+    assert len(core.subscriptions) == len(core.router.plane.subscriptions.table) == 1_000
+
+
+def test_who_joins_a_group_while_its_inbox_is_opened_has_all_of_it() -> None:
+    alone = crowded()
+    core = alone.core
+    alone.join(3, "cat")
+    echoed(alone)
+    filters = boxes(1, 200)
+    begun = core.hear(2, m.Subscribe(1, filters, 10, group="g"))
+    assert begun is not None
+    joined = core.hear(3, m.Subscribe(1, filters, 10, group="g"))
+    assert joined is not None
+    alone.flush()
+    assert not told(alone.heard[3], m.Subscribed)
+    amended = core.hear(3, m.Amend(2, 1, [], filters[-50:]))
+    core.leave(2)
+    del begun
+    for steps in (joined, amended or ()):
+        for _ in steps:
+            pass
+    alone.flush()
+    echoed(alone)
+    assert told(alone.heard[3], m.Subscribed)
+    assert told(alone.heard[3], m.Done)
+    assert len(core.router.plane.subscriptions.table) == 1_000 + 150
+
+
+def test_progress_is_told_to_few_at_a_time_where_there_are_many_streams() -> None:
+    alone = Alone()
+    core = alone.core
+    core.link_up("b")
+    streams = [m.Origin(f"s{i}#", f"s{i}") for i in range(200)]
+    core.receive("b", m.Streams(streams, []))
+    alone.join(1)
+    alone.say(1, *[m.Subscribe(i, "x > 1", 10) for i in range(300)])
+    for origin in streams:
+        core.receive("b", m.Mark(origin.stream, 7))
+    alone.flush()
+    looked = 0
+    mark = Feed.mark
+
+    def counting(feed: Feed, stream: str, head: int) -> bool:
+        nonlocal looked
+        looked += 1
+        return mark(feed, stream, head)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Feed, "mark", counting)
+        ticks = 0
+        while looked < 300 * 200:
+            before = looked
+            ticks += 1
+            core.tick(10.0 + ticks / 10, CLOCK)
+            core.take()
+            assert 0 < looked - before <= progress.AT_ONCE
+    assert ticks > 1
+
+
+def test_parts_that_have_work_take_turns() -> None:
+    """Nobody waits for more than one piece of one of them."""
+    alone = crowded()
+    core = alone.core
+    core.leave(1)
+    core.link_up("c")
+    core.link_down("b")
+    pieces: list[str] = []
+    parts = [part for part in core._working if part.has_work]
+    assert len(parts) > 1
+    with pytest.MonkeyPatch.context() as patch:
+        for part in parts:
+            kind, work = type(part), type(part).work
+
+            def counted(self: Any, work: Any = work, kind: type = kind) -> None:
+                pieces.append(kind.__name__)
+                work(self)
+
+            patch.setattr(kind, "work", counted)
+        for _ in parts:
+            before = len(pieces)
+            core.work()
+            assert len(pieces) == before + 1
+    assert len(set(pieces)) == len(parts)

@@ -416,7 +416,6 @@ class Journal:
             self._gather(0.0 if self._path is None else patience)
             if self._waiting:
                 yield from self._commit_waiting()
-                yield 0.0
             patience = 0.0 if self._stopping else self._upkeep()
             yield patience
 

@@ -91,15 +91,22 @@ class Carriage:
 
     # -- what is asked for and offered here
 
-    def subscribe(self, id: str, filter: Filter) -> None:
-        self._last += 1
-        known = FilterId(id, self._last)
-        outputs = self.router.subscribe(known, filter)  # may refuse; then nothing has changed
-        self._ids.setdefault(id, {})[filter] = known
-        self.tell(outputs)
+    def subscribe(self, id: str, filters: Iterable[Filter]) -> None:
+        for filter in filters:
+            self._last += 1
+            known = FilterId(id, self._last)
+            outputs = self.router.subscribe(known, filter)  # may refuse; then nothing has changed
+            self._ids.setdefault(id, {})[filter] = known
+            self.tell(outputs)
 
-    def unsubscribe(self, id: str, filter: Filter) -> None:
-        self._ended[self._ids[id].pop(filter)] = filter
+    def asked(self, id: str) -> Iterator[None]:
+        """Nothing is left to ask for."""
+        return iter(())
+
+    def unsubscribe(self, id: str, filters: Iterable[Filter]) -> Iterator[None]:
+        for filter in filters:
+            self._ended[self._ids[id].pop(filter)] = filter
+        return iter(())
 
     def _forget(self, subscription: Subscription) -> None:
         gone = self._ids.pop(subscription.feed.id, {})

@@ -18,8 +18,10 @@ from stentor.protocol import messages as m
 
 #: Seconds between two words to the same client.
 EVERY: Final = 5.0
-#: Subscriptions that are told in one step.
-AT_ONCE: Final = 1_000
+#: Pairs of a subscription and a stream that are looked at in one step, and how many of them cost as
+#: much as a subscription by itself.
+AT_ONCE: Final = 20_000
+ITSELF: Final = 20
 
 
 class Progress:
@@ -58,10 +60,12 @@ class Progress:
         if not self._to_tell:
             return
         marks = {**self._marks.heads, **self._journals.heads()}
-        for _ in range(min(AT_ONCE, len(self._to_tell))):
+        left = AT_ONCE
+        while self._to_tell and left > 0:
             subscription = self._subscriptions.held.get(self._to_tell.popleft())
             if subscription is None:
                 continue
             for stream, head in marks.items():
                 subscription.feed.mark(stream, head)
             self.tell(subscription)
+            left -= ITSELF + len(marks) + subscription.feed.breadth

@@ -43,8 +43,8 @@ ENTRY_BYTES: Final = 24
 TEXTS: Final = 10_000
 #: Filters of a neighbor that is gone which are taken down in one step.
 UNLINKED_AT_ONCE: Final = 100
-#: Elementary steps (see `effort`) in which filters of a neighbor are taken before others have their
-#: turn.
+#: Elementary steps (see `effort`) in which filters of a neighbor, or of an inbox, are taken before
+#: others have their turn.
 EFFORT: Final = 10_000
 
 
@@ -72,6 +72,8 @@ class Routing:
         #: By what the router knows each filter of a subscription.
         self._ids: dict[str, dict[Filter, FilterId]] = {}
         self._last = 0
+        #: What subscriptions want, and the router does not know yet.
+        self._unasked: dict[str, Turns[Filter]] = {}
         self._ended: list[FilterId] = []
         #: Neighbors whose links are gone, but not everything that they asked for.
         self._unlinking: Turns[str] = Turns()
@@ -100,17 +102,48 @@ class Routing:
 
     # -- what is asked for and offered here
 
-    def subscribe(self, id: str, filter: Filter) -> None:
-        """Ask for this on behalf of a subscription, besides what it has asked for."""
-        self._last += 1
-        known = self._ids.setdefault(id, {})[filter] = FilterId(id, self._last)
-        self.tell(self.router.subscribe(known, filter))
+    def subscribe(self, id: str, filters: Iterable[Filter]) -> None:
+        """A subscription wants these, besides what it has asked for; `asked` asks for them."""
+        unasked = self._unasked.setdefault(id, Turns())
+        for filter in filters:
+            unasked.add(filter)
 
-    def unsubscribe(self, id: str, filter: Filter) -> None:
-        """It no longer asks for this."""
-        self._ended.append(self._ids[id].pop(filter))
+    def asked(self, id: str) -> Iterator[None]:
+        """Ask for what the subscription wants; in steps, as that may be much."""
+        while self._unasked.get(id):
+            self._ask(id, self._unasked[id])
+            if self._unasked.get(id):
+                yield
+        self._unasked.pop(id, None)
+
+    def _ask(self, id: str, unasked: Turns[Filter]) -> None:
+        before = effort.left
+        count = 0
+        while unasked and count < FILTERS and before - effort.left <= EFFORT:
+            filter = unasked.next()
+            self._last += 1
+            known = self._ids.setdefault(id, {})[filter] = FilterId(id, self._last)
+            self.tell(self.router.subscribe(known, filter))
+            count += 1
+
+    def unsubscribe(self, id: str, filters: Iterable[Filter]) -> Iterator[None]:
+        """It no longer asks for these: at once, but what follows from that takes steps."""
+        unasked, ids = self._unasked.get(id, Turns()), self._ids.get(id, {})
+        gone = [ids.pop(filter) for filter in filters if unasked.pop(filter, self) is self]
+        return self._ending(gone)
+
+    def _ending(self, gone: list[FilterId]) -> Iterator[None]:
+        try:
+            while len(gone) > UNLINKED_AT_ONCE:
+                some = gone[-UNLINKED_AT_ONCE:]
+                del gone[-UNLINKED_AT_ONCE:]
+                self.tell(self.router.withdraw(some, []))
+                yield
+        finally:
+            self._ended += gone
 
     def _forget(self, subscription: Subscription) -> None:
+        self._unasked.pop(subscription.feed.id, None)
         self._ended.extend(self._ids.pop(subscription.feed.id, {}).values())
 
     def withdraw(self) -> None:

@@ -8,11 +8,15 @@ What an inbox asks for changes while it is served. New filters are asked for bef
 withdrawn, so that nothing wanted is unasked for in between. It belongs to whatever lasts longest:
 a durable inbox comes back with the filters that it had, and the members of a group have the same
 ones, whoever of them has changed them.
+
+An inbox may have hundreds of filters, each of which is compared with those of everybody. So they
+are asked for in steps, before anything else that the client says is heard; nobody is told that they
+are in force before all are. Who joins a group meanwhile goes on with what is left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from stentor.errors import (
@@ -53,6 +57,8 @@ MAX_NAME: Final = 255
 UNKNOWN_STREAMS: Final = 1_000
 #: No stream comes so far; a journal can still count it.
 MAX_OFFSET: Final = 1 << 62
+
+_DONE: Final = object()
 
 
 class Subscribing:
@@ -99,7 +105,8 @@ class Subscribing:
 
     # -- to subscribe
 
-    def subscribe(self, session: Session, message: m.Subscribe) -> None:
+    def subscribe(self, session: Session, message: m.Subscribe) -> Iterator[None] | None:
+        """Begin or join a subscription; in steps, of which all but the first are returned."""
         self._check(session, message)
         interest = _interest(message.filter)
         _check_permitted(session, interest)
@@ -112,11 +119,26 @@ class Subscribing:
         else:
             group = self._group(session, message, message.group, interest)
             if group is None:
-                return
+                return None
             subscription = group
         if not interest.fixed:
             self._tell(consumer, *interest.changes(subscription.interest))
         self._subscriptions.join(subscription, session, consumer)
+        steps = self._subscribed(session, message, subscription, consumer, resumed)
+        return None if next(steps, _DONE) is _DONE else steps
+
+    def _subscribed(
+        self,
+        session: Session,
+        message: m.Subscribe,
+        subscription: Subscription,
+        consumer: Consumer,
+        resumed: bool,
+    ) -> Iterator[None]:
+        """Ask for all of it; then the client is told when it is in force."""
+        yield from self._routing.asked(subscription.feed.id)
+        if session.subscriptions.get(message.number, _DONE) != (subscription, consumer):
+            return  # somebody has taken it over, or the client has left
         if message.volatile:
             answer = m.Subscribed(message.number, subscription.lease, time=self._clock.time)
             self._agenda.to_client(session.id, answer)
@@ -304,8 +326,7 @@ class Subscribing:
         feed = subscription.feed
         self._subscriptions.begin(subscription)
         self._leases.renew(subscription)
-        for filter in subscription.interest:
-            self._routing.subscribe(feed.id, filter)
+        self._routing.subscribe(feed.id, subscription.interest)
         if feed.catching:
             self._hungry.add(feed.id)
 
@@ -320,12 +341,12 @@ class Subscribing:
 
     # -- afterwards
 
-    def amend(self, session: Session, message: m.Amend) -> None:
-        """Change what an inbox asks for."""
+    def amend(self, session: Session, message: m.Amend) -> Iterator[None] | None:
+        """Change what an inbox asks for; in steps, of which all but the first are returned."""
         if message.subscription not in session.subscriptions:
             raise LeaseExpired(_no_subscription(message.subscription))
         subscription, _ = session.subscriptions[message.subscription]
-        feed, interest, durable = subscription.feed, subscription.interest, subscription.durable
+        feed, interest = subscription.feed, subscription.interest
         if interest.fixed:
             raise InvalidConfiguration(
                 f"subscription {message.subscription} is no inbox, so its filter stays; subscribe "
@@ -335,15 +356,28 @@ class Subscribing:
         _check_permitted(session, added)
         new, gone = interest.amend(added, [received(text) for text in message.removed])
         try:
-            for filter in new:
-                self._routing.subscribe(feed.id, filter)
+            self._routing.subscribe(feed.id, new)
         except StentorError:  # some routers cannot carry every filter
             interest.amend(gone, new)
             raise
         for consumer in subscription.consumers:
             self._tell(consumer, new, gone)
-        for filter in gone:
-            self._routing.unsubscribe(feed.id, filter)
+        steps = self._amended(session, message, subscription, new, gone)
+        return None if next(steps, _DONE) is _DONE else steps
+
+    def _amended(
+        self,
+        session: Session,
+        message: m.Amend,
+        subscription: Subscription,
+        new: list[Filter],
+        gone: list[Filter],
+    ) -> Iterator[None]:
+        """Ask for what is new, then no longer for what is gone, and answer."""
+        feed, durable = subscription.feed, subscription.durable
+        ending = self._routing.unsubscribe(feed.id, gone)
+        yield from self._routing.asked(feed.id)
+        yield from ending
         if new:
             feed.asks_more()
 
@@ -357,7 +391,7 @@ class Subscribing:
                 self._agenda.to_client(session.id, m.Done(number))
 
         number = message.number
-        if added and not feed.volatile:
+        if message.added and not feed.volatile:
             self._probing.want(feed)
             self._probing.then(session.id, answer)
         else:
