@@ -491,9 +491,9 @@ def test_in_memory_no_turn_of_the_loop_stores_much(monkeypatch):
     with Host(None) as host:
         host.publish(b"before")
         items = [b"%d" % i for i in range(10_000)]
-        many = Batch(items, retain=[(f"k{i:05}", i) for i in range(10_000)])
+        many = JournalBatch(items, retain=[(f"k{i:05}", i) for i in range(10_000)])
         host.journal.append(many)
-        host.journal.append(Batch([b"behind"]))
+        host.journal.append(JournalBatch([b"behind"]))
         turns = 0
         while host.journal.pending:
             counts.update(blocks=0, values=0)
@@ -510,7 +510,7 @@ def test_in_memory_no_turn_of_the_loop_stores_much(monkeypatch):
 
 def test_in_memory_a_copy_waits_for_what_is_being_stored(tmp_path):
     with Host(None) as host:
-        host.journal.append(Batch([b"%d" % i for i in range(10_000)]))
+        host.journal.append(JournalBatch([b"%d" % i for i in range(10_000)]))
         host.step()
         assert host.journal.head == 0
         copy = database.connect(tmp_path / "copy.db")

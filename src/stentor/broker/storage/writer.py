@@ -130,7 +130,7 @@ class Writer:
                 firsts: list[int] = done.value
                 return firsts
 
-    def storing(self, batches: Sequence[Batch]) -> Generator[float, None, list[int]]:
+    def storing(self, batches: Sequence[JournalBatch]) -> Generator[float, None, list[int]]:
         """The same in steps, between which others may use the processor, but not the writer."""
         if all(batch.empty for batch in batches):
             return [self.state.head + 1] * len(batches)

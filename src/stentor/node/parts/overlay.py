@@ -38,7 +38,7 @@ MARK_EVERY: Final = 1.0
 #: Seconds, once to twice, for which a link may be in reserve before it counts as closing a cycle.
 RESERVE_PATIENCE: Final = 5.0
 #: Feeds that hear in one step of what concerns all of them; and how far streams came that are gone.
-FEEDS_AT_ONCE: Final = 500
+FEEDS_AT_ONCE: Final = 200
 MARKS_AT_ONCE: Final = 10_000
 
 

@@ -32,7 +32,7 @@ from stentor.node.ways import Ways
 from stentor.protocol import messages as m
 
 #: Feeds, and clients, that are told of an answer in one step.
-TOLD_AT_ONCE: Final = 500
+TOLD_AT_ONCE: Final = 200
 
 
 class Probing:

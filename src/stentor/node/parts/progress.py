@@ -20,7 +20,7 @@ from stentor.protocol import messages as m
 EVERY: Final = 5.0
 #: Pairs of a subscription and a stream that are looked at in one step, and how many of them cost as
 #: much as a subscription by itself.
-AT_ONCE: Final = 20_000
+AT_ONCE: Final = 10_000
 ITSELF: Final = 20
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Final
 
 from stentor.errors import ProtocolError, StentorError
@@ -118,13 +119,13 @@ class Routing:
 
     def _ask(self, id: str, unasked: Turns[Filter]) -> None:
         before = effort.left
-        count = 0
-        while unasked and count < FILTERS and before - effort.left <= EFFORT:
-            filter = unasked.next()
+        for filter in list(islice(unasked, FILTERS)):
+            unasked.discard(filter)
             self._last += 1
             known = self._ids.setdefault(id, {})[filter] = FilterId(id, self._last)
             self.tell(self.router.subscribe(known, filter))
-            count += 1
+            if before - effort.left > EFFORT:
+                break
 
     def unsubscribe(self, id: str, filters: Iterable[Filter]) -> Iterator[None]:
         """It no longer asks for these: at once, but what follows from that takes steps."""

@@ -111,7 +111,7 @@ class Subscribing:
         interest = _interest(message.filter)
         _check_permitted(session, interest)
         if not self._homes.admits(session, message):
-            return
+            return None
         consumer = Consumer(session.id, message.number, max(0, message.credit))
         resumed = False
         if message.group is None:
