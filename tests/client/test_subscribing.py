@@ -215,6 +215,18 @@ class TestSubscribing:
                 assert (list(sub.gaps), sub.lost) == ([("old#0", 3, 7)], 5)
 
     @looped
+    async def test_who_is_no_longer_waited_for_hears_of_it(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with World().broker() as broker, stentor.connect(broker) as bus:
+            async with bus.subscribe("k > 0", overflow="block") as sub:
+                broker.send(m.Yielded(sub._number, 1.0))
+                broker.send(m.Deliver(sub._number, "old#0", [1], [item(1)]))
+                await sub.get()
+                assert sub.yields == 1
+        assert "choose another overflow policy" in caplog.text
+
+    @looped
     async def test_too_slow_for_its_own_policy(self) -> None:
         async with World().broker() as broker, stentor.connect(broker, **FAST) as bus:
             strict = await bus.subscribe("k > 0", overflow="disconnect")

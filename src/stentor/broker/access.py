@@ -15,8 +15,9 @@ ids when it moves.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hmac import compare_digest
 from typing import Final
 
@@ -25,6 +26,7 @@ from stentor.errors import AccessDenied, NotPermitted, ProtocolError
 from stentor.filters import Filter
 from stentor.model.codec import Envelope
 from stentor.model.names import shown, text_problem
+from stentor.node.allowance import Allowance
 from stentor.node.border import Rights
 from stentor.node.session import nothing
 from stentor.protocol.messages import Hello
@@ -48,6 +50,8 @@ class Permissions:
     rights: Rights | None = None
     operate: bool = True
     broker: bool = True
+    #: How much of the broker they may have.
+    allowance: Allowance = field(default_factory=Allowance)
 
     def producer(self, client: str) -> str:
         """The producer in the ids of a client that calls itself so.
@@ -162,6 +166,13 @@ def _permissions(grant: Grant) -> Permissions:
         None if admits is None and shows is None else rights,
         operate=grant.operate,
         broker=grant.broker,
+        allowance=_allowance(grant),
+    )
+
+
+def _allowance(grant: Grant) -> Allowance:
+    return Allowance(
+        overflow=grant.overflow, block=math.inf if grant.block is None else grant.block
     )
 
 

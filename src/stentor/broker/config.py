@@ -331,6 +331,8 @@ def convert(key: Key, given: Given) -> Any:
             return tuple(_address(item, given.base) for item in items)
         case "filters":
             return tuple(_filter(item) for item in _items(value, given.textual))
+        case "choices":
+            return tuple(_chosen(key, _text(item)) for item in _items(value, given.textual))
         case "address":
             return _address(_text(value), given.base)
         case "path":
@@ -567,7 +569,7 @@ def _written(key: Key, value: Any, secrets: bool) -> str | None:
         return '"(hidden)"'
     if kind == "secret" and value.startswith("@"):
         return _quoted("@" + value)
-    if kind in ("addresses", "filters"):
+    if kind in ("addresses", "filters", "choices"):
         return "[" + ", ".join(_quoted(item) for item in value) + "]"
     if kind in ("flag", "count", "share", "duration", "size"):
         text = shown(key, value)

@@ -74,7 +74,7 @@ def shown(key: Key, value: Any) -> str:
             return format_size(value)
         case "flag":
             return "true" if value else "false"
-        case "addresses" | "filters":
+        case "addresses" | "filters" | "choices":
             return ", ".join(value)
         case _:
             return str(value)
@@ -142,12 +142,15 @@ _KINDS: Final = {
     "address": "address",
     "addresses": "list of addresses",
     "filters": "list of filters",
+    "choices": "list",
 }
 
 
 def value_form(key: Key) -> str:
     """What a value of the setting looks like, in a few words."""
     form = " | ".join(key.about.choices) or _KINDS[key.about.kind]
+    if key.about.kind == "choices":
+        form = f"list of {form}"
     if key.about.kind in ("duration", "size") and key.optional:
         form += f", or {NONE}"
     return form

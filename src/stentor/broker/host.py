@@ -248,6 +248,7 @@ class Broker:
             max_groups=settings.limits.groups,
             window=settings.limits.window,
             queue=settings.limits.queue,
+            block=settings.limits.block,
             hooks=self.hooks,
             now=self._loop.time(),
             clock=self._clock(),
@@ -592,6 +593,7 @@ class Broker:
             may_subscribe=permissions.subscribe,
             may_advertise=permissions.advertise,
             owner=permissions.name,
+            allowance=permissions.allowance,
         )
         client = ConnectedClient(self, connection, handshake, id, producer, permissions)
         self.clients[id] = self._by_producer[producer] = client

@@ -242,6 +242,11 @@ def metrics(broker: Broker) -> list[Metric]:
             "Notifications that did not fit into the queue of a link.",
             broker.dropped_by_links + sum(ln.queue.dropped for _, ln in by_link),
         ),
+        counter(
+            "subscriptions_yielded",
+            "Times that a subscriber had made publishers wait for as long as it may.",
+            core.counters["yielded"],
+        ),
         gauge("clients", "Connected clients.", len(broker.clients)),
         gauge("links", "Links to neighbors that are up.", len(broker.links)),
         gauge("brokers", "Other brokers that can be reached.", len(core.directory.others)),

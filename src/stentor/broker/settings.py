@@ -33,6 +33,7 @@ Kind: TypeAlias = Literal[
     "address",
     "addresses",
     "filters",
+    "choices",
 ]
 
 #: How links may be made, and what a neighbor can be in each of these overlays.
@@ -46,6 +47,8 @@ OVERLAYS: Final[dict[str, tuple[Place, ...]]] = {
 ROUTING: Final = ("covering", "identity", "simple", "merging", "flooding")
 #: The same for advertisements that steer subscriptions; or they do not.
 ADVERTISEMENTS: Final = ("none", *ROUTING)
+#: What subscriptions do with what does not fit into their queues.
+OVERFLOW: Final = ("spill", "block", "drop_oldest", "drop_newest", "disconnect")
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("text", "json")
 
@@ -120,6 +123,22 @@ class Grant:
         bool, About("Whether they may see the status, drain the broker and change links.", "flag")
     ] = False
     broker: Annotated[bool, About("Whether they may connect as a neighbor broker.", "flag")] = False
+    overflow: Annotated[
+        tuple[str, ...],
+        About(
+            "What their subscriptions may do with what does not fit into their queues.",
+            "choices",
+            choices=OVERFLOW,
+        ),
+    ] = OVERFLOW
+    block: Annotated[
+        float | None,
+        About(
+            "How long publishers wait for one of their subscriptions (`block`), if that is less "
+            "than `limits.block`.",
+            "duration",
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         problem = 'holds an "@"' if "@" in self.name else text_problem(self.name)
@@ -170,6 +189,15 @@ class Limits:
             group="Limits",
         ),
     ] = 20_000
+    block: Annotated[
+        float,
+        About(
+            "How long publishers wait for subscribers that want them to (`block`), all together. "
+            "Those that are behind by then are served as by `spill`.",
+            "duration",
+            group="Limits",
+        ),
+    ] = 1.0
     link_queue: Annotated[
         int,
         About("Notifications that wait in memory for one link.", "count", least=1, group="Limits"),

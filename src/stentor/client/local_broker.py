@@ -67,6 +67,7 @@ from stentor.protocol.messages import (
     Rejected,
     Subscribed,
     Welcome,
+    Yielded,
 )
 from stentor.transport import Address
 
@@ -362,6 +363,11 @@ class LocalBroker:
         subscription = self.subscriptions.get(message.number)
         if subscription is not None and subscription.link is link:
             subscription.gap(message)
+
+    def _yielded(self, link: Uplink, message: Yielded) -> None:
+        subscription = self.subscriptions.get(message.number)
+        if subscription is not None and subscription.link is link:
+            subscription.yielded(message)
 
     def _ended(self, link: Uplink, message: Ended) -> None:
         subscription = self.subscriptions.get(message.number)
@@ -696,6 +702,7 @@ _HANDLERS: Final[dict[type, Callable[[LocalBroker, Uplink, Any], None]]] = {
     Amended: LocalBroker._amended,
     Progress: LocalBroker._progress,
     Gap: LocalBroker._gap,
+    Yielded: LocalBroker._yielded,
     Ended: LocalBroker._ended,
     Demand: LocalBroker._demand,
     Done: LocalBroker._done,

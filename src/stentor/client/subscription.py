@@ -66,6 +66,7 @@ from stentor.protocol.messages import (
     Subscribe,
     Subscribed,
     Unsubscribe,
+    Yielded,
 )
 
 if TYPE_CHECKING:
@@ -233,6 +234,8 @@ class Subscription(Generic[T]):
         #: Stretches that were lost by retention, and how many offsets all in all.
         self.gaps: deque[LostRange] = deque(maxlen=MAX_GAPS)
         self.lost = 0
+        #: How often publishers had waited for it ("block") for as long as they do.
+        self.yields = 0
         #: Handlers that failed, and notifications that did not fit the class subscribed to.
         self.errors = 0
 
@@ -453,6 +456,16 @@ class Subscription(Generic[T]):
         gone = counted(count, "notification")
         _log.warning("%r: %s lost by retention: %s", self, gone, lost)
         self._arrivals.progress({message.stream: message.last})
+
+    def yielded(self, message: Yielded) -> None:
+        """Publishers do not wait for it any longer."""
+        self.yields += 1
+        _log.warning(
+            "%r: publishers have waited for it for %.1f s, and do no longer until it has caught "
+            "up; take notifications faster, or choose another overflow policy",
+            self,
+            message.seconds,
+        )
 
     def ended(self, error: StentorError | None) -> None:
         """Nothing more will come."""

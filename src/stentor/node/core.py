@@ -41,6 +41,7 @@ from typing import Any, Final
 from stentor.errors import ProtocolError, StentorError
 from stentor.filters import Filter
 from stentor.node.agenda import Action, Agenda
+from stentor.node.allowance import Allowance
 from stentor.node.assurance import Assurance
 from stentor.node.border import Borders, Rights
 from stentor.node.checks import Advertised, Check, Identity, Permission, Repetition
@@ -55,7 +56,7 @@ from stentor.node.marks import Marks
 from stentor.node.parts.bulk_reads import BulkReads
 from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.catching_up import CatchingUp
-from stentor.node.parts.deliveries import Deliveries
+from stentor.node.parts.deliveries import PATIENCE, Deliveries
 from stentor.node.parts.durables import Durables
 from stentor.node.parts.groups import Groups
 from stentor.node.parts.homes import Homes
@@ -105,6 +106,7 @@ class Core:
         max_groups: int = 1_000,
         window: int = 20_000,
         queue: int = QUEUE_LIMIT,
+        block: float = PATIENCE,
         hooks: Hooks | None = None,
         now: float = 0.0,
         clock: float = 0.0,
@@ -189,6 +191,7 @@ class Core:
             hooks=hooks,
             clock=time,
             agenda=agenda,
+            patience=block,
         )
         self._durables = durables = Durables(
             subscriptions, sessions=sessions, agenda=agenda, most=max_durables
@@ -409,6 +412,7 @@ class Core:
         may_subscribe: SubscribeRule | None = None,
         may_advertise: AdvertiseRule | None = None,
         owner: str | None = None,
+        allowance: Allowance | None = None,
     ) -> Session:
         """A client has connected; `newest` is what the journal holds of it as a producer.
 
@@ -416,9 +420,8 @@ class Core:
         """
         producer = name if producer is None else producer
         line = self.publishing.line(producer, name, newest)
-        session = Session(
-            id, name, producer, line, may_publish, may_subscribe, may_advertise, owner
-        )
+        rules = may_publish, may_subscribe, may_advertise
+        session = Session(id, name, producer, line, *rules, owner, allowance or Allowance())
         self._sessions.begin(session)
         return session
 

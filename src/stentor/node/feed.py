@@ -29,7 +29,8 @@ answer; when they are there, their streams are read from the time on at which th
 A subscriber that is too slow therefore never holds anything up and loses nothing that is journaled:
 its feed just falls back to reading journals at its own pace ("spill"). Other policies drop instead.
 Notifications that no journal holds are dropped, oldest first, when the queue is full; under "block"
-the owner lets publishers wait while the feed is `congested`, and twice as many are kept.
+the owner lets publishers wait while the feed is `congested`, and twice as many are kept. It does so
+for a while only; then the feed no longer `blocks`, and is served as by "spill".
 
 A *volatile* feed has no place in any stream. What comes is queued, whether a journal holds it or
 not; only what it has had of a stream is left out. It never waits for a probe, and reads no journal.
@@ -158,10 +159,12 @@ class Feed:
         probe: int = 0,
         made: float = 0.0,
         volatile: bool = False,
+        patience: float = float("inf"),
     ) -> None:
         """`probe` is the number of the first probe that is sent after the subscription.
 
         Without `since` nothing of the past is wanted; `made` is the time at which that is said.
+        `patience` is for how many seconds publishers wait for this subscriber.
         """
         if limit < 1:
             raise InvalidConfiguration(f"a queue of {limit} notifications can never deliver one")
@@ -175,6 +178,9 @@ class Feed:
         self.limit = limit
         self.overflow = overflow
         self.volatile = volatile
+        self.patience = patience
+        #: Whether publishers are made to wait.
+        self.blocks = overflow == "block"
         self._probe = probe
         self._made = made
         self._queue: deque[Run] = deque()
@@ -239,7 +245,7 @@ class Feed:
     @property
     def congested(self) -> bool:
         """Whether publishers are to wait for this subscriber."""
-        return self.overflow == "block" and self._waiting >= self.limit
+        return self.blocks and self._waiting >= self.limit
 
     @property
     def settled(self) -> bool:
@@ -292,7 +298,7 @@ class Feed:
             self.overflowed = True
         # Publishers that are made to wait may have something under way, and those elsewhere cannot
         # be made to.
-        limit = 2 * self.limit if self.overflow == "block" else self.limit
+        limit = 2 * self.limit if self.blocks else self.limit
         while self._waiting > limit and self._drop_volatile(self._waiting - limit):
             pass
         while self._bytes > QUEUE_BYTES and self._waiting > 1 and self._drop_volatile(1):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from stentor.filters import Filter
 from stentor.model.codec import Envelope
 from stentor.model.identity import NotificationId
+from stentor.node.allowance import Allowance
 from stentor.node.subscription import Consumer, Subscription
 from stentor.protocol.messages import Read
 
@@ -73,6 +74,8 @@ class Session:
     may_advertise: AdvertiseRule | None = None
     #: The grant by which it is connected; what it makes to last belongs to that. None: no grants.
     owner: str | None = None
+    #: What that grant may have.
+    allowance: Allowance = field(default_factory=Allowance)
     subscriptions: dict[int, tuple[Subscription, Consumer]] = field(default_factory=dict)
     advertisements: dict[int, Filter] = field(default_factory=dict)
     #: Stretches of journals that it has asked for.

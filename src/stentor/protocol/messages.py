@@ -176,7 +176,7 @@ class Subscribe(_Message, tag=11):
     retained: bool = False
     #: What happens when more than `limit` wait: "spill", "block", "drop_oldest", "drop_newest",
     #: "disconnect". Journaled notifications are never dropped by "spill" and "block": they are read
-    #: again. With "block", publishers wait rather than lose volatile ones.
+    #: again. With "block", publishers wait rather than lose volatile ones, until it has `Yielded`.
     overflow: _Text = "spill"
     limit: int = 0
     #: What comes while it is connected, at most once; nothing is read again, and it is answered at
@@ -393,6 +393,17 @@ class Amended(_Message, tag=40):
     number: int
     added: _Inbox
     removed: _Inbox
+
+
+class Yielded(_Message, tag=49):
+    """Publishers no longer wait for the subscription ("block"): they have, for so many seconds.
+
+    Until it has caught up it is served as by "spill", and volatile notifications that do not fit
+    are dropped.
+    """
+
+    number: int
+    seconds: float
 
 
 # -- broker to broker
@@ -630,6 +641,7 @@ FromBroker: TypeAlias = (
     | Stretch
     | Failure
     | Amended
+    | Yielded
 )
 BetweenBrokers: TypeAlias = (
     Subscriptions

@@ -14,6 +14,7 @@ from stentor.filters.effort import effort
 from stentor.model import Notification, NotificationId, decode, encode
 from stentor.node import reading
 from stentor.node.agenda import Append, Persist, ToClient, ToLink
+from stentor.node.allowance import Allowance
 from stentor.node.checks import EPOCH_AHEAD
 from stentor.node.core import Core
 from stentor.node.durable import Durable
@@ -21,7 +22,7 @@ from stentor.node.feed import Feed, Run
 from stentor.node.interest import Interest
 from stentor.node.log import LastValue
 from stentor.node.parts import progress, traffic
-from stentor.node.parts.deliveries import BLOCK_PATIENCE, SERVED_AT_ONCE
+from stentor.node.parts.deliveries import PATIENCE, SERVED_AT_ONCE, YIELDED
 from stentor.node.parts.routing import EFFORT, UNLINKED_AT_ONCE
 from stentor.node.parts.subscribing import UNKNOWN_STREAMS
 from stentor.node.reading import LOOKED_BYTES, stretch
@@ -379,45 +380,95 @@ def test_what_is_attached_is_known() -> None:
 
 
 class TestBlock:
-    def alone(self, limit: int = 1) -> Alone:
+    def alone(self, limit: int = 1, **options: Any) -> Alone:
         alone = Alone()
-        alone.join(1, "slow")
+        alone.join(1, "slow", **options)
         alone.join(2, "fast")
         alone.say(1, m.Subscribe(1, "", 0, overflow="block", limit=limit))
         return alone
 
-    def test_nobody_waits_for_ever(self) -> None:
+    def test_nobody_waits_for_long(self) -> None:
         alone = self.alone()
         assert not told(alone.publish(2, "fast", 1), m.Published)
-        alone.tick(BLOCK_PATIENCE - 1)
+        alone.tick(PATIENCE / 2)
         assert not told(alone.heard[2], m.Published)
-        alone.tick(BLOCK_PATIENCE)
+        alone.tick(PATIENCE)
         assert told(alone.heard[2], m.Published)
         assert not alone.core.congested
         assert told(alone.publish(2, "fast", 2), m.Published)
         assert told(alone.publish(2, "fast", 3), m.Published)
 
-    def test_who_takes_something_is_waited_for_again_and_loses_nothing(self) -> None:
+    def test_who_takes_little_is_not_waited_for_again_and_again(self) -> None:
         alone = self.alone()
         alone.publish(2, "fast", 1)
-        alone.tick(BLOCK_PATIENCE)
-        for i in (2, 3):
+        alone.tick(PATIENCE)
+        for i in range(2, 2 * YIELDED):
             assert told(alone.publish(2, "fast", i), m.Published)
-        alone.say(1, m.Credit(1, 1))
-        assert not told(alone.publish(2, "fast", 4), m.Published)
-        alone.say(1, m.Credit(1, 100))
-        assert not alone.core.congested
-        delivered = told(alone.heard[1], m.Deliver)
-        assert [o for each in delivered for o in each.offsets] == [1, 2, 3, 4]
-
-    def test_who_is_slow_but_takes_is_waited_for(self) -> None:
-        alone = self.alone(limit=3)
-        for i in range(1, 7):
-            alone.publish(2, "fast", i, volatile=True)
-        for i in range(1, 4):
-            alone.tick(i * (BLOCK_PATIENCE - 1))
-            assert alone.core.congested
             alone.say(1, m.Credit(1, 1))
+            alone.tick(PATIENCE * i / 2)
+        delivered = told(alone.heard[1], m.Deliver)
+        assert [o for each in delivered for o in each.offsets] == list(range(1, 2 * YIELDED - 1))
+
+    def test_who_has_caught_up_is_waited_for_again_after_a_while(self) -> None:
+        alone = self.alone()
+        alone.publish(2, "fast", 1)
+        alone.tick(PATIENCE)
+        alone.say(1, m.Credit(1, 1))
+        alone.tick(PATIENCE * YIELDED)
+        assert told(alone.publish(2, "fast", 2), m.Published)
+        alone.say(1, m.Credit(1, 1))
+        alone.tick(PATIENCE * (YIELDED + 1))
+        assert not told(alone.publish(2, "fast", 3), m.Published)
+        alone.say(1, m.Credit(1, 1))
+        assert len(told(alone.heard[2], m.Published)) == 3
+
+    def test_one_after_the_other_wait_no_longer_than_one(self) -> None:
+        alone = self.alone()
+        for number in range(2, 6):
+            text = f"x >= {number}"
+            alone.say(1, m.Subscribe(number, text, 0, overflow="block", limit=1))
+        for i in range(1, 6):
+            alone.publish(2, "fast", i)
+            alone.tick(PATIENCE * i / 6)
+            assert not told(alone.heard[2], m.Published)
+        alone.tick(PATIENCE)
+        assert told(alone.heard[2], m.Published)[-1].through == 1_005
+
+    def test_it_is_told_and_counted(self) -> None:
+        alone = self.alone()
+        alone.publish(2, "fast", 1)
+        alone.tick(PATIENCE)
+        assert told(alone.heard[1], m.Yielded) == [m.Yielded(1, PATIENCE)]
+        assert alone.core.counters["yielded"] == 1
+
+    def test_what_no_journal_holds_is_dropped_then(self) -> None:
+        alone = self.alone(limit=2)
+        for i in range(1, 5):
+            alone.publish(2, "fast", i, volatile=True)
+        alone.tick(PATIENCE)
+        (subscription,) = alone.core.subscriptions.values()
+        assert (len(subscription.feed), subscription.feed.dropped) == (4, 0)
+        alone.publish(2, "fast", 5, volatile=True)
+        assert (len(subscription.feed), subscription.feed.dropped) == (2, 3)
+
+    def test_a_grant_may_have_less_of_it_or_nothing(self) -> None:
+        alone = self.alone(allowance=Allowance(block=PATIENCE / 10))
+        alone.publish(2, "fast", 1)
+        alone.tick(PATIENCE / 10)
+        assert told(alone.heard[2], m.Published)
+        alone.join(3, "viewer", allowance=Allowance(overflow=("spill",)))
+        assert codes(alone.say(3, m.Subscribe(1, "", 0, overflow="block"))) == [NotPermitted.code]
+        assert codes(alone.say(3, m.Subscribe(2, "", 0, overflow="spill"))) == []
+
+    def test_who_is_slow_but_takes_loses_nothing(self) -> None:
+        alone = self.alone(limit=3)
+        for i in range(1, 40):
+            alone.publish(2, "fast", i, volatile=True)
+            alone.tick(i * PATIENCE / 2)
+            alone.say(1, m.Credit(1, 1))
+        assert not told(alone.heard[1], m.Yielded)
+        (subscription,) = alone.core.subscriptions.values()
+        assert not subscription.feed.dropped
 
 
 # -- what waits for probes

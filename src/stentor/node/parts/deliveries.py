@@ -1,8 +1,14 @@
 """Deliveries: from the feeds of subscriptions to those who consume them.
 
-A consumer gets as much as it has granted credit for, unless it does not read what it is sent. A
-subscriber that wants publishers to wait for it ("block") is *congested* while its feed is full;
-nobody waits for one that takes nothing at all.
+A consumer gets as much as it has granted credit for, unless it does not read what it is sent.
+
+A subscriber that wants publishers to wait for it ("block") is *congested* while its feed is full,
+and nobody at this broker is answered meanwhile. So this has two bounds. One subscriber is waited
+for as long as its grant allows, and all together, one after the other or at the same time, for
+`patience`: however many there are, and whatever little each takes, no acknowledgement is later by
+more than that. Whoever is congested when a bound is reached *yields*: it is told so, and served as
+by "spill". It makes publishers wait again when it has had everything that waited for it, and not
+before ten times the patience has passed, so that publishers have most of the time for themselves.
 """
 
 from __future__ import annotations
@@ -26,9 +32,10 @@ from stentor.protocol import messages as m
 #: Notifications that are delivered in one step, and subscriptions that are served, or messages.
 DELIVERED_AT_ONCE: Final = 20_000
 SERVED_AT_ONCE: Final = 1_000
-#: Seconds for which publishers wait for a subscriber ("block") that takes nothing. Then it is
-#: served as by "spill", until it takes something again.
-BLOCK_PATIENCE: Final = 5.0
+#: Seconds for which publishers wait for subscribers, if nothing else is set.
+PATIENCE: Final = 1.0
+#: Who has yielded does not make publishers wait for so many times the patience.
+YIELDED: Final = 10
 
 
 class Deliveries:
@@ -44,21 +51,27 @@ class Deliveries:
         hooks: Hooks,
         clock: Clock,
         agenda: Agenda,
+        patience: float = PATIENCE,
     ) -> None:
-        """`ready` are subscriptions that may have something; `hungry` those that want to read."""
+        """`ready` are subscriptions that may have something; `hungry` those that want to read.
+
+        `patience` is for how many seconds publishers wait.
+        """
         self._subscriptions = subscriptions
         self._ready = ready
         self._hungry = hungry
         self._hooks = hooks
         self._clock = clock
         self._agenda = agenda
-        self.counters = {"delivered": 0}
+        self._patience = patience
+        self.counters = {"delivered": 0, "yielded": 0}
         #: Clients that do not read what they are sent.
         self.blocked: set[int] = set()
-        #: Subscriptions for which publishers wait: since when, and what had been taken by then.
-        self._congested: dict[str, tuple[float, int]] = {}
-        #: Those for which they no longer do, until more than this has been taken.
-        self._stuck: dict[str, int] = {}
+        #: Subscriptions for which publishers wait, since when; and since when they do for any.
+        self._congested: dict[str, float] = {}
+        self._since = 0.0
+        #: Those that have yielded, and until when at least.
+        self._yielded: dict[str, float] = {}
         subscriptions.at_end(self._forget)
         sessions.at_leave(self._left)
         sessions.at_end(self._gone)
@@ -70,7 +83,7 @@ class Deliveries:
 
     def _forget(self, subscription: Subscription) -> None:
         self._congested.pop(subscription.feed.id, None)
-        self._stuck.pop(subscription.feed.id, None)
+        self._yielded.pop(subscription.feed.id, None)
 
     def block(self, session: int) -> None:
         """The client does not read what it is sent."""
@@ -134,18 +147,30 @@ class Deliveries:
         """Let publishers wait for a subscriber that wants it so, or no longer."""
         if not feed.congested:
             self._congested.pop(feed.id, None)
-            self._stuck.pop(feed.id, None)
-        elif self._stuck.get(feed.id) != feed.delivered:
-            self._stuck.pop(feed.id, None)
-            self._congested.setdefault(feed.id, (self._clock.now, feed.delivered))
+        elif feed.id not in self._congested:
+            now = self._clock.now
+            if not self._congested:
+                self._since = now
+            self._congested[feed.id] = now
 
     def tick(self) -> None:
-        """Do not wait for subscribers that take nothing at all: everybody would, for ever."""
-        now = self._clock.now
-        for id, (since, taken) in list(self._congested.items()):
-            delivered = self._subscriptions.held[id].feed.delivered
-            if delivered != taken:
-                self._congested[id] = now, delivered
-            elif now - since >= BLOCK_PATIENCE:
-                del self._congested[id]
-                self._stuck[id] = delivered
+        """Nobody waits for too long; who has caught up may be waited for again."""
+        now, held = self._clock.now, self._subscriptions.held
+        enough = now - self._since >= self._patience
+        for id, since in list(self._congested.items()):
+            if enough or now - since >= held[id].feed.patience:
+                self._yield(held[id])
+        for id, until in list(self._yielded.items()):
+            if now >= until and not len(held[id].feed):
+                held[id].feed.blocks = True
+                del self._yielded[id]
+
+    def _yield(self, subscription: Subscription) -> None:
+        """Let nobody wait for this one any longer."""
+        feed = subscription.feed
+        feed.blocks = False
+        waited = self._clock.now - self._congested.pop(feed.id)
+        self._yielded[feed.id] = self._clock.now + YIELDED * self._patience
+        self.counters["yielded"] += 1
+        for consumer in subscription.consumers:
+            self._agenda.to_client(consumer.session, m.Yielded(consumer.number, waited))

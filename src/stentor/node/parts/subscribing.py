@@ -163,6 +163,7 @@ class Subscribing:
                     "the name of a durable subscription or group begins with a character that "
                     "can be read"
                 )
+        session.allowance.check_overflow(session.name, message.overflow)
         if message.lease is not None and not message.lease > 0:
             raise InvalidConfiguration(f"a lease of {message.lease} seconds ends before it begins")
         past = message.durable, message.since, message.positions, message.group
@@ -202,7 +203,7 @@ class Subscribing:
             for stream, position in (positions or {}).items():
                 merged[stream] = max(position, merged.get(stream, 0))
             positions = merged
-        feed = self._feed(id, message, since, positions)
+        feed = self._feed(session, id, message, since, positions)
         subscription = Subscription(feed, interest, durable=durable, lease=message.lease)
         if durable is not None:  # nothing can go wrong any more
             self._take_over(id)
@@ -270,7 +271,7 @@ class Subscribing:
                 interest = _kept(session, durable, interest)
                 since, positions = durable.since, dict(durable.positions)
         subscription = Subscription(
-            self._feed(group_id(name), message, since, positions),
+            self._feed(session, group_id(name), message, since, positions),
             interest,
             durable=durable,
             group=name,
@@ -306,6 +307,7 @@ class Subscribing:
 
     def _feed(
         self,
+        session: Session,
         id: str,
         message: m.Subscribe,
         since: float | None,
@@ -320,6 +322,7 @@ class Subscribing:
             probe=self._probing.next,
             made=self._clock.time,
             volatile=message.volatile,
+            patience=session.allowance.block,
         )
 
     def _begin(self, subscription: Subscription) -> None:
