@@ -5,8 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
+import pytest
+
+import stentor
 from stentor.broker import Broker, Settings
+from stentor.errors import NoReply
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -65,5 +70,25 @@ def test_a_broker_that_is_to_be_its_own_neighbor_is_not_ready() -> None:
             await until(lambda: "own neighbor" in a.status()["links"][0].get("reason", ""))
             assert states(a) == ["down"]
             assert not a.ready()[0]
+
+    asyncio.run(main())
+
+
+def test_a_broker_without_its_directory_acknowledges_nothing_and_says_so(tmp_path: Path) -> None:
+    data, away = tmp_path / "b1", tmp_path / "away"
+
+    async def main() -> None:
+        settings = Settings(listen=("127.0.0.1:0",), data=data)
+        async with Broker(settings) as broker, stentor.connect(broker) as bus:
+            await bus.publish({"x": 1}, ack=True)
+            data.rename(away)
+            await until(lambda: not broker.health()[0])  # also if nobody publishes
+            assert not broker.ready()[0]
+            with pytest.raises(NoReply):
+                await bus.publish({"x": 2}, ack=True, timeout=0.5)
+            away.rename(data)
+            await bus.flush()
+            assert broker.health()[0]
+            assert broker.journal.head == 2
 
     asyncio.run(main())

@@ -120,8 +120,6 @@ class Broker:
         self._stopping: asyncio.Task[None] | None = None
         self._monitor: Monitor | None = None
         self._pinged = 0.0
-        #: Whether the last commit of the journal failed.
-        self.journal_failing = False
         self.succession = Succession(self)
         #: Notifications that links dropped which are gone.
         self.dropped_by_links = 0
@@ -468,7 +466,6 @@ class Broker:
     def _committed(self, done: list[tuple[JournalBatch, int]]) -> None:
         """The journal has dealt with these batches."""
         stored = []
-        self.journal_failing = any(batch.error is not None for batch, _ in done)
         for batch, first in done:
             action = batch.context
             if isinstance(action, Persist):

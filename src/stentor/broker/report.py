@@ -282,7 +282,7 @@ def _feeds(broker: Broker) -> list[Any]:
 
 def health(broker: Broker) -> tuple[bool, dict[str, Any]]:
     """Whether the broker works: what it is given, it can store."""
-    failing = broker.journal_failing
+    failing = broker.journal.failing
     return not failing, {"status": "failing" if failing else "ok", "journal": not failing}
 
 

@@ -186,9 +186,12 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
         "Look for the cause: the disk, or copies that were made while the broker ran.",
     ),
     errors.JournalUnavailable: (
-        "The journal cannot be written, for example because the disk is full. What was being "
-        "published was not stored and not passed on; its publishers are told so and may try again.",
+        "The journal cannot be written, for example because the disk is full, or because its files "
+        "were removed or replaced while the broker used them. What was being published was not "
+        "stored and not passed on; its publishers are told so and may try again.",
         "Make room on the disk, or correct the permissions. The broker goes on by itself.",
+        "If files are gone, put back those that were there; else stop the broker, and see what is "
+        "left.",
         "Bound the journal: `retention.bytes` and `retention.seconds`.",
     ),
     errors.InvalidAddress: (

@@ -337,7 +337,8 @@ def test_a_sound_journal_is_left_alone(directory):
     report = repair(directory)
     assert (report.ok, report.repaired) == (True, None)
     assert contents(directory) == before
-    assert sorted(f.name for f in directory.iterdir()) == ["journal.db", "journal.mark", "lock"]
+    names = ["journal.db", "journal.mark", "lock", "reserve"]
+    assert sorted(f.name for f in directory.iterdir()) == names
 
 
 def test_it_becomes_a_new_stream_if_forced(directory):

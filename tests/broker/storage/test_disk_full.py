@@ -1,5 +1,7 @@
 """A disk that is full, or fails, costs the batches that it could not take and nothing else."""
 
+import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +10,8 @@ import pytest
 from journal_harness import Host
 
 from stentor.broker.settings import Retention
-from stentor.broker.storage import JournalBatch, check
+from stentor.broker.storage import JournalBatch, check, database
+from stentor.broker.storage.directory import RESERVE, RESERVE_BYTES
 from stentor.errors import JournalUnavailable
 
 
@@ -130,3 +133,67 @@ def test_retention_that_fails_is_tried_again(tmp_path, monkeypatch):
             assert len(host.entries()) == host.journal.head - host.journal.low + 1
         assert len(failures) == 3
         assert host.journal.status()["bytes"] < 13_000
+
+
+def test_opening_a_journal_takes_no_room(tmp_path):
+    """So it opens on a disk that is full, as a process left it that was killed."""
+    with Host(tmp_path / "b1") as host:
+        host.publish(b"one")
+        shutil.copytree(tmp_path / "b1", tmp_path / "killed")
+    log = tmp_path / "killed" / "journal.db-wal"
+    before = log.read_bytes()
+    with Host(tmp_path / "killed") as host:
+        assert log.read_bytes() == before
+        assert host.entries() == [b"one"]
+
+
+def test_what_is_kept_in_reserve_is_given_up_to_open_a_journal(tmp_path, monkeypatch):
+    """SQLite makes an index beside a journal that was closed, for which there may be no room."""
+    with Host(tmp_path) as host:
+        host.publish(b"one")
+    reserve = tmp_path / RESERVE
+    assert reserve.stat().st_size == RESERVE_BYTES
+    connect = database.connect_to_read
+
+    def full(path):
+        if reserve.exists() and reserve.stat().st_size:
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+            raise error
+        return connect(path)
+
+    monkeypatch.setattr(database, "connect_to_read", full)
+    for _ in range(3):
+        with Host(tmp_path) as host:
+            assert host.entries() == [b"one"]
+        assert reserve.stat().st_size == RESERVE_BYTES
+    reserve.unlink()
+    with Host(tmp_path) as host:
+        assert host.entries() == [b"one"]
+        assert reserve.stat().st_size == RESERVE_BYTES
+
+
+@pytest.mark.parametrize("what", [".", "journal.db", "journal.db-wal", "journal.mark"])
+def test_nothing_is_stored_in_files_that_are_gone(tmp_path, what, caplog):
+    data, away = tmp_path / "b1", tmp_path / "away"
+    with Host(data) as host:
+        host.publish(b"before")
+        (data / what).rename(away)
+        refused = JournalBatch([b"lost"]), JournalBatch([b"lost, too"])
+        for batch in refused:
+            host.journal.append(batch)
+        host.settle()
+        for batch in refused:
+            assert isinstance(batch.error, JournalUnavailable)
+            assert "was removed" in str(batch.error)
+        assert host.journal.failing
+        assert caplog.text.count("nothing more is stored or acknowledged") == 1
+        if what != ".":
+            shutil.copy(away, data / what)
+            with pytest.raises(JournalUnavailable, match="was replaced"):
+                host.publish(b"lost")
+        away.replace(data if what == "." else data / what)
+        assert host.publish(b"after") == 2
+        assert not host.journal.failing
+    with Host(data) as host:
+        assert host.entries() == [b"before", b"after"]

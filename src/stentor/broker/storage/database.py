@@ -91,9 +91,11 @@ def checksum(*fields: Any) -> int:
 def connect(path: Path | None) -> sqlite3.Connection:
     """A connection that writes durably. Without a path, a database in memory."""
     db = _connection(":memory:" if path is None else str(path))
-    # These two hold only if they are said before there is any table.
-    db.execute("PRAGMA page_size = 4096")
-    db.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    if is_new(db):
+        # These two hold only if they are said before there is any table. Where there are some, the
+        # second would write, for which there may be no room.
+        db.execute("PRAGMA page_size = 4096")
+        db.execute("PRAGMA auto_vacuum = INCREMENTAL")
     (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
     if path is not None and mode != "wal":
         db.close()
@@ -260,6 +262,8 @@ def damaged(path: Path | None, what: str) -> JournalDamaged:
 
 def unwritable(path: Path | None, error: Exception) -> StentorError:
     """Why a commit failed."""
+    if isinstance(error, JournalUnavailable):
+        return error
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return damaged(path, f"it can no longer be written ({error}); nothing of this was stored")

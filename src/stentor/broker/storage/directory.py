@@ -9,6 +9,13 @@ end of the process; after a power failure it may be older than the journal, neve
 the journal is opened and has fewer commits than the mark, something that was acknowledged is gone:
 the write-ahead log was deleted, cut off or altered (SQLite stops reading it at the first frame that
 does not fit, and says nothing), or an older copy was put in place of the journal.
+
+A file that is open can be written after somebody has deleted it, or put another in its place, and
+nothing of that is there at the next start. So before each commit the writer looks whether its files
+are still where they were (`Places`).
+
+`reserve` takes up a little room, which SQLite needs to open a journal and may not find on a disk
+that is full. It is given up for that, and made again as soon as there is room.
 """
 
 from __future__ import annotations
@@ -28,6 +35,9 @@ DATABASE: Final = "journal.db"
 REPAIRED: Final = "journal.repaired.db"
 MARK: Final = "journal.mark"
 LOCK: Final = "lock"
+RESERVE: Final = "reserve"
+#: Bytes of it: what SQLite needs for the index of a write-ahead log, twice.
+RESERVE_BYTES: Final = 64 * 1024
 #: Below a data directory: the journals of brokers that were removed.
 ADOPTED: Final = "adopted"
 #: What SQLite keeps beside a database.
@@ -108,6 +118,67 @@ class Lock:
             self._descriptor = None
 
 
+class Reserve:
+    """Room on the disk that is kept for opening the journal."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / RESERVE
+        self._is_kept = False
+
+    def keep(self) -> None:
+        """Take up the room, unless the disk is full."""
+        if self._is_kept:
+            return
+        try:
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o600)
+            try:
+                # Noise, since some file systems need no room for zeros.
+                self._is_kept = os.pwrite(descriptor, os.urandom(RESERVE_BYTES), 0) == RESERVE_BYTES
+            finally:
+                os.close(descriptor)
+        except OSError:
+            return
+
+    def give_up(self) -> bool:
+        """Make room; whether there was any to be made."""
+        self._is_kept = False
+        try:
+            had = self._path.stat().st_size > 0
+            os.truncate(self._path, 0)
+        except OSError:
+            return False
+        return had
+
+
+class Places:
+    """Whether files are still where they were."""
+
+    def __init__(self, *paths: Path) -> None:
+        self._paths = paths
+        #: Device and inode of each that was there.
+        self._known: dict[Path, tuple[int, int]] = {}
+        self.check()
+
+    def check(self) -> None:
+        """`JournalUnavailable` if one was removed or replaced."""
+        for path in self._paths:
+            try:
+                found = os.stat(path)
+            except OSError:
+                now = None
+            else:
+                now = found.st_dev, found.st_ino
+            before = self._known.get(path)
+            if before is None and now is not None:
+                self._known[path] = now
+            elif now != before:
+                was = "removed" if now is None else "replaced"
+                raise JournalUnavailable(
+                    f"{path} was {was} while the broker used it: nothing more is stored or "
+                    "acknowledged; put back what was there, or stop the broker and see what is left"
+                )
+
+
 class Witnessed(NamedTuple):
     """What a mark says."""
 
@@ -145,11 +216,18 @@ class MarkFile:
     def __init__(self, directory: Path, stream: str, commits: int, head: int) -> None:
         """Make it, or take over the one that is there. It is on disk when this returns."""
         path = directory / MARK
+        was_there = path.exists()
         self._stream = stream.encode()
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
-        self.write(commits, head)
-        self.sync()
-        sync(directory)
+        try:
+            self.write(commits, head)
+            self.sync()
+            sync(directory)
+        except OSError:
+            # One that is there and cannot be written witnesses less, and nothing wrong.
+            if not was_there:
+                os.close(self._descriptor)
+                raise
 
     def write(self, commits: int, head: int) -> None:
         """Say so, without waiting for the disk."""

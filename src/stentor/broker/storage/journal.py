@@ -37,7 +37,17 @@ from stentor.broker.settings import Retention
 from stentor.broker.storage import database
 from stentor.broker.storage.batch import JournalBatch
 from stentor.broker.storage.database import JournalState, unwritable
-from stentor.broker.storage.directory import DATABASE, Lock, MarkFile, make_private, prepare
+from stentor.broker.storage.directory import (
+    COMPANIONS,
+    DATABASE,
+    MARK,
+    Lock,
+    MarkFile,
+    Places,
+    Reserve,
+    make_private,
+    prepare,
+)
 from stentor.broker.storage.opening import examine, look, unusable
 from stentor.broker.storage.reader import Reader
 from stentor.broker.storage.writer import Writer
@@ -66,8 +76,8 @@ MAX_PENDING_BYTES: Final = 64 * 2**20
 #: What one transaction takes at most, if more is waiting.
 _COMMIT_WEIGHT: Final = 65_536
 _COMMIT_BYTES: Final = 16 * 2**20
-#: Seconds between looks at the clock for retention, and until a chore that failed is tried again.
-_IDLE: Final = 30.0
+#: Seconds between looks at clock and files, and until a chore that failed is tried again.
+_IDLE: Final = 1.0
 _RETRY: Final = 1.0
 
 _log: Final = logging.getLogger("stentor.journal")
@@ -95,6 +105,7 @@ class Journal:
         reader: Reader,
         writer: Writer,
         lock: Lock | None,
+        reserve: Reserve | None = None,
     ) -> None:
         """Use `Journal.open`."""
         self._path = path
@@ -102,6 +113,7 @@ class Journal:
         self._reader = reader
         self._writer = writer
         self._lock = lock
+        self._reserve = reserve
         self._stream = writer.state.stream
         self._name = writer.state.name
         self._head = writer.state.head
@@ -117,6 +129,7 @@ class Journal:
         self._may_expire = False
         self._commit_seconds = 0.0
         self._commits_fail = False
+        self._displaced = False
         self._upkeep_fails = False
         self._closed = False
         self._scheduled = False  # in memory: a turn of the writer is under way
@@ -145,16 +158,18 @@ class Journal:
             return cls(None, db, Reader(db, None), Writer(db, state, retention, clock), None)
         prepare(path)
         lock = Lock(path)
-        opened: list[Any] = []
+        reserve = Reserve(path)
         try:
-            return cls._open(path, name, retention, clock, lock, opened)
-        except BaseException as error:
-            for resource in reversed(opened):
-                resource.close()
+            try:
+                return cls._open(path, name, retention, clock, lock, reserve)
+            except JournalUnavailable as error:
+                if not reserve.give_up():
+                    raise
+                _log.warning("%s; what is kept in reserve is given up for it", error)
+                return cls._open(path, name, retention, clock, lock, reserve)
+        except BaseException:
             lock.release()
-            if isinstance(error, StentorError) or not isinstance(error, Exception):
-                raise
-            raise unusable(path / DATABASE, error) from error
+            raise
 
     @classmethod
     def _open(
@@ -164,6 +179,27 @@ class Journal:
         retention: Retention,
         clock: Callable[[], float],
         lock: Lock,
+        reserve: Reserve,
+    ) -> Journal:
+        opened: list[Any] = []
+        try:
+            return cls._opened(directory, name, retention, clock, lock, reserve, opened)
+        except BaseException as error:
+            for resource in reversed(opened):
+                resource.close()
+            if isinstance(error, StentorError) or not isinstance(error, Exception):
+                raise
+            raise unusable(directory / DATABASE, error) from error
+
+    @classmethod
+    def _opened(
+        cls,
+        directory: Path,
+        name: str | None,
+        retention: Retention,
+        clock: Callable[[], float],
+        lock: Lock,
+        reserve: Reserve,
         opened: list[Any],
     ) -> Journal:
         path = directory / DATABASE
@@ -190,8 +226,11 @@ class Journal:
             opened.append(read_db)
         mark = MarkFile(directory, state.stream, state.commits, state.head)
         opened.append(mark)
-        writer = Writer(db, state, retention, clock, path=path, mark=mark)
-        return cls(path, read_db, Reader(read_db, path), writer, lock)
+        log = path.with_name(path.name + COMPANIONS[0])
+        places = Places(path, log, directory / MARK)
+        writer = Writer(db, state, retention, clock, path=path, mark=mark, places=places)
+        reserve.keep()
+        return cls(path, read_db, Reader(read_db, path), writer, lock, reserve)
 
     # -- life
 
@@ -226,6 +265,8 @@ class Journal:
         if self._path is not None:
             self._db.close()
         self._writer.close()
+        if self._reserve is not None:
+            self._reserve.keep()
         if self._lock is not None:
             self._lock.release()
 
@@ -251,6 +292,11 @@ class Journal:
     def pending(self) -> int:
         """How many notifications wait to be committed. A change of state alone counts as one."""
         return self._pending
+
+    @property
+    def failing(self) -> bool:
+        """Whether what was appended last could not be stored, or the files are gone."""
+        return self._commits_fail or self._displaced
 
     @property
     def full(self) -> bool:
@@ -462,14 +508,15 @@ class Journal:
             offsets = yield from self._writer.storing(batches)
             self._commit_seconds += time.perf_counter() - began
         except Exception as error:
-            if len(batches) > 1 and not isinstance(error, sqlite3.OperationalError):
+            outside = isinstance(error, sqlite3.OperationalError | JournalUnavailable)
+            if len(batches) > 1 and not outside:
                 # Not the disk's fault but that of some batch: the others shall not suffer.
                 found = []
                 for batch in batches:
                     found += yield from self._commit([batch])
                 return found
             failure = unwritable(self._path, error)
-            if not self._commits_fail:
+            if not self.failing:
                 _log.error("%s", failure)
             self._commits_fail = True
             self._failed += 1
@@ -478,9 +525,9 @@ class Journal:
                 if batch.line is not None:
                     batch.line.failed = True
             return [0] * len(batches)
-        if self._commits_fail:
+        if self.failing:
             _log.warning("%s can be written again", self._path or "the journal in memory")
-        self._commits_fail = False
+        self._commits_fail = self._displaced = False
         return offsets
 
     def _upkeep(self) -> float:
@@ -495,6 +542,15 @@ class Journal:
                 self._post(self._retire, low)
             if self._writer.chore():
                 return 0.0
+            self._writer.look_around()
+            self._displaced = False
+            if self._reserve is not None:
+                self._reserve.keep()
+        except JournalUnavailable as error:
+            if not self.failing:
+                _log.error("%s", error)
+            self._displaced = True
+            return _RETRY
         except Exception as error:
             if not self._upkeep_fails:
                 _log.warning(

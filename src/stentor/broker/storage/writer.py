@@ -40,7 +40,7 @@ from stentor.broker.storage.database import (
     save,
     transaction,
 )
-from stentor.broker.storage.directory import MarkFile
+from stentor.broker.storage.directory import MarkFile, Places
 from stentor.broker.storage.kept_values import KeptValues
 
 #: Producers whose newest publication is remembered, and last values that are kept.
@@ -81,6 +81,7 @@ class Writer:
         *,
         path: Path | None = None,
         mark: MarkFile | None = None,
+        places: Places | None = None,
     ) -> None:
         self.state = state
         #: Longest silent first.
@@ -92,6 +93,7 @@ class Writer:
         self._max_value_bytes = MEMORY_BYTES if path is None else MAX_LAST_VALUE_BYTES
         self._db = db
         self._mark = mark
+        self._places = places
         self._clock = clock
         self._path = path
         self._seconds = retention.seconds
@@ -178,6 +180,7 @@ class Writer:
                     put_last_value(self._db, key, value[0], now, value[1])
             state.commits += 1
             save(self._db, state)
+            self.look_around()
         self.state = state
         self._newest = newest
         self._finished(sum(map(len, items)))
@@ -192,6 +195,11 @@ class Writer:
             else:
                 self.values.put(key, len(value[1]))
         return firsts
+
+    def look_around(self) -> None:
+        """`JournalUnavailable` if the files are no longer where others will look for them."""
+        if self._places is not None:
+            self._places.check()
 
     def _finished(self, size: int) -> None:
         """A commit is on disk."""
