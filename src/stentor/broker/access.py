@@ -172,7 +172,13 @@ def _permissions(grant: Grant) -> Permissions:
 
 def _allowance(grant: Grant) -> Allowance:
     return Allowance(
-        overflow=grant.overflow, block=math.inf if grant.block is None else grant.block
+        overflow=grant.overflow,
+        block=math.inf if grant.block is None else grant.block,
+        subscriptions=grant.subscriptions,
+        durables=grant.durables,
+        groups=grant.groups,
+        rate=grant.rate,
+        weight=grant.weight,
     )
 
 

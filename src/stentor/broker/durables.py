@@ -11,6 +11,7 @@ from typing import Any
 from stentor.errors import DurableElsewhere, InvalidConfiguration, ProtocolError
 from stentor.node.core import Core
 from stentor.node.durable import Durable
+from stentor.node.last_values import label
 from stentor.protocol import messages as m
 
 
@@ -21,9 +22,8 @@ def asked(core: Core, arguments: dict[str, Any]) -> Any:
         return [_listed(core, home) for home in core.homes.registry if home.broker is not None]
     if not isinstance(name, str):
         raise ProtocolError(f"name={name!r} is no name of a durable subscription")
-    home = core.homes.registry.get(name)
-    if home is None:
-        raise InvalidConfiguration(f"there is no durable subscription {name!r} in this overlay")
+    home = _named(core, name)
+    name = home.name
     match arguments.get("do"):
         case None:
             return _listed(core, home) | {"copy": core.homes.copied(name)}
@@ -41,14 +41,30 @@ def asked(core: Core, arguments: dict[str, Any]) -> Any:
     return _listed(core, core.homes.registry.get(name) or home)
 
 
+def _named(core: Core, text: str) -> m.Home:
+    """The one that its subscriber calls so; or GRANT/NAME, if several do."""
+    found: list[m.Home] = [
+        home
+        for home in core.homes.registry
+        if home.broker is not None
+        and text in (home.name, label(home.name), f"{home.owner}/{label(home.name)}")
+    ]
+    if not found:
+        raise InvalidConfiguration(f"there is no durable subscription {text!r} in this overlay")
+    if len(found) > 1:
+        names = ", ".join(f"{home.owner}/{text}" for home in found)
+        raise InvalidConfiguration(f"several grants have a durable subscription {text!r}: {names}")
+    return found[0]
+
+
 def _held(core: Core, home: m.Home) -> Durable:
     durable = core.durables.get(home.name)
     if durable is None:
         assert home.broker is not None
         places = " or ".join(home.broker.addresses)
         raise DurableElsewhere(
-            f"the durable subscription {home.name!r} lives at broker {home.broker.broker!r}; ask "
-            f"{places or 'that broker'}"
+            f"the durable subscription {label(home.name)!r} lives at broker "
+            f"{home.broker.broker!r}; ask {places or 'that broker'}"
         )
     return durable
 
@@ -57,7 +73,7 @@ def _listed(core: Core, home: m.Home) -> dict[str, Any]:
     assert home.broker is not None
     origin = core.directory.origin(home.broker.stream)
     found: dict[str, Any] = {
-        "name": home.name,
+        "name": label(home.name),
         "home": home.broker.broker,
         "addresses": list((origin or home.broker).addresses),
         "reachable": origin is not None,

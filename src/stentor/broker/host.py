@@ -244,6 +244,7 @@ class Broker:
             max_subscriptions=settings.limits.subscriptions_per_client,
             max_durables=settings.limits.durables,
             max_groups=settings.limits.groups,
+            owners=[grant.name for grant in settings.grants],
             window=settings.limits.window,
             queue=settings.limits.queue,
             block=settings.limits.block,
@@ -550,7 +551,11 @@ class Broker:
         return self._new_client(connection, handshake, permissions)
 
     def _welcome(
-        self, version: int, published: tuple[int, int] | None = None, producer: str = ""
+        self,
+        version: int,
+        published: tuple[int, int] | None = None,
+        producer: str = "",
+        window: int | None = None,
     ) -> m.Welcome:
         limits = self.settings.limits
         return m.Welcome(
@@ -559,7 +564,7 @@ class Broker:
             self.stream,
             self.advertised,
             published,
-            limits.window,
+            window or limits.window,
             limits.frame,
             limits.timeout,
             producer,
@@ -581,7 +586,7 @@ class Broker:
             self.client_gone(old, None)
         id = next(self._sessions)
         published = self.journal.published(producer)
-        self.core.join(
+        session = self.core.join(
             id,
             name,
             producer=producer,
@@ -594,7 +599,8 @@ class Broker:
         )
         client = ConnectedClient(self, connection, handshake, id, producer, permissions)
         self.clients[id] = self._by_producer[producer] = client
-        connection.send(self._welcome(handshake.version, published, producer))
+        window = self.core.publishing.window(session)
+        connection.send(self._welcome(handshake.version, published, producer, window))
         _log.debug("client %s connected from %s", name, connection.peer)
         return client
 

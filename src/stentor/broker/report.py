@@ -34,7 +34,8 @@ def details(broker: Broker) -> Iterator[tuple[str, dict[str, Any]]]:
         yield (
             "durables",
             {
-                "name": durable.name,
+                "name": durable.label,
+                "owner": durable.owner,
                 "filter": str(durable.interest),
                 "attached": core.is_attached(durable),
                 "positions": dict(durable.positions),
@@ -185,7 +186,7 @@ def _subscription(id: str, subscription: Subscription) -> dict[str, Any]:
     return {
         "id": id,
         "filter": str(subscription.interest),
-        "durable": None if subscription.durable is None else subscription.durable.name,
+        "durable": None if subscription.durable is None else subscription.durable.label,
         "group": subscription.group,
         "consumers": len(subscription.consumers),
         "credit": sum(consumer.credit for consumer in subscription.consumers),

@@ -139,6 +139,27 @@ class Grant:
             "duration",
         ),
     ] = None
+    subscriptions: Annotated[
+        int | None, About("Subscriptions that all of their clients may have here.", "count")
+    ] = None
+    durables: Annotated[
+        int | None, About("Durable subscriptions that the broker keeps for them.", "count")
+    ] = None
+    groups: Annotated[int | None, About("Groups of theirs that live at the broker.", "count")] = (
+        None
+    )
+    rate: Annotated[
+        int | None,
+        About("Notifications that all of them may publish in a second.", "count", least=1),
+    ] = None
+    weight: Annotated[
+        int | None,
+        About(
+            "What the filters of one subscription may weigh: about 50 for two comparisons, and two "
+            "for each value in a list.",
+            "count",
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         problem = 'holds an "@"' if "@" in self.name else text_problem(self.name)
@@ -160,11 +181,22 @@ class Limits:
     ] = 10_000
     durables: Annotated[
         int,
-        About("Durable subscriptions that the broker keeps.", "count", least=1, group="Limits"),
+        About(
+            "Durable subscriptions that the broker keeps; half of them are set apart for grants, "
+            "in equal parts.",
+            "count",
+            least=1,
+            group="Limits",
+        ),
     ] = 10_000
     groups: Annotated[
         int,
-        About("Groups of consumers that live at the broker.", "count", least=1, group="Limits"),
+        About(
+            "Groups of consumers that live at the broker, shared likewise.",
+            "count",
+            least=1,
+            group="Limits",
+        ),
     ] = 1_000
     frame: Annotated[
         int, About("The largest frame that is accepted.", "size", least=4096, group="Limits")

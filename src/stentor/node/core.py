@@ -34,14 +34,14 @@ to deliver and those that are `hungry` for what is in journals.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
 
 from stentor.errors import ProtocolError, StentorError
 from stentor.filters import Filter
 from stentor.node.agenda import Action, Agenda
-from stentor.node.allowance import Allowance
+from stentor.node.allowance import Allowance, Shares
 from stentor.node.assurance import Assurance
 from stentor.node.border import Borders, Rights
 from stentor.node.checks import Advertised, Check, Identity, Permission, Repetition
@@ -104,6 +104,7 @@ class Core:
         max_subscriptions: int = 10_000,
         max_durables: int = 10_000,
         max_groups: int = 1_000,
+        owners: Collection[str] = (),
         window: int = 20_000,
         queue: int = QUEUE_LIMIT,
         block: float = PATIENCE,
@@ -114,7 +115,8 @@ class Core:
         """`now` is a clock that only goes forward; `clock` is seconds since 1970.
 
         The router is one that brokers run, or a `Router` that carries notifications by itself.
-        `ids` is by what it knows neighbors, where that is not their names.
+        `ids` is by what it knows neighbors, where that is not their names. `owners` are the grants
+        that share the broker.
         """
         self.name = name
         self.hooks = hooks = hooks or Hooks()
@@ -194,7 +196,7 @@ class Core:
             patience=block,
         )
         self._durables = durables = Durables(
-            subscriptions, sessions=sessions, agenda=agenda, most=max_durables
+            subscriptions, sessions=sessions, agenda=agenda, shares=Shares(max_durables, owners)
         )
         self.leases = Leases(subscriptions, sessions=sessions, clock=time, agenda=agenda)
         self.groups = Groups(
@@ -207,7 +209,7 @@ class Core:
             assurance=assurance,
             clock=time,
             agenda=agenda,
-            most=max_groups,
+            shares=Shares(max_groups, owners),
         )
         self.homes = Homes(
             subscriptions,
@@ -394,6 +396,7 @@ class Core:
         self.probing.tick()
         self.leases.tick()
         self.deliveries.tick()
+        self.publishing.tick()
         self.last_values.tick()
         self.overlay.tick()
         self.homes.tick()

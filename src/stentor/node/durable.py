@@ -23,6 +23,7 @@ from stentor.filters import Filter
 from stentor.model.identity import NotificationId
 from stentor.model.seen import SeenIds
 from stentor.node.interest import Interest
+from stentor.node.last_values import label
 from stentor.node.offsets import Offsets
 from stentor.protocol.messages import Positions, StreamId
 
@@ -94,6 +95,11 @@ class Durable:
         self.group = group
         #: The grant that it belongs to; None if it was made where there are no grants.
         self.owner = owner
+
+    @property
+    def label(self) -> str:
+        """What its subscriber calls it."""
+        return label(self.name)
 
     def belongs_to(self, owner: str | None) -> bool:
         """Whether somebody with this grant may consume it. Without grants everybody may."""

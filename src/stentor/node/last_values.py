@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Between owner and key, which holds no such character.
-_OF: Final = "\x1f"
+#: Between owner and key; owners hold no such character.
+OF: Final = "\x1f"
 
 
 def owned(owner: str | None, key: str) -> str:
@@ -21,12 +21,17 @@ def owned(owner: str | None, key: str) -> str:
     >>> owned("feed", "IBM"), owned(None, "IBM")
     ('feed\\x1fIBM', 'IBM')
     """
-    return key if owner is None else f"{owner}{_OF}{key}"
+    return key if owner is None else f"{owner}{OF}{key}"
+
+
+def label(key: str) -> str:
+    """What the owner calls it."""
+    return key.rpartition(OF)[2]
 
 
 def owner_of(key: str) -> str:
     """The owner in the key that `owned` made; the empty text without one."""
-    return key.partition(_OF)[0] if _OF in key else ""
+    return key.partition(OF)[0] if OF in key else ""
 
 
 class Collection:

@@ -7,6 +7,7 @@ a subscription is one call, whatever parts there are.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from itertools import islice
 
@@ -24,6 +25,8 @@ class Subscriptions:
         self.held: dict[str, Subscription] = {}
         #: Notifications that those dropped which have ended.
         self.dropped = 0
+        #: How many the clients of each grant consume.
+        self.by_owner: Counter[str | None] = Counter()
         self._ready = ready
         self._at_end: list[Callable[[Subscription], None]] = []
         self._at_leave: list[Callable[[Consumer], None]] = []
@@ -43,12 +46,14 @@ class Subscriptions:
         """A client consumes it from now on."""
         subscription.add(consumer)
         session.subscriptions[consumer.number] = subscription, consumer
+        self.by_owner[session.owner] += 1
         self._ready.add(subscription.feed.id)
 
     def leave(self, session: Session, number: int) -> None:
         """A client no longer consumes it. If nobody does, it ends."""
         subscription, consumer = session.subscriptions.pop(number)
         subscription.remove(consumer)
+        self.by_owner[session.owner] -= 1
         for forget_consumer in self._at_leave:
             forget_consumer(consumer)
         if subscription.consumers:

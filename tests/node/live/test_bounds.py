@@ -1,6 +1,6 @@
 """What clients and neighbors may make a broker keep, believe or wait for."""
 
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import msgspec
@@ -8,7 +8,7 @@ import pytest
 from live_histories import small
 from overlay import Overlay
 
-from stentor.errors import NotPermitted, Overloaded
+from stentor.errors import InvalidConfiguration, NotPermitted, Overloaded, ProtocolError
 from stentor.filters import Filter
 from stentor.filters.effort import effort
 from stentor.model import Notification, NotificationId, decode, encode
@@ -132,39 +132,57 @@ def test_a_last_value_is_for_the_grant_that_published_it() -> None:
     assert sorted(last("")) == [2, 7]
 
 
-def test_a_durable_subscription_is_for_the_grant_that_made_it() -> None:
+def test_the_name_of_a_durable_subscription_belongs_to_the_grant_that_made_it() -> None:
+    """Another grant may use the same one, for something of its own."""
     alone = Alone()
     alone.join(1, "ann", owner="desk")
     alone.join(2, "eve", owner="mallory")
     alone.join(3, "bob", owner="desk")
     assert told(alone.say(1, m.Subscribe(1, "x > 1", 10, durable="d")), m.Subscribed)
-    assert codes(alone.say(2, m.Subscribe(1, "x > 5", 10, durable="d"))) == [NotPermitted.code]
+    (theirs,) = told(alone.say(2, m.Subscribe(1, "x > 5", 10, durable="d")), m.Subscribed)
+    assert not theirs.resumed
     assert not told(alone.heard[1], m.Ended)
-    assert str(alone.core.durables["d"].interest) == "x > 1"
+    kept = {(d.owner, d.label, str(d.interest)) for d in alone.core.durables.values()}
+    assert kept == {("desk", "d", "x > 1"), ("mallory", "d", "x > 5")}
     (taken,) = told(alone.say(3, m.Subscribe(1, "x > 1", 10, durable="d")), m.Subscribed)
     assert taken.resumed
+
+
+def test_nobody_can_name_what_is_of_another_grant() -> None:
+    alone = Alone()
+    alone.join(1, "ann", owner="desk")
+    alone.join(2, "eve")
+    alone.say(1, m.Subscribe(1, "", 10, durable="d"))
+    (name,) = alone.core.durables
+    failed = alone.say(2, m.Subscribe(1, "", 10, durable=name))
+    assert codes(failed) == [InvalidConfiguration.code]
 
 
 def test_who_owns_it_is_stored() -> None:
     alone = Alone()
     alone.join(1, "ann", owner="desk")
     alone.say(1, m.Subscribe(1, "x > 1", 10, durable="d"))
-    data = alone.stored["d"]
+    ((name, data),) = [each for each in alone.stored.items() if not each[0].startswith("\x00")]
     assert data is not None
     again = Alone()
-    again.core.restore({"d": data})
+    again.core.restore({name: data})
+    again.join(1, "ann", owner="desk")
     again.join(2, "eve", owner="mallory")
-    assert codes(again.say(2, m.Subscribe(1, "x > 1", 10, durable="d"))) == [NotPermitted.code]
+    asked = m.Subscribe(1, "x > 1", 10, durable="d")
+    for id, resumed in ((1, True), (2, False)):
+        (answer,) = told(again.say(id, asked), m.Subscribed)
+        assert answer.resumed == resumed
 
 
 def test_what_nobody_owns_belongs_to_who_takes_it_first() -> None:
     """It was made before there were grants."""
     alone = Alone()
     alone.core.restore({"d": Durable("d", Interest([Filter("x > 1")]), since=0.0).to_data()})
-    alone.join(1, "ann", owner="desk")
-    alone.join(2, "eve", owner="mallory")
-    assert told(alone.say(1, m.Subscribe(1, "x > 1", 10, durable="d")), m.Subscribed)
-    assert codes(alone.say(2, m.Subscribe(1, "x > 1", 10, durable="d"))) == [NotPermitted.code]
+    asked = m.Subscribe(1, "x > 1", 10, durable="d")
+    for id, (owner, resumed) in enumerate((("desk", True), ("mallory", False), ("desk", True)), 1):
+        alone.join(id, f"c{id}", owner=owner)
+        (answer,) = told(alone.say(id, asked), m.Subscribed)
+        assert answer.resumed == resumed
 
 
 def test_data_from_before_there_were_owners_can_be_read() -> None:
@@ -183,18 +201,26 @@ def test_members_of_a_durable_group_have_the_same_grant() -> None:
     joining = m.Subscribe(1, "x > 1", 10, durable="d", group="g")
     assert codes(alone.say(2, joining)) == [NotPermitted.code]
     alone.core.leave(1)
-    assert codes(alone.say(2, joining)) == [NotPermitted.code]
+    assert told(alone.say(2, joining), m.Subscribed)  # a group of its own
+    assert {d.owner for d in alone.core.durables.values()} == {"desk", "mallory"}
 
 
-def test_a_removed_broker_does_not_move_what_another_grant_owns() -> None:
+def test_what_a_removed_broker_kept_is_kept_beside_what_another_grant_calls_the_same() -> None:
     alone = Alone()
     own = Durable("d", Interest([Filter("x > 1")]), since=0.0, positions={"b#": 1}, owner="desk")
     alone.core.restore({"d": own.to_data()})
     theirs = Durable(
         "d", Interest([Filter("x > 1")]), since=0.0, positions={"b#": 9}, owner="mallory"
     )
-    assert alone.core.import_durables({"d": theirs.to_data()}) == {}
-    assert alone.core.durables["d"].positions == {"b#": 1}
+    stored = alone.core.import_durables({"d": theirs.to_data()})
+    assert len(stored) == 1
+    assert "d" not in stored
+    alone.join(1, "eve", owner="mallory")
+    alone.join(2, "ann", owner="desk")
+    asked = m.Subscribe(1, "x > 1", 10, durable="d")
+    assert all(told(alone.say(id, asked), m.Subscribed)[0].resumed for id in (1, 2))
+    kept = {d.owner: d.positions["b#"] for d in alone.core.durables.values()}
+    assert kept == {"desk": 1, "mallory": 9}
 
 
 # -- positions
@@ -361,6 +387,71 @@ def test_groups_are_bounded() -> None:
     assert not codes(alone.say(1, m.Subscribe(4, "", 10, group="g2")))  # it exists
     alone.say(1, m.Unsubscribe(1))
     assert not codes(alone.say(1, m.Subscribe(3, "", 10, group="g3")))
+
+
+@pytest.mark.parametrize("kind", ["durable", "group"])
+def test_one_grant_cannot_use_up_what_all_share(kind: str) -> None:
+    owners = ["mallory", "desk", "shop"]
+    alone = Alone(max_durables=12, max_groups=12, owners=owners)
+    for id, owner in enumerate(owners, 1):
+        alone.join(id, owner, owner=owner)
+
+    def take(id: int) -> int:
+        """How many it can get."""
+        for i in range(20):
+            if codes(alone.say(id, m.Subscribe(i, "", 10, **{kind: f"{id}-{i}"}))):
+                return i
+        return 20
+
+    assert take(1) == 8
+    assert take(2) == take(3) == 2
+
+
+def test_a_grant_can_be_allowed_less() -> None:
+    alone = Alone()
+    allowance = Allowance(subscriptions=3, durables=1, groups=1, weight=40)
+    alone.join(1, "ann", owner="desk", allowance=allowance)
+    alone.join(2, "bob", owner="desk", allowance=allowance)
+    alone.join(3, "eve", owner="shop")
+    assert not codes(alone.say(1, m.Subscribe(1, "", 10, durable="d1")))
+    assert codes(alone.say(2, m.Subscribe(1, "", 10, durable="d2"))) == [Overloaded.code]
+    assert not codes(alone.say(2, m.Subscribe(1, "", 10, group="g1")))
+    assert codes(alone.say(1, m.Subscribe(2, "", 10, group="g2"))) == [Overloaded.code]
+    heavy = "x in (1, 3, 5, 7, 9, 11)"
+    for asked in (m.Subscribe(2, heavy, 10), m.Advertise(1, heavy), m.Subscribe(2, [heavy], 10)):
+        assert codes(alone.say(1, asked)) == [NotPermitted.code]
+    assert not codes(alone.say(1, m.Subscribe(2, ["x = 1"], 10)))
+    assert codes(alone.say(1, m.Amend(9, 2, [heavy]))) == [NotPermitted.code]
+    assert codes(alone.say(2, m.Subscribe(3, "", 10))) == [Overloaded.code]
+    assert not codes(alone.say(3, m.Subscribe(3, heavy, 10, durable="d2", group="g2")))
+    alone.say(1, m.Unsubscribe(2))
+    assert not codes(alone.say(2, m.Subscribe(3, "", 10)))
+
+
+def test_a_grant_publishes_no_faster_than_it_may() -> None:
+    """What comes too fast waits, and others do not wait for it."""
+    alone = Alone()
+    for id, name in ((1, "ann"), (2, "bob")):
+        alone.join(id, name, owner="desk", allowance=Allowance(rate=10))
+    alone.join(3, "eve", owner="shop")
+    for i in range(1, 31):
+        alone.publish(1, "ann", i)
+    alone.publish(2, "bob", 1)
+    assert alone.core.head == 12  # a second's worth, one more, and one of another client
+    for i in range(1, 31):
+        assert told(alone.publish(3, "eve", i), m.Published)
+    heads = []
+    for tenth in range(1, 31):
+        alone.tick(tenth / 10)
+        heads.append(alone.core.head - 30)
+    assert heads == sorted(heads)
+    assert all(b - a <= 1 for a, b in pairwise(heads))
+    assert heads[-1] == 31
+    assert told(alone.heard[1], m.Published)[-1].through == 1_030
+    for i in range(31, 80):
+        alone.publish(1, "ann", i)
+    with pytest.raises(ProtocolError, match="at most 10"):
+        alone.publish(1, "ann", 80)
 
 
 def test_what_is_attached_is_known() -> None:

@@ -6,13 +6,16 @@ is stored at once, and the client is answered when it is on disk.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from stentor.errors import NotPermitted, Overloaded, StentorError
+from stentor.errors import Overloaded, StentorError
 from stentor.node.agenda import Agenda, Persist
+from stentor.node.allowance import Shares
 from stentor.node.durable import Durable
 from stentor.node.interest import Interest
+from stentor.node.last_values import owned
 from stentor.node.session import Session
 from stentor.node.sessions import Sessions
 from stentor.node.subscription import Subscription
@@ -25,12 +28,13 @@ class Durables:
     """Durable subscriptions by their names."""
 
     def __init__(
-        self, subscriptions: Subscriptions, *, sessions: Sessions, agenda: Agenda, most: int
+        self, subscriptions: Subscriptions, *, sessions: Sessions, agenda: Agenda, shares: Shares
     ) -> None:
+        """`shares` is how many are kept."""
         self.held: dict[str, Durable] = {}
         self._sessions = sessions
         self._agenda = agenda
-        self._most = most
+        self._shares = shares
         self._attached: set[str] = set()
         self._changed: Turns[str] = Turns()
         self._at_change: list[Callable[[str], None]] = []
@@ -50,12 +54,16 @@ class Durables:
         news: dict[str, bytes | None] = {}
         for name, data in stored.items():
             theirs = Durable.from_data(name, data)
-            ours = self.held.setdefault(name, theirs)
-            if ours is not theirs:
-                if not ours.belongs_to(theirs.owner):
-                    continue  # the same name for something else
+            ours = self.held.get(name)
+            if ours is not None and not ours.belongs_to(theirs.owner):
+                # The same name for something else, from before names belonged to grants.
+                theirs.name = owned(theirs.owner, name)
+                ours = self.held.get(theirs.name)
+            if ours is None:
+                ours = self.held[theirs.name] = theirs
+            else:
                 ours.merge(theirs)
-            news[name] = ours.to_data()
+            news[ours.name] = ours.to_data()
         return news
 
     def new(
@@ -68,17 +76,14 @@ class Durables:
         group: bool = False,
     ) -> Durable:
         """One that begins; it is not held before somebody is `attached`."""
-        if len(self.held) >= self._most:
+        counts = Counter(durable.owner for durable in self.held.values())
+        session.allowance.check("durables", counts[session.owner])
+        if not self._shares.has_room(session.owner, counts):
             raise Overloaded(
                 f"{len(self.held)} durable subscriptions are kept, the most that this broker "
                 "allows; forget some that nobody needs, or raise limits.durables"
             )
         return Durable(name, interest, since=since, group=group, owner=session.owner)
-
-    def check_owner(self, session: Session, durable: Durable) -> None:
-        """Raise if the durable subscription is somebody else's."""
-        if not durable.belongs_to(session.owner):
-            raise not_yours(session, durable.name)
 
     def attach(self, session: Session, durable: Durable, interest: Interest) -> None:
         """Somebody consumes it from now on, and asks for this."""
@@ -145,10 +150,3 @@ class Durables:
         for name in self._changed.take():
             durable = self.held.get(name)
             self._agenda.add(Persist(name, durable.to_data() if durable else None, None))
-
-
-def not_yours(session: Session, name: str) -> NotPermitted:
-    return NotPermitted(
-        f"the durable subscription {name!r} belongs to another grant than that of "
-        f"{session.name!r}; choose another name"
-    )

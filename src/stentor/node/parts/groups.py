@@ -15,11 +15,13 @@ counts, and is passed on, once.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from stentor.errors import GroupElsewhere, Overloaded
 from stentor.node.agenda import Agenda
+from stentor.node.allowance import Shares
 from stentor.node.assurance import Assurance
 from stentor.node.border import Borders
 from stentor.node.clock import Clock
@@ -54,8 +56,9 @@ class Groups:
         assurance: Assurance,
         clock: Clock,
         agenda: Agenda,
-        most: int,
+        shares: Shares,
     ) -> None:
+        """`shares` is how many groups may live here."""
         self._subscriptions = subscriptions
         self._sessions = sessions
         self._journals = journals
@@ -65,7 +68,7 @@ class Groups:
         self._assurance = assurance
         self._clock = clock
         self._agenda = agenda
-        self._most = most
+        self._shares = shares
         self._here: set[str] = set()
         #: The groups at other brokers, by their streams, and as of which number.
         self.elsewhere: dict[m.StreamId, set[str]] = {}
@@ -81,9 +84,12 @@ class Groups:
 
     # -- here
 
-    def check_room(self) -> None:
-        """Raise if no more groups may live here."""
-        if len(self._here) >= self._most:
+    def check_room(self, session: Session) -> None:
+        """Raise if this client may not begin one more group here."""
+        held = self._subscriptions.held
+        counts = Counter(held[group_id(name)].owner for name in self._here)
+        session.allowance.check("groups", counts[session.owner])
+        if not self._shares.has_room(session.owner, counts):
             raise Overloaded(
                 f"{len(self._here)} groups live here, the most that this broker allows; begin the "
                 "group at another broker, or raise limits.groups"

@@ -39,9 +39,10 @@ from stentor.node.clock import Clock
 from stentor.node.durable import Durable
 from stentor.node.homes import Registry, from_data, to_data
 from stentor.node.journals import Journals
+from stentor.node.last_values import label, owned
 from stentor.node.marks import Marks
 from stentor.node.parts.carriage import Carriage
-from stentor.node.parts.durables import Durables, not_yours
+from stentor.node.parts.durables import Durables
 from stentor.node.parts.routing import Routing
 from stentor.node.session import Session
 from stentor.node.sessions import Sessions
@@ -152,7 +153,7 @@ class Homes:
             if name.startswith(_HOME):
                 self.registry.learn(from_data(name[len(_HOME) :], data))
         news = self._durables.adopt(own)
-        for name in own:
+        for name in news:
             durable = self._durables.held.get(name)
             if durable is not None:
                 self._settle_here(durable, moved=True)
@@ -196,18 +197,27 @@ class Homes:
 
     # -- who asks for one
 
+    def name(self, session: Session, name: str) -> str:
+        """By what one is known that a client calls so: names belong to grants.
+
+        One that was made before there were grants goes to the first that asks for it.
+        """
+        plain = self._durables.held.get(name) or self.registry.get(name)
+        is_theirs = plain is not None and (
+            plain.owner is None or session.owner is None or plain.owner == session.owner
+        )
+        return name if is_theirs else owned(session.owner, name)
+
     def admits(self, session: Session, message: m.Subscribe) -> bool:
         """Whether a durable subscription lives here or may begin here; else the client is told."""
         name = message.durable
         home = None if name is None else self.registry.get(name)
         if name is None or home is None:
             return True
-        if home.owner is not None and session.owner is not None and home.owner != session.owner:
-            raise not_yours(session, name)
         if self._is_ours(home):
             if name in self._durables.held or name not in self._searches:
                 return True
-            text = f"the durable subscription {name!r} is on its way to this broker"
+            text = f"the durable subscription {label(name)!r} is on its way to this broker"
             self._send(session.id, message.number, text, self._directory.own)
             return False
         assert home.broker is not None
@@ -217,8 +227,8 @@ class Homes:
             if self._is_due(home, message.takeover):
                 self._seek(name)
             text = (
-                f"the durable subscription {name!r} lives at broker {origin.broker!r}, which "
-                "cannot be reached from here"
+                f"the durable subscription {label(name)!r} lives at broker {origin.broker!r}, "
+                "which cannot be reached from here"
             )
             self._send(session.id, message.number, text, origin, cut_off=True)
         else:
@@ -335,7 +345,7 @@ class Homes:
         assert subscription.durable is not None
         name = subscription.durable.name
         if to is None:
-            text = f"the durable subscription {name!r} was deleted or reset; subscribe again"
+            text = f"the durable subscription {label(name)!r} was deleted or reset; subscribe again"
             to = m.Origin("", "")
         else:
             text = _lives_at(name, to)
@@ -527,7 +537,7 @@ class Homes:
 
 def _lives_at(name: str, origin: m.Origin) -> str:
     places = " or ".join(origin.addresses)
-    text = f"the durable subscription {name!r} lives at broker {origin.broker!r}"
+    text = f"the durable subscription {label(name)!r} lives at broker {origin.broker!r}"
     return f"{text}; connect to {places}" if places else text
 
 
@@ -550,6 +560,6 @@ def _copy(name: str, data: bytes) -> m.Copy:
         return _copies.decode(data)
     except msgspec.MsgspecError as error:
         raise JournalDamaged(
-            f"the copy of the durable subscription {name[len(_COPY) :]!r} cannot be read "
+            f"the copy of the durable subscription {label(name[len(_COPY) :])!r} cannot be read "
             f"({error}); run `stentor journal repair` on the data directory"
         ) from error

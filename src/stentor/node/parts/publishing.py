@@ -3,7 +3,7 @@
 A publication goes through these stages:
 
     count      as many as the window allows, of somebody who may publish at all
-    hold       until what the client has advertised is in force
+    hold       until what the client has advertised is in force, and while its grant is too fast
     check      each of the `checks`: the id, the grant, the advertisement
     journal    unless it is volatile; what was published before is left out
     route      under its offset, when it is on disk
@@ -33,6 +33,7 @@ from stentor.errors import (
 from stentor.model.codec import Envelope, decode_header, decode_headers
 from stentor.model.names import shown, text_problem
 from stentor.node.agenda import Agenda, Append, CloseClient
+from stentor.node.allowance import BURST, Pace
 from stentor.node.batch import Batch
 from stentor.node.checks import Check
 from stentor.node.clock import Clock
@@ -81,6 +82,7 @@ class Publishing:
         self._journals = journals
         self._sessions = sessions
         self._agenda = agenda
+        self._clock = clock
         self._window = window
         self.counters = {"published": 0, "volatile": 0, "repeated": 0, "refused": 0}
         self._lines: dict[str, Line] = {}
@@ -98,6 +100,9 @@ class Publishing:
         self._held: dict[int, deque[tuple[m.Publish, list[int]]]] = {}
         self._released: Turns[int] = Turns()
         self._going_on: dict[int, Iterator[None]] = {}
+        #: How fast grants publish that have a rate, and clients that wait since that was too fast.
+        self._paces: dict[str | None, Pace] = {}
+        self._paced: dict[int, Pace] = {}
         self._at_routed: list[Callable[[str], None]] = []
         sessions.at_leave(self._left)
 
@@ -126,7 +131,14 @@ class Publishing:
 
     def _left(self, session: Session) -> None:
         next(self.route_volatile(), None)
-        for kept in (self._answers, self._holds, self._held, self._released, self._going_on):
+        for kept in (
+            self._answers,
+            self._holds,
+            self._held,
+            self._released,
+            self._going_on,
+            self._paced,
+        ):
             kept.pop(session.id, None)
         session.line.sessions -= 1
         self._release(session)
@@ -146,9 +158,10 @@ class Publishing:
     def publish(self, session: Session, message: m.Publish) -> Iterator[None] | None:
         """Take a frame; one that is long in steps, of which all but the first are returned."""
         count = len(message.items)
-        if session.unanswered + count > BEYOND_WINDOW * self._window:
+        window = self.window(session)
+        if session.unanswered + count > BEYOND_WINDOW * window:
             raise ProtocolError(
-                f"{session.unanswered + count} publications are unanswered; at most {self._window} "
+                f"{session.unanswered + count} publications are unanswered; at most {window} "
                 "are allowed at a time"
             )
         for index, key in message.retain.items():
@@ -165,10 +178,35 @@ class Publishing:
         if session.id in self._held:
             self._held[session.id].append((message, entry))
             return None
+        self._charge(session, count)
         steps = self._taken(session, message, entry)
         return None if next(steps, _DONE) is _DONE else steps
 
+    def window(self, session: Session) -> int:
+        """How many publications the client may have unanswered."""
+        rate = session.allowance.rate
+        return self._window if rate is None else max(1, min(self._window, int(BURST * rate)))
+
     # -- held
+
+    def _charge(self, session: Session, count: int) -> None:
+        """So much is published by a grant; if that is too fast, the client's next has to wait."""
+        rate = session.allowance.rate
+        if rate is None:
+            return
+        now = self._clock.now
+        pace = self._paces.setdefault(session.owner, Pace(rate, now))
+        pace.go(count, now)
+        if pace.is_ahead(now):
+            self._paced[session.id] = pace
+            self.hold(session)
+
+    def tick(self) -> None:
+        """Who was too fast may go on when time has passed."""
+        for id, pace in list(self._paced.items()):
+            if not pace.is_ahead(self._clock.now):
+                del self._paced[id]
+                self.release(self._sessions.held[id])
 
     def hold(self, session: Session) -> None:
         """Let what this client publishes wait, until `release` was called as often as this."""
@@ -196,6 +234,7 @@ class Publishing:
         steps = self._going_on.pop(id, None)
         if steps is None and self._held[id]:
             message, entry = self._held[id].popleft()
+            self._charge(self._sessions.held[id], len(message.items))
             steps = self._taken(self._sessions.held[id], message, entry)
         if steps is None:
             del self._held[id], self._released[id]

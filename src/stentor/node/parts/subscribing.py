@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from msgspec.structs import replace
+
 from stentor.errors import (
     InvalidConfiguration,
     LeaseExpired,
@@ -35,6 +37,7 @@ from stentor.node.durable import Durable
 from stentor.node.feed import Feed
 from stentor.node.interest import Interest
 from stentor.node.journals import Journals
+from stentor.node.last_values import OF
 from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.durables import Durables
 from stentor.node.parts.groups import Groups, group_id
@@ -110,6 +113,9 @@ class Subscribing:
         self._check(session, message)
         interest = _interest(message.filter)
         _check_permitted(session, interest)
+        session.allowance.check_weight(session.name, interest)
+        if message.durable is not None:
+            message = replace(message, durable=self._homes.name(session, message.durable))
         if not self._homes.admits(session, message):
             return None
         consumer = Consumer(session.id, message.number, max(0, message.credit))
@@ -153,10 +159,12 @@ class Subscribing:
                 f"{session.name!r} has {self._most} subscriptions, the most that this broker "
                 "allows to one client"
             )
+        session.allowance.check("subscriptions", self._subscriptions.by_owner[session.owner])
         for name in (message.durable, message.group):
-            if name is not None and not 0 < len(name) <= MAX_NAME:
+            if name is not None and (not 0 < len(name) <= MAX_NAME or OF in name):
                 raise InvalidConfiguration(
-                    f"the name of a durable subscription or group has 1 to {MAX_NAME} characters"
+                    f"the name of a durable subscription or group has 1 to {MAX_NAME} characters, "
+                    f"and none of them is {OF!r}"
                 )
             if name is not None and name.startswith("\x00"):
                 raise InvalidConfiguration(
@@ -191,11 +199,10 @@ class Subscribing:
                 begin = self._clock.time if since is None else since
                 durable = self._durables.new(session, message.durable, interest, begin)
             else:
-                self._durables.check_owner(session, durable)
                 interest = _kept(session, durable, interest)
                 if durable.group:
                     raise NameTaken(
-                        f"the durable subscription {durable.name!r} belongs to a group; join the "
+                        f"the durable subscription {durable.label!r} belongs to a group; join the "
                         "group, or choose another name"
                     )
                 since = durable.since
@@ -228,7 +235,7 @@ class Subscribing:
             if home is not None:
                 self._groups.send_home(session, message.number, name, home)
                 return None
-            self._groups.check_room()
+            self._groups.check_room(session)
             return self._new_group(session, message, name, interest)
         if subscription.owner != session.owner:
             raise NotPermitted(
@@ -263,11 +270,10 @@ class Subscribing:
                 durable = self._durables.new(session, message.durable, interest, begin, group=True)
             elif not durable.group or self._durables.is_attached(durable):
                 raise NameTaken(
-                    f"the durable subscription {durable.name!r} belongs to another group or to a "
+                    f"the durable subscription {durable.label!r} belongs to another group or to a "
                     "single client; choose another name"
                 )
             else:
-                self._durables.check_owner(session, durable)
                 interest = _kept(session, durable, interest)
                 since, positions = durable.since, dict(durable.positions)
         subscription = Subscription(
@@ -357,6 +363,7 @@ class Subscribing:
             )
         added = [received(text) for text in message.added]
         _check_permitted(session, added)
+        session.allowance.check_weight(session.name, [*interest, *added])
         new, gone = interest.amend(added, [received(text) for text in message.removed])
         try:
             self._routing.subscribe(feed.id, new)
