@@ -15,7 +15,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
@@ -30,6 +30,7 @@ from stentor.broker.replacement import replace_link
 from stentor.broker.settings import OVERLAYS, Settings
 from stentor.broker.storage import Journal, JournalBatch
 from stentor.broker.succession import Imported, Succession
+from stentor.broker.vouching import Vouching
 from stentor.errors import (
     DuplicateBroker,
     InvalidAddress,
@@ -121,6 +122,7 @@ class Broker:
         self._monitor: Monitor | None = None
         self._pinged = 0.0
         self.succession = Succession(self)
+        self.vouching = Vouching(self)
         #: Notifications that links dropped which are gone.
         self.dropped_by_links = 0
         #: Where others are told to connect, best first.
@@ -144,7 +146,11 @@ class Broker:
         self._loop = asyncio.get_running_loop()
         self.rota = Rota(self._loop)
         self._stopped = asyncio.Event()
-        addresses = [Address.parse(text) for text in settings.listen]
+        dialed = (*settings.neighbors, *([settings.parent] if settings.parent else ()))
+        await self._start([Address.parse(text) for text in settings.listen], dialed)
+
+    async def _start(self, addresses: list[Address], dialed: Iterable[str]) -> None:
+        settings = self.settings
         if not addresses:
             raise InvalidConfiguration("a broker needs an address to listen at")
         name = settings.name or (settings.data.resolve().name if settings.data else None)
@@ -156,11 +162,14 @@ class Broker:
         await self._prepare_kernels()
         self.succession.begin()
         self.journal = Journal.open(settings.data, name=name, retention=settings.retention)
+        self.vouching.opened()
         try:
             self._make_core(name)
             # Before anybody can ask for a durable subscription that is in one of them.
             await self.succession.open()
             await self.settle()
+            # What came from journals that were taken over is published, as nobody is here yet.
+            self.core.journals.head = self.journal.head
             await self._listen(addresses)
             self.succession.serve()
             await self._start_monitor()
@@ -170,8 +179,9 @@ class Broker:
             self.journal.close()
             raise
         self.started_at = time.time()
-        for address in (*settings.neighbors, *([settings.parent] if settings.parent else ())):
+        for address in dialed:
             self.add_link(address)
+        self.vouching.begin(contact=bool(self._dialers))
         self._tick()
 
     async def _prepare_kernels(self) -> None:
@@ -274,7 +284,7 @@ class Broker:
         self.core.announce_as(self.advertised)
 
     async def _start_monitor(self) -> None:
-        if self.settings.monitor is not None:
+        if self.settings.monitor is not None and self._monitor is None:
             self._monitor = Monitor(self, self.settings.monitor)
             await self._monitor.start()
 
@@ -304,12 +314,36 @@ class Broker:
         """Shut down in good order: take nothing new, store what came, say goodbye."""
         if self._stopped is None or self._stopped.is_set():
             return
+        await self.vouching.settled()
+        await self._stop(reason)
+        self._stopped.set()
+
+    async def start_anew(self, reason: str) -> None:
+        """Stop, and start again with what is then in the data directory."""
+        addresses = [listener.address for listener in self._listeners]
+        dialed = list(self._dialers)
+        await self._stop(reason, for_good=False)
+        for kept in (self._listeners, self._dialers, self.links, self.clients, self._by_producer):
+            kept.clear()
+        self._parser = ThreadPoolExecutor(1, "stentor-filters")
+        self._turn = None
+        self.succession = Succession(self)
+        self.draining = False
+        await self._start(addresses, dialed)
+
+    def ended(self) -> None:
+        """It could not be started again."""
+        assert self._stopped is not None
+        self._stopped.set()
+
+    async def _stop(self, reason: str, *, for_good: bool = True) -> None:
         self.draining = True
+        self.vouching.release()
         for task in [*self._dialers.values(), *self._background]:
             task.cancel()
         await self._close_listeners()
         await self.settle()
-        self.say_goodbye(reason)
+        self.say_goodbye(reason, elsewhere=for_good)
         for link in list(self.links.values()):
             link.flush()
             link.connection.send(m.Goodbye(reason))
@@ -325,7 +359,7 @@ class Broker:
         for handle in (self._ticker, self._turn):
             if handle is not None:
                 handle.cancel()
-        if self._monitor is not None:
+        if self._monitor is not None and for_good:
             await self._monitor.stop()
         await self.succession.close()
         if self.journal.path is None:
@@ -334,15 +368,15 @@ class Broker:
             await asyncio.to_thread(self.journal.close)
         self._parser.shutdown(wait=False, cancel_futures=True)
         self.succession.finish()
-        self._stopped.set()
 
     def stop_soon(self, reason: str) -> None:
         """Stop when this turn is over."""
         self._stopping = self._loop.create_task(self.stop(reason))
 
-    def say_goodbye(self, reason: str) -> None:
-        """Send all clients away, to the neighbors if there are any."""
-        instead = [address for link in self.heirs() for address in link.origin.addresses]
+    def say_goodbye(self, reason: str, *, elsewhere: bool = True) -> None:
+        """Send all clients away; `elsewhere` to the neighbors, if there are any."""
+        heirs = self.heirs() if elsewhere else []
+        instead = [address for link in heirs for address in link.origin.addresses]
         for client in list(self.clients.values()):
             if not client.is_operator:
                 client.connection.send(m.Goodbye(reason, instead))
@@ -415,7 +449,10 @@ class Broker:
 
     def _carry_out(self) -> None:
         touched: set[Link] = set()
-        for action in self.core.take():
+        actions = self.core.take()
+        if self.vouching.is_outdated():
+            return
+        for action in actions:
             match action:
                 case ToClient():
                     client = self.clients.get(action.session)
@@ -427,7 +464,8 @@ class Broker:
                         link.push(action.message)
                         touched.add(link)
                 case Append():
-                    self._append(action)
+                    if not self.vouching.holds(action):
+                        self.append(action)
                 case Persist():
                     self._store(JournalBatch(durables={action.name: action.data}, context=action))
                 case CloseClient():
@@ -443,7 +481,8 @@ class Broker:
         for link in touched:
             link.flush()
 
-    def _append(self, action: Append) -> None:
+    def append(self, action: Append) -> None:
+        """Write publications to the journal."""
         self._store(
             JournalBatch(
                 action.items,
@@ -495,6 +534,7 @@ class Broker:
         self._ticker = self._loop.call_later(TICK, self._tick)
         now = self._loop.time()
         self.core.tick(now, self._clock())
+        self.succession.reminded(self.core.overlay.known)
         for link in self.links.values():
             link.grant()
         timeout = self.settings.limits.timeout

@@ -243,6 +243,15 @@ class Limits:
             group="Limits",
         ),
     ] = 30.0
+    contact: Annotated[
+        float,
+        About(
+            "How long a broker that dials neighbors waits, when it starts with a journal, for one "
+            "of them to say how far it was, before it acknowledges anything.",
+            "duration",
+            group="Limits",
+        ),
+    ] = 2.0
     shutdown: Annotated[
         float, About("How long a graceful shutdown may take.", "duration", group="Limits")
     ] = 10.0

@@ -131,7 +131,7 @@ class Core:
         hungry = Turns[str]()
         self._sessions = sessions = Sessions()
         self._subscriptions = subscriptions = Subscriptions(ready)
-        marks = Marks()
+        self._marks = marks = Marks()
         assurance = Assurance(directory, marks)
         fetches = Fetches()
         routing: Routing | Carriage
@@ -285,6 +285,7 @@ class Core:
             groups=self.groups,
             homes=self.homes,
             subscriptions=subscriptions,
+            borders=borders,
             assurance=assurance,
             hungry=hungry,
             clock=time,
@@ -549,10 +550,18 @@ class Core:
     def restore(self, durables: dict[str, bytes]) -> None:
         """Take up the durable subscriptions that were stored."""
         self.homes.restore(durables)
+        for durable in self.durables.values():
+            for stream, position in durable.positions.items():
+                self._marks.seen(stream, position)
 
     def import_durables(self, durables: dict[str, bytes]) -> dict[str, bytes | None]:
         """Take over durable subscriptions of a broker that was removed; what is to be stored."""
         return self.homes.adopt(durables)
+
+    @property
+    def used(self) -> int | None:
+        """How far the own stream is known to have come, by neighbors; None if none has spoken."""
+        return self.overlay.known.get(self.stream)
 
     def adopt(self, log: Log) -> None:
         """Answer for the journal of a broker that was removed."""

@@ -18,6 +18,8 @@ class Journals:
         #: The last offset of the own stream that was routed.
         self.head = own.head
         self._logs: dict[StreamId, Log] = {own.stream: own}
+        #: How far clients say that they have read the own stream, where that is beyond its head.
+        self.claimed = 0
 
     @property
     def stream(self) -> StreamId:

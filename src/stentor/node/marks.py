@@ -1,8 +1,18 @@
-"""Marks: how far the streams of other brokers have come, by their own word."""
+"""Marks: how far the streams of other brokers have come, by their own word.
+
+What was heard is also kept when the way to a stream is lost (`highest`): a stream never goes back.
+If its broker comes back with less, it was started on an older copy of its journal, and has to be
+told before it uses offsets again that stand for something else.
+"""
 
 from __future__ import annotations
 
-from stentor.protocol.messages import Positions, StreamId
+from typing import Final
+
+from stentor.protocol.messages import MAX_STREAMS, Positions, StreamId
+
+#: Streams of which it is kept how far they came.
+KEPT: Final = MAX_STREAMS
 
 
 class Marks:
@@ -10,10 +20,22 @@ class Marks:
 
     def __init__(self) -> None:
         self.heads: Positions = {}
+        #: The highest offset of each stream that was ever heard of.
+        self.highest: Positions = {}
 
     def heard(self, stream: StreamId, head: int) -> None:
         """It is at least there; what its broker says of it may come behind what is further."""
         self.heads[stream] = max(head, self.heads.get(stream, 0))
+        self.seen(stream, head)
+
+    def seen(self, stream: StreamId, head: int) -> bool:
+        """It was there once; whether that is news."""
+        if head <= self.highest.get(stream, 0):
+            return False
+        if stream not in self.highest and len(self.highest) >= KEPT:
+            del self.highest[next(iter(self.highest))]
+        self.highest[stream] = head
+        return True
 
     def end(self, stream: StreamId) -> int:
         """The way is broken: what was heard last counts once more, then no longer."""

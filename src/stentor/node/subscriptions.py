@@ -54,6 +54,8 @@ class Subscriptions:
         subscription, consumer = session.subscriptions.pop(number)
         subscription.remove(consumer)
         self.by_owner[session.owner] -= 1
+        if not self.by_owner[session.owner]:
+            del self.by_owner[session.owner]
         for forget_consumer in self._at_leave:
             forget_consumer(consumer)
         if subscription.consumers:

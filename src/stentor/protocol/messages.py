@@ -503,7 +503,11 @@ class Chunk(_Message, tag=57):
 
 
 class Mark(_Message, tag=58):
-    """The stream has come to this offset; it follows all that was forwarded before."""
+    """The stream has come to this offset; it follows all that was forwarded before.
+
+    Towards the broker of the stream, when that has come up: how far it was known to be. If that is
+    further than its journal goes, the journal is an older copy.
+    """
 
     stream: StreamId
     head: int

@@ -15,6 +15,7 @@ from stentor.model import Notification, NotificationId, decode, encode
 from stentor.node import reading
 from stentor.node.agenda import Append, Persist, ToClient, ToLink
 from stentor.node.allowance import Allowance
+from stentor.node.border import Rights
 from stentor.node.checks import EPOCH_AHEAD
 from stentor.node.core import Core
 from stentor.node.durable import Durable
@@ -44,6 +45,7 @@ class Alone:
         self.core = Core("a", self.log, now=0.0, clock=CLOCK, **options)
         self.stored: dict[str, bytes | None] = {}
         self.heard: dict[int, list[Any]] = {}
+        self.sent: list[ToLink] = []
 
     def join(self, id: int, name: str = "ann", **options: Any) -> None:
         self.heard[id] = []
@@ -57,6 +59,12 @@ class Alone:
             self.flush()
         return self.heard[id][before:]
 
+    def hear(self, neighbor: str, *messages: Any) -> None:
+        """A neighbor says something."""
+        for message in messages:
+            self.core.receive(neighbor, message)
+            self.flush()
+
     def flush(self) -> None:
         while True:
             actions = self.core.take()
@@ -64,6 +72,8 @@ class Alone:
                 return
             for action in actions:
                 match action:
+                    case ToLink():
+                        self.sent.append(action)
                     case ToClient(session, message):
                         self.heard[session].append(message)
                     case Append():
@@ -465,6 +475,71 @@ def test_what_is_attached_is_known() -> None:
     assert alone.core.is_attached(durable)
     alone.core.leave(2)
     assert not alone.core.is_attached(durable)
+
+
+# -- how far a stream was known to be
+
+
+class TestReminders:
+    def linked(self, *neighbors: str) -> Alone:
+        alone = Alone()
+        for each in neighbors:
+            alone.core.link_up(each)
+        alone.flush()
+        return alone
+
+    def marks(self, alone: Alone, to: str) -> list[m.Mark]:
+        found = [a.message for a in alone.sent if a.neighbor == to]
+        return [message for message in found if isinstance(message, m.Mark)]
+
+    def test_who_comes_back_is_told_how_far_it_was(self) -> None:
+        alone = self.linked("b#")
+        up = m.Streams([m.Origin("b#", "b")], [])
+        alone.hear("b#", up)
+        assert self.marks(alone, "b#") == [m.Mark("b#", 0)]  # nobody has heard of it
+        alone.hear("b#", m.Forward("b#", [7], [note("bob", 1)]), m.Mark("b#", 9))
+        alone.core.link_down("b#")
+        alone.core.link_up("b#")
+        alone.hear("b#", up)
+        assert self.marks(alone, "b#")[1:] == [m.Mark("b#", 9)]
+
+    def test_so_is_who_is_further_away(self) -> None:
+        """Those on the way may have forgotten it."""
+        alone = self.linked("b", "c")
+        alone.hear("b", m.Streams([m.Origin("x#", "x")], []))
+        assert self.marks(alone, "b") == []
+        alone.hear("c", m.Mark("x#", 5), m.Mark("x#", 4), m.Mark("x#", 6))
+        assert self.marks(alone, "b") == [m.Mark("x#", 5), m.Mark("x#", 6)]
+
+    def test_durable_subscriptions_remember_it_over_a_restart(self) -> None:
+        alone = self.linked("b")
+        durable = Durable("d", Interest([Filter("")]), since=0.0, positions={"b#": 12})
+        alone.core.restore({"d": durable.to_data()})
+        alone.hear("b", m.Streams([m.Origin("b#", "b")], []))
+        assert self.marks(alone, "b") == [m.Mark("b#", 12)]
+
+    def test_the_broker_knows_what_it_is_told(self) -> None:
+        alone = self.linked("b", "c")
+        assert alone.core.used is None
+        alone.hear("b", m.Mark("a#", 0))
+        assert alone.core.used == 0
+        alone.hear("c", m.Mark("a#", 8), m.Mark("a#", 3))
+        assert alone.core.used == 8
+
+    def test_who_may_not_publish_everything_is_not_believed(self) -> None:
+        alone = Alone()
+        alone.core.link_up("b", Rights("partner", Filter("x > 1"), None))
+        alone.hear("b", m.Mark("a#", 8))
+        assert alone.core.used is None
+
+    def test_what_clients_say_of_it_is_kept_apart(self) -> None:
+        alone = Alone()
+        alone.join(1)
+        alone.publish(1, "ann", 1)
+        alone.say(1, m.Subscribe(1, "", 10, positions={"a#": 1}))
+        assert alone.core.journals.claimed == 0
+        alone.say(1, m.Subscribe(2, "", 10, positions={"a#": 5}))
+        assert (alone.core.journals.claimed, alone.core.used) == (5, None)
 
 
 # -- publishers that wait

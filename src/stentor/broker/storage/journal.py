@@ -130,6 +130,8 @@ class Journal:
         self._commit_seconds = 0.0
         self._commits_fail = False
         self._displaced = False
+        #: Whether it was made just now.
+        self.is_new = writer.state.commits == 0
         self._upkeep_fails = False
         self._closed = False
         self._scheduled = False  # in memory: a turn of the writer is under way

@@ -78,8 +78,8 @@ class Offer:
             raise JournalUnavailable("this broker has no data directory to keep another's journal")
         self._stream = stream
         self._grant = grant
-        self._offer = _directory(data, stream, _OFFERED)
-        if _directory(data, stream).exists():
+        self._offer = directory_of(data, stream, _OFFERED)
+        if directory_of(data, stream).exists():
             raise JournalUnavailable(f"this broker has adopted a journal {stream!r} already")
         #: The file that has to come next, if only one can.
         self._next: str | None = None
@@ -148,7 +148,7 @@ class Offer:
 
 def discard_offer(data: Path | None, stream: m.StreamId) -> None:
     """The owner of the stream goes on by itself."""
-    if data is not None and (offer := _directory(data, stream, _OFFERED)).exists():
+    if data is not None and (offer := directory_of(data, stream, _OFFERED)).exists():
         shutil.rmtree(offer, ignore_errors=True)
         _log.info("the owner of %s goes on; its offer was discarded", stream)
 
@@ -159,7 +159,7 @@ def release_offer(
     """Its owner has let go of a stream: where the journal is now, and whether that is news."""
     if data is None:
         raise JournalUnavailable("this broker has no data directory")
-    offer, final = _directory(data, stream, _OFFERED), _directory(data, stream)
+    offer, final = directory_of(data, stream, _OFFERED), directory_of(data, stream)
     if final.exists():
         return final, False
     if permissions.rights is not None or _is_of_another(offer, permissions.name):
@@ -197,7 +197,8 @@ def adopted(data: Path | None) -> list[Path]:
     return [each for path in found if not path.suffix for each in journals_in(path)]
 
 
-def _directory(data: Path, stream: m.StreamId, suffix: str = "") -> Path:
+def directory_of(data: Path, stream: m.StreamId, suffix: str = "") -> Path:
+    """Where the journal of a stream is kept that entered elsewhere, or before."""
     name = "".join(c if c.isalnum() or c in "-_" else "_" for c in stream)
     return data / ADOPTED / (name + suffix)
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,12 +19,15 @@ from stentor.broker.storage import (
     Journal,
     JournalBatch,
     Moved,
+    Outdated,
     confirmed,
     copy_journal,
     hand_over,
+    outdated,
     set_aside,
+    set_aside_outdated,
 )
-from stentor.broker.succession.estate import Imported, adopted, journals_in
+from stentor.broker.succession.estate import Imported, adopted, directory_of, journals_in
 from stentor.errors import InvalidConfiguration, JournalUnavailable, ShuttingDown, StentorError
 
 if TYPE_CHECKING:
@@ -44,6 +47,8 @@ class Succession:
         self._broker = broker
         #: Journals of brokers that were removed.
         self.journals: list[Journal] = []
+        #: Those of this broker itself that were older copies, by their streams.
+        self.outdated: dict[str, Outdated] = {}
         #: What was handed over from this directory to a neighbor that may not know it yet.
         self.unconfirmed: Moved | None = None
         self._has_moved = False
@@ -56,6 +61,7 @@ class Succession:
         data = self._broker.settings.data
         if data is None or not data.is_dir():
             return
+        set_aside_outdated(data, lambda stream: directory_of(data, stream))
         self.unconfirmed = set_aside(data)
         if self.unconfirmed is not None:
             _log.warning(
@@ -104,10 +110,18 @@ class Succession:
         journal.start(broker.call_from_thread, lambda done: None)
         try:
             context = Imported(directory)
+            copy = outdated(journal, directory)
+            if copy is not None:
+                self.outdated[copy.stream] = copy
             if not context.is_done:
                 durables = broker.core.import_durables(journal.durables())
                 broker.journal.append(
-                    JournalBatch(producers=journal.producers(), durables=durables, context=context)
+                    JournalBatch(
+                        [] if copy is None else copy.not_shown(),
+                        producers=journal.producers(),
+                        durables=durables,
+                        context=context,
+                    )
                 )
         except BaseException:
             journal.close()
@@ -116,9 +130,18 @@ class Succession:
         return journal
 
     def _serve(self, journal: Journal) -> None:
-        self._broker.core.adopt(journal)
+        copy = self.outdated.get(journal.stream)
+        self._broker.core.adopt(copy or journal)
         self._broker.changed()
-        _log.info("serves the journal of %s, which was removed", journal.name)
+        what = "was removed" if copy is None else "is an older copy"
+        _log.info("serves the journal %s of %s, which %s", journal.stream, journal.name, what)
+
+    def reminded(self, known: Mapping[str, int]) -> None:
+        """So far others know the streams to be that this broker answers for."""
+        for stream, copy in self.outdated.items():
+            if known.get(stream, 0) > copy.head:
+                copy.extend(known[stream])
+                self._broker.core.adopt(copy)
 
     def take_over_soon(self, directory: Path) -> None:
         """Serve the journal of a neighbor that is gone for good."""

@@ -1,7 +1,9 @@
 """The overlay: links that come and go, which brokers there are, and how far their streams are.
 
 Whenever a stream begins afresh (see `stentor.node.streams` and `stentor.node.graph_directory`), all
-feeds catch up on it.
+feeds catch up on it. And its broker is told how far it was known to be: from each neighbor that it
+links with, and from whoever knows more than those on the way to it. So a broker that was started on
+an older copy of its journal hears of it from the first neighbor that remembers (`known`).
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from zlib import crc32
 from stentor.errors import LinkRefused, ProtocolError
 from stentor.node.agenda import Agenda, CloseLink
 from stentor.node.assurance import Assurance
-from stentor.node.border import Rights
+from stentor.node.border import Borders, Rights
 from stentor.node.clock import Clock
 from stentor.node.feed import Feed
 from stentor.node.journals import Journals
@@ -57,6 +59,7 @@ class Overlay:
         groups: Groups,
         homes: Homes,
         subscriptions: Subscriptions,
+        borders: Borders,
         assurance: Assurance,
         hungry: Turns[str],
         clock: Clock,
@@ -71,6 +74,7 @@ class Overlay:
         self._groups = groups
         self._homes = homes
         self._subscriptions = subscriptions
+        self._borders = borders
         self._assurance = assurance
         self._hungry = hungry
         self._clock = clock
@@ -83,6 +87,8 @@ class Overlay:
         #: The last word on each stream, which was passed on.
         self._passed_on: m.Positions = {}
         self._marked = journals.head
+        #: How far neighbors know the streams to be that this broker answers for.
+        self.known: m.Positions = {}
         self._next_mark = clock.now
 
     def announce_as(self, name: str, addresses: Iterable[str]) -> None:
@@ -196,6 +202,9 @@ class Overlay:
         self._catching_up.interrupted(stream)
         head = self._marks.end(stream)
         self._passed_on.pop(stream, None)
+        highest = self._marks.highest.get(stream, 0)
+        if way is not None and (highest or way == stream):
+            self._agenda.to_link(way, m.Mark(stream, highest))
         for i, (id, subscription) in enumerate(list(held.items()), 1):
             feed = subscription.feed
             if held.get(id) is subscription and not feed.volatile:
@@ -240,11 +249,24 @@ class Overlay:
     # -- how far they are
 
     def mark_heard(self, neighbor: str, message: m.Mark) -> None:
+        """How far a stream is; from the other side, how far it was known to be."""
         stream, head = message.stream, message.head
-        if head > self._passed_on.get(stream, -1) and self._directory.towards(stream) == neighbor:
+        if self._directory.towards(stream) != neighbor:
+            if self._borders.with_(neighbor) is None:
+                self._reminded(message)
+        elif head > self._passed_on.get(stream, -1):
             self._passed_on[stream] = head
             self._marks.heard(stream, head)
             self._pass_on(message)
+
+    def _reminded(self, message: m.Mark) -> None:
+        stream, head = message.stream, message.head
+        if stream in self._journals:
+            self.known[stream] = max(head, self.known.get(stream, 0))
+        elif self._marks.seen(stream, head):
+            way = self._directory.towards(stream)
+            if way is not None:
+                self._agenda.to_link(way, message)
 
     def tick(self) -> None:
         """Say how far the own stream is; close links that have been in reserve for too long."""

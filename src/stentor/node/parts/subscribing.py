@@ -295,12 +295,16 @@ class Subscribing:
     def _plausible(self, positions: m.Positions | None) -> m.Positions | None:
         """Positions that a client brings, without what cannot be.
 
-        Nothing lies behind the head of a stream that is kept here. Of other streams the feed finds
-        out. Streams that nobody knows may come back, but not very many.
+        Nothing lies behind the head of a stream that is kept here; who says so has read what an
+        older copy of it does not have, or says no truth. Of other streams the feed finds out.
+        Streams that nobody knows may come back, but not very many.
         """
         if positions is None:
             return None
         heads = self._journals.heads()
+        own = self._journals.stream
+        if MAX_OFFSET > positions.get(own, 0) > self._journals.own.head:
+            self._journals.claimed = max(self._journals.claimed, positions[own])
         found: m.Positions = {}
         unknown = 0
         for stream, position in positions.items():
