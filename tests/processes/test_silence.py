@@ -79,6 +79,42 @@ def test_a_broker_that_hangs_is_given_up_and_taken_back(overlay: Overlay) -> Non
     asyncio.run(run())
 
 
+def test_nobody_waits_for_a_broker_that_hangs_beside_the_way(overlay: Overlay) -> None:
+    """Its links are still up when all of this is done, and it misses nothing when it is back."""
+
+    async def run() -> None:
+        overlay.line(4, limits=replace(LIMITS, timeout=300.0))
+        b1, _, _, hanging = overlay.running
+        await overlay.linked()
+        seen = Run(overlay.directory)
+        async with clients(seen, overlay.running, "volume > 100") as publishers:
+            seen.quiescent()
+            hanging.process.pause()
+            # A link is lost and made again: what the others publish must not wait.
+            b1.restart()
+            await until(lambda: b1.sees({"b2", "b3", "b4"}), "b1 reaches all others")
+            for bus in publishers[:3]:
+                await bus.publish({"volume": 1_000}, ack=True)
+
+            def arrived() -> bool:
+                seen.read()
+                some = {name: c for name, c in seen.components.items() if c.received}
+                return len(some) >= 3
+
+            await until(arrived, "what is published elsewhere arrives meanwhile")
+            async with (
+                seen.connect(b1.address, name="late") as late,
+                seen.subscribed(late, "volume > 50"),  # in force, meanwhile
+            ):
+                seen.quiescent()
+                hanging.process.resume()
+                await publishers[3].publish({"volume": 2_000}, ack=True)
+                await seen.settled()
+                assert seen.check().owed > 0
+
+    asyncio.run(run())
+
+
 def test_a_client_that_cannot_be_heard_is_given_up_and_continues(overlay: Overlay) -> None:
     async def run() -> None:
         broker = overlay.broker("b1", limits=SOON)

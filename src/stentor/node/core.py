@@ -257,6 +257,7 @@ class Core:
             journals=journals,
             durables=durables,
             last_values=self.last_values,
+            marks=marks,
             progress=self.progress,
             catching_up=self.catching_up,
             assurance=assurance,

@@ -24,7 +24,8 @@ new ones are in force everywhere, and would hide what they match: it is asked fo
 
 A feed *begins* with the first answer to a probe that was sent after its subscription: from then on
 it owes its subscriber everything. Brokers that could not be reached then have no place in that
-answer; when they are there, their streams are read from the time on at which the feed was made.
+answer; when they are there, their streams are read from where they were heard to be, or from the
+time on at which the feed was made.
 
 A subscriber that is too slow therefore never holds anything up and loses nothing that is journaled:
 its feed just falls back to reading journals at its own pace ("spill"). Other policies drop instead.
@@ -478,9 +479,10 @@ class Feed:
         reading.floor = 0
         reading.at_head = False
 
-    def heads(self, probe: int, heads: Positions) -> bool:
+    def heads(self, probe: int, heads: Positions, others: Positions | None = None) -> bool:
         """The answer to a probe: where the streams were when the subscription was in force.
 
+        `others` is how far streams were heard to be before, of which the answer says nothing.
         Whether the feed begins with this, at these heads and not in the past.
         """
         begins = self.since is None and probe >= self._probe
@@ -498,6 +500,10 @@ class Feed:
                 if stream not in self._claimed:  # or the journal must tell: it may be ahead of this
                     self._join(reading)
         if begins:
+            for stream, head in (others or {}).items():
+                reading = self._reading(stream)
+                if reading.mode == JOINING:
+                    reading.position, reading.known = max(reading.position, head), True
             self.since = self._made
             for reading in self._streams.values():
                 if reading.mode == JOINING:  # it cannot be reached

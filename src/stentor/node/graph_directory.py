@@ -96,7 +96,7 @@ class GraphDirectory:
             return False
         if neighbor in self._subtrees:
             return self.towards(stream) != neighbor
-        return neighbor in self._router.children(self.root(stream))
+        return neighbor in map(str, self._router.children(self.root(stream)))
 
     def children(self, stream: StreamId) -> list[str]:
         """The neighbors to which all goes on that comes of the stream."""

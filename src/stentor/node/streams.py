@@ -19,6 +19,17 @@ when the echo is complete, every filter that the origin had announced before is 
 and every notification up to the head of its stream that goes to the origin has arrived there, since
 the echo came behind it. Links that fail meanwhile are left out: their streams begin afresh when
 they are back.
+
+A broker may hang, and the link with it does not fail for a long time. Nobody shall wait for it who
+does not need it. So a broker that has a probe and still waits for others says so to its predecessor
+every now and then (`Echo` that `waits`). A neighbor that says nothing of a probe for `PATIENCE` is
+*mute*: it is left out of this wave and of those that follow, which still go there, until it is
+heard of again. The streams behind it are then missing in the answer, as are those behind a link
+that has failed, and the origin takes them for such: for them nothing is proved, and it asks again.
+This can only leave out what would have been proved. What counts of an answer is what is in it, and
+that came over each link behind everything that was sent there before, as ever; an echo that comes
+after its wave has gone on without it says nothing any more. Patience is for one link at a time,
+however long the way, and does not depend on clocks of others.
 """
 
 from __future__ import annotations
@@ -31,6 +42,11 @@ from stentor.errors import ProtocolError
 from stentor.protocol.messages import Echo, Origin, Positions, Probe, StreamId, Streams
 
 Sends = list[tuple[str, object]]
+
+#: Seconds after which a neighbor is left out that says nothing of a probe; and between two words of
+#: a broker that waits for others.
+PATIENCE: Final = 1.5
+WAITS_EVERY: Final = 0.4
 
 #: Addresses that one broker may have, and the characters of each.
 MAX_ADDRESSES: Final = 16
@@ -200,6 +216,10 @@ class _Wave:
     heads: Positions = field(default_factory=dict)
     #: How much each neighbor had been told when it was asked.
     said: dict[str, int] = field(default_factory=dict)
+    #: When something was heard of each; at first, when it was asked.
+    heard: dict[str, float] = field(default_factory=dict)
+    #: When the predecessor heard something.
+    told: float = 0.0
 
 
 class Probes:
@@ -224,6 +244,10 @@ class Probes:
         self._waves: dict[StreamId, _Wave] = {}
         #: The newest probe of this broker.
         self.number = number
+        #: Neighbors that say nothing of probes.
+        self.mute: set[str] = set()
+        #: Seconds that have passed for this broker.
+        self._now = 0.0
 
     @property
     def waiting(self) -> bool:
@@ -237,9 +261,15 @@ class Probes:
         those that need not be asked.
         """
         self.number += 1
-        wave = _Wave(self.number, None, set(said), dict(heads or {}), said)
-        self._waves[self._own] = wave
+        self._waves[self._own] = self._wave(self.number, None, said, dict(heads or {}))
         return [(n, Probe(self._own, self.number)) for n in sorted(said)]
+
+    def _wave(
+        self, number: int, parent: str | None, said: dict[str, int], heads: Positions
+    ) -> _Wave:
+        waiting = set(said) - self.mute
+        heard = dict.fromkeys(waiting, self._now)
+        return _Wave(number, parent, waiting, heads, said, heard, self._now)
 
     def said(self, neighbor: str, echo: Echo) -> int | None:
         """How much a neighbor had been told when it was asked what this answers."""
@@ -259,18 +289,23 @@ class Probes:
             return [(neighbor, Echo(probe.origin, probe.number, {}))]
         self._waves.pop(probe.origin, None)
         said.pop(neighbor, None)
-        wave = _Wave(probe.number, neighbor, set(said), dict(heads), said)
+        wave = self._wave(probe.number, neighbor, said, dict(heads))
+        sends: Sends = [(n, probe) for n in sorted(said)]
         if not wave.waiting:
-            return [(neighbor, Echo(probe.origin, probe.number, dict(heads)))]
+            return [*sends, (neighbor, Echo(probe.origin, probe.number, dict(heads)))]
         self._waves[probe.origin] = wave
-        return [(n, probe) for n in sorted(wave.waiting)]
+        return sends
 
     def echoed(
         self, neighbor: str, echo: Echo, heads: Positions
     ) -> tuple[Sends, tuple[int, Positions] | None]:
         """An answer: messages, and the number and heads of the own probe if it is complete."""
+        self.mute.discard(neighbor)
         wave = self._waves.get(echo.origin)
         if wave is None or wave.number != echo.number or neighbor not in wave.waiting:
+            return [], None
+        if echo.waits:
+            wave.heard[neighbor] = self._now
             return [], None
         wave.waiting.discard(neighbor)
         wave.heads.update(echo.heads)
@@ -280,16 +315,48 @@ class Probes:
         self, neighbor: str, heads: Positions
     ) -> tuple[Sends, tuple[int, Positions] | None]:
         """Nobody waits for this neighbor any more."""
-        sends: Sends = []
-        complete = None
+        self.mute.discard(neighbor)
         for origin, wave in list(self._waves.items()):
             if wave.parent == neighbor:
                 del self._waves[origin]
-            elif neighbor in wave.waiting:
+        return self._without(neighbor, heads)
+
+    def _without(
+        self, neighbor: str, heads: Positions
+    ) -> tuple[Sends, tuple[int, Positions] | None]:
+        """All waves go on without this neighbor."""
+        sends: Sends = []
+        complete = None
+        for origin, wave in list(self._waves.items()):
+            if neighbor in wave.waiting:
                 wave.waiting.discard(neighbor)
                 more, own = self._finish(origin, heads)
                 sends += more
                 complete = complete or own
+        return sends, complete
+
+    def passes(
+        self, seconds: float, heads: Positions
+    ) -> tuple[Sends, tuple[int, Positions] | None]:
+        """Time has passed: leave out who is mute, and tell predecessors that others are."""
+        self._now += seconds
+        sends: Sends = []
+        complete = None
+        late = {
+            neighbor
+            for wave in self._waves.values()
+            for neighbor in wave.waiting
+            if self._now - wave.heard[neighbor] >= PATIENCE
+        }
+        for neighbor in sorted(late):
+            self.mute.add(neighbor)
+            more, own = self._without(neighbor, heads)
+            sends += more
+            complete = complete or own
+        for origin, wave in self._waves.items():
+            if wave.parent is not None and self._now - wave.told >= WAITS_EVERY:
+                wave.told = self._now
+                sends.append((wave.parent, Echo(origin, wave.number, {}, waits=True)))
         return sends, complete
 
     def finish_own(self, heads: Positions) -> tuple[int, Positions] | None:

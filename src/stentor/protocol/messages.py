@@ -463,11 +463,16 @@ class Probe(_Message, tag=54):
 
 
 class Echo(_Message, tag=55):
-    """All brokers on the sender's side have had the probe; the last offset of each stream."""
+    """All brokers on the sender's side have had the probe; the last offset of each stream.
+
+    Streams behind brokers that say nothing are not among them.
+    """
 
     origin: StreamId
     number: int
     heads: _Positions
+    #: The sender has had the probe, and others on its side have not yet answered.
+    waits: bool = False
 
 
 class Fetch(_Message, tag=56):

@@ -85,7 +85,7 @@ def small(stretch: int, fetches: int, steps: Iterable[tuple[Any, str, int]] = ()
 class History:
     """One generated run."""
 
-    def __init__(self, seed: int, *, graph: bool | None = None) -> None:
+    def __init__(self, seed: int, *, graph: bool | None = None, hangs: bool = False) -> None:
         rng = self.rng = random.Random(seed)
         self.graph = rng.random() < 0.4 if graph is None else graph
         size = rng.choice([3, 4, 4, 5, 6] if self.graph else [1, 2, 2, 3, 3, 4, 5, 7])
@@ -143,6 +143,8 @@ class History:
             client.slow = rng.random() < 0.3
             client.window = rng.choice([1, 2, 100])
         self.durable_names = 0
+        #: Brokers that hang are drawn apart, so that histories without them stay as they are.
+        self.hanging = random.Random(seed) if hangs else None
 
     def _strategies(self) -> tuple[Strategy, Strategy | None]:
         """Half of the histories have brokers as they are without any settings."""
@@ -202,6 +204,8 @@ class History:
         for kind in sorted(self.faults):
             actions += [(act, self.storm * weight) for act, weight in faults[kind]]
         [act] = self.rng.choices([a for a, _ in actions], [w for _, w in actions])
+        if self.hanging is not None and self.hanging.random() < 0.05:
+            act = self.hang
         self.kinds[act.__name__] += 1
         act()
 
@@ -286,6 +290,11 @@ class History:
 
     def tick(self) -> None:
         self.sim.tick(self.rng.choice([0.2, 1.1, 2.0, 5.1]))
+
+    def hang(self) -> None:
+        assert self.hanging is not None
+        name = self.hanging.choice(list(self.sim.hosts))
+        self.sim.hang(name, self.hanging.choice([4, 6, 20]), self.hanging.choice([5, 100]))
 
     def advertise(self) -> None:
         client = self._client()
@@ -391,8 +400,8 @@ class History:
         judge_empty(sim)
 
 
-def run_history(seed: int, *, graph: bool | None = None) -> History:
-    history = History(seed, graph=graph)
+def run_history(seed: int, *, graph: bool | None = None, hangs: bool = False) -> History:
+    history = History(seed, graph=graph, hangs=hangs)
     try:
         history.run()
     except BaseException as error:
@@ -404,11 +413,12 @@ def run_history(seed: int, *, graph: bool | None = None) -> History:
 def main() -> None:
     wanted = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000
     first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    hangs = "hangs" in sys.argv
     start = time.perf_counter()
     kinds: Counter[str] = Counter()
     given = 0
     for seed in range(first, first + wanted):
-        history = run_history(seed)
+        history = run_history(seed, hangs=hangs)
         kinds += history.kinds
         given += sum(len(sub.given) for sub in history.sim.subs)
     seconds = time.perf_counter() - start

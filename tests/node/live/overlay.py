@@ -164,6 +164,27 @@ class Overlay(Host):
         keys += [SideChannel(kind, client) for kind in ("up", "down") for client in self.clients]
         self.schedule.lazy = {key for key in keys if self.rng.random() < 0.3}
 
+    def hang(self, name: Any, ticks: int, most: int = 1_000) -> None:
+        """A broker stops for a while, and the others go on: nothing is lost, all of it is late."""
+        clients = {c for c in self.clients if c.broker is self.hosts[name]}
+
+        def is_its(channel: Any) -> bool:
+            if isinstance(channel, Place):
+                return channel.of == name or (channel.kind == "up" and channel.of in clients)
+            return bool(channel[1] == name)
+
+        for _ in range(ticks):
+            for _ in range(self.rng.randint(0, most)):
+                others = [channel for channel in self.schedule.pending if not is_its(channel)]
+                if not others:
+                    break
+                self.step(self.rng.choice(others))
+            self.now += 0.5
+            for other, host in self.hosts.items():
+                if host.up and other != name:
+                    host.core.tick(self.now, self.time)
+                    self.carry_out(host)
+
     def heal(self) -> None:
         """Everything works again."""
         self.disks_fail = False

@@ -1,6 +1,6 @@
 """Which brokers there are, and the waves that pass between them."""
 
-from stentor.node.streams import Directory, Probes
+from stentor.node.streams import PATIENCE, Directory, Probes
 from stentor.protocol.messages import Echo, Origin, Probe, Streams
 
 A, B, C, D = (Origin(f"{name}#", name) for name in "abcd")
@@ -128,6 +128,37 @@ def test_nobody_waits_for_a_lost_neighbor() -> None:
     assert not sends
     assert complete == (1, {"b#": 3})
     assert not probes.waiting
+
+
+def test_who_says_nothing_of_a_wave_is_left_out() -> None:
+    probes = Probes("b#")
+    probes.passed("a", Probe("a#", 1), {"c": 0, "d": 0}, {"b#": 3})
+    probes.echoed("d", Echo("a#", 1, {"d#": 7}), {"b#": 3})
+    assert probes.passes(PATIENCE / 2, {"b#": 3}) == (
+        [("a", Echo("a#", 1, {}, waits=True))],
+        None,
+    )
+    sends, _ = probes.passes(PATIENCE / 2, {"b#": 3})
+    assert sends == [("a", Echo("a#", 1, {"d#": 7, "b#": 3}))]
+    # Nobody waits for it again before it is heard of; but it hears of all.
+    assert probes.passed("a", Probe("a#", 2), {"c": 0}, {"b#": 3}) == [
+        ("c", Probe("a#", 2)),
+        ("a", Echo("a#", 2, {"b#": 3})),
+    ]
+    assert probes.echoed("c", Echo("a#", 1, {"c#": 5}), {"b#": 3}) == ([], None)
+    assert probes.passed("a", Probe("a#", 3), {"c": 0}, {"b#": 3}) == [("c", Probe("a#", 3))]
+    sends, _ = probes.echoed("c", Echo("a#", 3, {"c#": 5}), {"b#": 3})
+    assert sends == [("a", Echo("a#", 3, {"c#": 5, "b#": 3}))]
+
+
+def test_who_says_that_it_waits_itself_is_waited_for() -> None:
+    probes = Probes("b#")
+    probes.begin({"c": 0})
+    for _ in range(10):
+        assert probes.passes(PATIENCE * 0.9, {"b#": 3}) == ([], None)
+        assert probes.echoed("c", Echo("b#", 1, {}, waits=True), {"b#": 3}) == ([], None)
+    _, complete = probes.echoed("c", Echo("b#", 1, {"c#": 5}), {"b#": 3})
+    assert complete == (1, {"c#": 5, "b#": 3})
 
 
 def test_waves_of_a_lost_predecessor_are_forgotten() -> None:

@@ -396,6 +396,30 @@ def test_what_was_offered_before_anybody_asked_is_read_from_the_journal() -> Non
 
 
 @PROMISES
+def test_histories_with_brokers_that_hang() -> None:
+    for seed in range(40):
+        run_history(seed, hangs=True)
+
+
+def test_nobody_waits_for_a_broker_that_hangs() -> None:
+    """A subscription is in force without it; what it publishes when it is back comes, too."""
+    sim = Overlay([("a", "b"), ("b", "c")])
+    near, middle, far = (sim.client(at=name) for name in "abc")
+    publish(far, 1)
+    sim.settle()
+    sub = near.open("true")
+    sim.hang("c", 8)
+    assert sub.in_force is not None
+    publish(far, 2)
+    publish(middle, 3)
+    sim.hang("c", 2)
+    assert [(stream, offset) for stream, offset, _ in sub.given] == [("b#", 1)]
+    sim.settle()
+    assert [(stream, offset) for stream, offset, _ in sub.given] == [("b#", 1), ("c#", 2)]
+    judge(sim)
+
+
+@PROMISES
 def test_histories_of_graphs() -> None:
     for seed in range(25):
         run_history(seed, graph=True)

@@ -64,6 +64,9 @@ class CatchingUp:
         self.counters = {"served": 0, "kept_out": 0}
         #: Feeds that have to wait until requests of others are answered.
         self._starved: Turns[str] = Turns()
+        #: Streams whose brokers do not answer, and feeds that wait for these.
+        self._spared: set[m.StreamId] = set()
+        self._patient: Turns[str] = Turns()
         #: Requests of other brokers.
         self._serving: deque[m.Fetch] = deque()
         #: Those for last values that are being answered.
@@ -74,6 +77,7 @@ class CatchingUp:
         id = subscription.feed.id
         self._hungry.discard(id)
         self._starved.discard(id)
+        self._patient.discard(id)
         self.fetches.forget(id)
         self._fed()
 
@@ -106,6 +110,9 @@ class CatchingUp:
             neighbor = self._directory.towards(wish.stream)
             if neighbor is None:
                 continue  # when it can be reached again, the stream begins afresh
+            if wish.stream in self._spared:
+                self._patient.add(feed.id)
+                continue
             if self.fetches.full:
                 self._starved.add(feed.id)
                 return
@@ -217,6 +224,14 @@ class CatchingUp:
                 subscription.feed.fetch_failed(stream)
                 self._hungry.add(pending.feed)
         self._fed()
+
+    def spare(self, streams: Collection[m.StreamId]) -> None:
+        """The brokers of these streams do not answer, so the room for requests is for others."""
+        back = self._spared.difference(streams)
+        self._spared = set(streams)
+        if back:
+            self._hungry.update(self._patient)
+            self._patient.clear()
 
     def ask_again(self, feed: Feed, streams: Collection[m.StreamId], probe: int) -> None:
         """What the feed has asked these streams for before this probe does not count.

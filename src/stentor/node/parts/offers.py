@@ -12,6 +12,7 @@ called for go when it does. It is withdrawn when nothing of its producer is on i
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -94,7 +95,8 @@ class Offers:
         self._routing.advertise(_id(session, message.number), filter)
         if self._routing.is_steered and not message.volatile:
             self._publishing.hold(session)
-            self._probing.then(session.id, lambda: self._in_force(session, message.number))
+            done = partial(self._in_force, session, message.number)
+            self._probing.then(session.id, done, everybody=True)
         else:
             self._agenda.to_client(session.id, m.Done(message.number))
         if message.demand:

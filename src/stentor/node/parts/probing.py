@@ -4,6 +4,13 @@ A client hears `Subscribed` when a probe sent after its subscription has been ec
 (see `stentor.node.streams`). The same answer tells feeds where a stream was whose way was
 interrupted. One probe is under way at a time, and serves all that wait for it. It goes only where
 it can find out something (see `stentor.node.assurance`).
+
+An answer may leave out brokers that can be reached, because one of them hangs, or because links are
+changing in a graph. Of their streams nothing is known then. Feeds read them from their journals as
+soon as a later probe is answered by them: from where they were, and if they begin now, from how far
+the stream was heard to be. What it had published by then was published before anybody was told that
+the subscription is in force. Whoever wants all brokers to have heard something, as for an
+advertisement that steers, waits for an answer that leaves out none.
 """
 
 from __future__ import annotations
@@ -17,6 +24,7 @@ from stentor.node.assurance import Assurance
 from stentor.node.clock import Clock
 from stentor.node.feed import Feed
 from stentor.node.journals import Journals
+from stentor.node.marks import Marks
 from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.catching_up import CatchingUp
 from stentor.node.parts.durables import Durables
@@ -33,6 +41,11 @@ from stentor.protocol import messages as m
 
 #: Feeds, and clients, that are told of an answer in one step.
 TOLD_AT_ONCE: Final = 200
+#: Seconds until those are asked again that were left out: at first, and at most.
+AGAIN_FIRST: Final = 0.1
+AGAIN_MOST: Final = 2.0
+#: Seconds that count between two ticks. If more have passed, it is this broker that was slow.
+AWAKE: Final = 0.5
 
 
 class Probing:
@@ -47,6 +60,7 @@ class Probing:
         journals: Journals,
         durables: Durables,
         last_values: LastValues,
+        marks: Marks,
         progress: Progress,
         catching_up: CatchingUp,
         assurance: Assurance,
@@ -61,6 +75,7 @@ class Probing:
         self._journals = journals
         self._durables = durables
         self._last_values = last_values
+        self._marks = marks
         self._progress = progress
         self._catching_up = catching_up
         self._assurance = assurance
@@ -71,14 +86,16 @@ class Probing:
         self.counters = {"probes": 0}
         # Numbers must not come again after a restart; no broker sends a million a second.
         self.probes = Probes(journals.stream, int(clock.time * 1_000_000))
-        #: Whether one is to be sent at once, or when time has passed.
+        #: Whether one is to be sent at once, or at some time; and how long the next such wait is.
         self._wanted = False
-        self._later = False
+        self._again: float | None = None
+        self._patience = AGAIN_FIRST
+        self._ticked = clock.now
         #: Feeds that wait for a probe to be answered, and clients that wait with them.
         self._feeds: Turns[str] = Turns()
         self.settling: dict[Consumer, tuple[int, Session, bool]] = {}
         #: What else is to happen for clients when a probe is answered.
-        self._afterwards: dict[int, deque[tuple[int, Callable[[], None]]]] = {}
+        self._afterwards: dict[int, deque[tuple[int, Callable[[], None], bool]]] = {}
         #: Answers of which not everybody has been told.
         self._answers: deque[Iterator[None]] = deque()
         subscriptions.at_leave(self._left)
@@ -100,9 +117,12 @@ class Probing:
         self._feeds.add(feed.id)
         self._wanted = True
 
-    def then(self, session: int, done: Callable[[], None]) -> None:
-        """Call this when all brokers have dealt with what they have been told by now."""
-        self._afterwards.setdefault(session, deque()).append((self.next, done))
+    def then(self, session: int, done: Callable[[], None], *, everybody: bool = False) -> None:
+        """Call this when all brokers have dealt with what they have been told by now.
+
+        Those that hang are waited for only if it has to be `everybody`.
+        """
+        self._afterwards.setdefault(session, deque()).append((self.next, done, everybody))
         self._wanted = True
 
     def waiting(self, session: int) -> int:
@@ -130,8 +150,15 @@ class Probing:
             self._complete(self.probes.finish_own(self._journals.heads()))
 
     def tick(self) -> None:
-        self._wanted |= self._later
-        self._later = False
+        """Wait for nobody who hangs; ask again who was left out."""
+        now = self._clock.now
+        passed, self._ticked = min(now - self._ticked, AWAKE), now
+        sends, complete = self.probes.passes(passed, self._journals.heads())
+        self._send(sends)
+        self._complete(complete)
+        if self._again is not None and now >= self._again:
+            self._again = None
+            self._wanted = True
 
     def probe_heard(self, neighbor: str, message: m.Probe) -> None:
         if self._directory.towards(message.origin) != neighbor:
@@ -164,7 +191,7 @@ class Probing:
         message.heads = {s: head for s, head in message.heads.items() if towards(s) == neighbor}
         said = self.probes.said(neighbor, message)
         own = message.origin == self._journals.stream
-        if said is not None and (own or not self._directory.allows_cycles):
+        if said is not None and not message.waits and (own or not self._directory.allows_cycles):
             self._assurance.answered(neighbor, said, message.heads)
         sends, complete = self.probes.echoed(neighbor, message, self._journals.heads())
         self._send(sends)
@@ -189,9 +216,13 @@ class Probing:
         if complete is None:
             return
         number, heads = complete
-        # In a tree a broker is left out only if its link has failed. In a cycle its answer may come
-        # another way than its stream, and proves nothing: it has to be asked again, in a while.
+        # It hangs; or in a cycle its answer came another way than its stream, and proves nothing.
         left_out = [o.stream for o in self._directory.others if o.stream not in heads]
+        self._catching_up.spare(left_out)
+        if left_out:
+            self._ask_again()
+        else:
+            self._patience = AGAIN_FIRST
         settled = [c for c, (probe, *_) in self.settling.items() if probe <= number]
         self._answers.append(self._tell(number, heads, left_out, self._feeds.take(), settled))
         self.work()
@@ -230,7 +261,9 @@ class Probing:
         told = 0
         for client in list(self._afterwards):
             while (waiting := self._afterwards.get(client)) and waiting[0][0] <= number:
-                _, done = waiting.popleft()
+                if waiting[0][2] and left_out:
+                    break
+                _, done, _ = waiting.popleft()
                 done()
                 told += 1
                 if not told % TOLD_AT_ONCE:
@@ -249,7 +282,8 @@ class Probing:
         for stream in left_out:
             feed.interrupted(stream, number + 1)
         self._catching_up.ask_again(feed, feed.unproved(number) & heads.keys(), number)
-        begins = feed.heads(number, heads)
+        known = self._marks.heads
+        begins = feed.heads(number, heads, {s: known[s] for s in left_out if s in known})
         self._durables.take_back(subscription)
         if begins:
             # Brokers that could not be asked are read from the time of its making on, when they
@@ -257,12 +291,17 @@ class Probing:
             subscription.begins()
         if feed.waits_for(number):
             self._feeds.add(feed.id)
-            self._later |= bool(left_out)
             self._wanted |= not left_out
         if feed.held:
             self._last_values.ask(subscription, heads)
         self._hungry.add(feed.id)
         self._ready.add(feed.id)
+
+    def _ask_again(self) -> None:
+        """Ask in a while; if that is in vain, in a longer one."""
+        if self._again is None:
+            self._again = self._clock.now + self._patience
+            self._patience = min(2 * self._patience, AGAIN_MOST)
 
     def _in_force(
         self, session: Session, subscription: Subscription, consumer: Consumer, resumed: bool
