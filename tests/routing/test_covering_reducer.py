@@ -14,7 +14,7 @@ from strategies import filters as any_filters
 from stentor.filters import Filter
 from stentor.filters.effort import effort
 from stentor.routing.reducers import CoveringReducer, PlainReducer, covering
-from stentor.routing.reducers.reducer import REFERENCE, slots_of
+from stentor.routing.reducers.slots import REFERENCE, slots_of
 
 SLOTS = (1, 2, 3)
 

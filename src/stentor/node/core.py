@@ -78,6 +78,7 @@ from stentor.node.subscription import Subscription
 from stentor.node.subscriptions import Subscriptions
 from stentor.node.turns import Turns
 from stentor.node.ways import Ways
+from stentor.node.wording import Wording
 from stentor.protocol import messages as m
 from stentor.routing import tree_router
 from stentor.routing.graph import GraphRouter
@@ -106,13 +107,15 @@ class Core:
         window: int = 20_000,
         queue: int = QUEUE_LIMIT,
         hooks: Hooks | None = None,
+        wording: Wording | None = None,
         now: float = 0.0,
         clock: float = 0.0,
     ) -> None:
         """`now` is a clock that only goes forward; `clock` is seconds since 1970.
 
         The router is one that brokers run, or a `Router` that carries notifications by itself.
-        `ids` is by what it knows neighbors, where that is not their names.
+        `ids` is by what it knows neighbors, where that is not their names, and `wording` how it
+        tells them of filters.
         """
         self.name = name
         self.hooks = hooks = hooks or Hooks()
@@ -152,6 +155,7 @@ class Core:
                 agenda=agenda,
                 assurance=assurance,
                 ids=ids or {},
+                wording=wording or Wording(),
             )
             self.traffic = traffic = Traffic(
                 routing,

@@ -11,7 +11,7 @@ from stentor.errors import (
     InvalidTopology,
     UnknownBroker,
 )
-from stentor.matching import Matcher
+from stentor.matching import Commons, Matcher
 from stentor.model.event_types import EventType, EventTypes
 from stentor.research.clusters import CellRouter, Cells
 from stentor.research.first_arrival import FirstArrivalRouter
@@ -97,11 +97,12 @@ or use Network.graph, which routes on cycles
         names = topology.brokers_of(edges, brokers)
         topology.check_tree(names, edges)
         strategy, offers = _strategies(routing, advertisements, looseness, sample)
+        commons = Commons() if engine is None else None
 
         def make(id: BrokerId) -> Router | LiveRouter:
             if planned:
                 return CarryingRouter(id, strategy, offers, engine)
-            return TreeRouter(id, strategy, offers, engine=engine)
+            return TreeRouter(id, strategy, offers, engine=engine, commons=commons)
 
         return cls._made(make, names, edges, offers, seed, acyclic=True)
 
@@ -188,6 +189,7 @@ or use Network.graph, which routes on cycles
         flooded: set[BrokerId] = frozenset(),  # type: ignore[assignment]
     ) -> Network:
         strategy, offers = _strategies(routing, advertisements, looseness, sample)
+        commons = Commons()
 
         def is_flooded(id: BrokerId) -> bool:
             while id not in flooded and id in parents:
@@ -197,7 +199,7 @@ or use Network.graph, which routes on cycles
         def make(id: BrokerId) -> TreeRouter:
             children = topology.children_of(parents, id)
             role = Role(parents.get(id), children, is_flooded(id))
-            return TreeRouter(id, strategy, offers, role)
+            return TreeRouter(id, strategy, offers, role, commons=commons)
 
         net = cls._made(make, names, edges, offers, seed, acyclic=True)
         net._parents = parents
