@@ -56,7 +56,7 @@ from stentor.routing.protocol import (
     Router,
     TableSize,
 )
-from stentor.semantics import Action, Report, Trace, check
+from stentor.semantics import Action, Internal, Report, Trace, check
 from stentor.simulation import topology
 from stentor.simulation.broker import SideChannel, SimulatedBroker
 from stentor.simulation.client import Client, SimulatedInbox
@@ -85,7 +85,7 @@ class _NoTrace(Trace):
         pass
 
     def pop(self) -> Action:
-        raise NotImplementedError
+        return Internal()
 
 
 @dataclass(eq=False, slots=True)
@@ -624,6 +624,8 @@ class Host:
         `order` names orders that it should have kept: fifo, causal, total_pairwise, total_global.
         Without `settling`, only what was delivered is judged, not what is missing.
         """
+        if not self._record:
+            raise InvalidConfiguration("this run was not recorded; leave out record=False")
         return check(
             self.trace, advertisements=self._advertisements, order=order, settling=settling
         )

@@ -77,6 +77,7 @@ class Network(TreeHost):
         sample: Iterable[Mapping[str, Any]] | None = None,
         engine: Callable[[], Matcher[Any]] | None = None,
         planned: bool = False,
+        record: bool = True,
         seed: int | None = None,
     ) -> Network:
         """Peers on an acyclic overlay. `brokers` names those that have no link.
@@ -85,7 +86,8 @@ class Network(TreeHost):
         way (`replace_link`), but nothing is journaled.
 
         `looseness` and `sample` are for imperfect merging: the share of a merger's matches that
-        may be in vain, and the notifications that it is measured on.
+        may be in vain, and the notifications that it is measured on. A very long run that need not
+        be checked takes less memory if nothing is recorded (`record=False`).
 
         >>> Network.tree([(1, 2), (2, 3), (3, 1)])
         Traceback (most recent call last):
@@ -104,7 +106,9 @@ or use Network.graph, which routes on cycles
                 return CarryingRouter(id, strategy, offers, engine)
             return TreeRouter(id, strategy, offers, engine=engine, commons=commons)
 
-        return cls._made(make, names, edges, offers, seed, acyclic=True)
+        return cls._made(
+            make, names, edges, offers, seed, acyclic=True, record=record
+        )
 
     @classmethod
     def hierarchy(
@@ -473,6 +477,7 @@ or use Network.graph, which routes on cycles
         seed: int | None,
         *,
         acyclic: bool = False,
+        record: bool = True,
     ) -> Network:
         routers = {name: make(name) for name in names}
         return cls(
@@ -482,6 +487,7 @@ or use Network.graph, which routes on cycles
             advertisements=offers is not None,
             make=make,
             acyclic=acyclic,
+            record=record,
         )
 
 

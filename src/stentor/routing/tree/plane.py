@@ -144,7 +144,7 @@ class Plane:
         if layer is None:
             return
         destination = Neighbor(sender)
-        merge = not message.removed or _only_widens(message)
+        merge = layer.strategy.name == "merging" and _only_widens(message)
         for key, filter in message.added:
             if not layer.holds(destination, key):
                 layer.insert(destination, key, filter, merge=merge)
