@@ -18,6 +18,7 @@ that the asking table does not hold.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import count
 from typing import Final
 
 from stentor.filters import Filter
@@ -47,9 +48,9 @@ class SharedIndex:
 
     def add(self, filter: Filter) -> None:
         """One more table holds the filter."""
-        count = self._held.get(filter, 0)
-        self._held[filter] = count + 1
-        if not count:
+        known = self._held.get(filter, 0)
+        self._held[filter] = known + 1
+        if not known:
             self._index.add(filter, filter)
             self._found.clear()
 
@@ -95,25 +96,29 @@ class SharedRelations:
     >>> relations.add(large, large), relations.add(small, small)
     (None, None)
     >>> list(relations.covering(small)), list(relations.covered(large))
-    ([Filter('x > 1'), Filter('x > 5')], [Filter('x > 5'), Filter('x > 1')])
+    ([Filter('x > 1'), Filter('x > 5')], [Filter('x > 1'), Filter('x > 5')])
     """
 
     def __init__(self) -> None:
         self._table: FilterTable[Filter] = FilterTable()
         self._held: dict[Filter, int] = {}
+        #: Gives answers an order that is the same in every run.
+        self._number: dict[Filter, int] = {}
+        self._numbers = count()
         #: Of each filter those that cover it and those that it covers, itself among them.
         self._above: dict[Filter, dict[Filter, None]] = {}
         self._below: dict[Filter, dict[Filter, None]] = {}
 
     def add(self, key: Filter, filter: Filter) -> None:
         """One more table holds the filter; the key is the filter itself."""
-        count = self._held.get(filter, 0)
-        self._held[filter] = count + 1
-        if count:
+        known = self._held.get(filter, 0)
+        self._held[filter] = known + 1
+        if known:
             return
         self._table.add(filter, filter)
-        above = self._above[filter] = dict.fromkeys(_ordered(self._table.coverers(filter)))
-        below = self._below[filter] = dict.fromkeys(_ordered(self._table.covered(filter)))
+        self._number[filter] = next(self._numbers)
+        above = self._above[filter] = self._ordered(self._table.coverers(filter))
+        below = self._below[filter] = self._ordered(self._table.covered(filter))
         for other in above:
             self._below[other][filter] = None
         for other in below:
@@ -123,7 +128,7 @@ class SharedRelations:
         """One table less holds it."""
         self._held[key] -= 1
         if not self._held[key]:
-            del self._held[key]
+            del self._held[key], self._number[key]
             self._table.remove(key)
             for other in self._above.pop(key):
                 self._below[other].pop(key)
@@ -141,6 +146,9 @@ class SharedRelations:
         found = self._below.get(filter)
         return self._table.covered(filter) if found is None else found
 
+    def _ordered(self, filters: Iterable[Filter]) -> dict[Filter, None]:
+        return dict.fromkeys(sorted(filters, key=self._number.__getitem__))
+
     def __len__(self) -> int:
         return len(self._held)
 
@@ -151,8 +159,3 @@ class Commons:
     def __init__(self) -> None:
         self.index = SharedIndex()
         self.relations = SharedRelations()
-
-
-def _ordered(filters: Iterable[Filter]) -> list[Filter]:
-    """In the same order in every run."""
-    return sorted(filters, key=str)

@@ -238,11 +238,12 @@ or use Network.graph, which routes on cycles
                     "another strategy"
                 )
         lengths = _lengths(costs or {}, edges)
+        commons = Commons()
 
         def make(id: BrokerId) -> Router | LiveRouter:
             if routing == "first-arrival":
                 return FirstArrivalRouter(id)
-            return GraphRouter(id, routing, advertisements, lengths.get(id))
+            return GraphRouter(id, routing, advertisements, lengths.get(id), commons=commons)
 
         return cls._made(make, names, edges, advertisements, seed)
 
