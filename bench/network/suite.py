@@ -39,9 +39,9 @@ def run_routing(profile: Profile, parts: tuple[str, ...]) -> dict[str, Any]:
         results["replacement"] = apart(measure_replacement, profile)
     if "scale" in parts:
         results["scale"] = []
-        for size in profile.scale:
-            progress("simulating {:,} brokers, {:,} clients, {:,} publications".format(*size))
-            results["scale"].append(apart(measure_scale, *size))
+        for network in profile.scale:
+            progress("simulating {:,} brokers, {:,} clients, {:,} publications".format(*network))
+            results["scale"].append(apart(measure_scale, *network))
     results["seconds"] = perf_counter() - started
     results["load_average"] = os.getloadavg()[2]
     return results
