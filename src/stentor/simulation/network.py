@@ -106,9 +106,7 @@ or use Network.graph, which routes on cycles
                 return CarryingRouter(id, strategy, offers, engine)
             return TreeRouter(id, strategy, offers, engine=engine, commons=commons)
 
-        return cls._made(
-            make, names, edges, offers, seed, acyclic=True, record=record
-        )
+        return cls._made(make, names, edges, offers, seed, acyclic=True, record=record)
 
     @classmethod
     def hierarchy(
