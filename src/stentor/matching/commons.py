@@ -12,7 +12,7 @@ once, among all filters that anybody holds, and each table picks out its own.
     other.
 
 Both count how many tables hold a filter, and forget it with the last. An answer may name filters
-that the asking table does not hold.
+that the asking table does not hold; also those of a broker that died without giving them up.
 """
 
 from __future__ import annotations
