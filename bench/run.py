@@ -7,7 +7,7 @@
 ./dev bench --quick        small sizes, about a minute
 ./dev bench --full         a million filters, too; for routing and live, 100,000
 ./dev bench --only stock   only some of: stock, shapes, sweep, tuples;
-                           for routing of: traffic, locality, changes, survey, replacement
+                           for routing of: traffic, locality, changes, survey, replacement, scale
                            for live of: throughput, durability, latency, overlay, clients
                            for pipeline of: match, journal
 ./dev bench --write-docs   then put the results into docs/benchmarks.md

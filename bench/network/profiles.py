@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 #: What a run consists of.
-PARTS: Final = ("traffic", "locality", "changes", "survey", "replacement")
+PARTS: Final = ("traffic", "locality", "changes", "survey", "replacement", "scale")
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class Profile:
     survey_events: int
     #: Seeds for each way to replace a link.
     replacements: int
+    #: Brokers, clients and publications of whole networks.
+    scale: tuple[tuple[int, int, int], ...]
 
 
 QUICK: Final = Profile(
@@ -36,6 +38,7 @@ QUICK: Final = Profile(
     survey_brokers=24,
     survey_events=100,
     replacements=5,
+    scale=((50, 500, 500),),
 )
 DEFAULT: Final = Profile(
     name="default",
@@ -46,6 +49,7 @@ DEFAULT: Final = Profile(
     survey_brokers=48,
     survey_events=200,
     replacements=20,
+    scale=((100, 1_000, 1_000),),
 )
 FULL: Final = Profile(
     name="full",
@@ -56,5 +60,6 @@ FULL: Final = Profile(
     survey_brokers=48,
     survey_events=300,
     replacements=50,
+    scale=((100, 1_000, 1_000), (400, 8_000, 10_000)),
 )
 PROFILES: Final = {profile.name: profile for profile in (QUICK, DEFAULT, FULL)}

@@ -11,6 +11,7 @@ from network.configurations import FILTERING
 from network.locality import measure_locality
 from network.profiles import Profile
 from network.replacement import measure_replacement
+from network.scale import measure_scale
 from network.survey import measure_survey
 from network.traffic import measure_traffic
 from progress import progress
@@ -36,6 +37,11 @@ def run_routing(profile: Profile, parts: tuple[str, ...]) -> dict[str, Any]:
         results["survey"] = apart(measure_survey, profile)
     if "replacement" in parts:
         results["replacement"] = apart(measure_replacement, profile)
+    if "scale" in parts:
+        results["scale"] = []
+        for network in profile.scale:
+            progress("simulating {:,} brokers, {:,} clients, {:,} publications".format(*network))
+            results["scale"].append(apart(measure_scale, *network))
     results["seconds"] = perf_counter() - started
     results["load_average"] = os.getloadavg()[2]
     return results

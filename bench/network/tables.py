@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from figures import duration, rate, times
+from figures import duration, rate, seconds, size, times
 from tables import Results, Table
 
 
@@ -25,6 +25,8 @@ def routing_tables(results: Results) -> list[Table]:
         tables.append(_survey(survey))
     if replacement := results.get("replacement"):
         tables.append(_replacement(replacement))
+    if scale := results.get("scale"):
+        tables.append(_scale(scale))
     return tables
 
 
@@ -207,6 +209,43 @@ def _replacement(replacement: list[dict[str, Any]]) -> Table:
                 f"{row['filters']:.1f}",
                 *(f"{row[what]:,}" for what in ("lost", "duplicates", "fifo", "causal", "owed")),
                 f"{row['spotless']} of {row['runs']}",
+            ]
+        )
+    return table
+
+
+def _scale(scale: list[dict[str, Any]]) -> Table:
+    table = Table(
+        "Whole networks in one process",
+        [
+            "Brokers",
+            "Clients",
+            "Publications",
+            "Subscribing",
+            "Entries",
+            "Per entry",
+            "Publishing",
+            "Messages",
+            "Per message",
+            "Checking",
+            "Peak memory",
+        ],
+        "Processor time. A binary tree, a stock filter for each client, covering. An entry is a "
+        "filter that a broker was told by a neighbor; a message is a notification that a broker or "
+        "a client was given.",
+    )
+    for row in scale:
+        table.rows.append(
+            [
+                *(f"{row[what]:,}" for what in ("brokers", "clients", "publications")),
+                seconds(row["subscribed_s"]),
+                f"{row['entries']:,}",
+                duration(row["entry_us"]),
+                seconds(row["published_s"]),
+                f"{row['messages']:,}",
+                duration(row["message_us"]),
+                seconds(row["checked_s"]),
+                size(2**20 * row["peak_mb"]),
             ]
         )
     return table

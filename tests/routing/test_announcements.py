@@ -15,9 +15,9 @@ def test_the_difference_leads_from_told_to_announced(steps: list[tuple[str, bool
     announcements, told = Announcements(), set[object]()
     for key, take in steps:
         if key in announcements.announced(1):
-            announcements.withdraw(1, key)
+            announcements.withdraw(0b10, key)
         else:
-            announcements.announce(1, key, FILTER)
+            announcements.announce(0b10, key, FILTER)
         if take:
             for change in announcements.take().values():
                 assert not change.added.keys() & told
@@ -29,19 +29,19 @@ def test_the_difference_leads_from_told_to_announced(steps: list[tuple[str, bool
 
 def test_what_came_and_went_is_not_sent() -> None:
     announcements = Announcements()
-    announcements.announce(1, "a", FILTER)
-    announcements.withdraw(1, "a")
+    announcements.announce(0b10, "a", FILTER)
+    announcements.withdraw(0b10, "a")
     assert announcements.take() == {}
-    announcements.announce(1, "a", FILTER)
+    announcements.announce(0b10, "a", FILTER)
     announcements.take()
-    announcements.withdraw(1, "a")
-    announcements.announce(1, "a", FILTER)
+    announcements.withdraw(0b10, "a")
+    announcements.announce(0b10, "a", FILTER)
     assert announcements.take() == {}
 
 
 def test_a_neighbor_that_is_gone_is_told_nothing() -> None:
     announcements = Announcements()
-    announcements.announce(1, "a", FILTER)
+    announcements.announce(0b10, "a", FILTER)
     announcements.forget(1)
     assert announcements.take() == {}
     assert not announcements.announced(1)

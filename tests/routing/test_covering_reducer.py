@@ -13,8 +13,9 @@ from strategies import filters as any_filters
 
 from stentor.filters import Filter
 from stentor.filters.effort import effort
+from stentor.matching.commons import SharedRelations
 from stentor.routing.reducers import CoveringReducer, PlainReducer, covering
-from stentor.routing.reducers.reducer import REFERENCE, slots_of
+from stentor.routing.reducers.slots import REFERENCE, slots_of
 
 SLOTS = (1, 2, 3)
 
@@ -58,13 +59,17 @@ class Reducing(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.reducer = CoveringReducer(self.at_once)
+        self.reducer = CoveringReducer(self.at_once, self.visible())
         self.wanted: dict[Filter, int] = {}
         self.slots: set[int] = set()
         #: What the neighbors hold, learned from the changes alone.
         self.told: dict[int, set[Filter]] = {}
         #: What new neighbors are still to be told.
         self.unfilled: dict[int, list[Filter]] = {}
+
+    def visible(self) -> covering.Visible | None:
+        """Where announced filters are searched, if that is not the reducer's own."""
+        return None
 
     @rule(number=filter_numbers, mask=st.integers(0, 7), local=st.booleans())
     def want(self, number: int, mask: int, local: bool) -> None:
@@ -172,6 +177,21 @@ class ReducingStepwise(Reducing):
     at_once = 1
 
 
+class ReducingInCommon(Reducing):
+    """The same, where another reducer holds what it announces in the same place."""
+
+    at_once = 2
+
+    def visible(self) -> covering.Visible:
+        relations = SharedRelations()
+        self.other = CoveringReducer(visible=relations)
+        return relations
+
+    @rule(number=Reducing.filter_numbers, wanted=st.booleans())
+    def want_elsewhere(self, number: int, wanted: bool) -> None:
+        self.other.want(chosen(number), chosen(number), REFERENCE if wanted else 0)
+
+
 class ReducingWithLittleEffort(Reducing):
     """The same, where a step is over after one search."""
 
@@ -187,6 +207,7 @@ class ReducingWithLittleEffort(Reducing):
         self.patch.undo()
 
 
+TestReducingInCommon = ReducingInCommon.TestCase
 TestReducingWithLittleEffort = ReducingWithLittleEffort.TestCase
 TestReducingStepwise = pytest.mark.spec("R-03.19", "R-03.06")(ReducingStepwise.TestCase)
 TestReducing = pytest.mark.spec(

@@ -1,7 +1,9 @@
 """A batch is routed in one step, each of its notifications as if it were alone."""
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -13,11 +15,12 @@ from test_configurations import EXACT, GRID, random_filter
 
 from stentor.filters import Filter
 from stentor.matching import BruteForce, Counting, Index
+from stentor.matching.commons import SharedIndex
 from stentor.model import Notification, decode_headers, encode
 from stentor.routing import FilterId, Role, Strategy, TreeRouter
 from stentor.routing.messages import AdvertisementUpdate, SubscriptionUpdate
 from stentor.routing.protocol import BrokerId
-from stentor.routing.table import DESTINATION, Destination, Local, Neighbor, RoutingTable
+from stentor.routing.table import DESTINATION, Destination, Local, Neighbor, RoutingTable, Row
 
 Targets = dict[Destination, list[int]]
 
@@ -34,7 +37,36 @@ def in_order(targets: Targets) -> Targets:
 
 # -- the table
 
-ENGINES: list[Callable[[], Any] | None] = [None, Index, BruteForce, Counting]
+TABLES: list[Callable[[], RoutingTable]] = [
+    RoutingTable,
+    *(partial(RoutingTable, engine) for engine in (Index, BruteForce, Counting)),
+    lambda: RoutingTable(shared=_others()),
+]
+
+
+def _others() -> SharedIndex:
+    """An index in which others have written."""
+    index = SharedIndex()
+    for text in ("", "always = 1", "x > 1"):
+        index.add(Filter(text))
+    return index
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=20))
+def test_a_row_counts_the_entries_of_its_owners(steps: list[tuple[int, bool]]) -> None:
+    row, expected = Row(Filter("x > 1")), Counter[Destination]()
+    for which, comes in steps:
+        owner = (Local("ann"), Local("bob"), Neighbor("ann"))[which]
+        if comes:
+            row.own(owner)
+            expected[owner] += 1
+        elif expected[owner]:
+            row.disown(owner)
+            expected[owner] -= 1
+        held = +expected
+        assert dict(row.owners) == held
+        assert len(row) == len(held)
+        assert row.sole == (next(iter(held)) if len(held) == 1 else None)
 
 
 @pytest.mark.spec("R-03.09", "R-02.70", "02/P10")
@@ -45,8 +77,8 @@ def test_a_table_names_the_destinations_of_matching_filters(data: st.DataObject)
     entries = data.draw(st.lists(st.tuples(owners, filter_texts()), max_size=12))
     batch = data.draw(st.lists(events, max_size=8))
     ns = [Notification({**event, "always": 1}) for event in batch]
-    for engine in ENGINES:
-        table = RoutingTable(engine)
+    for make in TABLES:
+        table = make()
         for key, (destination, text) in enumerate(entries):
             table.add(destination, key, filter_of(text))
         expected: Targets = {}
@@ -67,8 +99,8 @@ def test_a_table_names_the_targets_of_as_many_as_there_is_time_for(
     owners = st.sampled_from([Local(f"c{i}") for i in range(9)])
     entries = data.draw(st.lists(st.tuples(owners, filter_texts()), min_size=1, max_size=12))
     ns = [Notification({**event, "always": 1}) for event in data.draw(st.lists(events, min_size=1))]
-    for engine in ENGINES:
-        table = RoutingTable(engine)
+    for make in TABLES:
+        table = make()
         for key, (destination, text) in enumerate(entries):
             table.add(destination, key, filter_of(text))
         count, found = table.targets_of_leading(ns, most)

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -24,10 +24,13 @@ from stentor.errors import (
 )
 from stentor.filters import Filter
 from stentor.model import NotificationId
+from stentor.protocol import messages as m
 from stentor.routing import FilterId, TreeRouter, tree_router
 from stentor.routing.protocol import BrokerId
 from stentor.simulation import Client, Network, host
 from stentor.simulation.host import Host
+from stentor.simulation.links import together
+from stentor.simulation.schedule import Schedule
 from stentor.simulation.topology import reachable
 
 EXACT = ("simple", "identity", "covering", "merging")
@@ -156,6 +159,50 @@ def test_a_run_can_do_without_its_trace() -> None:
     client.leave()
     assert received(client) == [1]
     assert len(net.trace) == 0
+    with pytest.raises(InvalidConfiguration, match="was not recorded"):
+        net.check()
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3)), max_size=40))
+def test_a_channel_keeps_its_order_however_much_is_taken_at_a_time(
+    steps: list[tuple[str, int]],
+) -> None:
+    schedule, waiting = Schedule(), dict[str, list[int]]()
+    for number, (channel, how) in enumerate(steps):
+        held = waiting.setdefault(channel, [])
+        if how < 2:
+            schedule.put(channel, number)
+            held.append(number)
+        elif how == 2:
+            found = schedule.next(channel)
+            assert found == ((channel, held.pop(0)) if held else None)
+        elif (taken := schedule.next_all()) is not None:
+            assert taken[1] == waiting.pop(taken[0])
+    while (found := schedule.next()) is not None:
+        assert found[1] == waiting[found[0]].pop(0)
+    assert not any(waiting.values())
+
+
+def test_only_what_means_the_same_travels_together() -> None:
+    def forward(stream: str, *numbers: int, volatile: bool = False) -> m.Forward:
+        return m.Forward(stream, list(numbers), [b"%d" % n for n in numbers], volatile)
+
+    def asked(*texts: str, gone: Sequence[str] = ()) -> m.Subscriptions:
+        return m.Subscriptions([(text, text) for text in texts], list(gone))
+
+    one, two = forward("a#", 1), forward("a#", 2, 3)
+    assert list(together([one, two])) == [forward("a#", 1, 2, 3)]
+    assert list(together([one, forward("b#", 1), two])) == [one, forward("b#", 1), two]
+    volatile = forward("a#", 2, volatile=True)
+    assert list(together([one, volatile])) == [one, volatile]
+    assert list(together([asked("x > 1"), asked("x > 2")])) == [asked("x > 1", "x > 2")]
+    # What goes and comes again must not go after it has come.
+    goes = asked("x > 3", gone=["x > 1"])
+    assert list(together([asked("x > 1"), goes, asked("x > 1")])) == [
+        asked("x > 1"),
+        goes,
+        asked("x > 1"),
+    ]
 
 
 # -- brokers come and go

@@ -46,13 +46,14 @@ class Filter:
     price between 1 and 5
     """
 
-    __slots__ = ("_key", "conjuncts", "is_light", "names")
+    __slots__ = ("_hash", "_key", "conjuncts", "is_light", "names")
 
     conjuncts: tuple[Conjunct, ...]
     #: All attributes that the filter looks at.
     names: frozenset[str]
     #: One conjunct at most, of plain sets: relations take no time worth a budget.
     is_light: bool
+    _hash: int
 
     def __init__(self, text: str = "") -> None:
         self._express(parse(text))
@@ -284,7 +285,11 @@ class Filter:
         return self is other or self.key == other.key
 
     def __hash__(self) -> int:
-        return hash(self.key)
+        try:
+            return self._hash
+        except AttributeError:  # it was never asked before
+            self._hash = hash(self.key)
+            return self._hash
 
     def __str__(self) -> str:
         return format_expression(self.expression)

@@ -79,6 +79,7 @@ from stentor.node.subscription import Subscription
 from stentor.node.subscriptions import Subscriptions
 from stentor.node.turns import Turns
 from stentor.node.ways import Ways
+from stentor.node.wording import Wording
 from stentor.protocol import messages as m
 from stentor.routing import tree_router
 from stentor.routing.graph import GraphRouter
@@ -109,14 +110,15 @@ class Core:
         queue: int = QUEUE_LIMIT,
         block: float = PATIENCE,
         hooks: Hooks | None = None,
+        wording: Wording | None = None,
         now: float = 0.0,
         clock: float = 0.0,
     ) -> None:
         """`now` is a clock that only goes forward; `clock` is seconds since 1970.
 
         The router is one that brokers run, or a `Router` that carries notifications by itself.
-        `ids` is by what it knows neighbors, where that is not their names. `owners` are the grants
-        that share the broker.
+        `ids` is by what it knows neighbors, where that is not their names, and `wording` how it
+        tells them of filters. `owners` are the grants that share the broker.
         """
         self.name = name
         self.hooks = hooks = hooks or Hooks()
@@ -156,6 +158,7 @@ class Core:
                 agenda=agenda,
                 assurance=assurance,
                 ids=ids or {},
+                wording=wording or Wording(),
             )
             self.traffic = traffic = Traffic(
                 routing,

@@ -21,6 +21,7 @@ from stentor.routing.reducers import (
     PlainReducer,
     Reducer,
     Sample,
+    Visible,
 )
 
 STRATEGIES: Final = ("flooding", "simple", "identity", "covering", "merging")
@@ -90,9 +91,13 @@ flooding, simple, identity, covering, merging
         """By what an entry is known to others."""
         return id if self.name == "simple" else filter
 
-    def reducer(self, at_once: int | None = None) -> Reducer:
-        """`at_once` is how many filters one step looks at anew; None is all that it has to."""
-        return CoveringReducer(at_once) if self.name in ("covering", "merging") else PlainReducer()
+    def reducer(self, at_once: int | None = None, visible: Visible | None = None) -> Reducer:
+        """`at_once` is how many filters one step looks at anew; None is all that it has to.
+
+        `visible` is where announced filters are searched, if that is not the reducer's own.
+        """
+        covers = self.name in ("covering", "merging")
+        return CoveringReducer(at_once, visible) if covers else PlainReducer()
 
     def stage(self, sample: Sample, *, of_client: bool) -> MergingStage | None:
         """What merges the filters of one destination; a client's only perfectly."""

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from stentor.filters import Filter
 from stentor.matching import Index, Matcher
+from stentor.matching.commons import SharedIndex
 from stentor.matching.index import select
 from stentor.model.codec import Envelope
 from stentor.model.notification import Notification
@@ -55,19 +56,61 @@ class Ghost(Struct, frozen=True, gc=False):
     number: int
 
 
-class Row:
-    """A distinct filter and how many entries each destination has for it."""
+class Row(Struct, eq=False, gc=False):
+    """A distinct filter and how many entries each destination has for it.
 
-    __slots__ = ("filter", "owners", "sole")
+    Mostly that is one entry of one destination, and there are very many rows: they hold no mapping
+    until they need one.
 
-    def __init__(self, filter: Filter) -> None:
-        self.filter = filter
-        self.owners: dict[Destination, int] = {}
-        #: The only owner, as it mostly is: one object less to touch for every notification.
-        self.sole: Destination | None = None
+    >>> row = Row(Filter("x > 1"))
+    >>> row.own(Local("ann")), row.own(Local("bob")), row.own(Local("bob"))
+    (None, None, None)
+    >>> row.owners
+    {Local(id='ann'): 1, Local(id='bob'): 2}
+    """
 
-    def owners_changed(self) -> None:
-        self.sole = next(iter(self.owners)) if len(self.owners) == 1 else None
+    filter: Filter
+    #: The only owner, if there is just one.
+    sole: Destination | None = None
+    #: Owners and their entries, unless there are none, or one entry of the sole owner.
+    several: dict[Destination, int] | None = None
+
+    @property
+    def owners(self) -> Mapping[Destination, int]:
+        if self.several is not None:
+            return self.several
+        return {} if self.sole is None else {self.sole: 1}
+
+    def __len__(self) -> int:
+        """How many destinations have the filter."""
+        return (self.sole is not None) if self.several is None else len(self.several)
+
+    def own(self, destination: Destination) -> None:
+        """One more entry of the destination."""
+        if self.several is None:
+            if self.sole is None:
+                self.sole = destination
+                return
+            self.several = {self.sole: 1}
+        self.several[destination] = self.several.get(destination, 0) + 1
+        self.sole = destination if len(self.several) == 1 else None
+
+    def disown(self, destination: Destination) -> None:
+        """One less."""
+        if self.several is None:
+            self.sole = None
+            return
+        left = self.several[destination] - 1
+        if left:
+            self.several[destination] = left
+            return
+        del self.several[destination]
+        if len(self.several) == 1:
+            ((self.sole, count),) = self.several.items()
+            if count == 1:
+                self.several = None
+        elif not self.several:
+            self.sole = self.several = None
 
 
 class RoutingTable:
@@ -80,9 +123,14 @@ class RoutingTable:
     {Neighbor(id='north')}
     """
 
-    def __init__(self, engine: Callable[[], Matcher[Any]] | None = None) -> None:
+    def __init__(
+        self, engine: Callable[[], Matcher[Any]] | None = None, shared: SharedIndex | None = None
+    ) -> None:
+        """Filters are searched by an engine of its own, or by one that is `shared` with others."""
+        self._shared = shared
         self._engine: Matcher[Row] = Index(background=False) if engine is None else engine()
-        self._rows: dict[Filter, Row] = {}
+        #: Rows by their filters, for others to look at.
+        self.held: dict[Filter, Row] = {}
         self._entries: dict[Destination, dict[Hashable, Filter]] = {}
         self._count = 0
         #: Pairs that are looked at together now: fewer after very many of them matched.
@@ -90,16 +138,20 @@ class RoutingTable:
 
     def add(self, destination: Destination, key: Hashable, filter: Filter) -> Row:
         """A new entry; the key must be free. The row shows all owners of the filter."""
-        row = self._rows.get(filter)
+        row = self.held.get(filter)
         if row is None:
             row = Row(filter)
-            self._engine.add(row, filter)
-            self._rows[filter] = row
-        entries = self._entries.setdefault(destination, {})
+            if self._shared is None:
+                self._engine.add(row, filter)
+            else:
+                self._shared.add(filter)
+            self.held[filter] = row
+        entries = self._entries.get(destination)
+        if entries is None:
+            entries = self._entries[destination] = {}
         self._count += key not in entries
         entries[key] = filter
-        row.owners[destination] = row.owners.get(destination, 0) + 1
-        row.owners_changed()
+        row.own(destination)
         return row
 
     def remove(self, destination: Destination, key: Hashable) -> Row:
@@ -109,18 +161,22 @@ class RoutingTable:
         self._count -= 1
         if not entries:
             del self._entries[destination]
-        row = self._rows[filter]
-        row.owners[destination] -= 1
-        if not row.owners[destination]:
-            del row.owners[destination]
-            row.owners_changed()
-            if not row.owners:
-                del self._rows[filter]
+        row = self.held[filter]
+        row.disown(destination)
+        if not len(row):
+            del self.held[filter]
+            if self._shared is None:
                 self._engine.remove(row)
+            else:
+                self._shared.remove(filter)
         return row
 
     def targets(self, notification: Notification | Mapping[str, Any]) -> set[Destination]:
         """The destinations with at least one filter that the notification matches."""
+        if self._shared is not None:
+            if not isinstance(notification, Notification):
+                notification = Notification(notification)
+            return set(self.targets_of([notification]))
         found: set[Destination] = set()
         for row in self._engine.match(notification):
             found.update(row.owners)
@@ -151,7 +207,7 @@ class RoutingTable:
         count, matching = self._matching(events[: max(BLOCK, self._pairs // self._count)], most)
         quiet = True
         while count > 1:
-            cost = sum((DESTINATION + len(rows)) * len(row.owners) for row, rows in matching)
+            cost = sum((DESTINATION + len(rows)) * len(row) for row, rows in matching)
             if cost <= most:
                 break
             quiet = False
@@ -177,9 +233,11 @@ class RoutingTable:
         self, events: Sequence[Envelope | Notification], most: int | None
     ) -> tuple[int, Iterable[tuple[Row, list[int]]]]:
         """How many events were looked at, and for each row the indexes of those that match it."""
+        if self._shared is not None:
+            return len(events), self._matching_shared(self._shared.matching(events))
         if isinstance(self._engine, Index):
-            if len(self._rows) <= FEW and len(events) > MANY:
-                each = ((row, select(row.filter, events)) for row in self._rows.values())
+            if len(self.held) <= FEW and len(events) > MANY:
+                each = ((row, select(row.filter, events)) for row in self.held.values())
                 return len(events), [(row, indexes) for row, indexes in each if indexes]
             return self._engine.match_leading(events, most)
         found: dict[Row, list[int]] = {}
@@ -188,17 +246,32 @@ class RoutingTable:
             found.setdefault(row, []).append(i)
         return len(events), found.items()
 
+    def _matching_shared(
+        self, found: Iterable[Iterable[Filter]]
+    ) -> Iterable[tuple[Row, list[int]]]:
+        """Those that are held here, of the filters that each event matches."""
+        held = self.held
+        rows: dict[Filter, tuple[Row, list[int]]] = {}
+        for i, filters in enumerate(found):
+            for filter in filters:
+                known = rows.get(filter)
+                if known is not None:
+                    known[1].append(i)
+                elif (row := held.get(filter)) is not None:
+                    rows[filter] = row, [i]
+        return rows.values()
+
     def at(self, destination: Destination) -> Mapping[Hashable, Filter]:
         """The entries of a destination."""
         return self._entries.get(destination, {})
 
     def owners(self, filter: Filter) -> Mapping[Destination, int]:
         """The destinations that have this filter, with how many entries each."""
-        row = self._rows.get(filter)
+        row = self.held.get(filter)
         return {} if row is None else row.owners
 
     def rows(self) -> Iterator[Row]:
-        yield from self._rows.values()
+        yield from self.held.values()
 
     @property
     def destinations(self) -> list[Destination]:

@@ -10,18 +10,21 @@ Nothing is owed for a subscription that was withdrawn later, for what was publis
 settled, or after the last settling point (R-01.22). A run that has fewer than two settling points
 therefore owes nothing, and `Report.owed` shows it.
 
-The cost is that of matching each publication with each distinct filter once.
+The cost is that of matching each publication once with each distinct filter that may match it (see
+`candidates`).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 
 from msgspec import Struct
 
 from stentor.filters import Filter
 from stentor.model import Notification, NotificationId
 from stentor.semantics.actions import Notify, Pub
+from stentor.semantics.candidates import Candidates
 from stentor.semantics.history import History
 from stentor.semantics.intervals import Interval
 from stentor.semantics.oracle import Oracle, settled
@@ -51,7 +54,8 @@ def liveness(history: History, end: Oracle) -> Liveness:
             receivers[action.id] = set()
             publications.append((position, action))
 
-    holders = _kept_subscriptions(end)
+    holders = list(_kept_subscriptions(end).items())
+    candidates = Candidates(filter for filter, _ in holders)
     owed = 0
     violations: list[Violation] = []
     for position, action in publications:
@@ -62,7 +66,8 @@ def liveness(history: History, end: Oracle) -> Liveness:
         advertisement = _settled_advertisement(end, action, point)
         if advertisement is None:
             continue
-        reasons = _settled_subscriptions(holders, action.notification, point)
+        asked = (holders[place] for place in candidates.of(action.notification))
+        reasons = _settled_subscriptions(asked, action.notification, point)
         owed += len(reasons)
         for component, subscription in reasons.items():
             if component not in receivers[action.id]:
@@ -87,11 +92,11 @@ def _settled_advertisement(end: Oracle, action: Pub, point: int) -> Interval | N
 
 
 def _settled_subscriptions(
-    holders: dict[Filter, list[Interval]], notification: Notification, point: int
+    holders: Iterable[tuple[Filter, list[Interval]]], notification: Notification, point: int
 ) -> dict[str, Interval]:
     """The components that a publication is owed to, each with a subscription that says so."""
     reasons: dict[str, Interval] = {}
-    for filter, intervals in holders.items():
+    for filter, intervals in holders:
         if filter.matches(notification):
             for interval in settled(intervals, point):
                 reasons.setdefault(interval.component, interval)

@@ -42,7 +42,7 @@ from stentor.node.agenda import Append, CloseClient, CloseLink, Persist, ToClien
 from stentor.node.border import Rights
 from stentor.node.core import Core
 from stentor.node.feed import QUEUE_LIMIT
-from stentor.node.parts.routing import read_update
+from stentor.node.wording import Wording
 from stentor.protocol import messages as m
 from stentor.protocol.messages import StreamId
 from stentor.routing.protocol import (
@@ -56,13 +56,13 @@ from stentor.routing.protocol import (
     Router,
     TableSize,
 )
-from stentor.semantics import Action, Report, Trace, check
+from stentor.semantics import Action, Internal, Report, Trace, check
 from stentor.simulation import topology
 from stentor.simulation.broker import SideChannel, SimulatedBroker
 from stentor.simulation.client import Client, SimulatedInbox
 from stentor.simulation.counters import Counters
 from stentor.simulation.journal import MemoryLog
-from stentor.simulation.links import UNLIMITED, Channel, LinkRoom, count_of, kind_of
+from stentor.simulation.links import UNLIMITED, Channel, LinkRoom, count_of, kind_of, together
 from stentor.simulation.schedule import Schedule
 
 #: Steps for each broker and each thing on its way, after which `settle` gives up: something is
@@ -85,7 +85,7 @@ class _NoTrace(Trace):
         pass
 
     def pop(self) -> Action:
-        raise NotImplementedError
+        return Internal()
 
 
 @dataclass(eq=False, slots=True)
@@ -151,6 +151,7 @@ class Host:
         self.carried = any(isinstance(router, Router) for router in routers.values())
         self._routers = dict(routers)
         self._record = record
+        self._wording = Wording.unforgetting()
         self._advertisements = advertisements
         self._make = make
         self._acyclic = acyclic
@@ -272,6 +273,7 @@ class Host:
             addresses=[broker.name],
             enforce_advertisements=self._advertisements,
             queue=self._queue,
+            wording=self._wording,
             now=self.now,
             clock=self.time,
         )
@@ -420,7 +422,7 @@ class Host:
         """The messages from one broker to another that have not arrived, the next one first."""
         found = self.schedule.waiting((sender, receiver))
         filters = m.Subscriptions | m.Advertisements
-        return [read_update(each) if isinstance(each, filters) else each for each in found]
+        return [self._wording.read(each) if isinstance(each, filters) else each for each in found]
 
     def step(self, channel: Channel | None = None) -> bool:
         """Let one thing happen, on the given link or anywhere; False if there is nothing."""
@@ -430,18 +432,39 @@ class Host:
         self._happen(*found)
         return True
 
+    def _stride(self) -> bool:
+        """Let everything happen that is in one channel; False if there is nothing."""
+        found = self.schedule.next_all()
+        if found is None:
+            return False
+        channel, things = found
+        if isinstance(channel, SideChannel):
+            for what in things:
+                self._happen(channel, what)
+        else:
+            self._arrive(channel, things)  # type: ignore[arg-type]
+        return True
+
+    def _arrive(self, channel: Channel, messages: list[Any]) -> None:
+        """Messages arrive on a link, one after the other."""
+        sender, receiver = channel
+        broker, link = self._brokers[receiver], self._links[channel]
+        for message in messages:
+            link.arrived(message)
+        for message in together(messages) if len(messages) > 1 else messages:
+            self.steps += 1
+            if self._links.get(channel) is not link:
+                self.counters.lost += count_of(message)
+                continue
+            self._go_on(broker, broker.core.hear_neighbor(str(sender), message))
+
     def _happen(self, channel: Any, what: Any) -> None:
-        self.steps += 1
         if self.thorough:
             self.now += 0.001
         if not isinstance(channel, SideChannel):
-            sender, receiver = channel
-            broker = self._brokers[receiver]
-            if self.thorough:
-                what = m.decoder.decode(what)
-            self._links[channel].arrived(what)
-            self._go_on(broker, broker.core.hear_neighbor(str(sender), what))
+            self._arrive(channel, [m.decoder.decode(what) if self.thorough else what])
             return
+        self.steps += 1
         if channel.kind == "down":
             channel.of.hear(m.decoder.decode(what))
             return
@@ -495,8 +518,10 @@ class Host:
 
     def _run(self, *, timers: bool = False) -> None:
         most = int(PATIENCE * len(self._brokers) * (1 + len(self.schedule)))
+        # Whoever looks on sees each thing happen; nobody does here.
+        go_on = self.step if self.thorough else self._stride
         for _ in range(most):
-            if not self.step() and not (timers and self._fire()):
+            if not go_on() and not (timers and self._fire()):
                 return
         if len(self.schedule):
             raise Unsettled(
@@ -599,6 +624,8 @@ class Host:
         `order` names orders that it should have kept: fifo, causal, total_pairwise, total_global.
         Without `settling`, only what was delivered is judged, not what is missing.
         """
+        if not self._record:
+            raise InvalidConfiguration("this run was not recorded; leave out record=False")
         return check(
             self.trace, advertisements=self._advertisements, order=order, settling=settling
         )

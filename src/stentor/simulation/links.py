@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
 from stentor.protocol import messages as m
@@ -58,6 +58,38 @@ class LinkRoom:
             self.notifications -= len(message.items)
         elif isinstance(message, m.Streams):
             self._words.difference_update(origin.stream for origin in message.up)
+
+
+def together(messages: Iterable[Any]) -> Iterator[Any]:
+    """The same in fewer messages: what follows one another, and is of one kind, becomes one.
+
+    >>> [f.items for f in together(m.Forward("b1#", [n], [b"."]) for n in (1, 2))]
+    [[b'.', b'.']]
+    """
+    last: Any = None
+    for message in messages:
+        joined = _joined(last, message)
+        if joined is None:
+            if last is not None:
+                yield last
+            joined = message
+        last = joined
+    if last is not None:
+        yield last
+
+
+def _joined(one: Any, other: Any) -> Any:
+    """Both as one message; None if they have to stay apart."""
+    kind = type(one)
+    if kind is not type(other):
+        return None
+    if kind is m.Forward:
+        if one.stream == other.stream and one.volatile == other.volatile:
+            offsets = [*one.offsets, *other.offsets]
+            return m.Forward(one.stream, offsets, [*one.items, *other.items], one.volatile)
+    elif kind in (m.Subscriptions, m.Advertisements) and not one.removed and not other.removed:
+        return kind([*one.added, *other.added], [])
+    return None
 
 
 def kind_of(message: Any) -> Kind:

@@ -11,7 +11,7 @@ from stentor.errors import (
     InvalidTopology,
     UnknownBroker,
 )
-from stentor.matching import Matcher
+from stentor.matching import Commons, Matcher
 from stentor.model.event_types import EventType, EventTypes
 from stentor.research.clusters import CellRouter, Cells
 from stentor.research.first_arrival import FirstArrivalRouter
@@ -77,6 +77,7 @@ class Network(TreeHost):
         sample: Iterable[Mapping[str, Any]] | None = None,
         engine: Callable[[], Matcher[Any]] | None = None,
         planned: bool = False,
+        record: bool = True,
         seed: int | None = None,
     ) -> Network:
         """Peers on an acyclic overlay. `brokers` names those that have no link.
@@ -85,7 +86,8 @@ class Network(TreeHost):
         way (`replace_link`), but nothing is journaled.
 
         `looseness` and `sample` are for imperfect merging: the share of a merger's matches that
-        may be in vain, and the notifications that it is measured on.
+        may be in vain, and the notifications that it is measured on. A very long run that need not
+        be checked takes less memory if nothing is recorded (`record=False`).
 
         >>> Network.tree([(1, 2), (2, 3), (3, 1)])
         Traceback (most recent call last):
@@ -97,13 +99,14 @@ or use Network.graph, which routes on cycles
         names = topology.brokers_of(edges, brokers)
         topology.check_tree(names, edges)
         strategy, offers = _strategies(routing, advertisements, looseness, sample)
+        commons = Commons() if engine is None else None
 
         def make(id: BrokerId) -> Router | LiveRouter:
             if planned:
                 return CarryingRouter(id, strategy, offers, engine)
-            return TreeRouter(id, strategy, offers, engine=engine)
+            return TreeRouter(id, strategy, offers, engine=engine, commons=commons)
 
-        return cls._made(make, names, edges, offers, seed, acyclic=True)
+        return cls._made(make, names, edges, offers, seed, acyclic=True, record=record)
 
     @classmethod
     def hierarchy(
@@ -188,6 +191,7 @@ or use Network.graph, which routes on cycles
         flooded: set[BrokerId] = frozenset(),  # type: ignore[assignment]
     ) -> Network:
         strategy, offers = _strategies(routing, advertisements, looseness, sample)
+        commons = Commons()
 
         def is_flooded(id: BrokerId) -> bool:
             while id not in flooded and id in parents:
@@ -197,7 +201,7 @@ or use Network.graph, which routes on cycles
         def make(id: BrokerId) -> TreeRouter:
             children = topology.children_of(parents, id)
             role = Role(parents.get(id), children, is_flooded(id))
-            return TreeRouter(id, strategy, offers, role)
+            return TreeRouter(id, strategy, offers, role, commons=commons)
 
         net = cls._made(make, names, edges, offers, seed, acyclic=True)
         net._parents = parents
@@ -232,11 +236,12 @@ or use Network.graph, which routes on cycles
                     "another strategy"
                 )
         lengths = _lengths(costs or {}, edges)
+        commons = Commons()
 
         def make(id: BrokerId) -> Router | LiveRouter:
             if routing == "first-arrival":
                 return FirstArrivalRouter(id)
-            return GraphRouter(id, routing, advertisements, lengths.get(id))
+            return GraphRouter(id, routing, advertisements, lengths.get(id), commons=commons)
 
         return cls._made(make, names, edges, advertisements, seed)
 
@@ -471,6 +476,7 @@ or use Network.graph, which routes on cycles
         seed: int | None,
         *,
         acyclic: bool = False,
+        record: bool = True,
     ) -> Network:
         routers = {name: make(name) for name in names}
         return cls(
@@ -480,6 +486,7 @@ or use Network.graph, which routes on cycles
             advertisements=offers is not None,
             make=make,
             acyclic=acyclic,
+            record=record,
         )
 
 

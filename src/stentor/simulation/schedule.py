@@ -10,7 +10,7 @@ every order that the channels allow can happen; a caller may also choose by hand
 from __future__ import annotations
 
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Hashable
 from typing import Any
 
@@ -30,8 +30,10 @@ class Schedule:
         #: Channels with something in them, and the place of each in the list that is drawn from.
         self._busy: dict[Hashable, int] = {}
         self._urn: list[Hashable] = []
-        #: A channel stands in here once for each thing in it, in the order of coming.
+        #: A channel stands in here once for each thing in it, in the order of coming; and once for
+        #: each that was taken before its turn.
         self._order: deque[Hashable] = deque()
+        self._early: Counter[Hashable] = Counter()
         self._random = None if seed is None else random.Random(seed)
         #: Channels that have all the time in the world: they wait for all others.
         self.lazy: set[Hashable] = set()
@@ -59,6 +61,7 @@ class Schedule:
         self._idle(channel)
         if self._random is None:
             self._order = deque(c for c in self._order if c != channel)
+            del self._early[channel]
         return list(queue)
 
     def waiting(self, channel: Hashable) -> list[Any]:
@@ -76,7 +79,7 @@ class Schedule:
             if not self._busy:
                 return None
             if self._random is None:
-                channel = self._order.popleft()
+                channel = self._first()
             else:
                 urn = self._urn
                 if self.lazy:
@@ -91,6 +94,38 @@ class Schedule:
         if not queue:
             self._idle(channel)
         return channel, what
+
+    def next_all(self) -> tuple[Hashable, list[Any]] | None:
+        """Take all that is in the channel whose turn it is; with a seed, just the next thing.
+
+        That is an order which can happen, and whoever deals with much at once is done sooner.
+
+        >>> schedule = Schedule()
+        >>> schedule.put("east", 1), schedule.put("west", 2), schedule.put("east", 3)
+        (None, None, None)
+        >>> schedule.next_all(), schedule.next(), schedule.next()
+        (('east', [1, 3]), ('west', 2), None)
+        """
+        found = self.next()
+        if found is None:
+            return None
+        channel, first = found
+        if self._random is not None or channel not in self._busy:
+            return channel, [first]
+        queue = self._channels[channel]
+        rest = list(queue)
+        self._early[channel] += len(rest)
+        queue.clear()
+        self._idle(channel)
+        return channel, [first, *rest]
+
+    def _first(self) -> Hashable:
+        """The channel whose turn it is."""
+        while True:
+            channel = self._order.popleft()
+            if not self._early[channel]:
+                return channel
+            self._early[channel] -= 1
 
     def _idle(self, channel: Hashable) -> None:
         place, last = self._busy.pop(channel), self._urn.pop()

@@ -10,11 +10,10 @@ announced anew just because another went before it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import islice
 from typing import Final
 
-from stentor.errors import ProtocolError, StentorError
+from stentor.errors import ProtocolError
 from stentor.filters import Filter
 from stentor.filters.effort import effort
 from stentor.model.codec import Envelope
@@ -24,24 +23,19 @@ from stentor.node.assurance import Assurance
 from stentor.node.border import Borders, Rights
 from stentor.node.hooks import VETO, Hooks
 from stentor.node.portions import FILTERS
-from stentor.node.reading import parsed
 from stentor.node.streams import check_addresses
 from stentor.node.subscription import Subscription
 from stentor.node.subscriptions import Subscriptions
 from stentor.node.turns import Turns
+from stentor.node.wording import Wording
 from stentor.protocol import messages as m
 from stentor.routing.graph import GraphRouter
 from stentor.routing.graph.link_states import LinkState
 from stentor.routing.graph.messages import Topology
-from stentor.routing.messages import AdvertisementUpdate, SubscriptionUpdate, Update
+from stentor.routing.messages import SubscriptionUpdate, Update
 from stentor.routing.protocol import BrokerId, FilterId, LiveRouter, Outputs, Place, Send
 from stentor.routing.table import Destination
 
-#: About how many bytes of filters go into one frame, and what an entry takes besides its texts.
-FRAME_BYTES: Final = 512 * 1024
-ENTRY_BYTES: Final = 24
-#: Filters whose texts are remembered.
-TEXTS: Final = 10_000
 #: Filters of a neighbor that is gone which are taken down in one step.
 UNLINKED_AT_ONCE: Final = 100
 #: Elementary steps (see `effort`) in which filters of a neighbor, or of an inbox, are taken before
@@ -62,9 +56,11 @@ class Routing:
         agenda: Agenda,
         assurance: Assurance,
         ids: Mapping[str, BrokerId],
+        wording: Wording,
     ) -> None:
         """`ids` is by what the router knows neighbors, where that is not their names."""
         self.router = router
+        self._wording = wording
         self._names = ids
         self._borders = borders
         self._hooks = hooks
@@ -243,7 +239,7 @@ class Routing:
             if answer is VETO:
                 return
             message = answer
-        update = read_update(message)
+        update = self._wording.read(message)
         border = self._borders.with_(neighbor)
         if border is not None:
             asks = isinstance(update, SubscriptionUpdate)
@@ -295,11 +291,10 @@ class Routing:
                 border = self._borders.with_(to)
                 if border is not None:
                     update = (border.asks if asks else border.offers).update(update)
-                kind = m.Subscriptions if asks else m.Advertisements
-                for added, removed in _written(update):
-                    if added:
+                for frame in self._wording.written(update):
+                    if frame.added:
                         self._assurance.say(to)
-                    self._agenda.to_link(to, kind(added, removed))
+                    self._agenda.to_link(to, frame)
 
     @property
     def has_work(self) -> bool:
@@ -335,54 +330,3 @@ def _links(topology: Topology) -> m.Links:
 
 def _names(links: Iterable[tuple[BrokerId, int]]) -> tuple[tuple[str, int], ...]:
     return tuple((str(neighbor), cost) for neighbor, cost in links)
-
-
-def _written(update: Update) -> Iterator[tuple[list[tuple[m.Key, str]], list[m.Key]]]:
-    """The update as texts, cut so that no frame is too large.
-
-    Everything that is new comes before anything that goes, so that nothing is missing in between.
-    """
-    added: list[tuple[m.Key, str]] = []
-    removed: list[m.Key] = []
-    size = 0
-    for key, filter in update.added:
-        entry = _key(key), _text(filter)
-        size += len(entry[1]) * (2 if isinstance(key, Filter) else 1) + ENTRY_BYTES
-        added.append(entry)
-        if size > FRAME_BYTES:
-            yield added, removed
-            added, removed, size = [], [], 0
-    for gone in update.removed:
-        name = _key(gone)
-        size += (len(name) if isinstance(name, str) else len(str(name[0]))) + ENTRY_BYTES
-        removed.append(name)
-        if size > FRAME_BYTES:
-            yield added, removed
-            added, removed, size = [], [], 0
-    if added or removed:
-        yield added, removed
-
-
-def read_update(message: m.Subscriptions | m.Advertisements) -> Update:
-    """The update as the router knows it."""
-    asks = isinstance(message, m.Subscriptions)
-    kind = SubscriptionUpdate if asks else AdvertisementUpdate
-    try:
-        added = tuple((_unwritten(key), parsed(text)) for key, text in message.added)
-        return kind(added, tuple(_unwritten(key) for key in message.removed))
-    except StentorError as error:
-        raise ProtocolError(f"a neighbor sent a filter that is none: {error}") from error
-
-
-@lru_cache(maxsize=TEXTS)
-def _text(filter: object) -> str:
-    """A filter goes to several neighbors, as its own key, and later it is withdrawn."""
-    return str(filter)
-
-
-def _key(key: object) -> m.Key:
-    return (key.client, key.number) if isinstance(key, FilterId) else _text(key)
-
-
-def _unwritten(key: m.Key) -> FilterId | Filter:
-    return parsed(key) if isinstance(key, str) else FilterId(*key)

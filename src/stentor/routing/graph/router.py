@@ -42,7 +42,7 @@ from typing import Any, Final
 
 from stentor.errors import InvalidConfiguration, InvalidTopology, ProtocolError, UnknownBroker
 from stentor.filters import Filter
-from stentor.matching import FilterTable, Matcher
+from stentor.matching import Commons, FilterTable, Matcher
 from stentor.model.codec import Envelope
 from stentor.model.notification import Notification
 from stentor.routing.graph.link_states import LinkState, LinkStates
@@ -103,13 +103,15 @@ class GraphRouter:
         shape: str = "graph",
         coupled: bool = True,
         engine: Callable[[], Matcher[Any]] | None = None,
+        commons: Commons | None = None,
         at_once: int | None = None,
     ) -> None:
         """Without `advertisements`, or where they are not `coupled`, subscriptions go everywhere.
 
         `costs` are those of the links to neighbors, present and future; otherwise they are 1. With
         `at_once`, no step looks at more filters anew, and `work` does the rest. `shape` is what the
-        overlay is called in `terms`.
+        overlay is called in `terms`. With `commons`, notifications are matched together with those
+        of other routers.
         """
         self._id = id
         self._shape = shape
@@ -132,7 +134,7 @@ class GraphRouter:
         self._interests = Spread(id, SubscriptionUpdate, self._towards, self._interested)
         self._offers = Spread(id, AdvertisementUpdate, self._towards, self._told_of_offers)
         #: What clients want, and what origins want, as `Neighbor`.
-        self._table = RoutingTable(engine)
+        self._table = RoutingTable(engine, None if commons is None else commons.index)
         self._watcher: Callable[[Filter, bool], None] | None = None
         self._wanted: Owners[FilterTable[Filter], tuple[BrokerId, int]] = Owners(FilterTable())
         self._offered: Owners[FilterTable[Filter], BrokerId] = Owners(FilterTable())

@@ -7,7 +7,7 @@ else covers (`covering`). Merging acts before that, on what came from each desti
 """
 
 from stentor.routing.reducers.announcements import Announcements, Change
-from stentor.routing.reducers.covering import CoveringReducer
+from stentor.routing.reducers.covering import CoveringReducer, Visible
 from stentor.routing.reducers.merging import MergingStage
 from stentor.routing.reducers.plain import PlainReducer
 from stentor.routing.reducers.reducer import Reducer
@@ -24,5 +24,6 @@ __all__ = [
     "Reduction",
     "ReductionName",
     "Sample",
+    "Visible",
     "check_reduction",
 ]

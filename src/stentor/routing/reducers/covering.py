@@ -33,15 +33,15 @@ is announced there is covered by nothing. A link that comes up finds its announc
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from itertools import chain, count, islice
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from stentor.filters import Filter
 from stentor.filters.effort import effort
 from stentor.matching import FilterTable
 from stentor.routing.reducers.announcements import Announcements
-from stentor.routing.reducers.reducer import REFERENCE, slots_of
+from stentor.routing.reducers.slots import REFERENCE
 
 #: How many of the last ones that were placed may hide the next one.
 LOOK_BACK: Final = 8
@@ -52,22 +52,63 @@ EFFORT: Final = 10_000
 Cause = TypeVar("Cause")
 
 
+class Visible(Protocol):
+    """Filters by themselves, and their relations: a `FilterTable`, or one that others share.
+
+    It may hold filters that others have written there.
+    """
+
+    def add(self, key: Filter, filter: Filter) -> None: ...
+
+    def remove(self, key: Filter) -> None: ...
+
+    def covering(self, filter: Filter) -> Iterable[Filter]: ...
+
+    def covered(self, filter: Filter) -> Collection[Filter]: ...
+
+
 class _Node:
     """A filter, where it is wanted, where it is announced, and what hides it elsewhere."""
 
-    __slots__ = ("announced", "children", "filter", "number", "parents", "wanted")
+    __slots__ = ("_children", "_parents", "announced", "filter", "number", "wanted")
 
     def __init__(self, filter: Filter, number: int) -> None:
         self.filter = filter
         self.number = number  # makes the order of changes the same in every run
         self.wanted = 0
         self.announced = 0
-        self.parents: dict[_Node, None] = {}
-        self.children: dict[_Node, None] = {}
+        # There are very many nodes, and most have neither.
+        self._parents: dict[_Node, None] | None = None
+        self._children: dict[_Node, None] | None = None
 
     @property
     def hidden(self) -> int:
         return self.wanted & ~self.announced
+
+    @property
+    def parents(self) -> list[_Node]:
+        return list(self._parents or ())
+
+    @property
+    def children(self) -> list[_Node]:
+        return list(self._children or ())
+
+    def hang(self, parent: _Node) -> None:
+        """Below another one."""
+        if self._parents is None:
+            self._parents = {}
+        if parent._children is None:
+            parent._children = {}
+        self._parents[parent] = None
+        parent._children[self] = None
+
+    def unhang(self, parent: _Node) -> None:
+        """No longer below that one."""
+        for those, one in ((self._parents, parent), (parent._children, self)):
+            assert those is not None
+            del those[one]
+        self._parents = self._parents or None
+        parent._children = parent._children or None
 
 
 class _Parting:
@@ -95,8 +136,11 @@ class CoveringReducer:
     [Filter('x > 5')]
     """
 
-    def __init__(self, at_once: int | None = None) -> None:
-        """`at_once` is how many are hidden, or placed anew, in one step; None is all."""
+    def __init__(self, at_once: int | None = None, visible: Visible | None = None) -> None:
+        """`at_once` is how many are hidden, or placed anew, in one step; None is all.
+
+        `visible` is where announced filters are searched, if that is not its own.
+        """
         self.announcements = Announcements()
         self._at_once = at_once
         #: Those that may have lost what hid them.
@@ -106,7 +150,9 @@ class CoveringReducer:
         #: Announced ones that another one covers.
         self._outdone: deque[tuple[_Node, Iterator[_Node]]] = deque()
         self._nodes: dict[Filter, _Node] = {}
-        self._visible: FilterTable[_Node] = FilterTable()
+        self._visible: Visible = FilterTable() if visible is None else visible
+        #: Those that are announced somewhere, but not at the reference slot.
+        self._apart: set[_Node] = set()
         self._numbers = count()
 
     def want(self, key: Hashable, filter: Filter, wanted: int) -> None:
@@ -185,8 +231,8 @@ class CoveringReducer:
         """All that the filter hid have been placed."""
         if self._parting.get(parting.filter) is parting:  # it has not come and gone again
             del self._parting[parting.filter]
-            for slot in slots_of(parting.announced):
-                self.announcements.withdraw(slot, parting.filter)
+            if parting.announced:
+                self.announcements.withdraw(parting.announced, parting.filter)
 
     def _place_freed(self, freed: dict[_Node, int]) -> set[_Node]:
         """Place many that have lost what hid them; those for which there was no time.
@@ -201,14 +247,14 @@ class CoveringReducer:
         for i, node in enumerate(nodes):
             if i and self._at_once is not None and effort.left < enough:
                 return set(nodes[i:])
-            for parent in [parent for parent in node.parents if not parent.wanted]:
-                del parent.children[node], node.parents[parent]
+            for parent in node.parents:
+                if not parent.wanted:
+                    node.unhang(parent)
             where = freed[node] & node.hidden
             if where:
                 for other, there in reversed(placed):
                     if not where & ~there and other.filter.covers(node.filter):
-                        node.parents[other] = None
-                        other.children[node] = None
+                        node.hang(other)
                         break
                 else:
                     self._place(node, where)
@@ -226,7 +272,7 @@ class CoveringReducer:
         if last is not None:
             parting.announced |= last.announced
         self._parting[node.filter] = parting
-        self._freed.append((parting, iter(list(node.children))))
+        self._freed.append((parting, iter(node.children)))
 
     def _place(self, node: _Node, where: int) -> None:
         """Decide anew for these neighbors, where the node is wanted and not announced."""
@@ -234,30 +280,28 @@ class CoveringReducer:
             return
         open_ = where
         parents: list[_Node] = []
-        for coverer in self._visible.covering(node.filter):
-            if coverer is not node and coverer.announced & open_:
+        for filter in self._visible.covering(node.filter):
+            coverer = self._nodes.get(filter)
+            if coverer is not None and coverer is not node and coverer.announced & open_:
                 open_ &= ~coverer.announced
                 parents.append(coverer)
                 if not open_:
                     break
         for parent in parents:
-            node.parents[parent] = None
-            parent.children[node] = None
+            node.hang(parent)
         if open_:
             self._announce(node, open_)
 
     def _announce(self, node: _Node, where: int) -> None:
-        covered = self._visible.covered(node.filter)
-        covered.discard(node)
-        if not node.announced:
-            self._visible.add(node, node.filter)
-        node.announced |= where
+        found = map(self._nodes.get, self._visible.covered(node.filter))
+        covered = [n for n in found if n is not None and n is not node and n.announced]
+        self._announced_at(node, node.announced | where)
         new, parting = where, self._parting.get(node.filter)
         if parting is not None:  # it has not gone yet
             new &= ~parting.announced
             parting.announced &= ~where
-        for slot in slots_of(new):
-            self.announcements.announce(slot, node.filter, node.filter)
+        if new:
+            self.announcements.announce(new, node.filter, node.filter)
         if not node.hidden:
             self._detach(node)
         if self._at_once is None or len(covered) <= self._at_once:
@@ -271,22 +315,29 @@ class CoveringReducer:
         hidden = node.announced & larger.announced
         if hidden:
             self._no_longer(node, hidden)
-            for slot in slots_of(hidden):
-                self.announcements.withdraw(slot, node.filter)
-            node.parents[larger] = None
-            larger.children[node] = None
+            self.announcements.withdraw(hidden, node.filter)
+            node.hang(larger)
 
     def _no_longer(self, node: _Node, where: int) -> None:
         """It is not announced there, as far as others are concerned."""
-        node.announced &= ~where
-        if not node.announced:
-            self._visible.remove(node)
+        self._announced_at(node, node.announced & ~where)
+
+    def _announced_at(self, node: _Node, where: int) -> None:
+        """From now on the node is announced at exactly these."""
+        if where and not node.announced:
+            self._visible.add(node.filter, node.filter)
+        elif node.announced and not where:
+            self._visible.remove(node.filter)
+        node.announced = where
+        if where and not where & REFERENCE:
+            self._apart.add(node)
+        else:
+            self._apart.discard(node)
 
     def _detach(self, node: _Node) -> None:
         """It is hidden nowhere any more."""
         for parent in node.parents:
-            del parent.children[node]
-        node.parents = {}
+            node.unhang(parent)
 
     def fill_slot(self, slot: int, wanted: Sequence[tuple[Hashable, Filter, int]]) -> int:
         """Hardly anything of it needs a search, unless other work waits.
@@ -310,8 +361,8 @@ class CoveringReducer:
                 continue
             node.wanted |= bit
             if node.announced & REFERENCE:
-                node.announced |= bit
-                self.announcements.announce(slot, filter, filter)
+                self._announced_at(node, node.announced | bit)
+                self.announcements.announce(bit, filter, filter)
                 for other in beyond:
                     if filter.covers(other.filter):
                         self._hide(other, node)
@@ -322,9 +373,8 @@ class CoveringReducer:
 
     def _only_at(self, slot: int) -> list[_Node]:
         """Those that are announced there and hidden at the reference slot."""
-        here = self.announcements.announced(slot)
-        found = [here[key] for key in here.keys() - self.announcements.announced(0).keys()]
-        return sorted((self._nodes[f] for f in found if f in self._nodes), key=_number)
+        bit = 1 << slot
+        return sorted((node for node in self._apart if node.announced & bit), key=_number)
 
     def drop_slot(self, slot: int) -> None:
         self.announcements.forget(slot)
@@ -334,14 +384,12 @@ class CoveringReducer:
         for filter, node in list(self._nodes.items()):
             node.wanted &= ~bit
             if node.announced & bit:
-                node.announced &= ~bit
-                if not node.announced:
-                    self._visible.remove(node)
+                self._announced_at(node, node.announced & ~bit)
             if not node.hidden:
                 self._detach(node)
             if not node.wanted:
                 for child in node.children:
-                    del child.parents[node]
+                    child.unhang(node)
                 del self._nodes[filter]
 
     def __len__(self) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 
 from stentor.filters import Filter
 from stentor.routing.reducers.announcements import Announcements
-from stentor.routing.reducers.reducer import REFERENCE, slots_of
+from stentor.routing.reducers.slots import REFERENCE
 
 
 class PlainReducer:
@@ -30,10 +30,10 @@ class PlainReducer:
     def want(self, key: Hashable, filter: Filter, wanted: int) -> None:
         wanted &= ~REFERENCE  # what is announced here depends on nothing else
         before = self._wanted.get(key, 0)
-        for slot in slots_of(wanted & ~before):
-            self.announcements.announce(slot, key, filter)
-        for slot in slots_of(before & ~wanted):
-            self.announcements.withdraw(slot, key)
+        if more := wanted & ~before:
+            self.announcements.announce(more, key, filter)
+        if less := before & ~wanted:
+            self.announcements.withdraw(less, key)
         if wanted:
             self._wanted[key] = wanted
         else:

@@ -8,9 +8,6 @@ from typing import Protocol
 from stentor.filters import Filter
 from stentor.routing.reducers.announcements import Announcements
 
-#: The slot that is no neighbor: wherever something is wanted, it is wanted here too.
-REFERENCE = 1
-
 
 class Reducer(Protocol):
     """Keeps what is announced in step with what is wanted, one change at a time.
@@ -49,17 +46,3 @@ class Reducer(Protocol):
 
     def __len__(self) -> int:
         """How many filters are wanted somewhere."""
-
-
-def slots_of(mask: int) -> list[int]:
-    """The slots in a mask.
-
-    >>> slots_of(0b1101)
-    [0, 2, 3]
-    """
-    found = []
-    while mask:
-        low = mask & -mask
-        found.append(low.bit_length() - 1)
-        mask ^= low
-    return found

@@ -15,7 +15,8 @@ from stentor.routing.reducers.announcements import Change
 from stentor.routing.reducers.covering import CoveringReducer
 from stentor.routing.reducers.merging import MergingStage
 from stentor.routing.reducers.plain import PlainReducer
-from stentor.routing.reducers.reducer import REFERENCE, Reducer
+from stentor.routing.reducers.reducer import Reducer
+from stentor.routing.reducers.slots import REFERENCE
 
 #: How to reduce.
 ReductionName: TypeAlias = Literal["simple", "identity", "covering", "merging"]

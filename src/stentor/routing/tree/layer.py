@@ -6,7 +6,8 @@ with a strategy each (R-03.25). A layer has three stages:
     what a destination asks for ──► merged (if the strategy merges) ──► demand ──► reducer
                                          └─► routing table
 
-The *demand* counts, for each filter, the destinations that ask for it. A filter is wanted at a
+The *demand* says, for each filter, which destinations ask for it: that is in the routing table,
+unless filters are merged, or subscriptions to equal ones kept apart. A filter is wanted at a
 neighbor if a destination other than this neighbor asks for it, if the layer announces to this
 neighbor at all (in a hierarchy only the parent is told), and, for subscriptions where
 advertisements are in use, if an advertisement from there overlaps it. The reducer turns that into
@@ -25,12 +26,12 @@ from itertools import count, islice
 from typing import Any, Final, Protocol
 
 from stentor.filters import Filter
-from stentor.matching import FilterTable, Matcher
+from stentor.matching import Commons, FilterTable, Matcher
 from stentor.routing.protocol import BrokerId, FilterId
 from stentor.routing.reducers import Change, MergingStage, Sample
-from stentor.routing.reducers.reducer import REFERENCE
+from stentor.routing.reducers.slots import REFERENCE
 from stentor.routing.strategy import Strategy
-from stentor.routing.table import Destination, Ghost, Local, Neighbor, RoutingTable
+from stentor.routing.table import Destination, Ghost, Local, Neighbor, RoutingTable, Row
 
 #: Filters that a new neighbor is told in one step.
 TOLD_AT_ONCE: Final = 200
@@ -49,21 +50,6 @@ class NeighborOffers(Protocol):
         """Whether the neighbor is asked whatever it offers."""
 
 
-class _Demand:
-    """A filter and the destinations that ask for it, with how often each does.
-
-    Where offers count, it also knows the neighbors that serve it, each with one offer as witness.
-    """
-
-    __slots__ = ("filter", "number", "owners", "served")
-
-    def __init__(self, filter: Filter, number: int) -> None:
-        self.filter = filter
-        self.number = number
-        self.served: dict[BrokerId, Filter] | None = None
-        self.owners: dict[Destination | Ghost, int] = {}
-
-
 class Layer:
     """Filters of clients and neighbors, and what the neighbors are told of them."""
 
@@ -73,21 +59,26 @@ class Layer:
         *,
         sample: Sample | None = None,
         engine: Callable[[], Matcher[Any]] | None = None,
+        commons: Commons | None = None,
         on_entry: Callable[[Destination, Filter], None] | None = None,
         at_once: int | None = None,
     ) -> None:
         """`on_entry` is told of each entry of the table that has come or gone.
 
+        With `commons`, filters are searched together with those of others.
         With `at_once`, no step looks at more filters anew, and `work` does the rest.
         """
         self.strategy = strategy
-        self.table = RoutingTable(engine)
+        self.table = RoutingTable(engine, None if commons is None else commons.index)
         self._on_entry = on_entry
         self._sample = sample or Sample(strategy.sample)
         self._stages: dict[Destination, MergingStage] = {}
-        self._demand: dict[Hashable, _Demand] = {}
-        self._numbers = count()
-        self._reducer = strategy.reducer(at_once)
+        #: Whether the routing table says who asks for what.
+        self._tabled = strategy.name in ("identity", "covering")
+        self._demand: dict[Any, Row] = self.table.held if self._tabled else {}
+        #: What neighbors asked for that are gone, and whose interest lingers.
+        self._lingering: dict[Ghost, dict[Hashable, Filter]] = {}
+        self._reducer = strategy.reducer(at_once, None if commons is None else commons.relations)
         self._at_once = at_once
         #: What new neighbors have not been told, of what was asked for when they came.
         self._joining: dict[BrokerId, deque[Hashable]] = {}
@@ -95,10 +86,14 @@ class Layer:
         #: Neighbors that are told of this layer, as a mask.
         self._told = 0
         #: Demand that has changed in this step; the reducer hears of it at the end.
-        self._changed: dict[Hashable, _Demand] = {}
+        self._changed: dict[Hashable, Row] = {}
         #: For subscriptions where advertisements count.
         self._offers: NeighborOffers | None = None
         self._overlaps: FilterTable[Hashable] | None = None
+        #: The neighbors that serve what is asked for, each with one offer as witness; and a number
+        #: for each filter, so that they are told in the same order in every run.
+        self._serving: dict[Hashable, tuple[int, dict[BrokerId, Filter]]] = {}
+        self._numbers = count()
 
     def watch(self, on_entry: Callable[[Destination, Filter], None]) -> None:
         """From now on tell of each entry of the table that has come or gone."""
@@ -141,7 +136,7 @@ class Layer:
         count = len(keys) if self._at_once is None else min(len(keys), TOLD_AT_ONCE)
         some = [keys.popleft() for _ in range(count)]
         asked = ((key, self._demand.get(key)) for key in some)
-        wanted = [(key, d.filter, self._wanted(d)) for key, d in asked if d is not None]
+        wanted = [(key, d.filter, self._wanted(key, d)) for key, d in asked if d is not None]
         done = self._reducer.fill_slot(self._slots[neighbor], wanted)
         keys.extendleft(key for key, *_ in reversed(wanted[done:]))
         if not keys:
@@ -159,10 +154,8 @@ class Layer:
         slot = self._slots.pop(neighbor)
         self._told &= ~(1 << slot)
         self._reducer.drop_slot(slot)
-        if self._offers is not None:
-            for demand in self._demand.values():
-                if demand.served is not None:
-                    demand.served.pop(neighbor, None)
+        for _, served in self._serving.values():
+            served.pop(neighbor, None)
 
     # -- changes
 
@@ -191,7 +184,7 @@ class Layer:
             filter = self.table.at(destination)[key]
             self._cancel(destination, key)
         if stage is None:
-            self._disown(destination, self._demand_key(key, filter))
+            self._disown(destination, self._demand_key(key, filter), filter)
         else:
             self._apply(destination, *stage.remove(filter))
             if not stage:
@@ -208,7 +201,7 @@ class Layer:
         self._stages.pop(neighbor, None)
         for key, filter in list(islice(self.table.at(neighbor).items(), most)):
             self._cancel(neighbor, key)
-            self._disown(neighbor, self._demand_key(key, filter))
+            self._disown(neighbor, self._demand_key(key, filter), filter)
 
     def asked(self, destination: Destination) -> list[tuple[Hashable, Filter]]:
         """What the destination asks for, as it said it."""
@@ -220,18 +213,16 @@ class Layer:
     def linger(self, neighbor: Neighbor, ghost: Ghost) -> None:
         """Nothing goes to the neighbor any more, but what it asked for stays announced."""
         self._stages.pop(neighbor, None)
+        lingering = self._lingering[ghost] = {}
         for key, filter in list(self.table.at(neighbor).items()):
+            lingering[self._demand_key(key, filter)] = filter
             self._cancel(neighbor, key)
-            demand_key = self._demand_key(key, filter)
-            demand = self._demand[demand_key]
-            demand.owners[ghost] = demand.owners.pop(neighbor)
-            self._refresh(demand_key, demand)
+            self._disown(neighbor, self._demand_key(key, filter), filter)
 
     def end_linger(self, ghost: Ghost) -> None:
         """What is asked for by nobody else is now withdrawn."""
-        for key in [key for key, demand in self._demand.items() if ghost in demand.owners]:
-            self._demand[key].owners[ghost] = 1
-            self._disown(ghost, key)
+        for key, filter in self._lingering.pop(ghost, {}).items():
+            self._asked_less(key, self._demand.get(key) or Row(filter))
 
     def _demand_key(self, key: Hashable, filter: Filter) -> Hashable:
         return self.strategy.key(key, filter) if isinstance(key, FilterId) else key
@@ -257,7 +248,7 @@ class Layer:
         for filter in removed:
             if in_table:
                 self._cancel(destination, filter)
-            self._disown(destination, filter)
+            self._disown(destination, filter, filter)
 
     def _enter(self, destination: Destination, key: Hashable, filter: Filter) -> None:
         self.table.add(destination, key, filter)
@@ -272,26 +263,35 @@ class Layer:
     def _own(self, destination: Destination, key: Hashable, filter: Filter) -> None:
         demand = self._demand.get(key)
         if demand is None:
-            demand = self._demand[key] = _Demand(filter, next(self._numbers))
-            if self._overlaps is not None:
-                self._overlaps.add(key, filter)
-        demand.owners[destination] = demand.owners.get(destination, 0) + 1
+            demand = self._demand[key] = Row(filter)
+        if not self._tabled:
+            demand.own(destination)
+        if self._overlaps is not None and key not in self._overlaps:
+            self._overlaps.add(key, filter)
         self._refresh(key, demand)
 
-    def _disown(self, destination: Destination | Ghost, key: Hashable) -> None:
-        demand = self._demand[key]
-        demand.owners[destination] -= 1
-        if not demand.owners[destination]:
-            del demand.owners[destination]
-            if not demand.owners:
+    def _disown(self, destination: Destination, key: Hashable, filter: Filter) -> None:
+        """In the table it is gone already, if that says who asks for what."""
+        demand = self._demand.get(key) or Row(filter)
+        if not self._tabled:
+            demand.disown(destination)
+            if not demand:
                 del self._demand[key]
-                if self._overlaps is not None:
-                    self._overlaps.remove(key)
+        self._asked_less(key, demand)
+
+    def _asked_less(self, key: Hashable, demand: Row) -> None:
+        if self._overlaps is not None and not demand and not self._lingers(key):
+            self._overlaps.remove(key)
+            self._serving.pop(key, None)
         self._refresh(key, demand)
+
+    def _lingers(self, key: Hashable) -> bool:
+        """Whether somebody asked for it who may come back."""
+        return any(key in those for those in self._lingering.values())
 
     # -- what is wanted where
 
-    def _refresh(self, key: Hashable, demand: _Demand) -> None:
+    def _refresh(self, key: Hashable, demand: Row) -> None:
         if not self.strategy.floods:
             self._changed[key] = demand
 
@@ -299,33 +299,33 @@ class Layer:
         if self._changed:
             changed, self._changed = self._changed, {}
             self._reducer.want_all(
-                (key, demand.filter, self._wanted(demand)) for key, demand in changed.items()
+                (key, demand.filter, self._wanted(key, demand)) for key, demand in changed.items()
             )
 
-    def _wanted(self, demand: _Demand) -> int:
+    def _wanted(self, key: Hashable, demand: Row) -> int:
         """At which neighbors; with the reference, unless nobody but a sole neighbor asks."""
-        owners = demand.owners
-        if not owners:
+        lingers = bool(self._lingering) and self._lingers(key)
+        if not demand and not lingers:
             return 0
         wanted = self._told
         local = True
-        if len(owners) == 1:
-            (owner,) = owners
-            if isinstance(owner, Neighbor):
-                local = False
-                if owner.id in self._slots:
-                    wanted &= ~(1 << self._slots[owner.id])
+        owner = demand.sole
+        if type(owner) is Neighbor and not lingers:
+            local = False
+            if owner.id in self._slots:
+                wanted &= ~(1 << self._slots[owner.id])
         if self._offers is not None and wanted:
-            wanted &= self._served(demand, self._offers)
+            wanted &= self._served(key, demand.filter, self._offers)
         return wanted | REFERENCE if wanted or local else 0
 
-    def _served(self, demand: _Demand, offers: NeighborOffers) -> int:
-        if demand.served is None:
-            demand.served = offers.serving(demand.filter)
+    def _served(self, key: Hashable, filter: Filter, offers: NeighborOffers) -> int:
+        if key not in self._serving:
+            self._serving[key] = next(self._numbers), offers.serving(filter)
+        served = self._serving[key][1]
         return sum(
             1 << slot
             for neighbor, slot in self._slots.items()
-            if neighbor in demand.served or offers.always(neighbor)
+            if neighbor in served or offers.always(neighbor)
         )
 
     def serve(self, offers: NeighborOffers) -> None:
@@ -340,12 +340,12 @@ class Layer:
         """
         assert self._overlaps is not None
         assert self._offers is not None
-        keys = self._overlaps.overlapping(offer)
-        for key in sorted(keys, key=lambda key: self._demand[key].number):
-            demand = self._demand[key]
-            served = demand.served
-            if served is None:
-                continue  # nobody has asked yet
+        # Of others nobody has asked yet where they are served.
+        keys = self._overlaps.overlapping(offer) & self._serving.keys()
+        for key in sorted(keys, key=lambda key: self._serving[key][0]):
+            served = self._serving[key][1]
+            filter = self._overlaps.get(key)
+            assert filter is not None
             if there:
                 if neighbor in served:
                     continue
@@ -353,12 +353,12 @@ class Layer:
             else:
                 if served.get(neighbor) != offer:
                     continue
-                other = self._offers.another(demand.filter, neighbor)
+                other = self._offers.another(filter, neighbor)
                 if other is not None:
                     served[neighbor] = other
                     continue
                 del served[neighbor]
-            self._refresh(key, demand)
+            self._refresh(key, self._demand.get(key) or Row(filter))
 
     def take(self) -> list[tuple[BrokerId, Change]]:
         """What each neighbor is to be told now."""
@@ -385,7 +385,7 @@ class Layer:
     def wanted(self, neighbor: BrokerId) -> list[Filter]:
         """All that must be asked for at the neighbor (α of the remote invariant)."""
         bit = self.bit(neighbor)
-        return [d.filter for d in self._demand.values() if self._wanted(d) & bit]
+        return [d.filter for key, d in self._demand.items() if self._wanted(key, d) & bit]
 
     @property
     def is_empty(self) -> bool:

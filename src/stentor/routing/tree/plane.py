@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stentor.filters import Filter
-from stentor.matching import FilterTable, Matcher
+from stentor.matching import Commons, FilterTable, Matcher
 from stentor.model.codec import Envelope
 from stentor.model.notification import Notification
 from stentor.routing.messages import (
@@ -67,13 +67,16 @@ class Plane:
         role: Role | None = None,
         engine: Callable[[], Matcher[Any]] | None = None,
         *,
+        commons: Commons | None = None,
         coupled: bool = True,
         at_once: int | None = None,
     ) -> None:
         """Advertisements that are not `coupled` spread, but subscriptions do not depend on them."""
         self.role = role or Role()
         self._sample = Sample(routing.sample)
-        self.subscriptions = Layer(routing, sample=self._sample, engine=engine, at_once=at_once)
+        self.subscriptions = Layer(
+            routing, sample=self._sample, engine=engine, commons=commons, at_once=at_once
+        )
         self.advertisements: Layer | None = None
         #: The distinct advertisements of neighbors, to find those that overlap a subscription.
         self._offered: FilterTable[Filter] = FilterTable()
@@ -141,7 +144,7 @@ class Plane:
         if layer is None:
             return
         destination = Neighbor(sender)
-        merge = not message.removed or _only_widens(message)
+        merge = layer.strategy.name == "merging" and _only_widens(message)
         for key, filter in message.added:
             if not layer.holds(destination, key):
                 layer.insert(destination, key, filter, merge=merge)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from stentor.filters import Filter
-from stentor.matching import Matcher
+from stentor.matching import Commons, Matcher
 from stentor.model.codec import Envelope
 from stentor.model.notification import Notification
 from stentor.routing.messages import AdvertisementUpdate, SubscriptionUpdate, Update
@@ -43,6 +43,7 @@ class TreeRouter:
         role: Role | None = None,
         engine: Callable[[], Matcher[Any]] | None = None,
         *,
+        commons: Commons | None = None,
         shape: str = "tree",
         coupled: bool = True,
         at_once: int | None = None,
@@ -55,14 +56,22 @@ class TreeRouter:
         With `at_once`, no step announces or hides more filters because of others that cover them;
         while the router `has_work`, `work` does the rest, and no wanted filter is unasked for
         meanwhile, except at a neighbor that `is_joining`. `shape` is what kind of tree it is, for
-        `terms`.
+        `terms`. With `commons`, filters are searched together with those of other routers.
         """
         self._shape = shape
         self._id = id
         self._routing = routing
         self._advertisements = advertisements
         self._coupled = coupled
-        self.plane = Plane(routing, advertisements, role, engine, coupled=coupled, at_once=at_once)
+        self.plane = Plane(
+            routing,
+            advertisements,
+            role,
+            engine,
+            commons=commons,
+            coupled=coupled,
+            at_once=at_once,
+        )
         self._watcher: Callable[[Filter, bool], None] | None = None
 
     @property

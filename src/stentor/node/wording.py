@@ -1,0 +1,122 @@
+"""Wording: what neighbors tell each other about filters, as frames of texts, and back.
+
+The same filters are told to several neighbors, come from several, and are withdrawn later. So texts
+and filters are remembered, as many as there is room for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from functools import cache, lru_cache
+from typing import Final
+
+from stentor.errors import ProtocolError, StentorError
+from stentor.filters import Filter
+from stentor.node.reading import parsed
+from stentor.protocol import messages as m
+from stentor.routing.messages import AdvertisementUpdate, SubscriptionUpdate, Update
+from stentor.routing.protocol import FilterId
+
+#: About how many bytes of filters go into one frame, and what an entry takes besides its texts.
+FRAME_BYTES: Final = 512 * 1024
+ENTRY_BYTES: Final = 24
+#: Filters whose texts are remembered.
+TEXTS: Final = 10_000
+
+
+class Wording:
+    """Turns updates into frames and frames into updates.
+
+    >>> wording = Wording()
+    >>> filter = Filter("x > 1")
+    >>> (frame,) = wording.written(SubscriptionUpdate(((filter, filter),), ()))
+    >>> frame.added
+    [('x > 1', 'x > 1')]
+    >>> wording.read(frame).added
+    ((Filter('x > 1'), Filter('x > 1')),)
+    """
+
+    def __init__(
+        self, read: Callable[[str], Filter] = parsed, text: Callable[[Filter], str] | None = None
+    ) -> None:
+        """How filters are read, and how they are written; both should remember the latest."""
+        self._filter = read
+        self._text = text or lru_cache(TEXTS)(str)
+
+    @classmethod
+    def unforgetting(cls) -> Wording:
+        """One that remembers everything, for many brokers in one process.
+
+        What one of them has written the others read as the same object.
+        """
+        known: dict[str, Filter] = {}
+
+        @cache
+        def text_of(filter: Filter) -> str:
+            text = str(filter)
+            known.setdefault(text, filter)
+            return text
+
+        def read(text: str) -> Filter:
+            found = known.get(text)
+            if found is None:
+                found = known[text] = Filter(text)
+            return found
+
+        return cls(read, text_of)
+
+    def written(self, update: Update) -> Iterator[m.Subscriptions | m.Advertisements]:
+        """The update as texts, cut so that no frame is too large.
+
+        Everything that is new comes before anything that goes, so that nothing is missing in
+        between.
+        """
+        kind = m.Subscriptions if isinstance(update, SubscriptionUpdate) else m.Advertisements
+        added: list[tuple[m.Key, str]] = []
+        removed: list[m.Key] = []
+        size = 0
+        for key, filter in update.added:
+            text = self._text(filter)
+            size += len(text) + ENTRY_BYTES
+            if key is filter:
+                size += len(text)
+                added.append((text, text))
+            else:
+                added.append((self._key(key), text))
+            if size > FRAME_BYTES:
+                yield kind(added, removed)
+                added, removed, size = [], [], 0
+        for gone in update.removed:
+            name = self._key(gone)
+            size += (len(name) if isinstance(name, str) else len(str(name[0]))) + ENTRY_BYTES
+            removed.append(name)
+            if size > FRAME_BYTES:
+                yield kind(added, removed)
+                added, removed, size = [], [], 0
+        if added or removed:
+            yield kind(added, removed)
+
+    def read(self, message: m.Subscriptions | m.Advertisements) -> Update:
+        """The update as the router knows it."""
+        asks = isinstance(message, m.Subscriptions)
+        kind = SubscriptionUpdate if asks else AdvertisementUpdate
+        try:
+            return kind(
+                tuple([self._entry(key, text) for key, text in message.added]),
+                tuple([self._unwritten(key) for key in message.removed]),
+            )
+        except StentorError as error:
+            raise ProtocolError(f"a neighbor sent a filter that is none: {error}") from error
+
+    def _entry(self, key: m.Key, text: str) -> tuple[FilterId | Filter, Filter]:
+        filter = self._filter(text)
+        return (filter if key == text else self._unwritten(key)), filter
+
+    def _key(self, key: Hashable) -> m.Key:
+        if isinstance(key, FilterId):
+            return key.client, key.number
+        assert isinstance(key, Filter)
+        return self._text(key)
+
+    def _unwritten(self, key: m.Key) -> FilterId | Filter:
+        return self._filter(key) if isinstance(key, str) else FilterId(*key)
