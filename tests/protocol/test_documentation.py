@@ -23,6 +23,8 @@ from stentor.protocol.messages import (
     Origin,
     Publish,
     Published,
+    Refused,
+    Settlement,
     Subscribe,
     Subscribed,
     Welcome,
@@ -69,14 +71,14 @@ def written(kind: Any) -> str:
     if origin is dict:
         return f"{{{written(arguments[0])}: {written(arguments[1])}}}"
     names = {int: "int", float: "float", bool: "bool", str: "str", bytes: "bytes"}
-    return {
-        **names,
-        Any: "any",
+    structs = {
         Origin: "origin",
         LinkState: "state",
         Home: "home",
-        type(None): "nil",
-    }[kind]
+        Settlement: "settlement",
+        Refused: "refused",
+    }
+    return {**names, **structs, Any: "any", type(None): "nil"}[kind]
 
 
 def default(field: msgspec.structs.FieldInfo) -> str:

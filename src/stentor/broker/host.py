@@ -488,6 +488,7 @@ class Broker:
                 action.items,
                 producers={action.producer: action.newest} if action.items else {},
                 retain=action.retain,
+                durables=dict(action.states),
                 line=action.line,
                 context=action,
             )

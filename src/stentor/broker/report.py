@@ -207,6 +207,8 @@ _COUNTERS = {
     "off_path": "Notifications that came another way than their stream, and were ignored.",
     "kept_out": "Notifications from neighbors whose grants do not allow them to publish these.",
     "delivered": "Notifications to clients.",
+    "dead_letters": "Dead letters that were published here.",
+    "given_up": "Notifications that were given in vain as often as allowed, without a dead letter.",
     "served": "Stretches of the journal that were read for subscribers who catch up.",
     "probes": "Probes that were sent.",
     "interruptions": "Streams that began afresh.",

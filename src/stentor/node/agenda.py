@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from stentor.node.session import Line
@@ -36,6 +37,8 @@ class Append(NamedTuple):
     #: Keys of last values, with the index of the item.
     retain: list[tuple[str, int]]
     context: Any
+    #: States of durable subscriptions by name, stored in the same transaction.
+    states: Mapping[str, bytes] = MappingProxyType({})
 
 
 class Persist(NamedTuple):

@@ -13,6 +13,7 @@ hears which message.
     subscribing    what subscribers ask                               subscribing.py
     durables       what is kept of durable subscriptions              durables.py
     homes          where durable subscriptions live                   homes.py
+    settlements    what becomes of single notifications; dead letters settlements.py
     leases         subscriptions that end by themselves               leases.py
     groups         which groups live where                            groups.py
     offers         advertisements, and demand for what is offered     offers.py
@@ -68,6 +69,7 @@ from stentor.node.parts.probing import Probing
 from stentor.node.parts.progress import Progress
 from stentor.node.parts.publishing import Publishing
 from stentor.node.parts.routing import Routing
+from stentor.node.parts.settlements import Settlements
 from stentor.node.parts.subscribing import Subscribing
 from stentor.node.parts.traffic import Traffic
 from stentor.node.portions import portions
@@ -201,6 +203,17 @@ class Core:
         self._durables = durables = Durables(
             subscriptions, sessions=sessions, agenda=agenda, shares=Shares(max_durables, owners)
         )
+        self.settlements = Settlements(
+            subscriptions,
+            durables=durables,
+            publishing=self.publishing,
+            routing=routing,
+            journals=journals,
+            hooks=hooks,
+            ready=ready,
+            clock=time,
+            agenda=agenda,
+        )
         self.leases = Leases(subscriptions, sessions=sessions, clock=time, agenda=agenda)
         self.groups = Groups(
             subscriptions,
@@ -302,6 +315,7 @@ class Core:
             homes=self.homes,
             groups=self.groups,
             leases=self.leases,
+            settlements=self.settlements,
             probing=self.probing,
             routing=routing,
             journals=journals,
@@ -335,6 +349,7 @@ class Core:
             m.Renew: self.subscribing.renew,
             m.Credit: self.subscribing.credit,
             m.Confirm: self.subscribing.confirm,
+            m.Settle: self.settlements.settle,
             m.Amend: self.subscribing.amend,
             m.Advertise: self._offers.advertise,
             m.Unadvertise: self._offers.unadvertise,
@@ -368,6 +383,7 @@ class Core:
         self.deliveries.deliver()
         if not self.deliveries.congested:
             self.publishing.answer()
+        self.settlements.publish()
         self._durables.settle()
         self._offers.tell()
         return self.agenda.take()
@@ -402,6 +418,7 @@ class Core:
         self.leases.tick()
         self.deliveries.tick()
         self.publishing.tick()
+        self.settlements.tick()
         self.last_values.tick()
         self.overlay.tick()
         self.homes.tick()
@@ -630,6 +647,7 @@ class Core:
             self.publishing,
             self.traffic,
             self.deliveries,
+            self.settlements,
             self.catching_up,
             self.bulk_reads,
             self.probing,

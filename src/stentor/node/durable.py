@@ -14,6 +14,7 @@ holds, and what only the later copy took for the time before itself is still to 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -90,6 +91,8 @@ class Durable:
         self.began: Positions = {}
         #: What was refused, and is neither done nor given up.
         self.refused: dict[StreamId, dict[int, Refusal]] = {}
+        #: Those that are about to be dead letters; they are not given again. This is not stored.
+        self.dying: set[tuple[StreamId, int]] = set()
         self.recent = recent or SeenIds(max_intervals=RECENT, forget_as_new=True)
         #: Whether it is shared by the members of a group.
         self.group = group
@@ -133,7 +136,19 @@ class Durable:
         self.done[stream].add(offset)
         if id is not None:
             self.recent.add(id)
-        self._forget_refusals(stream)
+        if stream in self.refused:
+            self.refused[stream].pop(offset, None)
+
+    def settle_all(
+        self, stream: StreamId, offsets: Sequence[int], ids: Sequence[NotificationId]
+    ) -> None:
+        """The same for many of a stream."""
+        self.begin(stream, min(offsets) - 1)
+        self.done[stream].add_all(offsets)
+        self.recent.add_all(ids)
+        refused = self.refused.get(stream)
+        for offset in offsets if refused else ():
+            self.refused[stream].pop(offset, None)
 
     def remember(self, id: NotificationId) -> None:
         """A notification with this id was dealt with."""
@@ -170,6 +185,18 @@ class Durable:
             done = self.done[stream]
             self.refused[stream] = {o: r for o, r in refused.items() if o not in done}
 
+    def refuse(self, stream: StreamId, offset: int, due: float, cause: str = "") -> int:
+        """Its subscriber could not deal with this one; how often that is so now."""
+        refused = self.refused.setdefault(stream, {})
+        attempts = refused[offset].attempts + 1 if offset in refused else 1
+        refused[offset] = Refusal(attempts, due, cause)
+        return attempts
+
+    @property
+    def rests_until(self) -> float:
+        """When the last that was refused may come again."""
+        return max((r.due for each in self.refused.values() for r in each.values()), default=0.0)
+
     def merge(self, other: Durable) -> None:
         """Unite it with another copy: what is done in either is done.
 
@@ -202,16 +229,23 @@ class Durable:
         if min(begins) >= 0:
             self.began[stream] = min(begins)
 
-    def to_data(self) -> bytes:
+    def to_data(self, done: Iterable[tuple[StreamId, int]] = ()) -> bytes:
+        """To be stored; with these it will be as if they were done."""
+        above, floors = self.done, self.positions
+        if done:
+            above = {stream: offsets.copy() for stream, offsets in above.items()}
+            for stream, offset in done:
+                above[stream].add(offset)
+            floors = {stream: each.floor for stream, each in above.items() if each.floor >= 0}
         return msgspec.msgpack.encode(
             _Stored(
                 str(self.interest) if self.interest.fixed else self.interest.texts,
                 self.since,
-                self.positions,
+                floors,
                 self.recent.to_data(),
                 self.group,
                 self.owner,
-                {s: done.to_data() for s, done in self.done.items() if done.intervals},
+                {s: each.to_data() for s, each in above.items() if each.intervals},
                 self.began,
                 {s: refused for s, refused in self.refused.items() if refused},
             )
@@ -238,7 +272,9 @@ class Durable:
                 floor = stored.positions.get(stream, -1)
                 durable.done[stream] = Offsets.from_data(floor, lengths)
             durable.began = stored.began
-            durable.refused = stored.refused
+            durable.refused = {s: r for s, r in stored.refused.items() if s in durable.done}
+            for stream in durable.refused:
+                durable._forget_refusals(stream)
             return durable
         except (msgspec.MsgspecError, StentorError) as error:
             raise JournalDamaged(

@@ -37,15 +37,14 @@ A *volatile* feed has no place in any stream. What comes is queued, whether a jo
 not; only what it has had of a stream is left out. It never waits for a probe, and reads no journal.
 
 The feed is pure. Its owner tells it what happens and asks it which fetches it wants. Queue and
-buffers together hold at most twice the limit and one stretch, last values and what members of
-a group gave back not counted.
+buffers together hold at most twice the limit and one stretch, last values not counted.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
@@ -78,10 +77,12 @@ class Run(NamedTuple):
     items: list[bytes]
     retained: bool = False
     gap: bool = False
+    #: How often these have been given, with this time.
+    attempt: int = 1
 
     def split(self, count: int) -> tuple[Run, Run]:
         """The first `count` and the rest."""
-        stream, offsets, items, retained, _ = self
+        stream, offsets, items, retained, *_ = self
         return (
             Run(stream, offsets[:count], items[:count], retained),
             Run(stream, offsets[count:], items[count:], retained),
@@ -602,11 +603,3 @@ class Feed:
             if run.offsets:
                 first[run.stream] = min(run.offsets[0], first.get(run.stream, run.offsets[0]))
         return first
-
-    def put_back(self, runs: Iterable[Run]) -> None:
-        """Notifications that were taken and not delivered, to be taken again."""
-        for run in reversed(list(runs)):
-            self._queue.appendleft(run)
-            self._waiting += len(run.items)
-            self._bytes += run.size
-            self.delivered -= len(run.items)

@@ -14,6 +14,7 @@ in which a bisection tells by parity whether an offset lies in the set or in a g
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
 from stentor.errors import InvalidValue
@@ -64,11 +65,34 @@ class Offsets:
         above = [f"{a}..{b - 1}" for a, b in zip(starts, ends, strict=True)]
         return f"<Offsets {', '.join([f'..{self.floor}', *above])}>"
 
+    def copy(self) -> Offsets:
+        """An independent set of the same offsets."""
+        other = Offsets()
+        other._bounds = list(self._bounds)
+        return other
+
     def add(self, offset: int) -> None:
         if self._bounds[-1] == offset:  # next in order: by far the most frequent
             self._bounds[-1] = offset + 1
         else:
             self.add_range(offset, offset)
+
+    def add_all(self, offsets: Sequence[int]) -> None:
+        """Many, which mostly follow one another.
+
+        >>> done = Offsets(floor=3)
+        >>> done.add_all([4, 5, 8, 9, 7])
+        >>> done
+        <Offsets ..5, 7..9>
+        """
+        first = last = offsets[0] if offsets else 0
+        for offset in offsets[1:]:
+            if offset != last + 1:
+                self.add_range(first, last)
+                first = offset
+            last = offset
+        if offsets:
+            self.add_range(first, last)
 
     def add_range(self, first: int, last: int) -> None:
         """All from the first to the last; nothing if the last lies before the first."""

@@ -2,11 +2,12 @@
 
 Usually one client consumes the whole feed. The members of a group share it: each notification goes
 to exactly one of them, chosen by the group's policy (01/A-18). What a member was given and has not
-confirmed goes to the others when it leaves, so that a consumer that dies loses nothing. Therefore
-a member may be given an offset after higher ones. So a member confirms by naming the offset that it
-was given last of a stream and has dealt with: everything that it was given of the stream up to that
-one, in the order of giving, is done. What no journal holds is given at most once, and is not
-remembered.
+settled goes to the others when it leaves, so that a consumer that dies loses nothing. How that is
+kept one by one, for groups and for whoever wants it so, is in `stentor.node.settling`. What no
+journal holds is given at most once, and is not remembered.
+
+The only consumer of a subscription may confirm by positions instead: everything up to there was
+dealt with.
 
 A consumer is given as many notifications as it granted credit for.
 """
@@ -14,33 +15,30 @@ A consumer is given as many notifications as it granted credit for.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 from zlib import crc32
 
 from stentor.errors import UnknownStrategy
-from stentor.model.codec import decode_header
+from stentor.model.codec import Envelope, decode_header, decode_headers
 from stentor.model.identity import NotificationId
 from stentor.node.durable import Durable
 from stentor.node.feed import Feed, Run
 from stentor.node.interest import Interest
+from stentor.node.settling import Settling
 from stentor.protocol.messages import Positions, StreamId
 
 #: Notifications that are remembered until they are confirmed.
 UNCONFIRMED: Final = 100_000
 
-#: Intervals of a stream that a group's members have confirmed out of order. When there are more,
-#: those who wait for the slowest are given no more.
-INTERVALS: Final = 20_000
-
-#: Notifications that are taken from the feed of a group at a time.
+#: Notifications that are taken from the feed at a time where each is settled by itself.
 AT_ONCE: Final = 256
 
 CHOICES: Final = ("round_robin", "least_loaded", "key:ATTRIBUTE")
 
-#: Notifications with their streams and offsets, in the order in which they were given.
-Given: TypeAlias = deque[tuple[StreamId, int, bytes]]
+#: The ids of notifications with their streams and offsets, in the order in which they were given.
+Given: TypeAlias = deque[tuple[StreamId, int, NotificationId]]
 
 
 @dataclass(slots=True, eq=False)
@@ -50,7 +48,7 @@ class Consumer:
     session: int
     number: int
     credit: int
-    #: What it was given and has not confirmed; kept for groups and durable subscriptions.
+    #: What it was given and has not confirmed; kept for durable subscriptions.
     given: Given = field(default_factory=deque)
 
 
@@ -67,6 +65,7 @@ class Subscription:
         choice: str = "round_robin",
         lease: float | None = None,
         owner: str | None = None,
+        settling: Settling | None = None,
     ) -> None:
         if choice not in CHOICES[:2] and not (choice.startswith("key:") and len(choice) > 4):
             raise UnknownStrategy(
@@ -77,6 +76,8 @@ class Subscription:
         self.durable = durable
         self.group = group
         self.choice = choice
+        #: What is unsettled; in groups, and where notifications are settled one by one.
+        self.settling = settling
         #: The grant whose clients may join the group; None without grants.
         self.owner = owner
         #: Seconds that a lease lasts, and when it ends.
@@ -97,23 +98,29 @@ class Subscription:
 
     def add(self, consumer: Consumer) -> None:
         self.consumers.append(consumer)
+        if self.settling is not None:
+            self.settling.join(consumer)
 
     def remove(self, consumer: Consumer) -> None:
         """A consumer leaves. What it has not confirmed is for the others."""
         self.consumers.remove(consumer)
-        if self.group is not None and self.consumers and consumer.given:
-            self.feed.put_back(
-                Run(stream, [offset], [data]) for stream, offset, data in consumer.given
-            )
+        if self.settling is not None:
+            self.settling.leave(consumer)
 
     @property
-    def _remembers(self) -> bool:
-        return self.durable is not None or self.group is not None
+    def rests_until(self) -> float:
+        """Until when nothing is given, in seconds since 1970: its subscriber failed.
+
+        Where notifications are settled one by one, each rests by itself.
+        """
+        if self.durable is None or not self.durable.refused or self.settling is not None:
+            return 0.0
+        return self.durable.rests_until
 
     def deliveries(self, blocked: set[int]) -> Iterator[tuple[Consumer, Run]]:
         """What goes to whom now, as far as credit reaches. Blocked sessions get nothing."""
-        if self.group is not None:
-            yield from self._shared(blocked)
+        if self.settling is not None:
+            yield from self._settled(self.settling, blocked)
             return
         for consumer in self.consumers:
             given = False  # repeats do not count
@@ -122,70 +129,126 @@ class Subscription:
                 if not taken:
                     break
                 for run in taken:
-                    fresh = self._fresh(run)
-                    if fresh is not None:
-                        given = True
-                        consumer.credit -= len(fresh.items)
-                        self._give(consumer, fresh)
-                        yield consumer, fresh
+                    if self.durable is not None and run.offsets and not run.gap:
+                        run, envelopes = self._fresh(run, decode_headers(run.items))
+                        if not run.items:
+                            continue
+                        self._give(consumer, run, envelopes)
+                    elif run.offsets:
+                        self._told[run.stream] = run.offsets[-1]
+                    given = True
+                    consumer.credit -= len(run.items)
+                    yield consumer, run
 
     def has_more(self, blocked: set[int]) -> bool:
         """Whether somebody can be given more at once."""
         return (
             self.group is None
             and len(self.feed) > 0
+            and (self.settling is None or self.settling.room > 0)
             and not self.feed.held
             and any(c.credit > 0 and c.session not in blocked for c in self.consumers)
         )
 
-    def _shared(self, blocked: set[int]) -> Iterator[tuple[Consumer, Run]]:
-        """One notification at a time to one consumer; neighbors for the same one go together."""
+    def _settled(self, settling: Settling, blocked: set[int]) -> Iterator[tuple[Consumer, Run]]:
+        """One at a time to one consumer; neighbors for the same one go together.
+
+        Those that come again go alone.
+        """
         batch: Run | None = None
         last: Consumer | None = None
-        waiting: deque[Run] = deque()
-        while ready := [
-            c
-            for c in self.consumers
-            if c.credit > 0 and c.session not in blocked and len(c.given) < UNCONFIRMED
-        ]:
-            if not waiting:
-                if self.durable is not None and self.durable.intervals > INTERVALS:
-                    break
-                for each in self.feed.take(AT_ONCE):
-                    self._note(each)
-                    waiting.extend(_singly(each))
-                if not waiting:
-                    break
-            run = self._fresh(waiting.popleft())
-            if run is None:
+        sole = self.consumers[0] if len(self.consumers) == 1 else None
+        while ready := [c for c in self.consumers if c.credit > 0 and c.session not in blocked]:
+            if sole is not None and settling.ready:
+                yield from self._to_one(settling, sole)
                 continue
-            consumer = None if run.gap else self._choose(ready, run.items[0])
+            if not settling.ready:
+                most = AT_ONCE if sole is None else sole.credit
+                taken = self.feed.take(min(most, settling.room))
+                if not taken:
+                    break
+                if batch is not None and last is not None:
+                    yield last, batch
+                    batch = last = None
+                for run in taken:
+                    yield from self._admit(settling, run)
+                continue
+            entry = settling.ready[0]
+            consumer = self._choose(ready, entry.data)
+            if consumer is None:
+                break
+            settling.ready.popleft()
+            settling.give(entry, consumer)
+            consumer.credit -= 1
+            offsets = [entry.offset] if entry.offset else []
+            run = Run(entry.stream, offsets, [entry.data], attempt=entry.attempt)
             if batch is not None and last is not None:
                 if consumer is last and _follows(batch, run):
-                    last.credit -= 1
-                    self._give(last, run)
-                    batch.offsets.extend(run.offsets)
-                    batch.items.extend(run.items)
+                    batch.offsets.extend(offsets)
+                    batch.items.append(entry.data)
                     continue
                 yield last, batch
-                batch = last = None
-            if run.gap:
-                yield from ((each, run) for each in self.consumers)
-            elif consumer is None:
-                waiting.appendleft(run)
-                break
-            else:
-                consumer.credit -= 1
-                self._give(consumer, run)
-                batch, last = run, consumer
+            batch, last = run, consumer
         if batch is not None and last is not None:
             yield last, batch
-        self.feed.put_back(waiting)
+
+    def _to_one(self, settling: Settling, consumer: Consumer) -> Iterator[tuple[Consumer, Run]]:
+        """All that is ready goes to the only consumer, as far as its credit reaches."""
+        ready = settling.ready
+        run: Run | None = None
+        for _ in range(min(len(ready), consumer.credit)):
+            entry = ready.popleft()
+            settling.give(entry, consumer)
+            stream, offset = entry.key
+            if (
+                run is not None
+                and run.stream == stream
+                and run.attempt == entry.attempt == 1
+                and (run.offsets[-1] < offset if run.offsets else not offset)
+            ):
+                if offset:
+                    run.offsets.append(offset)
+                run.items.append(entry.data)
+                continue
+            if run is not None:
+                consumer.credit -= len(run.items)
+                yield consumer, run
+            offsets = [offset] if offset else []
+            run = Run(stream, offsets, [entry.data], attempt=entry.attempt)
+        if run is not None:
+            consumer.credit -= len(run.items)
+            yield consumer, run
+
+    def _admit(self, settling: Settling, run: Run) -> Iterator[tuple[Consumer, Run]]:
+        """Take in a run; what is for all goes to them."""
+        self._note(run)
+        if run.gap or run.retained:
+            for consumer in self.consumers:
+                consumer.credit -= len(run.items)
+                yield consumer, run
+        elif run.offsets:
+            fresh, envelopes = self._fresh(run, decode_headers(run.items))
+            if not fresh.items:
+                return
+            given = None
+            if len(self.consumers) == 1:
+                given = settling.admit_to(self.consumers[0], fresh, envelopes)
+            if given is None:
+                settling.admit(fresh, envelopes)
+            elif given.items:
+                self.consumers[0].credit -= len(given.items)
+                yield self.consumers[0], given
+        else:
+            settling.pass_on(run)
 
     def _choose(self, ready: list[Consumer], data: bytes) -> Consumer | None:
         """Which consumer gets this; None if the one that must have it is not ready."""
+        if len(self.consumers) == 1:
+            return ready[0]
         if self.choice == "least_loaded":
-            return min(ready, key=lambda c: (len(c.given), -c.credit))
+            assert self.settling is not None
+            load = self.settling.load
+            return min(ready, key=lambda c: (load(c), -c.credit))
         if self.choice.startswith("key:"):
             value = decode_header(data).attributes.get(self.choice[4:])
             members = sorted(self.consumers, key=lambda c: (c.session, c.number))
@@ -226,7 +289,7 @@ class Subscription:
             self._taken[stream] = self.durable.done[stream].floor
         return self._taken[stream]
 
-    def _pass_over(self) -> None:
+    def pass_over(self) -> None:
         """Where nothing waits, all that the feed has read is taken."""
         assert self.durable is not None
         if not len(self.feed):
@@ -247,41 +310,39 @@ class Subscription:
         self.durable.take_back(gone)
         return True
 
-    def _fresh(self, run: Run) -> Run | None:
-        """The run without what was dealt with before, in this stream or by way of another."""
-        if self.durable is None or not run.offsets or run.gap:
-            return run
-        self.durable.begin(run.stream, run.offsets[0] - 1)
-        recent, done = self.durable.recent, self.durable.done[run.stream]
+    def _fresh(self, run: Run, envelopes: Sequence[Envelope]) -> tuple[Run, Sequence[Envelope]]:
+        """Without what was dealt with before, in this stream or by way of another."""
+        durable = self.durable
+        if durable is None:
+            return run, envelopes
+        durable.begin(run.stream, run.offsets[0] - 1)
+        recent, done, dying = durable.recent, durable.done[run.stream], durable.dying
+        ahead = run.offsets[0] <= done.top
         keep = [
             i
-            for i, (offset, data) in enumerate(zip(run.offsets, run.items, strict=True))
-            if offset not in done and _id_of(data) not in recent
+            for i, envelope in enumerate(envelopes)
+            if not (ahead and run.offsets[i] in done)
+            and envelope.id not in recent  # type: ignore[operator]  # nothing comes without one
+            and not (dying and (run.stream, run.offsets[i]) in dying)
         ]
         if len(keep) == len(run.items):
-            return run
+            return run, envelopes
         self.repeated += len(run.items) - len(keep)
         kept = set(keep)
         for i, offset in enumerate(run.offsets):
-            if i not in kept:
+            if i not in kept and (run.stream, offset) not in dying:
                 done.add(offset)
-        if not keep:
-            return None
-        return Run(run.stream, [run.offsets[i] for i in keep], [run.items[i] for i in keep])
+        fresh = Run(run.stream, [run.offsets[i] for i in keep], [run.items[i] for i in keep])
+        return fresh, [envelopes[i] for i in keep]
 
-    def _give(self, consumer: Consumer, run: Run) -> None:
-        if not run.offsets:
-            return
-        if self.group is None:
-            self._told[run.stream] = run.offsets[-1]
-        if self._remembers and not run.gap:
-            consumer.given.extend(
-                (run.stream, offset, data)
-                for offset, data in zip(run.offsets, run.items, strict=True)
-            )
-            if self.group is None:
-                while len(consumer.given) > UNCONFIRMED:
-                    consumer.given.popleft()  # only its id is lost
+    def _give(self, consumer: Consumer, run: Run, envelopes: Sequence[Envelope]) -> None:
+        self._told[run.stream] = run.offsets[-1]
+        consumer.given.extend(
+            (run.stream, offset, envelope.id)  # type: ignore[misc]  # nothing comes without one
+            for offset, envelope in zip(run.offsets, envelopes, strict=True)
+        )
+        while len(consumer.given) > UNCONFIRMED:
+            consumer.given.popleft()  # only its id is lost
 
     def news(self) -> Positions:
         """How far streams have come, as far as the only consumer cannot know it."""
@@ -294,23 +355,19 @@ class Subscription:
 
     def confirm(self, consumer: Consumer, positions: Positions) -> bool:
         """The consumer has dealt with what it was given up to here; whether that is news."""
-        done = _done if self.group is None else _done_in_order
-        confirmed, rest = done(consumer.given, positions)
-        consumer.given = rest
+        if self.settling is not None:
+            self.settling.confirm(consumer, positions)
+            return False  # it says itself whether it has changed
+        confirmed, consumer.given = _done(consumer.given, positions)
         if self.durable is None:
             return False
-        if self.group is None:
-            for _, _, data in confirmed:
-                self.durable.remember(_id_of(data))
-            known = self.feed.positions
-            # Nobody has dealt with what has not come.
-            return self.durable.confirm(
-                {s: min(p, known[s]) for s, p in positions.items() if s in known}
-            )
-        for stream, offset, data in confirmed:
-            self.durable.settle(stream, offset, _id_of(data))
-        self._pass_over()
-        return bool(confirmed)
+        for _, _, id in confirmed:
+            self.durable.remember(id)
+        known = self.feed.positions
+        # Nobody has dealt with what has not come.
+        return self.durable.confirm(
+            {s: min(p, known[s]) for s, p in positions.items() if s in known}
+        )
 
 
 def _done(given: Given, positions: Positions) -> tuple[Given, Given]:
@@ -322,35 +379,12 @@ def _done(given: Given, positions: Positions) -> tuple[Given, Given]:
     return confirmed, rest
 
 
-def _done_in_order(given: Given, positions: Positions) -> tuple[Given, Given]:
-    """What a member has dealt with: all up to the one that it names, in the order of giving."""
-    last = {s: i for i, (s, offset, _) in enumerate(given) if positions.get(s) == offset}
-    confirmed: Given = deque()
-    rest: Given = deque()
-    for i, entry in enumerate(given):
-        (confirmed if i <= last.get(entry[0], -1) else rest).append(entry)
-    return confirmed, rest
-
-
-def _singly(run: Run) -> Iterator[Run]:
-    """Its notifications, each as a run of its own; a gap stays what it is."""
-    if run.gap:
-        yield run
-    for i, data in enumerate(run.items):
-        yield Run(run.stream, run.offsets[i : i + 1], [data], run.retained)
-
-
 def _follows(batch: Run, run: Run) -> bool:
     """Whether the run can be sent as the continuation of the batch."""
     return (
         batch.stream == run.stream
         and bool(batch.offsets) == bool(run.offsets)
         and batch.retained == run.retained
+        and batch.attempt == run.attempt == 1
         and (not run.offsets or run.offsets[0] > batch.offsets[-1])
     )
-
-
-def _id_of(data: bytes) -> NotificationId:
-    id = decode_header(data).id
-    assert id is not None  # brokers take nothing without one
-    return id

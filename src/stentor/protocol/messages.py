@@ -148,6 +148,22 @@ class Publish(_Message, tag=10):
     retain: Annotated[dict[int, str], Meta(max_length=MAX_ITEMS)] = field(default_factory=dict)
 
 
+class Settlement(Struct, array_like=True, frozen=True, gc=False):
+    """How the notifications of a durable subscription or a group are settled one by one."""
+
+    #: How often each is given at most; 0 for as often as it takes.
+    attempts: int = 0
+    #: Seconds until a refused one comes again: so many at first, twice as many each time, at most.
+    least: float = 1.0
+    most: float = 60.0
+    #: Seconds after which one that was begun and not settled comes again; 0 for never.
+    deadline: float = 0.0
+    #: Whether one that was given in vain as often as allowed is published as a dead letter.
+    dead_letter: bool = False
+    #: Whether later ones of the same publisher may come before one that was refused.
+    overtake: bool = False
+
+
 class Subscribe(_Message, tag=11):
     """Ask for what a filter matches; deliveries carry the number.
 
@@ -187,6 +203,8 @@ class Subscribe(_Message, tag=11):
     takeover: float | None = None
     #: The broker where it lives cannot be reached by the client: let it move here.
     here: bool = False
+    #: Notifications are settled one by one, by `Settle`, and not confirmed by positions.
+    settlement: Settlement | None = None
 
 
 class Unsubscribe(_Message, tag=12):
@@ -282,6 +300,36 @@ class Amend(_Message, tag=20):
     removed: _Inbox = field(default_factory=list)
 
 
+class Refused(Struct, array_like=True, frozen=True, gc=False):
+    """A notification that the subscriber could not deal with."""
+
+    stream: StreamId
+    offset: int
+    #: Seconds until it comes again; nil for what the settlement says.
+    delay: float | None = None
+    cause: _Text = ""
+
+
+class Settle(_Message, tag=21):
+    """What has become of notifications, one by one.
+
+    Offsets that the subscriber does not hold, or no longer, mean nothing. With a `request` number,
+    `Done` answers as soon as that is on disk.
+    """
+
+    number: int
+    #: Those that were dealt with, and those that the application has and has not settled.
+    done: Annotated[dict[StreamId, _Items[int]], Meta(max_length=MAX_STREAMS)]
+    begun: Annotated[dict[StreamId, _Items[int]], Meta(max_length=MAX_STREAMS)] = field(
+        default_factory=dict
+    )
+    #: Each is answered by `Withdrawn`.
+    refused: _Items[Refused] = field(default_factory=list)
+    #: Those that take longer: so many seconds from now on.
+    extended: _Items[tuple[StreamId, int, float]] = field(default_factory=list)
+    request: int | None = None
+
+
 # -- broker to client
 
 
@@ -321,6 +369,8 @@ class Deliver(_Message, tag=33):
     items: _Items[bytes]
     #: Last values that were kept, sent before anything else.
     retained: bool = False
+    #: How often these have been given, with this time.
+    attempt: int = 1
 
 
 class Progress(_Message, tag=34):
@@ -404,6 +454,19 @@ class Yielded(_Message, tag=49):
 
     number: int
     seconds: float
+
+
+class Withdrawn(_Message, tag=41):
+    """These were delivered and are no longer for this subscriber: they come again, here or not.
+
+    One was refused or took too long, and others have to wait behind it; or others get them.
+    """
+
+    number: int
+    stream: StreamId
+    offsets: _Items[int]
+    #: The refusal that this answers, or 0.
+    refused: int = 0
 
 
 # -- broker to broker
@@ -636,6 +699,7 @@ FromClient: TypeAlias = (
     | Ask
     | Read
     | Amend
+    | Settle
 )
 FromBroker: TypeAlias = (
     Published
@@ -651,6 +715,7 @@ FromBroker: TypeAlias = (
     | Failure
     | Amended
     | Yielded
+    | Withdrawn
 )
 BetweenBrokers: TypeAlias = (
     Subscriptions

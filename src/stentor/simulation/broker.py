@@ -66,6 +66,7 @@ class SimulatedBroker:
                 action.line.failed = True  # nothing of this producer behind it, either
             else:
                 first = self.log.write(action, self._host.time)
+                self.durables |= action.states
         elif action.data is None:
             self.durables.pop(action.name, None)
         else:

@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from stentor.errors import (
     DurableElsewhere,
@@ -43,6 +43,18 @@ if TYPE_CHECKING:
 #: Notifications that may be on their way to a client with guarantees; others have no limit.
 WINDOW: Final = 100
 _UNLIMITED: Final = 1 << 40
+
+
+#: A notification by its stream and offset.
+Key: TypeAlias = tuple[StreamId, int]
+
+
+class Held(NamedTuple):
+    """A notification that is not settled, and how often it was given."""
+
+    id: NotificationId
+    attempt: int
+    notification: Notification
 
 
 @dataclass(eq=False)
@@ -89,6 +101,17 @@ class SimulatedInbox:
     debt: int = 0
     #: Of each stream what was dealt with last, in order of giving: what a group's member confirms.
     last: Positions = field(default_factory=dict)
+    #: Where notifications are settled one by one: what waits for the application, and what it has,
+    #: each with how often it was given; what it has settled; refusals that were not answered, and
+    #: what has to wait for the answers.
+    waiting: dict[Key, Held] = field(default_factory=dict)
+    aside: dict[Key, Held] = field(default_factory=dict)
+    hands: dict[Key, Held] = field(default_factory=dict)
+    settled_keys: set[Key] = field(default_factory=set)
+    withheld: set[tuple[StreamId, str, int]] = field(default_factory=set)
+    #: Those that are settled on disk, and those that are about to be.
+    stored: set[Key] = field(default_factory=set)
+    storing: dict[int, list[Key]] = field(default_factory=dict)
     #: What came on this connection, or in this life: none of it may come again.
     _on_connection: set[Any] = field(default_factory=set)
     _in_life: set[tuple[StreamId, int]] = field(default_factory=set)
@@ -104,11 +127,19 @@ class SimulatedInbox:
     def is_shared(self) -> bool:
         return "group" in self.options
 
+    @property
+    def settles(self) -> bool:
+        """Whether notifications are settled one by one."""
+        return "settlement" in self.options
+
     def take(self, message: m.Deliver) -> None:
         """Notifications have come."""
         host = self.client.host
         notifications = host.read(message.items)
         self.debt += len(notifications)
+        if self.settles and message.offsets:
+            self._take_in(message, notifications)
+            return
         if host.thorough:
             self._check(message, notifications)
         if message.retained:
@@ -128,6 +159,59 @@ class SimulatedInbox:
                 self.volatile.append(id)
             self.client.received.append(notification)
             host.notified(self.component, notification, journaled=bool(message.offsets))
+
+    def _take_in(self, message: m.Deliver, notifications: list[Notification]) -> None:
+        """What is to be settled one by one waits until the application asks for it."""
+        stream = message.stream
+        for offset, notification in zip(message.offsets, notifications, strict=True):
+            id = notification.id
+            assert id is not None
+            assert self.wants(notification), f"{self.component} does not want {notification!r}"
+            key, held = (stream, offset), Held(id, message.attempt, notification)
+            assert key not in self.stored, f"{key} came again, and is settled on disk"
+            if key in self.settled_keys:
+                self.client.settle(self, done=[key])
+            elif key in self.hands and self.hands[key].attempt == message.attempt:
+                self.client.settle(self, begun=[key])
+            else:
+                assert key not in self.waiting | self.aside, f"{key} came twice"
+                self.waiting[key] = held
+                self.set_aside()
+
+    def set_aside(self) -> None:
+        """What is behind one that was refused waits for the answer."""
+        both = {**self.aside, **self.waiting}
+        self.aside = {
+            (stream, offset): held
+            for (stream, offset), held in both.items()
+            if any((s, p) == (stream, held.id.producer) and offset > o for s, p, o in self.withheld)
+        }
+        self.waiting = {key: held for key, held in both.items() if key not in self.aside}
+
+    def hand_out(self) -> tuple[Key, Held] | None:
+        """The application asks for the next one."""
+        if not self.waiting:
+            return None
+        key = next(iter(self.waiting))
+        held = self.hands[key] = self.waiting.pop(key)
+        self.given.append((*key, held.id))
+        if self.seen.add(held.id):
+            self.client.received.append(held.notification)
+            self.client.host.notified(self.component, held.notification, journaled=True)
+        return key, held
+
+    def withdrawn(self, message: m.Withdrawn) -> list[Key]:
+        """What others get, or comes again; those that the application had."""
+        keys = [(message.stream, offset) for offset in message.offsets]
+        if message.refused:
+            self.withheld = {
+                each for each in self.withheld if each[::2] != (message.stream, message.refused)
+            }
+        for key in keys:
+            self.waiting.pop(key, None)
+            self.aside.pop(key, None)
+        self.set_aside()
+        return [key for key in keys if self.hands.pop(key, None) is not None]
 
     def wants(self, event: Mapping[str, Any] | Notification) -> bool:
         """Whether any of its filters matches."""
@@ -225,11 +309,18 @@ class SimulatedInbox:
         self._in_life.clear()
         self.debt = 0
         self.seen = SeenIds()
+        self.hands.clear()
+        self.settled_keys.clear()
 
     def lost_connection(self) -> None:
         self.asked.clear()
+        self.storing.clear()
+        self.waiting.clear()
+        self.aside.clear()
+        self.withheld.clear()
         if self.is_shared:  # what it was given may come back to it
             self.last.clear()
+            self.hands.clear()
             self._in_life.clear()
 
 
@@ -459,7 +550,7 @@ class Client:
         options = dict(inbox.options)
         if inbox.waits:
             options["here"], inbox.waits = True, False
-        if not inbox.is_shared and not inbox.is_volatile:
+        if not inbox.is_shared and not inbox.is_volatile and not inbox.settles:
             if inbox.in_force is not None or inbox.positions:
                 options["positions"] = dict(inbox.positions)
             if inbox.in_force is not None and "durable" not in options:
@@ -486,6 +577,40 @@ class Client:
         if number is not None:
             inbox.asked[number] = positions
         self._say(m.Confirm(inbox.number, positions, number))
+
+    def settle(
+        self,
+        inbox: SimulatedInbox,
+        *,
+        done: Iterable[Key] = (),
+        begun: Iterable[Key] = (),
+        refused: Iterable[m.Refused] = (),
+        extended: Iterable[tuple[StreamId, int, float]] = (),
+        request: bool = False,
+    ) -> int | None:
+        """Say what has become of single notifications; the number of a request."""
+        done, refused = list(done), list(refused)
+        for key in done:
+            inbox.settled_keys.add(key)
+            inbox.hands.pop(key, None)
+            inbox.waiting.pop(key, None)
+            inbox.aside.pop(key, None)
+        for each in refused:
+            key = each.stream, each.offset
+            held = inbox.hands.pop(key, None)
+            inbox.waiting.pop(key, None)  # it took too long, and came again meanwhile
+            inbox.aside.pop(key, None)
+            if held is not None and not inbox.options["settlement"].overtake:
+                inbox.withheld.add((each.stream, held.id.producer, each.offset))
+                inbox.set_aside()
+        number = next(self._numbers) if request else None
+        if number is not None:
+            inbox.storing[number] = done
+        message = m.Settle(
+            inbox.number, _by_stream(done), _by_stream(begun), refused, list(extended), number
+        )
+        self._say(message)
+        return number
 
     def offer(self, filter: Filter) -> int:
         """Advertise; the number of it on this connection."""
@@ -643,6 +768,10 @@ class Client:
                 for stream, position in positions.items():
                     assert position >= inbox.positions.get(stream, 0)
                     inbox.positions[stream] = position
+            case m.Withdrawn() if inbox is not None:
+                inbox.withdrawn(message)
+            case m.Gap() if inbox is not None and inbox.settles:
+                inbox.gaps.append(message)
             case m.Gap() if inbox is not None:
                 inbox.gaps.append(message)
                 before = inbox.positions.get(message.stream, 0)
@@ -678,6 +807,7 @@ class Client:
                     answered = each.amendments.pop(number, None)
                     if answered is not None and self.host.thorough:
                         each.settle([answered])
+                    each.stored.update(each.storing.pop(number, ()))
                     for stream, position in each.asked.pop(number, {}).items():
                         each.confirmed[stream] = max(position, each.confirmed.get(stream, 0))
             case m.Rejected() | m.Failure():
@@ -706,6 +836,13 @@ class Client:
 
     def __repr__(self) -> str:
         return f"Client({self.id!r}, at={self.at!r})"
+
+
+def _by_stream(keys: Iterable[Key]) -> dict[StreamId, list[int]]:
+    found: dict[StreamId, list[int]] = {}
+    for stream, offset in keys:
+        found.setdefault(stream, []).append(offset)
+    return found
 
 
 def _filter(given: str | Filter) -> Filter:

@@ -227,16 +227,6 @@ def test_passed_stays_below_what_waits() -> None:
     assert feed.passed == {S: 8}
 
 
-def test_what_is_put_back_is_taken_again_first() -> None:
-    feed = live()
-    feed.offer(run(1, 2, 3))
-    taken = feed.take(2)
-    feed.put_back(taken)
-    assert len(feed) == 3
-    assert feed.delivered == 0
-    assert offsets(feed) == [1, 2, 3]
-
-
 # -- policies
 
 

@@ -72,6 +72,8 @@ class Deliveries:
         self._since = 0.0
         #: Those that have yielded, and until when at least.
         self._yielded: dict[str, float] = {}
+        #: Those that get nothing for a while, since their subscriber failed.
+        self._resting: Turns[str] = Turns()
         subscriptions.at_end(self._forget)
         sessions.at_leave(self._left)
         sessions.at_end(self._gone)
@@ -84,6 +86,7 @@ class Deliveries:
     def _forget(self, subscription: Subscription) -> None:
         self._congested.pop(subscription.feed.id, None)
         self._yielded.pop(subscription.feed.id, None)
+        self._resting.discard(subscription.feed.id)
 
     def block(self, session: int) -> None:
         """The client does not read what it is sent."""
@@ -117,6 +120,9 @@ class Deliveries:
     def _deliver(self, subscription: Subscription) -> None:
         feed = subscription.feed
         to_client = self._agenda.to_client
+        if subscription.rests_until > self._clock.time:
+            self._resting.add(feed.id)
+            return
         for consumer, run in subscription.deliveries(self.blocked):
             if run.gap:
                 gap = m.Gap(consumer.number, run.stream, run.offsets[0], run.offsets[1])
@@ -124,7 +130,9 @@ class Deliveries:
                 continue
             self.counters["delivered"] += len(run.items)
             for offsets, items in pieces(run.offsets, run.items):
-                message = m.Deliver(consumer.number, run.stream, offsets, items, run.retained)
+                message = m.Deliver(
+                    consumer.number, run.stream, offsets, items, run.retained, run.attempt
+                )
                 to_client(consumer.session, message)
         if feed.dropped > subscription.told_dropped:
             lost = feed.dropped - subscription.told_dropped
@@ -156,6 +164,8 @@ class Deliveries:
     def tick(self) -> None:
         """Nobody waits for too long; who has caught up may be waited for again."""
         now, held = self._clock.now, self._subscriptions.held
+        self._ready.update(self._resting)
+        self._resting.clear()
         enough = now - self._since >= self._patience
         for id, since in list(self._congested.items()):
             if enough or now - since >= held[id].feed.patience:

@@ -38,6 +38,8 @@ class Durables:
         self._attached: set[str] = set()
         self._changed: Turns[str] = Turns()
         self._at_change: list[Callable[[str], None]] = []
+        #: Those whose state is on its way in another transaction, and what is to be answered then.
+        self._on_hold: dict[str, list[tuple[Session, Any]]] = {}
         subscriptions.at_end(self._forget)
 
     def at_change(self, hear: Callable[[str], None]) -> None:
@@ -123,9 +125,27 @@ class Durables:
 
     def store(self, durable: Durable, session: Session, answer: Any) -> None:
         """Store it, and answer the client when that is done."""
+        if durable.name in self._on_hold:
+            self._on_hold[durable.name].append((session, answer))
+            return
         self._changed.discard(durable.name)
         self._tell(durable)
         self._agenda.add(Persist(durable.name, durable.to_data(), (session, answer)))
+
+    def hold(self, name: str) -> None:
+        """Store no other state of it until `release`: the one that is on its way is newer."""
+        self._on_hold.setdefault(name, [])
+
+    def release(self, name: str) -> None:
+        """That state is on disk, or could not be stored."""
+        waiting = self._on_hold.pop(name, [])
+        self._changed.add(name)
+        durable = self.held.get(name)
+        for context in waiting:
+            if durable is None:
+                self.stored(context, None)
+            else:
+                self.store(durable, *context)
 
     def stored(self, context: Any, error: StentorError | None) -> None:
         """One is on disk, or could not be stored."""
@@ -148,5 +168,8 @@ class Durables:
     def settle(self) -> None:
         """Store what has changed."""
         for name in self._changed.take():
+            if name in self._on_hold:
+                self._changed.add(name)
+                continue
             durable = self.held.get(name)
             self._agenda.add(Persist(name, durable.to_data() if durable else None, None))

@@ -46,7 +46,8 @@ class Progress:
 
     def tell(self, subscription: Subscription) -> None:
         """Tell its consumer what it does not know."""
-        if subscription.group is None:  # the members of a group know their own part only
+        # The members of a group know their own part only, and who settles one by one, no position.
+        if subscription.group is None and subscription.settling is None:
             for consumer in subscription.consumers:
                 news = subscription.news()
                 if news:

@@ -338,6 +338,7 @@ class Publishing:
         size: int,
         *,
         volatile: bool,
+        states: dict[str, bytes] | None = None,
     ) -> None:
         """Publications that are in order: to be routed, or to be journaled first.
 
@@ -357,7 +358,22 @@ class Publishing:
         # behind them says when they have arrived.
         line.pending.append((line.newest, envelopes))
         context = (session, entry, envelopes, size)
-        self._agenda.add(Append(items, session.producer, line.newest, line, keys, context))
+        self._agenda.add(
+            Append(items, session.producer, line.newest, line, keys, context, states or {})
+        )
+
+    def publish_own(
+        self,
+        session: Session,
+        items: list[bytes],
+        envelopes: list[Envelope],
+        states: dict[str, bytes],
+    ) -> None:
+        """Publish what this broker has to say, with states of durable subscriptions."""
+        entry = session.opened(0, len(items))
+        size = sum(map(len, items))
+        self._let_in(session, entry, items, envelopes, {}, size, volatile=False, states=states)
+        self._done(session, entry)
 
     def _new(
         self,

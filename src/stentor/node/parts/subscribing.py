@@ -17,6 +17,7 @@ are in force before all are. Who joins a group meanwhile goes on with what is le
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from math import inf
 from typing import Final
 
 from msgspec.structs import replace
@@ -45,9 +46,11 @@ from stentor.node.parts.homes import Homes
 from stentor.node.parts.leases import Leases
 from stentor.node.parts.probing import Probing
 from stentor.node.parts.routing import Routing
+from stentor.node.parts.settlements import Settlements
 from stentor.node.reading import received
 from stentor.node.session import Session
 from stentor.node.sessions import Sessions
+from stentor.node.settling import Settling
 from stentor.node.subscription import Consumer, Subscription
 from stentor.node.subscriptions import Subscriptions
 from stentor.node.turns import Turns
@@ -76,6 +79,7 @@ class Subscribing:
         homes: Homes,
         groups: Groups,
         leases: Leases,
+        settlements: Settlements,
         probing: Probing,
         routing: Routing | Carriage,
         journals: Journals,
@@ -94,6 +98,7 @@ class Subscribing:
         self._homes = homes
         self._groups = groups
         self._leases = leases
+        self._settlements = settlements
         self._probing = probing
         self._routing = routing
         self._journals = journals
@@ -174,6 +179,7 @@ class Subscribing:
         session.allowance.check_overflow(session.name, message.overflow)
         if message.lease is not None and not message.lease > 0:
             raise InvalidConfiguration(f"a lease of {message.lease} seconds ends before it begins")
+        _check_settlement(message)
         past = message.durable, message.since, message.positions, message.group
         if message.volatile and (message.retained or any(each is not None for each in past)):
             raise InvalidConfiguration(
@@ -206,12 +212,19 @@ class Subscribing:
                         "group, or choose another name"
                     )
                 since = durable.since
-            merged = dict(durable.positions)
-            for stream, position in (positions or {}).items():
-                merged[stream] = max(position, merged.get(stream, 0))
+            merged = durable.positions
+            if message.settlement is None:  # else only what was settled is done
+                for stream, position in (positions or {}).items():
+                    merged[stream] = max(position, merged.get(stream, 0))
             positions = merged
         feed = self._feed(session, id, message, since, positions)
-        subscription = Subscription(feed, interest, durable=durable, lease=message.lease)
+        subscription = Subscription(
+            feed,
+            interest,
+            durable=durable,
+            lease=message.lease,
+            settling=self._settling(message, durable),
+        )
         if durable is not None:  # nothing can go wrong any more
             self._take_over(id)
             self._durables.attach(session, durable, interest)
@@ -252,7 +265,15 @@ class Subscribing:
         if durable != message.durable:
             kept = "is not durable" if durable is None else f"is kept as durable={durable!r}"
             raise InvalidConfiguration(f"the group {name!r} {kept}; its members must all say so")
+        if subscription.settling is not None and message.settlement is not None:
+            subscription.settling.terms = message.settlement  # the newest is as good as any
         return subscription
+
+    def _settling(self, message: m.Subscribe, durable: Durable | None) -> Settling | None:
+        if message.settlement is None and message.group is None:
+            return None
+        name = message.durable or message.group or ""
+        return Settling(message.settlement or m.Settlement(), name, durable, self._clock)
 
     def _new_group(
         self, session: Session, message: m.Subscribe, name: str, interest: Interest
@@ -275,7 +296,7 @@ class Subscribing:
                 )
             else:
                 interest = _kept(session, durable, interest)
-                since, positions = durable.since, dict(durable.positions)
+                since, positions = durable.since, durable.positions
         subscription = Subscription(
             self._feed(session, group_id(name), message, since, positions),
             interest,
@@ -283,6 +304,7 @@ class Subscribing:
             group=name,
             choice=message.choice,
             owner=session.owner,
+            settling=self._settling(message, durable),
         )
         self._begin(subscription)
         if durable is None:
@@ -339,6 +361,7 @@ class Subscribing:
         feed = subscription.feed
         self._subscriptions.begin(subscription)
         self._leases.renew(subscription)
+        self._settlements.begin(subscription)
         self._routing.subscribe(feed.id, subscription.interest)
         if feed.catching:
             self._hungry.add(feed.id)
@@ -448,6 +471,7 @@ class Subscribing:
             subscription, consumer = held
             durable = subscription.durable
             news = subscription.confirm(consumer, message.positions)
+            self._settlements.look(subscription)
             if durable is not None:
                 if message.request is not None:
                     self._durables.store(durable, session, m.Done(message.request))
@@ -460,6 +484,23 @@ class Subscribing:
                 text = _no_subscription(message.number)
                 answer = m.Failure(LeaseExpired.code, text, message.request)
             self._agenda.to_client(session.id, answer)
+
+
+def _check_settlement(message: m.Subscribe) -> None:
+    terms = message.settlement
+    if terms is None:
+        return
+    if message.durable is None and message.group is None:
+        raise InvalidConfiguration(
+            "only a durable subscription or a group settles notifications one by one; subscribe "
+            "with durable or group"
+        )
+    times = terms.least, terms.most, terms.deadline
+    if terms.attempts < 0 or not all(0 <= seconds < inf for seconds in times):
+        raise InvalidConfiguration(
+            f"{terms.attempts} attempts, {terms.least} to {terms.most} seconds apart, with a "
+            f"deadline of {terms.deadline} seconds, is no way to settle"
+        )
 
 
 def _interest(asked: str | list[str]) -> Interest:

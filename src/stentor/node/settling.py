@@ -1,0 +1,475 @@
+"""Settling: what has become of each notification that consumers were given, one by one.
+
+A notification of a subscription that settles goes through these states:
+
+    ready      it may be given to a consumer
+    given      a consumer has it. It is *begun* when the application has it: before, it waits there
+               behind others, and nobody can be blamed for it
+    resting    it was refused, or not settled in time, and comes again when it is due
+    in line    one before it, of the same publisher in the same stream, rests or is tried again
+    dying      it was given in vain as often as is allowed; somebody makes a dead letter of it
+
+and ends when it is done. Unless the subscriber lets retried ones be *overtaken*, there is a line
+for each publisher of which one has failed: that one first, then what was given to the same consumer
+behind it and not begun, then what comes. Only the first of a line is given. When it is done those
+behind it are ready, up to the next that was refused.
+
+The *deadline* of a notification runs from its beginning. What a consumer has and has not begun is
+given to others when that one settles nothing for so long: its application hangs. Only what was
+begun counts as an attempt.
+
+All of this is in memory, and bounded. What is done, and what was refused how often, is in the
+`Durable` and outlives it; what is neither is read from the journals again.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import count
+from math import inf
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from msgspec import Struct
+
+from stentor.model.codec import Envelope
+from stentor.model.identity import NotificationId
+from stentor.node.clock import Clock
+from stentor.node.dead_letter import PRODUCER, is_of
+from stentor.node.durable import Durable, Refusal
+from stentor.node.feed import QUEUE_BYTES, Run
+from stentor.protocol.messages import Positions, Settle, Settlement, StreamId
+
+if TYPE_CHECKING:
+    from stentor.node.subscription import Consumer
+
+#: Notifications of one subscription that may be unsettled; more are not taken from its feed.
+UNSETTLED: Final = 10_000
+
+Key: TypeAlias = tuple[StreamId, int]
+#: For a consumer: what is taken from it, of which stream, and the refusal that this answers, or 0.
+Withdrawal: TypeAlias = tuple["Consumer", StreamId, list[int], int]
+
+
+class Entry(Struct, eq=False):
+    """A notification that is not settled."""
+
+    key: Key
+    data: bytes
+    id: NotificationId
+    #: How often it has been given, with the next or the present time.
+    attempt: int = 1
+    #: Who has it; nobody, while it rests or waits.
+    holder: Consumer | None = None
+    begun: bool = False
+    #: When it comes again, or is taken from its holder.
+    due: float = inf
+    cause: str = ""
+
+    @property
+    def stream(self) -> StreamId:
+        return self.key[0]
+
+    @property
+    def offset(self) -> int:
+        return self.key[1]
+
+    @property
+    def line(self) -> tuple[StreamId, str]:
+        return self.key[0], self.id.producer
+
+
+#: What no journal holds is not settled, so it matters to nobody whose it is.
+_NOBODY: Final = NotificationId("nobody", 0, 0)
+
+
+def _place(entry: Entry) -> int:
+    return entry.offset
+
+
+class Settling:
+    """What is unsettled of one subscription."""
+
+    def __init__(self, terms: Settlement, name: str, durable: Durable | None, clock: Clock) -> None:
+        """`name` is that of the durable subscription, or of the group."""
+        self.terms = terms
+        self._name = name
+        self._durable = durable
+        self._clock = clock
+        self.ready: deque[Entry] = deque()
+        #: Those that were given in vain as often as is allowed; to be taken, and then `finish`ed.
+        self.dying: deque[Entry] = deque()
+        #: Whether the durable subscription has changed; who stores it resets this.
+        self.changed = False
+        self._entries: dict[Key, Entry] = {}
+        self._bytes = 0
+        self._held: dict[Consumer, dict[Key, Entry]] = {}
+        #: When each consumer was last heard of, or given something while it had nothing.
+        self._active: dict[Consumer, float] = {}
+        self._lines: dict[tuple[StreamId, str], list[Entry]] = {}
+        self._due: list[tuple[float, int, Entry]] = []
+        self._order = count()
+        #: The streams that came by. If there are several, one notification may be in two of them:
+        #: who is unsettled by their ids, and where else they are.
+        self._streams: set[StreamId] = set()
+        self._ids: set[NotificationId] | None = None
+        self._twins: dict[NotificationId, list[Key]] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def room(self) -> int:
+        """How many more may be taken from the feed."""
+        return UNSETTLED - len(self._entries) if self._bytes < QUEUE_BYTES else 0
+
+    def load(self, consumer: Consumer) -> int:
+        """How many a consumer has and has not settled."""
+        return len(self._held.get(consumer, ()))
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries.values())
+
+    # -- from the feed to consumers
+
+    def admit(self, run: Run, envelopes: Sequence[Envelope]) -> None:
+        """Take in what comes from the feed and was never settled."""
+        for entry in self._new(run, envelopes):
+            refused = {} if self._durable is None else self._durable.refused.get(entry.stream, {})
+            if entry.offset in refused:
+                self._resume(entry, refused[entry.offset])
+            elif not self._waits(entry):
+                self.ready.append(entry)
+
+    def admit_to(self, consumer: Consumer, run: Run, envelopes: Sequence[Envelope]) -> Run | None:
+        """The same, where all of it may go to a consumer at once: what it gets.
+
+        None if some has to wait.
+        """
+        refused = self._durable is not None and self._durable.refused.get(run.stream)
+        if self.ready or self._lines or refused:
+            return None
+        held = self._held[consumer]
+        if not held:
+            self._active[consumer] = self._clock.now
+        entries = self._new(run, envelopes)
+        for entry in entries:
+            entry.holder = consumer
+            held[entry.key] = entry
+        if len(entries) == len(run.items):
+            return run
+        return Run(run.stream, [e.offset for e in entries], [e.data for e in entries])
+
+    def _new(self, run: Run, envelopes: Sequence[Envelope]) -> list[Entry]:
+        """What was not there before, without dead letters of one's own."""
+        known, stream, found = self._entries, run.stream, []
+        own = any(e.id.producer.startswith(PRODUCER) for e in envelopes if e.id is not None)
+        self._streams.add(stream)
+        if len(self._streams) > 1 and self._ids is None:
+            self._ids = {entry.id for entry in known.values()}
+        ids = self._ids
+        for offset, data, envelope in zip(run.offsets, run.items, envelopes, strict=True):
+            key = (stream, offset)
+            assert envelope.id is not None  # brokers take nothing without one
+            entry = Entry(key, data, envelope.id)
+            if key in known:
+                continue
+            if own and is_of(envelope, self._name):
+                self._settled([entry])  # or who fails on everything would fail for ever
+                continue
+            if ids is not None:
+                if entry.id in ids:
+                    self._twins.setdefault(entry.id, []).append(key)
+                    continue
+                ids.add(entry.id)
+            known[key] = entry
+            found.append(entry)
+        self._bytes += sum(map(len, run.items))
+        if len(found) < len(run.items):
+            self._bytes = sum(len(entry.data) for entry in known.values())
+        return found
+
+    def pass_on(self, run: Run) -> None:
+        """Take in what no journal holds: it is given once, and then nobody asks about it."""
+        self.ready.extend(Entry((run.stream, 0), data, _NOBODY) for data in run.items)
+
+    def _resume(self, entry: Entry, refusal: Refusal) -> None:
+        """It was refused before, when somebody else was attached, or this broker was another."""
+        entry.attempt = refusal.attempts + 1
+        entry.cause = refusal.cause
+        if self._exhausted(refusal.attempts):
+            self._die(entry)
+            return
+        entry.due = self._clock.now + max(0.0, refusal.due - self._clock.time)
+        self._rest(entry)
+
+    def _waits(self, entry: Entry) -> bool:
+        """Put it into its line, if one is before it there."""
+        line = None if self.terms.overtake else self._lines.get(entry.line)
+        if line is None or line[0].offset >= entry.offset:
+            return False
+        if entry not in line:
+            insort(line, entry, key=_place)
+        return True
+
+    def give(self, entry: Entry, consumer: Consumer) -> None:
+        """A consumer gets what was ready."""
+        if not entry.key[1]:
+            return
+        held = self._held[consumer]
+        if not held:
+            self._active[consumer] = self._clock.now
+        held[entry.key] = entry
+        entry.holder, entry.begun, entry.due = consumer, False, inf
+
+    # -- what consumers say
+
+    def settle(self, consumer: Consumer, message: Settle) -> list[Withdrawal]:
+        """A consumer says what has become of notifications; what is taken from it."""
+        self._active[consumer] = self._clock.now
+        held = self._held.get(consumer, {})
+        for stream, offsets in message.done.items():
+            self._finish(consumer, stream, offsets)
+        for stream, offsets in message.begun.items():
+            for offset in offsets:
+                entry = held.get((stream, offset))
+                if entry is not None and not entry.begun:
+                    entry.begun = True
+                    self._arm(entry, self.terms.deadline or inf)
+        for stream, offset, seconds in message.extended:
+            entry = held.get((stream, offset))
+            if entry is not None and self.terms.deadline and seconds > 0:
+                entry.begun = True
+                self._arm(entry, seconds)
+        gone: list[Withdrawal] = []
+        for refused in message.refused:
+            entry = held.get((refused.stream, refused.offset))
+            taken: list[int] = []
+            if entry is not None:
+                taken = [entry.offset, *self.refuse(entry, refused.cause, refused.delay)]
+            gone.append((consumer, refused.stream, taken, refused.offset))
+        return gone
+
+    def _finish(self, consumer: Consumer, stream: StreamId, offsets: list[int]) -> None:
+        """A consumer has dealt with these."""
+        entries, held, lines = self._entries, self._held.get(consumer, {}), self._lines
+        finished: list[Entry] = []
+        for offset in offsets:
+            key = (stream, offset)
+            entry = entries.get(key)
+            if entry is None:
+                self._done_before(stream, offset)
+            elif entry.holder is consumer and not lines:  # by far the most frequent
+                del entries[key], held[key]
+                entry.holder, entry.due = None, inf
+                self._bytes -= len(entry.data)
+                finished.append(entry)
+            elif (entry.holder is consumer or entry.holder is None) and entry.due != -inf:
+                self._remove(entry)
+                finished.append(entry)
+        self._settled(finished)
+
+    def confirm(self, consumer: Consumer, positions: Positions) -> None:
+        """A member names the offset that it was given last of a stream and has dealt with.
+
+        Everything that it was given of the stream up to that one is done. It may have been given
+        an offset after higher ones, so the order of giving counts.
+        """
+        self._active[consumer] = self._clock.now
+        held = list(self._held.get(consumer, {}).values())
+        last = {e.stream: i for i, e in enumerate(held) if positions.get(e.stream) == e.offset}
+        for i, entry in enumerate(held):
+            if i <= last.get(entry.stream, -1):
+                self.finish(entry)
+
+    def _done_before(self, stream: StreamId, offset: int) -> None:
+        """It was given by way of another stream, or over a connection that is lost, and nobody has
+        been given it since.
+        """
+        durable = self._durable
+        if (
+            durable is not None
+            and stream in durable.done
+            and not durable.is_done(stream, offset)
+            and (stream, offset) not in durable.dying
+            and durable.intervals < UNSETTLED
+        ):
+            durable.settle(stream, offset)
+            self.changed = True
+
+    def _arm(self, entry: Entry, seconds: float) -> None:
+        entry.due = self._clock.now + seconds
+        if entry.due != inf:
+            heappush(self._due, (entry.due, next(self._order), entry))
+            if len(self._due) > 2 * len(self._entries) + 1_000:  # most were settled in time
+                self._due = [each for each in self._due if each[2].due == each[0]]
+                heapify(self._due)
+
+    def finish(self, entry: Entry) -> None:
+        """It is done."""
+        if self._entries.get(entry.key) is entry:
+            self._remove(entry)
+            self._settled([entry])
+
+    def _remove(self, entry: Entry) -> None:
+        del self._entries[entry.key]
+        self._bytes -= len(entry.data)
+        self._let_go(entry)
+        entry.due = inf
+        line = self._lines.get(entry.line) if self._lines else None
+        if line is None:
+            return
+        if entry in line:
+            line.remove(entry)
+        self._advance(line, entry.line)
+
+    def _settled(self, entries: list[Entry]) -> None:
+        if self._ids is not None:
+            self._ids.difference_update(entry.id for entry in entries)
+            for entry in entries if self._twins else ():
+                for stream, offset in self._twins.pop(entry.id, ()):
+                    self._done_before(stream, offset)
+        if self._durable is not None and entries:
+            stream = entries[0].stream
+            self._durable.settle_all(stream, [e.key[1] for e in entries], [e.id for e in entries])
+            self.changed = True
+
+    def _let_go(self, entry: Entry) -> None:
+        """Its holder no longer has it, and it is not ready."""
+        if entry.holder is not None:
+            self._held[entry.holder].pop(entry.key, None)
+            entry.holder = None
+        elif self.ready and entry in self.ready:
+            self.ready.remove(entry)
+
+    def _advance(self, line: list[Entry], key: tuple[StreamId, str]) -> None:
+        """The first of a line has changed: what need not wait any more is ready."""
+        released = 0
+        while released < len(line) and line[released].attempt == 1:
+            released += 1
+        self.ready.extend(line[:released])
+        del line[:released]
+        if not line:
+            del self._lines[key]
+        elif line[0].due not in (inf, -inf):
+            heappush(self._due, (line[0].due, next(self._order), line[0]))
+
+    def refuse(self, entry: Entry, cause: str, delay: float | None = None) -> list[int]:
+        """A consumer could not deal with it; what else of the stream is taken from that one."""
+        consumer, terms = entry.holder, self.terms
+        assert consumer is not None
+        self._let_go(entry)
+        entry.cause = cause
+        wait = delay
+        if wait is None or wait < 0:
+            wait = min(terms.most, terms.least * 2.0 ** min(entry.attempt - 1, 60))
+        if self._durable is not None:
+            refusal = Refusal(entry.attempt, self._clock.time + wait, cause)
+            self._durable.refused.setdefault(entry.stream, {})[entry.offset] = refusal
+            self.changed = True
+        entry.attempt += 1
+        taken = self._take_back_behind(entry, consumer)
+        if self._exhausted(entry.attempt - 1):
+            self._die(entry)
+        else:
+            entry.due = self._clock.now + wait
+            self._rest(entry)
+        return taken
+
+    def _exhausted(self, attempts: int) -> bool:
+        return 0 < self.terms.attempts <= attempts
+
+    def _take_back_behind(self, entry: Entry, consumer: Consumer) -> list[int]:
+        """Make a line behind it, of what was given and not begun, and of what is ready."""
+        if self.terms.overtake:
+            return []
+        line = self._lines.setdefault(entry.line, [])
+        held = self._held[consumer]
+        taken = [
+            other
+            for other in held.values()
+            if not other.begun and other.offset > entry.offset and other.line == entry.line
+        ]
+        ready = [e for e in self.ready if e.line == entry.line and e.offset > entry.offset]
+        for other in taken:
+            self._let_go(other)
+        for other in ready:
+            self.ready.remove(other)
+        for other in (*taken, *ready):
+            other.due = self._clock.now
+            if other not in line:
+                insort(line, other, key=_place)
+        return [other.offset for other in taken]
+
+    def _rest(self, entry: Entry) -> None:
+        if not self.terms.overtake:
+            line = self._lines.setdefault(entry.line, [])
+            if entry not in line:
+                insort(line, entry, key=_place)
+        heappush(self._due, (entry.due, next(self._order), entry))
+
+    def _die(self, entry: Entry) -> None:
+        entry.due = -inf
+        if not self.terms.overtake:
+            line = self._lines.setdefault(entry.line, [])
+            if entry not in line:
+                insort(line, entry, key=_place)
+        self.dying.append(entry)
+
+    # -- time passes
+
+    def tick(self) -> list[Withdrawal]:
+        """What is due is ready, and what took too long is taken from consumers."""
+        gone: list[Withdrawal] = []
+        now, due = self._clock.now, self._due
+        while due and due[0][0] <= now:
+            at, _, entry = heappop(due)
+            if entry.due != at or self._entries.get(entry.key) is not entry:
+                continue
+            if entry.holder is not None:
+                consumer = entry.holder
+                seconds = f"{self.terms.deadline:g}"
+                taken = self.refuse(entry, f"it was not settled within {seconds} seconds")
+                gone.append((consumer, entry.stream, [entry.offset, *taken], 0))
+            elif self.terms.overtake or self._lines[entry.line][0] is entry:
+                entry.due = inf
+                self.ready.append(entry)
+        if self.terms.deadline and len(self._held) > 1:
+            for consumer, held in self._held.items():
+                if held and now >= self._active[consumer] + self.terms.deadline:
+                    gone += self._idle(consumer, [e for e in held.values() if not e.begun])
+        return gone
+
+    def _idle(self, consumer: Consumer, entries: Iterable[Entry]) -> Iterator[Withdrawal]:
+        """Others get what a consumer has not begun that settles nothing."""
+        streams: dict[StreamId, list[int]] = {}
+        for entry in entries:
+            self._let_go(entry)
+            self._again(entry)
+            streams.setdefault(entry.stream, []).append(entry.offset)
+        for stream, offsets in streams.items():
+            yield consumer, stream, offsets, 0
+
+    def _again(self, entry: Entry) -> None:
+        """It was given in vain, by nobody's fault."""
+        entry.due, entry.begun = self._clock.now, False
+        if not self._waits(entry):
+            entry.due = inf
+            self.ready.append(entry)
+
+    # -- consumers come and go
+
+    def join(self, consumer: Consumer) -> None:
+        self._held[consumer] = {}
+        self._active[consumer] = self._clock.now
+
+    def leave(self, consumer: Consumer) -> None:
+        """What it has not settled is for others, before everything else."""
+        before, self.ready = self.ready, deque()
+        self._active.pop(consumer, None)
+        for entry in self._held.pop(consumer, {}).values():
+            entry.holder = None
+            self._again(entry)
+        self.ready.extend(before)

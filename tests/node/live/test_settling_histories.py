@@ -1,0 +1,147 @@
+"""Each notification is settled once or becomes one dead letter, whatever fails.
+
+The histories are in `settling_histories`; thousands run when asked for.
+"""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from overlay import Overlay
+from settling_histories import NAME, run_history
+
+from stentor.filters import Filter
+from stentor.model import decode
+from stentor.node.dead_letter import PRODUCER
+from stentor.protocol import messages as m
+from stentor.simulation.client import SimulatedInbox
+
+PROMISES = pytest.mark.spec("R-07.41", "R-07.60")
+
+
+@PROMISES
+def test_histories() -> None:
+    for seed in range(40):
+        run_history(seed)
+
+
+@PROMISES
+@settings(max_examples=20)
+@given(st.integers(0, 2**32))
+def test_any_history(seed: int) -> None:
+    run_history(seed)
+
+
+@pytest.mark.slow
+@PROMISES
+def test_two_thousand_histories() -> None:
+    for seed in range(1_000, 3_000):
+        run_history(seed)
+
+
+def settled(terms: m.Settlement, **options: object) -> tuple[Overlay, SimulatedInbox]:
+    """A broker with a durable subscriber, and what it subscribes to."""
+    sim = Overlay([], brokers=["b0"])
+    inbox = sim.client(at="b0").open("exists x", durable=NAME, settlement=terms, **options)
+    sim.settle()
+    return sim, inbox
+
+
+def refuse(inbox: SimulatedInbox) -> None:
+    """The application asks for the next one, and cannot deal with it."""
+    found = inbox.hand_out()
+    assert found is not None
+    (stream, offset), _ = found
+    inbox.client.settle(inbox, refused=[m.Refused(stream, offset, 0.0, "wrong")])
+
+
+def letters(sim: Overlay) -> int:
+    entries = [decode(data) for data, _ in sim.hosts["b0"].log.entries]
+    return sum(e.id is not None and e.id.producer.startswith(PRODUCER) for e in entries)
+
+
+@PROMISES
+@pytest.mark.parametrize("written", [False, True])
+def test_a_crash_leaves_both_the_dead_letter_and_the_state_or_neither(written: bool) -> None:
+    sim, inbox = settled(m.Settlement(attempts=1, dead_letter=True))
+    sim.client(at="b0").send([{"x": 1}])
+    sim.settle()
+    refuse(inbox)
+    sim.advance()  # the refusal is heard; the dead letter is on its way
+    home = sim.hosts["b0"]
+    if not written:
+        home.log.entries = home.log.entries[:1]
+        home.durables[NAME] = _state_without_letter(home.durables[NAME])
+    assert letters(sim) == written
+    sim.crash("b0")
+    sim.restart("b0")
+    sim.settle()
+    assert letters(sim) == 1
+    assert not inbox.waiting
+    assert home.core.durables[NAME].positions["b0#"] >= 1
+
+
+def _state_without_letter(data: bytes) -> bytes:
+    """As it was before the transaction: refused once, and not done."""
+    from stentor.node.durable import Durable
+
+    durable = Durable.from_data(NAME, data)
+    durable.take_back({"b0#": 0})
+    durable.recent = type(durable.recent)(forget_as_new=True)
+    durable.refuse("b0#", 1, 0.0, "wrong")
+    return durable.to_data()
+
+
+@PROMISES
+def test_a_full_disk_only_delays_a_dead_letter() -> None:
+    sim, inbox = settled(m.Settlement(attempts=1, dead_letter=True))
+    sim.client(at="b0").send([{"x": 1}])
+    sim.settle()
+    sim.disks_fail = True
+    refuse(inbox)
+    for _ in range(3):
+        sim.advance()
+        sim.tick(1.1)
+    assert letters(sim) == 0
+    sim.disks_fail = False
+    sim.settle()
+    assert letters(sim) == 1
+    assert sim.hosts["b0"].core.counters["dead_letters"] == 1
+
+
+def test_the_same_notification_in_two_streams_is_given_once() -> None:
+    """A publisher that turned to another broker before it was answered."""
+    sim = Overlay([("b0", "b1")])
+    inbox = sim.client(at="b0").open("exists x", durable=NAME, settlement=m.Settlement())
+    publisher = sim.client(at="b0", id="p")
+    sim.settle()
+    publisher.send([{"x": 1}])
+    again = list(publisher.unanswered)
+    sim.settle()
+    publisher.disconnect()
+    publisher.unanswered.extend(again)
+    publisher.connect(sim.hosts["b1"])
+    sim.settle()
+    assert [sim.hosts[name].log.head for name in ("b0", "b1")] == [1, 1]
+    found = inbox.hand_out()
+    assert found is not None
+    assert inbox.hand_out() is None
+    inbox.client.settle(inbox, done=[found[0]])
+    sim.settle()
+    assert inbox.hand_out() is None
+    durable = sim.hosts["b0"].core.durables[NAME]
+    assert (durable.is_done("b0#", 1), durable.is_done("b1#", 1)) == (True, True)
+
+
+def test_dead_letters_reach_those_who_ask_where_advertisements_steer() -> None:
+    sim = Overlay([("b0", "b1")], advertisements="covering")
+    publisher = sim.client(at="b0")
+    publisher.offer(Filter("exists x"))
+    terms = m.Settlement(attempts=1, dead_letter=True)
+    inbox = sim.client(at="b0").open("exists x", durable=NAME, settlement=terms)
+    far = sim.client(at="b1").open("exists cause", durable="far", settlement=m.Settlement())
+    sim.settle()
+    publisher.send([{"x": 1}])
+    sim.settle()
+    refuse(inbox)
+    sim.settle()
+    assert [held.notification["durable"] for held in far.waiting.values()] == [NAME]
