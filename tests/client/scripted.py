@@ -275,6 +275,18 @@ class Session:
         if message.request is not None:
             self.send(m.Done(message.request))
 
+    def on_settle(self, message: m.Settle) -> None:
+        """What is done is, in order; what was refused is not given again."""
+        feed = self.feeds.get(message.number)
+        if feed is not None and feed.message.durable is not None:
+            kept = self.world.durables[feed.message.durable]
+            for stream, offsets in message.done.items():
+                kept[stream] = max([*offsets, kept.get(stream, 0)])
+        for refused in message.refused:
+            self.send(m.Withdrawn(message.number, refused.stream, [], refused.offset))
+        if message.request is not None:
+            self.send(m.Done(message.request))
+
     def on_advertise(self, message: m.Advertise) -> None:
         self.offers[message.number] = Filter(message.filter)
         self.send(m.Done(message.number))

@@ -193,7 +193,7 @@ def test_handlers_run_in_threads_and_may_use_the_bus(
     done = threading.Event()
     bus = stentor.connect_sync(broker)
 
-    @bus.on("k >= 0", durable="desk")
+    @bus.on("k >= 0", durable="desk", settle=False)
     def early(n: Notification) -> None:
         if n["k"] == 1:
             raise ValueError("not one")

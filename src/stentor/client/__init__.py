@@ -5,6 +5,7 @@ from stentor.client.bus import Bus
 from stentor.client.connecting import connect
 from stentor.client.inbox import Inbox
 from stentor.client.interest import SubId
+from stentor.client.retry import Retry
 from stentor.client.subscription import LostRange, Subscription
 from stentor.client.sync import SyncBus, SyncInbox, SyncSubscription, connect_sync
 from stentor.client.transaction import Held, Transaction
@@ -15,6 +16,7 @@ __all__ = [
     "Held",
     "Inbox",
     "LostRange",
+    "Retry",
     "SubId",
     "Subscription",
     "SyncBus",

@@ -30,7 +30,7 @@ from typing import Final, cast
 
 from stentor.errors import DecodeError, ProtocolError
 from stentor.model import Notification, NotificationId, SeenIds, decode, decode_many
-from stentor.protocol.messages import VOLATILE, Positions
+from stentor.protocol.messages import VOLATILE, Positions, StreamId
 
 #: Ids of one producer that are remembered (as intervals), of all, and producers.
 MAX_INTERVALS: Final = 8_192
@@ -276,6 +276,13 @@ class Arrivals:
             chunk.after = {chunk.stream: chunk.offsets[-1]} if chunk.offsets else {}
 
     # -- positions
+
+    def in_hand(self) -> tuple[StreamId, int] | None:
+        """The first that the application was given and has not dealt with, if a journal has it."""
+        chunk, done = self._chunk, self._done
+        if done >= min(self._index, len(chunk.offsets)):
+            return None
+        return chunk.stream, chunk.offsets[done]
 
     def deal(self) -> None:
         """What was handed out has been dealt with, says the application."""

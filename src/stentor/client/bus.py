@@ -25,6 +25,7 @@ from stentor.client.local_broker import LocalBroker
 from stentor.client.outbox import pieces
 from stentor.client.past import Past
 from stentor.client.requests import Requests, answer, requests_of
+from stentor.client.retry import Retry
 from stentor.client.subscription import WINDOW, Subscription, Terms
 from stentor.client.times import since_seconds
 from stentor.client.transaction import Transaction
@@ -68,6 +69,9 @@ class InboxOptions(TypedDict, total=False):
     limit: int
     window: int
     auto_confirm: bool
+    retry: Retry | None
+    dead_letter: bool
+    settle: bool | None
     handler: Callable[[Any], Any] | None
     timeout: float | None
     takeover: float | str | None
@@ -369,6 +373,9 @@ class Bus:
         volatile: bool = False,
         window: int = WINDOW,
         auto_confirm: bool = True,
+        retry: Retry | None = None,
+        dead_letter: bool = False,
+        settle: bool | None = None,
         handler: Callable[[Any], Any] | None = None,
         timeout: float | None = None,
         takeover: float | str | None = None,
@@ -389,6 +396,10 @@ class Bus:
                       and in force as soon as its own broker has it
         window        notifications that may be on their way or wait here
         auto_confirm  whether a durable one confirms by itself what was dealt with
+        retry         how often and when a notification comes again that was refused
+        dead_letter   publish what was given in vain as often as allowed as a dead letter
+        settle        settle each by itself: `n.ack()`, `n.nack()`, `n.extend()`; so it is with
+                      `retry` or `dead_letter`, and for handlers of durable subscriptions and groups
         handler       is called with each notification, instead of iterating
         timeout       seconds for the subscription to be in force
         takeover      for how long ("30s") the broker where a durable one lives may be out of reach
@@ -408,6 +419,10 @@ class Bus:
             volatile=volatile,
             window=window,
             auto_confirm=auto_confirm,
+            retry=retry,
+            dead_letter=dead_letter,
+            settle=settle,
+            handled=handler is not None,
             timeout=timeout,
             takeover=takeover,
         )
@@ -424,7 +439,8 @@ class Bus:
         """
         handler = options.pop("handler", None)
         wanted = [filter_of(filter) for filter in filters]
-        return Inbox(self.local, wanted, _terms(**options), handler=handler)
+        terms = _terms(**options, handled=handler is not None)
+        return Inbox(self.local, wanted, terms, handler=handler)
 
     def on(
         self, filter: str | Filter | type[Any] = "", **options: Unpack[SubscribeOptions]
@@ -525,6 +541,7 @@ class Bus:
 
             where = requests_of(filter_of(options.get("where") or ""))
             changed: ReplyOptions = {**options, "where": where, "handler": handle}
+            changed.setdefault("settle", False)  # who asked does not wait for another attempt
             subscription = self.subscribe(filter, **changed)
             self._add(subscription)
             return provider
@@ -569,12 +586,30 @@ def _terms(
     since: str | datetime | timedelta | Past | None = None,
     group: str | None = None,
     takeover: float | str | None = None,
+    auto_confirm: bool = True,
+    retry: Retry | None = None,
+    dead_letter: bool = False,
+    settle: bool | None = None,
+    handled: bool = False,
     **others: Any,
 ) -> Terms:
     past = since if isinstance(since, Past) else None
     if isinstance(since, Past):
         since = "earliest"  # journals that an archive does not know are read from their beginning
+    if settle is None:
+        by_default = handled and auto_confirm and (durable is not None or group is not None)
+        settle = by_default or retry is not None or dead_letter
+    elif not settle and (retry is not None or dead_letter):
+        raise InvalidConfiguration(
+            "what comes again, or becomes a dead letter, is settled one by one; leave out "
+            "settle=False, or retry and dead_letter"
+        )
+    settlement = None
+    if settle:
+        settlement = (retry or Retry()).terms(dead_letter=dead_letter, group=group is not None)
     return Terms(
+        auto_confirm=auto_confirm,
+        settlement=settlement,
         durable=_name(durable, "durable"),
         since=None if since is None else since_seconds(since),
         past=past,

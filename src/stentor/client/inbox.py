@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from stentor.client.arrivals import Arrivals
 from stentor.client.interest import InboxInterest, SubId
 from stentor.client.local_broker import LocalBroker
 from stentor.client.subscription import Subscription, Terms
@@ -164,7 +165,10 @@ class Inbox(Subscription[Notification]):
             if matching := self._interest.matching(notification):
                 wanted.append(notification.for_subscriptions(matching))
             else:
-                self._arrivals.unmark(notification)
+                if isinstance(self._arrivals, Arrivals):
+                    self._arrivals.unmark(notification)
+                elif notification.delivery is not None:
+                    notification.ack()
                 self._local.dropped(notification, "no longer wanted")
         return super()._given(wanted)
 

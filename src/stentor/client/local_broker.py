@@ -67,6 +67,7 @@ from stentor.protocol.messages import (
     Rejected,
     Subscribed,
     Welcome,
+    Withdrawn,
     Yielded,
 )
 from stentor.transport import Address
@@ -358,6 +359,11 @@ class LocalBroker:
         subscription = self.subscriptions.get(message.number)
         if subscription is not None and subscription.link is link:
             subscription.progress(message.positions)
+
+    def _withdrawn(self, link: Uplink, message: Withdrawn) -> None:
+        subscription = self.subscriptions.get(message.number)
+        if subscription is not None and subscription.link is link:
+            subscription.withdrawn(message)
 
     def _gap(self, link: Uplink, message: Gap) -> None:
         subscription = self.subscriptions.get(message.number)
@@ -702,6 +708,7 @@ _HANDLERS: Final[dict[type, Callable[[LocalBroker, Uplink, Any], None]]] = {
     Amended: LocalBroker._amended,
     Progress: LocalBroker._progress,
     Gap: LocalBroker._gap,
+    Withdrawn: LocalBroker._withdrawn,
     Yielded: LocalBroker._yielded,
     Ended: LocalBroker._ended,
     Demand: LocalBroker._demand,

@@ -23,6 +23,9 @@ before it is used up.
 is told to the broker soon after, many at a time. A notification has been dealt with when the next
 one is asked for, or when the `async with` is left without an error. So a process that dies gets at
 most its last few notifications again, and loses none.
+
+*Settlement* takes its place where each notification is settled by itself: what came is then in
+`Unsettled`, and the broker is told as soon and as many at a time.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from dataclasses import dataclass
 from inspect import isawaitable
+from threading import get_ident
 from time import time as clock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar
@@ -41,6 +45,7 @@ from stentor.client.arrivals import Arrivals
 from stentor.client.backoff import Backoff
 from stentor.client.local_broker import LocalBroker
 from stentor.client.past import Past, Recall
+from stentor.client.unsettled import CAUSE, Delivery, Unsettled
 from stentor.client.uplink import Uplink
 from stentor.client.waiting import TimeLimit
 from stentor.errors import (
@@ -62,10 +67,14 @@ from stentor.protocol.messages import (
     Deliver,
     Gap,
     Positions,
+    Refused,
     Renew,
+    Settle,
+    Settlement,
     Subscribe,
     Subscribed,
     Unsubscribe,
+    Withdrawn,
     Yielded,
 )
 
@@ -116,6 +125,7 @@ class Terms:
     volatile: bool = False
     window: int = WINDOW
     auto_confirm: bool = True
+    settlement: Settlement | None = None
     timeout: float | None = None
     takeover: float | None = None
 
@@ -142,6 +152,11 @@ class Terms:
             raise InvalidConfiguration(
                 "a volatile subscription has no past and shares with nobody; leave out durable, "
                 "since, retained and group, or volatile"
+            )
+        if self.settlement is not None and self.durable is None and self.group is None:
+            raise InvalidConfiguration(
+                "only a durable subscription or a group settles notifications one by one, or has "
+                "some again; subscribe with durable= or group="
             )
         if self.past is not None:
             self._check_past()
@@ -183,11 +198,22 @@ class Subscription(Generic[T]):
         self._reader = reader
         self._handler = handler
         self._number = 0
-        self._arrivals = Arrivals(shared=terms.group is not None)
+        self._arrivals: Arrivals | Unsettled = Arrivals(shared=terms.group is not None)
+        #: What is settled one by one, if it is.
+        self._unsettled: Unsettled | None = None
+        if terms.settlement is not None:
+            self._arrivals = self._unsettled = Unsettled(
+                Delivery(self._ack, self._nack, self._extend),
+                ordered=not terms.settlement.overtake,
+                timed=terms.settlement.deadline > 0,
+                shared=terms.group is not None,
+            )
         #: Handed out or dropped since credit was granted last.
         self._used = 0
         self._half = max(1, terms.window // 2)
-        self._confirms = terms.durable is not None or terms.group is not None
+        self._confirms = self._unsettled is None and (
+            terms.durable is not None or terms.group is not None
+        )
         self._unconfirmed = 0
         self._confirmed: Positions = {}
         #: Answers to questions, which are put again if the connection is lost.
@@ -212,6 +238,9 @@ class Subscription(Generic[T]):
         self._changed: list[asyncio.Future[None]] = []
         self._error: StentorError | None = None
         self._task: asyncio.Task[None] | None = None
+        #: The loop and the thread in which it lives.
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: int | None = None
         #: What it is given is recorded by this, if it is.
         self._recorded: RecordedComponent | None = None
         self._filter = filter
@@ -256,7 +285,7 @@ class Subscription(Generic[T]):
     @property
     def plain(self) -> bool:
         """Whether notifications are handed out as they came, and nobody is told about it."""
-        told = self._confirms or self._local.recording is not None
+        told = self._confirms or self._unsettled is not None or self._local.recording is not None
         return self._reader is None and not told and self._local.hooks is None
 
     # -- reading
@@ -320,23 +349,34 @@ class Subscription(Generic[T]):
     def _given(self, batch: list[Notification]) -> list[T]:
         """What the application sees of these."""
         if self._recorded is not None:
-            self._recorded.notified(batch)
+            self._recorded.notified([n for n in batch if n.attempt == 1])
         return [each for each in map(self._shown, batch) if each is not None]
 
     def _shown(self, notification: Notification) -> T | None:
         """As the application sees it; None if it does not."""
+        delivery = notification.delivery
+        place = None if delivery is None else notification.place
         try:
             notification = self._local.run_hooks("deliver", notification)
             self.last = notification
+            if place is not None:
+                notification.for_delivery(delivery, place)
             if self._reader is None:
                 return notification  # type: ignore[return-value]
             return self._reader(notification)
         except Vetoed:
             self._local.dropped(notification, "vetoed")
+            if place is not None:
+                delivery.ack(notification.for_delivery(delivery, place))
         except InvalidNotification as error:
             self.errors += 1
             _log.error("%s", error)
             self._local.dropped(notification, "unfit")
+            if delivery is not None and self._terms.settlement is not None:
+                if self._terms.settlement.attempts:
+                    notification.nack(reason=str(error))
+                else:  # it would never fit, and hold up what follows
+                    notification.ack()
         return None
 
     async def _more(self) -> None:
@@ -348,7 +388,8 @@ class Subscription(Generic[T]):
             return
         await self._until(lambda: len(self._arrivals) or self.over or self.stopped)
         if self.stopped:
-            self._arrivals.deal()
+            if isinstance(self._arrivals, Arrivals):
+                self._arrivals.deal()
             raise StopAsyncIteration
         if not len(self._arrivals):
             if self._error is not None:
@@ -359,6 +400,7 @@ class Subscription(Generic[T]):
         """Take in the next portion of the past. Behind the last, brokers may deliver."""
         portion = await recall.next()
         if portion is not None:
+            assert isinstance(self._arrivals, Arrivals)  # who settles has no archive
             self._arrivals.recall(portion)
             return
         self._recall = None
@@ -384,6 +426,10 @@ class Subscription(Generic[T]):
         """So many were just given to the application, so those before have been dealt with."""
         if self._recall is None:
             self._used += count
+        if self._unsettled is not None:
+            self._used += self._unsettled.freed
+            self._unsettled.freed = 0
+            self._tell_soon()
         if self._used >= self._half:
             self._grant()
         if self._confirms and self._terms.auto_confirm and self._settled:
@@ -406,9 +452,11 @@ class Subscription(Generic[T]):
         if self.over or self.closing:
             return
         count = len(message.items)
-        new = self._arrivals.deliver(
-            message.stream, message.offsets, message.items, message.retained
-        )
+        arrived = message.stream, message.offsets, message.items, message.retained
+        if self._unsettled is not None:
+            new = self._unsettled.deliver(*arrived, message.attempt)
+        else:
+            new = self._arrivals.deliver(*arrived)
         if not message.retained:
             self._past_last_values = True
         if new < count:
@@ -440,12 +488,22 @@ class Subscription(Generic[T]):
                 self._lease_timer = later(message.lease / 3, self._renew)
         if self._used >= self._half:
             self._grant()
+        if self._unsettled is not None:
+            self._tell_settled()
         self._notify()
+
+    def withdrawn(self, message: Withdrawn) -> None:
+        """The broker has taken some back."""
+        if self._unsettled is not None:
+            self._unsettled.withdrawn(message)
+            self._handed_out(0)
+            self._notify()
 
     def progress(self, positions: Positions) -> None:
         """Up to here nothing else will come."""
         self._past_last_values = True
-        self._arrivals.progress(positions)
+        if isinstance(self._arrivals, Arrivals):
+            self._arrivals.progress(positions)
 
     def gap(self, message: Gap) -> None:
         """Something is gone for good."""
@@ -455,7 +513,8 @@ class Subscription(Generic[T]):
         self.lost += count
         gone = counted(count, "notification")
         _log.warning("%r: %s lost by retention: %s", self, gone, lost)
-        self._arrivals.progress({message.stream: message.last})
+        if isinstance(self._arrivals, Arrivals):
+            self._arrivals.progress({message.stream: message.last})
 
     def yielded(self, message: Yielded) -> None:
         """Publishers do not wait for it any longer."""
@@ -486,7 +545,9 @@ class Subscription(Generic[T]):
         if self._settled and self._lost_at is None:
             self._lost_at = at + self._ahead
         self._unsettle()
-        if self._terms.group is not None:
+        if self._unsettled is not None:
+            self._unsettled.forget_waiting()
+        elif isinstance(self._arrivals, Arrivals) and self._terms.group is not None:
             # What this member was given and has not confirmed goes to the others.
             for stream, before in self._arrivals.forget_waiting().items():
                 self._forgotten[stream] = min(before, self._forgotten.get(stream, before))
@@ -527,6 +588,8 @@ class Subscription(Generic[T]):
                 if since is None:  # the group has moved
                     since = self._local.loop.time() + self._ahead
                 positions = self._forgotten or None
+        elif self._unsettled is not None:
+            pass  # the broker knows what was settled
         elif self._arrivals.arrived or self._settled_at is not None:
             positions = dict(self._arrivals.arrived)
             if since is None:
@@ -549,6 +612,7 @@ class Subscription(Generic[T]):
             terms.volatile,
             terms.takeover,
             self.cut_off and terms.group is None,
+            terms.settlement,
         )
 
     def _asks(self) -> str | list[str]:
@@ -579,7 +643,9 @@ class Subscription(Generic[T]):
 
     @property
     def positions(self) -> Positions:
-        """How far the application has dealt with each stream."""
+        """How far the application has dealt with each stream; where it settles, nobody knows."""
+        if not isinstance(self._arrivals, Arrivals):
+            return {}
         return {stream: at for stream, at in self._arrivals.dealt().items() if stream}
 
     async def confirm(self, timeout: float | None = None) -> None:
@@ -588,6 +654,10 @@ class Subscription(Generic[T]):
             raise InvalidConfiguration(
                 "only a durable subscription is confirmed; subscribe with durable='name'"
             )
+        if self._unsettled is not None:
+            await self._settle_all(timeout)
+            return
+        assert isinstance(self._arrivals, Arrivals)
         self._arrivals.deal()
         given = 0 if self._recorded is None else self._recorded.given
         await self._confirm_now(self._arrivals.dealt(), timeout)
@@ -599,9 +669,78 @@ class Subscription(Generic[T]):
             await self._put(lambda number: Confirm(self._number, positions, number))
             self._confirmed = positions
 
+    # -- settlement, one by one
+
+    def _ack(self, notification: Notification) -> None:
+        """Somebody says that a notification was dealt with, perhaps in another thread."""
+        if get_ident() != self._thread:
+            self._elsewhere(self._ack, notification)
+            return
+        assert self._unsettled is not None
+        many = self._unsettled.ack(notification) > CONFIRM_AFTER
+        if many or self._confirm_timer is None:
+            self._tell_soon()
+
+    def _nack(self, notification: Notification, delay: float | None, cause: str) -> None:
+        if get_ident() != self._thread:
+            self._elsewhere(self._nack, notification, delay, cause)
+            return
+        assert self._unsettled is not None
+        self._unsettled.nack(notification, delay, cause)
+        self._tell_soon()
+
+    def _extend(self, notification: Notification, seconds: float) -> None:
+        if get_ident() != self._thread:
+            self._elsewhere(self._extend, notification, seconds)
+            return
+        assert self._unsettled is not None
+        self._unsettled.extend(notification, seconds)
+        self._tell_soon()
+
+    def _elsewhere(self, settled: Callable[..., None], *said: Any) -> None:
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(settled, *said)
+
+    def _tell_soon(self) -> None:
+        """Tell the broker what was settled: soon, or at once if that is much."""
+        assert self._unsettled is not None
+        pending = self._unsettled.pending
+        if pending > CONFIRM_AFTER:
+            self._tell_settled()
+        elif pending and self._confirm_timer is None and self._settled:
+            self._confirm_timer = self._local.loop.call_later(CONFIRM_EVERY, self._tell_settled)
+
+    def _tell_settled(self) -> None:
+        self._stop_confirm()
+        if self._settled and self.link is not None and self._unsettled is not None:
+            message = self._unsettled.message(self._number)
+            if message is not None:
+                self.link.send(message)
+
+    async def _settle_all(self, timeout: float | None) -> None:
+        """Everything that was handed out is done; return when that is on disk."""
+        assert self._unsettled is not None
+        for notification in self._unsettled.in_hand:
+            self._unsettled.ack(notification)
+        async with TimeLimit(timeout, "the confirmation was not stored"):
+            await self._store_settled()
+
+    async def _store_settled(self) -> None:
+        """Return when what was settled is on disk."""
+        assert self._unsettled is not None
+        self._stop_confirm()
+        message = self._unsettled.message(self._number) or Settle(self._number, {})
+
+        def asked(number: int) -> Settle:
+            message.request = number
+            return message
+
+        await self._put(asked)
+
     def _send_confirm(self) -> None:
         """Tell the broker what was dealt with, if that is news."""
         self._stop_confirm()
+        assert isinstance(self._arrivals, Arrivals)
         positions = self._arrivals.dealt()
         if self._settled and self.link is not None and positions != self._confirmed:
             self.link.send(Confirm(self._number, positions))
@@ -649,13 +788,24 @@ class Subscription(Generic[T]):
             except StentorError as error:
                 _log.error("%r has ended: %s", self, error)
                 return
+            behind = self.last
             try:
                 answer = handler(event)
                 if isawaitable(answer):
                     await answer
-            except Exception:
-                self.errors += 1
-                _log.exception("the handler %r failed on %r", handler, self.last)
+            except Exception as error:
+                self.failed(handler, behind, error)
+            else:
+                if behind is not None and behind.delivery is not None:
+                    behind.ack()
+
+    def failed(self, handler: Handler, on: Notification | None, error: Exception) -> None:
+        """A handler has raised. What it could not deal with comes again, if it is settled."""
+        self.errors += 1
+        again = "; it comes again" if on is not None and on.delivery is not None else ""
+        _log.error("the handler %r failed on %r%s", handler, on, again, exc_info=error)
+        if on is not None and on.delivery is not None:
+            on.nack(reason=error)
 
     def stop(self) -> None:
         """Hand out no more. Who asks for the next one has dealt with the one before."""
@@ -680,6 +830,7 @@ class Subscription(Generic[T]):
         if self._number:
             raise InvalidConfiguration("a subscription begins only once; make another")
         self._local.check_open()
+        self._loop, self._thread = self._local.loop, get_ident()
         self._hooked()
         self._number = self._local.number()
         try:
@@ -732,31 +883,42 @@ class Subscription(Generic[T]):
         """End it. What was handed out counts as dealt with. `forget` deletes a durable one."""
         await self._close(handed_out=True, forget=forget)
 
-    async def _close(self, *, handed_out: bool, forget: bool = False) -> None:
+    async def _close(
+        self, *, handed_out: bool, forget: bool = False, refused: Refused | None = None
+    ) -> None:
         if self.closing:
             return
         self.closing = True
         if self._handler is not None and self._task is not asyncio.current_task():
             handed_out = False  # a handler that was interrupted has not dealt with it
             await self.finish(CLOSING)
-        positions = self._arrivals.dealt(handed_out=handed_out)
+        positions: Positions | None = None
+        if self._confirms and self._terms.auto_confirm and isinstance(self._arrivals, Arrivals):
+            dealt = self._arrivals.dealt(handed_out=handed_out)
+            positions = dealt if dealt != self._confirmed else None
+        owed = positions is not None or (self._unsettled is not None and self._unsettled.pending)
         self._arrivals.clear()
         self._stop_confirm()
         self._stop_lease()
-        owed = self._confirms and self._terms.auto_confirm and positions != self._confirmed
         try:
             if not self.over and self._number and (self._settled or forget or owed):
-                await self._leave(positions if owed else None, forget)
+                await self._leave(positions, forget, refused)
         finally:
             self.ended(None)
 
-    async def _leave(self, positions: Positions | None, forget: bool) -> None:
+    async def _leave(
+        self, positions: Positions | None, forget: bool, refused: Refused | None
+    ) -> None:
         """Confirm, then unsubscribe, as far as the connection allows it in a few seconds."""
         durable = self._terms.durable is not None
         try:
             async with asyncio.timeout(CLOSING):
                 await self._until(lambda: self._settled or self.over)
                 while self.link is not None and not self.over:
+                    if refused is not None:
+                        self.link.send(Settle(self._number, {}, refused=[refused]))
+                    if self._unsettled is not None and self._unsettled.pending:
+                        await self._store_settled()
                     if positions is not None and durable:
                         await self._confirm_now(positions, None)
                     elif positions is not None:
@@ -778,7 +940,14 @@ class Subscription(Generic[T]):
 
     async def bus_closes(self) -> None:
         """The bus is about to go. What the application holds right now was not dealt with."""
-        if self._confirms and self._terms.auto_confirm and self._settled and not self.closing:
+        if self._unsettled is not None and self._settled and not self.closing:
+            try:
+                async with asyncio.timeout(CLOSING):
+                    await self._store_settled()
+            except (StentorError, TimeoutError) as error:
+                _log.warning("%r: what was settled could not be told: %s", self, error)
+        elif self._confirms and self._terms.auto_confirm and self._settled and not self.closing:
+            assert isinstance(self._arrivals, Arrivals)
             positions = self._arrivals.dealt()
             if positions != self._confirmed:
                 try:
@@ -803,7 +972,13 @@ class Subscription(Generic[T]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._close(handed_out=error is None)
+        refused = None
+        if isinstance(error, Exception) and isinstance(self._arrivals, Arrivals):
+            # Its successor gets it again, but not at once and for ever.
+            held = self._arrivals.in_hand() if self._terms.durable is not None else None
+            cause = f"{type(error).__name__}: {error}"[:CAUSE]
+            refused = None if held is None else Refused(*held, None, cause)
+        await self._close(handed_out=error is None, refused=refused)
 
 
 class _Again:

@@ -292,6 +292,7 @@ class SyncBus:
         if handler is None or iscoroutinefunction(handler):
             return SyncSubscription(self, self._bus.subscribe(filter, **options))
         without: SubscribeOptions = {**options, "handler": None}
+        without["settle"] = _settles(options)
         return SyncSubscription(self, self._bus.subscribe(filter, **without), handler)
 
     def inbox(
@@ -302,6 +303,7 @@ class SyncBus:
         if handler is None or iscoroutinefunction(handler):
             return SyncInbox(self, self._bus.inbox(*filters, **options))
         without: InboxOptions = {**options, "handler": None}
+        without["settle"] = _settles(options)
         return SyncInbox(self, self._bus.inbox(*filters, **without), handler)
 
     def on(
@@ -328,10 +330,14 @@ class SyncBus:
         def work() -> None:
             try:
                 for event in subscription:
+                    behind = subscription.last
                     try:
                         handler(event)
-                    except Exception:
-                        subscription.failed(handler)
+                    except Exception as error:
+                        subscription.failed(handler, behind, error)
+                    else:
+                        if behind is not None and behind.delivery is not None:
+                            behind.ack()
             except StentorError as error:
                 _log.error("%r has ended: %s", subscription, error)
 
@@ -413,6 +419,7 @@ class SyncBus:
 
             where = requests_of(filter_of(options.get("where") or ""))
             changed: ReplyOptions = {**options, "where": where, "handler": handle}
+            changed.setdefault("settle", False)
             subscription = self.subscribe(filter, **changed)
             self._soon(subscription.open)
             return provider
@@ -424,6 +431,13 @@ class SyncBus:
     ) -> None:
         self._bus.reply(filter, volatile=volatile, **options)(provider)
         await self._bus.ready()
+
+
+def _settles(options: InboxOptions) -> bool | None:
+    """Whether each is settled by itself; a handler is not told to the bus, so it is said here."""
+    lasts = options.get("durable") is not None or options.get("group") is not None
+    default = True if lasts and options.get("auto_confirm", True) else None
+    return options.get("settle", default)
 
 
 class SyncSubscription(Generic[T]):
@@ -530,10 +544,11 @@ class SyncSubscription(Generic[T]):
         """See `Subscription.renew`."""
         self._loop.call(self._subscription.renew(timeout))
 
-    def failed(self, handler: Callable[..., Any]) -> None:
-        """A handler has raised."""
-        self._subscription.errors += 1
-        _log.exception("the handler %r failed on %r", handler, self.last)
+    def failed(
+        self, handler: Callable[..., Any], on: Notification | None, error: Exception
+    ) -> None:
+        """See `Subscription.failed`."""
+        self._subscription.failed(handler, on, error)
 
     def open(self) -> Self:
         """Subscribe; it is in force everywhere when this returns."""

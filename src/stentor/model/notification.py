@@ -16,11 +16,11 @@ an id is hashed by it, any other by its content.
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from math import copysign
 from typing import Any, Final, TypeGuard, cast, final
 
-from stentor.errors import InvalidNotification, InvalidValue
+from stentor.errors import InvalidConfiguration, InvalidNotification, InvalidValue
 from stentor.model.event_types import event_types
 from stentor.model.identity import NotificationId
 from stentor.model.names import (
@@ -34,6 +34,7 @@ from stentor.model.names import (
     text_problem,
 )
 from stentor.model.values import INT_MAX, INT_MIN, normal
+from stentor.notation.units import seconds_of
 
 #: The longest string (in UTF-8 bytes) or byte string that an attribute, or an element, can hold.
 MAX_VALUE_BYTES: Final = 2**20
@@ -45,6 +46,18 @@ MAX_PAYLOAD_BYTES: Final = 16 * 2**20
 _BUILT_IN: Final = frozenset(
     {bool, int, float, str, bytes, datetime, tuple, list, set, frozenset, bytearray}
 )
+
+
+class Told:
+    """What settling returns: it is said already, and need not be waited for, but may be."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Iterator[Any]:
+        return iter(())
+
+
+_TOLD: Final = Told()
 
 
 @final
@@ -62,10 +75,12 @@ class Notification(Mapping[str, Any]):
         "_attributes",
         "_channel",
         "_content_type",
+        "_delivery",
         "_facts",
         "_id",
         "_is_plain",
         "_payload",
+        "_place",
         "_subject",
         "_subscriptions",
         "_time",
@@ -86,6 +101,9 @@ class Notification(Mapping[str, Any]):
     _is_plain: bool
     #: Set for what an inbox hands out.
     _subscriptions: tuple[Any, ...]
+    #: Set for what is settled one by one: by whom, and by what it is known there.
+    _delivery: Any
+    _place: tuple[str, int]
 
     def __init__(
         self,
@@ -223,6 +241,68 @@ class Notification(Mapping[str, Any]):
         """The same notification, as an inbox delivers it for these."""
         self._subscriptions = subscriptions
         return self
+
+    # -- settling: what a subscriber says of it
+
+    @property
+    def delivery(self) -> Any:
+        """How it was given, if it is to be settled; None otherwise."""
+        try:
+            return self._delivery
+        except AttributeError:
+            return None
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """The stream and the offset of what is to be settled."""
+        return self._place
+
+    def for_delivery(self, delivery: Any, place: tuple[str, int]) -> Notification:
+        """The same notification, to be settled by this, and known there by its place."""
+        self._delivery = delivery
+        self._place = place
+        return self
+
+    @property
+    def attempt(self) -> int:
+        """How often it has been given to a subscriber that settles: 1 for the first time."""
+        return 1 if self.delivery is None else int(self.delivery.attempt)
+
+    def ack(self) -> Told:
+        """It was dealt with. The broker hears of it soon, together with others."""
+        try:
+            delivery = self._delivery
+        except AttributeError:
+            delivery = self._given()
+        delivery.ack(self)
+        return _TOLD
+
+    def nack(
+        self, delay: str | float | timedelta | None = None, reason: str | BaseException = ""
+    ) -> Told:
+        """It could not be dealt with: it comes again after a time, or becomes a dead letter.
+
+        Without a `delay` the time is that of the subscription's `retry`. The `reason` is the cause
+        in the dead letter.
+        """
+        wait = None if delay is None else seconds_of(delay, "delay")
+        cause = reason if isinstance(reason, str) else f"{type(reason).__name__}: {reason}"
+        self._given().nack(self, wait, cause)
+        return _TOLD
+
+    def extend(self, by: str | float | timedelta) -> Told:
+        """It takes longer: its deadline is so far from now."""
+        self._given().extend(self, seconds_of(by, "by"))
+        return _TOLD
+
+    def _given(self) -> Any:
+        delivery = self.delivery
+        if delivery is None:
+            raise InvalidConfiguration(
+                "this notification is not settled by itself; subscribe with settle=True, and with "
+                "durable= or group="
+            )
+        return delivery
 
     def replace(self, **changes: Any) -> Notification:
         """A copy in which some parts are different; the names are those of the constructor.

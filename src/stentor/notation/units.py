@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import timedelta
 from fractions import Fraction
 from typing import Final
 
@@ -57,6 +58,23 @@ def parse_duration(text: str) -> float:
         return float(seconds)
     except OverflowError:
         return _finite(math.inf, text)
+
+
+def seconds_of(duration: str | float | timedelta, what: str) -> float:
+    """Seconds, of what an application calls a duration.
+
+    >>> seconds_of("1m 30s", "delay"), seconds_of(2, "delay"), seconds_of(timedelta(hours=1), "x")
+    (90.0, 2.0, 3600.0)
+    """
+    if isinstance(duration, timedelta):
+        seconds = duration.total_seconds()
+    elif isinstance(duration, str):
+        seconds = parse_duration(duration)
+    else:
+        seconds = float(duration)
+    if not 0 <= seconds < float("inf"):
+        raise InvalidConfiguration(f"{what}={duration!r} is no time to wait; give a duration")
+    return seconds
 
 
 def exact_duration(text: str) -> Fraction | None:

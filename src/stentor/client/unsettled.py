@@ -1,0 +1,324 @@
+"""What has arrived for a subscription that settles notifications one by one; pure.
+
+It takes the place of `Arrivals`, whose tests by position cannot tell what comes again from what
+comes twice. Here each notification is known by its stream and offset. It *waits* until the
+application asks for it, is then *in hand*, and leaves by being settled. What was settled is
+remembered for a while: it comes again if the broker has not heard of it, and is then settled once
+more, unseen.
+
+Without a connection everything that waits is forgotten; the broker brings it again. What is in
+hand stays, and is not handed out a second time unless it was taken away in between.
+
+*Order.* Behind a notification that was refused, those of the same publisher have to wait. The
+broker takes them back when it hears of that. Until it has said which, they are set aside here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import repeat
+from operator import attrgetter
+from typing import Final, TypeAlias
+
+from stentor.errors import DecodeError, ProtocolError
+from stentor.model import Notification, NotificationId, decode, decode_many
+from stentor.protocol.messages import Positions, Refused, Settle, StreamId, Withdrawn
+
+#: Messages about what was settled that are remembered.
+MESSAGES: Final = 64
+#: What may come again that is remembered, at least of as many messages.
+MAX_REPEATS: Final = 200_000
+#: Characters of a cause.
+CAUSE: Final = 1_000
+
+Key: TypeAlias = tuple[StreamId, int]
+
+_PLACE: Final = attrgetter("place")
+
+_log: Final = logging.getLogger("stentor.client")
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """How notifications were given to this subscriber, and how it is told what became of them."""
+
+    ack: Callable[[Notification], None]
+    nack: Callable[[Notification, float | None, str], None]
+    extend: Callable[[Notification, float], None]
+    #: How often they have been given, with this time.
+    attempt: int = 1
+
+
+class Unsettled:
+    """Notifications in order, and what has become of them."""
+
+    def __init__(self, delivery: Delivery, *, ordered: bool, timed: bool, shared: bool) -> None:
+        """`delivery` is called by applications, in any thread, and calls this in the right one.
+
+        `timed` says that the broker wants to know what is in hand, because there is a deadline, and
+        `shared` that this is a member of a group.
+        """
+        self._delivery = delivery
+        self._ordered = ordered
+        self._timed = timed
+        self._shared = shared
+        #: Always empty: the broker knows what was settled.
+        self.arrived: Positions = {}
+        self._waiting: deque[Notification] = deque()
+        self._aside: dict[Key, Notification] = {}
+        self._withheld: dict[tuple[StreamId, str], set[int]] = {}
+        self._hands: dict[Key, Notification] = {}
+        #: What was settled last, as it was told; all keys of that if it may come again.
+        self._told: deque[dict[StreamId, list[int]]] = deque(maxlen=MESSAGES)
+        self._may_repeat: set[Key] | None = None
+        # What the broker is yet to be told.
+        self._acked: list[Notification] = []
+        self._done: list[Key] = []
+        self._begun: dict[Key, None] = {}
+        self._refused: list[Refused] = []
+        self._extended: list[tuple[StreamId, int, float]] = []
+        #: Those that were dropped since somebody asked: the broker may send others for them.
+        self.freed = 0
+        self.repeats = 0
+        self.unreadable = 0
+
+    def __len__(self) -> int:
+        """Notifications that wait."""
+        return len(self._waiting)
+
+    @property
+    def in_hand(self) -> list[Notification]:
+        """What the application has and has not settled."""
+        return list(self._hands.values())
+
+    # -- in
+
+    def deliver(
+        self,
+        stream: str,
+        offsets: list[int],
+        items: Sequence[bytes],
+        retained: bool = False,
+        attempt: int = 1,
+    ) -> int:
+        """Take in what a broker delivers: how many notifications there are."""
+        if offsets and len(offsets) != len(items):
+            raise ProtocolError(
+                f"{len(items)} notifications were delivered at {len(offsets)} offsets"
+            )
+        try:
+            notifications = decode_many(items)
+        except DecodeError:
+            notifications, offsets = self._readable(stream, items, offsets)
+        if offsets and not retained:
+            delivery = self._delivery
+            if attempt != 1:
+                delivery = replace(delivery, attempt=attempt)
+            places = zip(repeat(stream), offsets, strict=False)
+            for notification, place in zip(notifications, places, strict=True):
+                notification.for_delivery(delivery, place)
+            if self._may_repeat is not None:
+                notifications = list(filter(self._is_new, notifications))
+        self._waiting.extend(notifications)
+        if self._withheld:
+            self._set_aside()
+        return len(items)
+
+    def _readable(
+        self, stream: StreamId, items: Sequence[bytes], offsets: list[int]
+    ) -> tuple[list[Notification], list[int]]:
+        """One bad notification, such as of a value type unknown here, must not cost the others."""
+        notifications, kept = [], []
+        for i, data in enumerate(items):
+            try:
+                notifications.append(decode(data))
+            except DecodeError as error:
+                self.unreadable += 1
+                self.freed += 1
+                _log.warning("a notification was dropped that cannot be read: %s", error)
+                if offsets:
+                    self._done.append((stream, offsets[i]))
+                continue
+            if offsets:
+                kept.append(offsets[i])
+        return notifications, kept
+
+    def _is_new(self, notification: Notification) -> bool:
+        """Whether the application has not had it, or it was taken away since."""
+        key, attempt = notification.place, notification.attempt
+        held = self._hands.get(key)
+        if self._may_repeat is not None and key in self._may_repeat:
+            self._done.append(key)
+        elif held is not None and held.attempt >= attempt:
+            self._begun[key] = None
+        else:
+            return True
+        self.repeats += 1
+        self.freed += 1
+        return False
+
+    def withdrawn(self, message: Withdrawn) -> None:
+        """The broker has taken some back."""
+        gone = {(message.stream, offset) for offset in message.offsets}
+        for key in gone:
+            self._hands.pop(key, None)
+            self._begun.pop(key, None)
+            self.freed += self._aside.pop(key, None) is not None
+        for line, refused in list(self._withheld.items()):
+            if line[0] == message.stream:
+                refused.discard(message.refused)
+                if not refused:
+                    del self._withheld[line]
+        self._drop(gone)
+        self._set_aside()
+
+    def _drop(self, gone: set[Key]) -> None:
+        """Some that wait are not to be handed out."""
+        before = len(self._waiting)
+        self._waiting = deque(n for n in self._waiting if n.delivery is None or n.place not in gone)
+        self.freed += before - len(self._waiting)
+
+    def _set_aside(self) -> None:
+        """What is behind one that was refused waits for the answer; the rest need not any more."""
+        both = [*self._aside.values(), *self._waiting]
+        self._aside, self._waiting = {}, deque()
+        for notification in both:
+            if notification.delivery is not None and self._is_withheld(notification):
+                self._aside[notification.place] = notification
+            else:
+                self._waiting.append(notification)
+
+    def _is_withheld(self, notification: Notification) -> bool:
+        stream, offset = notification.place
+        refused = self._withheld.get((stream, _id_of(notification).producer), ())
+        return any(offset > each for each in refused)
+
+    # -- out
+
+    def next(self) -> Notification | None:
+        """The next notification; or None."""
+        found = self.some(1)
+        return found[0] if found else None
+
+    def some(self, limit: int) -> list[Notification]:
+        """At most so many that wait."""
+        waiting, hands = self._waiting, self._hands
+        careful = self._may_repeat is not None
+        found: list[Notification] = []
+        while waiting and len(found) < limit:
+            notification = waiting.popleft()
+            if notification.delivery is not None:
+                if careful and not self._is_new(notification):
+                    continue
+                place = notification.place
+                hands[place] = notification
+                if self._timed:
+                    self._begun[place] = None
+            found.append(notification)
+        return found
+
+    def forget_waiting(self) -> None:
+        """The connection is lost: what waits comes again, and what the broker has not heard of."""
+        self.clear()
+        self.freed = 0
+        self._aside.clear()
+        self._withheld.clear()
+        self._extended.clear()
+        self._refused.clear()
+        self._may_repeat = self._recent()
+        self._may_repeat.update(map(_PLACE, self._acked), self._done)
+        if self._shared:  # others get what was in hand
+            self._hands.clear()
+        self._begun = dict.fromkeys(self._hands)
+
+    def _recent(self) -> set[Key]:
+        """What was settled last."""
+        return {(s, o) for told in self._told for s, each in told.items() for o in each}
+
+    def clear(self) -> None:
+        """Hand out no more of what waits."""
+        self._waiting.clear()
+
+    # -- settled
+
+    def ack(self, notification: Notification) -> int:
+        """It was dealt with. Of what is said about a notification only the first word counts.
+
+        How many are to be told.
+        """
+        key = notification.place
+        if self._hands.pop(key, None) is None:
+            if not self._is_late(notification):
+                return len(self._acked)
+        elif self._begun:
+            self._begun.pop(key, None)
+        self._acked.append(notification)
+        return len(self._acked)
+
+    def _is_late(self, notification: Notification) -> bool:
+        """Whether it was taken away, and is not settled: the broker may be glad to hear of it."""
+        key = notification.place
+        recent = (key in map(_PLACE, self._acked)) or key in self._done
+        refused = any((r.stream, r.offset) == key for r in self._refused)
+        return not recent and not refused
+
+    def nack(self, notification: Notification, delay: float | None, cause: str) -> None:
+        """It could not be dealt with."""
+        key = notification.place
+        if self._hands.get(key) is not notification:
+            return
+        del self._hands[key]
+        self._begun.pop(key, None)
+        self._refused.append(Refused(key[0], key[1], delay, cause[:CAUSE]))
+        self._drop({key})  # it took too long, and came again meanwhile
+        if self._ordered:
+            line = key[0], _id_of(notification).producer
+            self._withheld.setdefault(line, set()).add(key[1])
+            self._set_aside()
+
+    def extend(self, notification: Notification, seconds: float) -> None:
+        """It takes longer."""
+        key = notification.place
+        if self._hands.get(key) is notification:
+            self._extended.append((*key, seconds))
+
+    @property
+    def pending(self) -> int:
+        """How much the broker is to be told."""
+        told = len(self._acked) + len(self._done) + len(self._begun)
+        return told + len(self._refused) + len(self._extended)
+
+    def message(self, number: int) -> Settle | None:
+        """What the broker is to be told, once."""
+        if not self.pending:
+            return None
+        done = _by_stream([*map(_PLACE, self._acked), *self._done])
+        self._told.append(done)
+        if self._may_repeat is not None:
+            self._may_repeat.update((s, o) for s, each in done.items() for o in each)
+            if len(self._may_repeat) > MAX_REPEATS:
+                self._may_repeat = self._recent()
+        # The others behind one that was refused are taken back.
+        begun = _by_stream(self._hands if self._refused else self._begun)
+        message = Settle(number, done, begun, self._refused, self._extended)
+        self._acked, self._done, self._begun = [], [], {}
+        self._refused, self._extended = [], []
+        return message
+
+
+def _id_of(notification: Notification) -> NotificationId:
+    assert notification.id is not None  # brokers take nothing without one
+    return notification.id
+
+
+def _by_stream(keys: Iterable[Key]) -> dict[StreamId, list[int]]:
+    found: dict[StreamId, list[int]] = {}
+    last, offsets = None, []
+    for stream, offset in keys:
+        if stream != last:
+            last, offsets = stream, found.setdefault(stream, [])
+        offsets.append(offset)
+    return found

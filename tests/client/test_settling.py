@@ -1,0 +1,326 @@
+"""Notifications that are settled one by one: by handlers, in iterations, in groups."""
+
+# Nested `async with`s stand as they would in an application.
+# ruff: noqa: SIM117
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import pytest
+from scripted import looped, until
+
+import stentor
+from stentor import Notification, Retry
+from stentor.broker.host import Broker
+from stentor.broker.settings import Settings
+from stentor.client.sync import LoopThread
+from stentor.errors import InvalidConfiguration
+
+SOON = Retry(backoff="20ms..100ms")
+LETTERS = "type = 'DeadLetter' and durable = 'billing'"
+
+
+@dataclass
+class Order:
+    account: int
+    type: str = "Order"
+
+
+@asynccontextmanager
+async def served(data: Path | None = None) -> AsyncIterator[Broker]:
+    broker = Broker(Settings(listen=("127.0.0.1:0",), name="b1", data=data))
+    await broker.start()
+    try:
+        yield broker
+    finally:
+        await broker.stop()
+
+
+def durable(broker: Broker) -> Any:
+    return broker.core.durables["billing"]
+
+
+@looped
+async def test_what_a_handler_fails_on_comes_again_and_then_is_a_dead_letter() -> None:
+    async with served() as broker, stentor.connect(broker.address) as bus:
+        seen: list[int] = []
+
+        @bus.on(
+            "type = 'Order'",
+            durable="billing",
+            retry=Retry(attempts=3, backoff="20ms..40ms"),
+            dead_letter=True,
+        )
+        async def bill(order: Notification) -> None:
+            seen.append(order["account"])
+            if order["account"] == 7:
+                raise ValueError("there is no account 7")
+
+        await bus.ready()
+        async with bus.subscribe(LETTERS) as letters:
+            await bus.publish_many(Order(account) for account in (6, 7, 8))
+            letter = await letters.get(timeout=10)
+            await until(lambda: len(seen) == 5)
+        assert seen == [6, 7, 7, 7, 8]  # in order
+        assert (letter["attempts"], letter["event.account"]) == (3, 7)
+        assert letter["cause"] == "ValueError: there is no account 7"
+        assert letter.type == "DeadLetter"
+        await until(lambda: durable(broker).positions == {broker.stream: 3})
+
+
+@looped
+async def test_a_handler_that_raises_never_loses_its_event() -> None:
+    """Without another word it comes again, as often as it takes."""
+    async with served() as broker, stentor.connect(broker.address) as bus:
+        failures = 1
+        done = asyncio.Event()
+
+        async def bill(order: Notification) -> None:
+            nonlocal failures
+            failures -= 1
+            if failures >= 0:
+                raise RuntimeError("not now")
+            assert order.attempt == 2
+            done.set()
+
+        async with bus.subscribe("type = 'Order'", durable="billing", handler=bill) as orders:
+            await bus.publish(Order(1), ack=True)
+            await asyncio.wait_for(done.wait(), 20)
+            assert orders.errors == 1
+
+
+@looped
+async def test_one_by_one_in_any_order() -> None:
+    async with served() as broker, stentor.connect(broker.address) as bus:
+        options: Any = {"durable": "billing", "settle": True}
+        async with bus.subscribe("account > 0", **options) as orders:
+            await bus.publish_many(Order(account) for account in range(1, 6))
+            taken = [await orders.get(timeout=5) for _ in range(5)]
+            for n in (taken[4], taken[1]):
+                await n.ack()
+            taken[0].ack()  # which need not be awaited
+        async with bus.subscribe("account > 0", **options) as orders:
+            again = [await orders.get(timeout=5) for _ in range(2)]
+            assert [n["account"] for n in again] == [3, 4]
+            await orders.confirm()  # all that was handed out
+        assert durable(broker).positions == {broker.stream: 5}
+
+
+@looped
+async def test_what_is_refused_comes_first_of_its_publisher() -> None:
+    async with served() as broker, stentor.connect(broker.address) as bus:
+        async with stentor.connect(broker.address) as other:
+            async with bus.subscribe("account > 0", durable="billing", retry=SOON) as orders:
+                await bus.publish_many(Order(account) for account in (1, 2))
+                await bus.flush()
+                await other.publish(Order(10), ack=True)
+                first = await orders.get(timeout=5)
+                await first.nack(reason="not now")
+                found = [await orders.get(timeout=5)]
+                await found[0].ack()
+                while len(found) < 3:
+                    n = await orders.get(timeout=5)
+                    await n.ack()
+                    found.append(n)
+        assert [(n["account"], n.attempt) for n in found] == [(10, 1), (1, 2), (2, 1)]
+
+
+@looped
+async def test_what_is_refused_may_be_overtaken() -> None:
+    retry = Retry(backoff="50ms", overtake=True)
+    async with served() as broker, stentor.connect(broker.address) as bus:
+        async with bus.subscribe("account > 0", durable="billing", retry=retry) as orders:
+            await bus.publish_many(Order(account) for account in (1, 2))
+            first = await orders.get(timeout=5)
+            await first.nack(delay=timedelta(milliseconds=10))
+            found = [await orders.get(timeout=5) for _ in range(2)]
+        assert [(n["account"], n.attempt) for n in found] == [(2, 1), (1, 2)]
+
+
+@looped
+async def test_a_member_that_hangs_gives_its_work_to_others() -> None:
+    retry = Retry(backoff="20ms", deadline="300ms")
+    async with served() as broker, stentor.connect(broker.address) as bus:
+        terms: Any = {"group": "g", "durable": "billing", "retry": retry}
+        got: list[tuple[int, int]] = []
+        hung, released = asyncio.Event(), asyncio.Event()
+
+        async def hang(order: Notification) -> None:
+            hung.set()
+            await released.wait()
+
+        async def work(order: Notification) -> None:
+            got.append((order["account"], order.attempt))
+
+        async with bus.subscribe("account > 0", handler=hang, **terms):
+            await bus.publish_many(Order(account) for account in range(6))
+            await bus.flush()
+            await asyncio.wait_for(hung.wait(), 5)
+            async with stentor.connect(broker.address) as other:
+                async with other.subscribe("account > 0", handler=work, **terms):
+                    await until(lambda: len(got) == 5)
+                    released.set()
+        assert sorted(account for account, _ in got) == [1, 2, 3, 4, 5]
+        assert sorted(attempt for _, attempt in got) == [1, 1, 1, 1, 2]  # one was begun
+
+
+@looped
+async def test_who_needs_longer_says_so() -> None:
+    retry = Retry(backoff="20ms", deadline="400ms")
+    async with served() as broker, stentor.connect(broker.address) as bus:
+        async with bus.subscribe("account > 0", durable="billing", retry=retry) as orders:
+            await bus.publish(Order(1), ack=True)
+            n = await orders.get(timeout=5)
+            for _ in range(8):
+                await n.extend("500ms")
+                await asyncio.sleep(0.1)
+            await n.ack()
+            await until(lambda: durable(broker).positions == {broker.stream: 1})
+            assert not any(durable(broker).refused.values())
+
+
+@looped
+async def test_an_error_in_a_block_is_no_endless_loop() -> None:
+    """What a subscriber fails on comes again, but its successor has to wait for it."""
+    async with served() as broker, stentor.connect(broker.address) as bus:
+        async with bus.subscribe("account > 0", durable="billing"):
+            pass
+        await bus.publish(Order(1), ack=True)
+        loop = asyncio.get_running_loop()
+        times: list[float] = []
+
+        async def fail() -> None:
+            async with bus.subscribe("account > 0", durable="billing") as orders:
+                assert (await orders.get(timeout=10))["account"] == 1
+                times.append(loop.time())
+                raise RuntimeError("not now")
+
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="not now"):
+                await fail()
+        assert times[1] - times[0] > 0.9
+        async with bus.subscribe("account > 0", durable="billing") as orders:
+            assert (await orders.get(timeout=10))["account"] == 1
+        assert not any(durable(broker).refused.values())
+
+
+@looped
+async def test_a_lost_connection_hands_out_nothing_twice() -> None:
+    async with served() as broker, stentor.connect(broker.address, delays=(0.01, 0.1)) as bus:
+        async with bus.subscribe("account > 0", durable="billing", settle=True) as orders:
+            await bus.publish_many(Order(account) for account in range(1, 41))
+            await bus.flush()
+            found: list[int] = []
+            held: list[Notification] = []
+            for i in range(40):
+                n = await orders.get(timeout=5)
+                found.append(n["account"])
+                if i % 3:
+                    await n.ack()
+                else:
+                    held.append(n)
+                if i in (10, 25):
+                    for client in list(broker.clients.values()):
+                        client.connection.abort()
+            for n in held:
+                await n.ack()
+            await until(lambda: durable(broker).positions == {broker.stream: 40})
+        assert found == list(range(1, 41))
+
+
+@looped
+async def test_attempts_and_what_was_settled_outlive_the_broker(tmp_path: Path) -> None:
+    retry = Retry(attempts=3, backoff="10ms", overtake=True)
+    terms: Any = {"durable": "billing", "retry": retry, "dead_letter": True}
+    tmp_path = Path(mkdtemp(dir=tmp_path))
+    async with served(tmp_path) as broker, stentor.connect(broker.address) as bus:
+        async with bus.subscribe("account > 0", **terms) as orders:
+            await bus.publish_many(Order(account) for account in (1, 2, 3))
+            one, two, three = [await orders.get(timeout=5) for _ in range(3)]
+            await two.ack()
+            await one.nack(reason="first")
+            again = await orders.get(timeout=5)
+            assert (again["account"], again.attempt) == (1, 2)
+            await again.nack(reason="second", delay=0.0)
+            await until(lambda: durable(broker).refused[broker.stream][1].attempts == 2)
+            del three
+    async with served(tmp_path) as broker, stentor.connect(broker.address) as bus:
+        async with bus.subscribe(LETTERS) as letters:
+            async with bus.subscribe("account > 0", **terms) as orders:
+                found = {
+                    (n["account"], n.attempt): n for n in [await orders.get(), await orders.get()]
+                }
+                assert set(found) == {(1, 3), (3, 1)}
+                await found[1, 3].nack(reason="third")
+                await found[3, 1].ack()
+                letter = await letters.get(timeout=5)
+                assert (letter["event.account"], letter["cause"]) == (1, "third")
+    async with served(tmp_path) as broker:
+        assert durable(broker).positions[broker.stream] >= 3
+
+
+@looped
+async def test_who_asks_for_everything_does_not_get_its_own_dead_letters() -> None:
+    async with served() as broker, stentor.connect(broker.address) as bus:
+        retry = Retry(attempts=1)
+        async with bus.subscribe(durable="billing", retry=retry, dead_letter=True) as orders:
+            async with bus.subscribe(LETTERS) as letters:
+                await bus.publish(Order(1), ack=True)
+                await (await orders.get(timeout=5)).nack()
+                await letters.get(timeout=5)
+            await bus.publish(Order(2), ack=True)
+            assert (await orders.get(timeout=5))["account"] == 2
+
+
+def test_the_same_without_async() -> None:
+    loop = LoopThread("broker")
+    loop.start()
+    broker = Broker(Settings(listen=("127.0.0.1:0",), name="b1"))
+    loop.call(broker.start())
+    try:
+        with stentor.connect_sync(broker.address) as bus:
+            failed, done = threading.Event(), threading.Event()
+
+            @bus.on("account > 0", durable="billing", retry=SOON)
+            def bill(order: Notification) -> None:
+                if not failed.is_set():
+                    failed.set()
+                    raise ValueError("not now")
+                assert order.attempt == 2
+                done.set()
+
+            bus.publish(Order(1), ack=True)
+            assert done.wait(10)
+            with bus.subscribe("account > 0", durable="other", retry=SOON) as orders:
+                bus.publish(Order(2), ack=True)
+                n = orders.get(timeout=5)
+                n.nack(delay="10ms")
+                n = orders.get(timeout=5)
+                assert n.attempt == 2
+                n.ack()
+                orders.confirm(timeout=5)
+    finally:
+        loop.call(broker.stop())
+        loop.stop()
+
+
+def test_what_cannot_be_settled_says_so() -> None:
+    with pytest.raises(InvalidConfiguration, match="settle=True"):
+        Notification({"x": 1}).ack()
+    bus = stentor.connect("127.0.0.1:1")
+    with pytest.raises(InvalidConfiguration, match="durable= or group="):
+        bus.subscribe("x > 1", retry=Retry())
+    with pytest.raises(InvalidConfiguration, match="settle=False"):
+        bus.subscribe("x > 1", durable="d", retry=Retry(), settle=False)
+    for wrong in ({"attempts": 0}, {"backoff": "1m..1s"}, {"backoff": "soon"}, {"deadline": -1}):
+        with pytest.raises(InvalidConfiguration):
+            Retry(**wrong)  # type: ignore[arg-type]
