@@ -33,6 +33,7 @@ def measure_durability(profile: Profile) -> dict[str, Any]:
         return {
             "acknowledged": _acknowledged(profile, folder),
             "delivered": _delivered(profile, folder),
+            "settled": _settled(profile, folder),
         }
 
 
@@ -97,3 +98,32 @@ def _delivered(profile: Profile, folder: Path) -> dict[str, float]:
             costs.append(1e6 * (broker.processor_seconds - before) / count)
         served = broker.status()["counters"]["served"]
         return {"rate": median(rates[1:]), "processor_us": median(costs[1:]), "served": served}
+
+
+def _settled(profile: Profile, folder: Path) -> list[dict[str, Any]]:
+    """A durable subscriber that confirms, and one that settles each by itself, in turns."""
+    progress("journaled, to a durable subscriber")
+    count = profile.durable_events
+    with (
+        BrokerProcess("b3", data=folder / "b3") as broker,
+        Worker(Publishers, cores().load) as publishers,
+        Worker(Subscribers, cores().load) as subscribers,
+    ):
+        publishers.ask("open", broker.address, 1, count)
+        turns: dict[bool, list[dict[str, float]]] = {False: [], True: []}
+        for repeat in range(profile.repeats + 1):
+            for settle, found in turns.items():
+                subscribers.ask("open_durable", broker.address, f"{repeat}", settle=settle)
+                before = broker.processor_seconds
+                subscribers.begin("expect_stored", count)
+                began = publishers.ask("publish")
+                rate = count / (subscribers.answer() - began)
+                cost = 1e6 * (broker.processor_seconds - before) / count
+                subscribers.ask("forget_durable")
+                if repeat:  # the first only warms up
+                    found.append({"rate": rate, "processor_us": cost})
+        names = {False: "confirmed by positions", True: "settled one by one"}
+        return [
+            {"way": names[settle], **{key: median(turn[key] for turn in found) for key in found[0]}}
+            for settle, found in turns.items()
+        ]

@@ -12,6 +12,8 @@ from tables import Results, Table
 TO_MOSQUITTO = {0: 3.0, 10_000: 1.5}
 #: The most that SQLite's own inserts may be ahead.
 SQLITE_AHEAD = 3.0
+#: The part of a durable subscriber's throughput that settling one by one may cost.
+SETTLING = 0.2
 MEDIAN_LATENCY_US = 1_000.0
 IDLE_CLIENTS = 10_000
 IDLE_BYTES = 2**30
@@ -61,6 +63,14 @@ def goals(results: Results) -> Iterator[Goal]:
         found = durability["acknowledged"][0]
         name = f"SQLite's inserts to {found['way']}"
         yield _most(name, SQLITE_AHEAD, found["sqlite_to_rate"], times)
+        confirmed, settled = (row["rate"] for row in durability["settled"])
+        lost = 1 - settled / confirmed
+        yield Goal(
+            "settling one by one, of a durable subscriber's throughput",
+            f"at most {SETTLING:.0%}",
+            f"{lost:.0%}",
+            lost <= SETTLING,
+        )
     clients = results.get("clients")
     if clients and clients["idle"]["clients"] >= IDLE_CLIENTS:
         idle = clients["idle"]

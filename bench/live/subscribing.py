@@ -23,6 +23,7 @@ class Subscribers:
         self._buses: list[Bus] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._counting: CountingSubscriber | None = None
+        self._durable: Subscription[Any] | None = None
         self._held: list[Wire] = []
         self._received = 0
         self._expected = 0
@@ -41,6 +42,36 @@ class Subscribers:
             self._tasks.append(asyncio.create_task(self._read(subscription)))
         gc.collect()
         gc.freeze()
+
+    async def open_durable(self, address: str, name: str, *, settle: bool) -> None:
+        """Subscribe one that is durable, and confirms, or settles each by itself."""
+        bus = await connect(address, name=name)
+        subscription = await bus.subscribe(EVERYTHING, durable=name, settle=settle)
+        self._buses.append(bus)
+        read = self._settle if settle else self._read
+        self._tasks.append(asyncio.create_task(read(subscription)))
+        self._durable = subscription
+
+    async def expect_stored(self, count: int) -> float:
+        """The time at which so many more have been received, and that is on the broker's disk."""
+        await self.expect(count)
+        assert self._durable is not None
+        await self._durable.confirm()
+        return monotonic()
+
+    async def forget_durable(self) -> None:
+        """Nothing is kept of the durable one."""
+        assert self._durable is not None
+        await self._durable.close(forget=True)
+        await self.close()
+
+    async def _settle(self, subscription: Subscription[Any]) -> None:
+        async for batch in subscription.batches():
+            for notification in batch:
+                await notification.ack()
+            self._received += len(batch)
+            if self._received >= self._expected:
+                self._arrived.set()
 
     async def close(self) -> None:
         """Those of the client library leave."""

@@ -16,6 +16,7 @@ def live_tables(results: Results) -> list[Table]:
         tables.append(_throughput(throughput))
     if durability := results.get("durability"):
         tables += [_acknowledged(durability["acknowledged"]), _journaled(durability["delivered"])]
+        tables.append(_settled(durability["settled"]))
     if latency := results.get("latency"):
         tables.append(_latency(latency))
     if overlay := results.get("overlay"):
@@ -110,6 +111,17 @@ def _journaled(found: dict[str, float]) -> Table:
             f"{found['served']:,}",
         ]
     )
+    return table
+
+
+def _settled(rows: list[dict[str, Any]]) -> Table:
+    table = Table(
+        "Journaled, one publisher, one durable subscriber",
+        ["Way", "Events/s", "Broker, µs/event"],
+        "In turns. All is on the broker's disk at the end, also what the subscriber has said.",
+    )
+    for row in rows:
+        table.rows.append([row["way"], rate(row["rate"]), f"{row['processor_us']:.2f}"])
     return table
 
 
