@@ -26,7 +26,15 @@ CAUSE: Final = 1_024
 
 
 def dead_letter(
-    data: bytes, *, kind: str, name: str, attempts: int, cause: str, id: NotificationId, time: float
+    data: bytes,
+    *,
+    kind: str,
+    name: str,
+    owner: str | None = None,
+    attempts: int,
+    cause: str,
+    id: NotificationId,
+    time: float,
 ) -> bytes:
     """The dead letter of an encoded notification, encoded; `kind` is "durable" or "group".
 
@@ -43,6 +51,7 @@ def dead_letter(
     about: dict[str, Any] = {
         "type": TYPE,
         kind: name,
+        "owner": owner,
         "attempts": attempts,
         "cause": cause[:CAUSE] or "no cause was given",
         "producer": None if dead.id is None else dead.id.producer,
@@ -67,9 +76,12 @@ def dead_letter(
     return encode(letter)
 
 
-def is_of(envelope: Envelope, name: str) -> bool:
-    """Whether it is a dead letter of the durable subscription or group with this name."""
+def is_of(envelope: Envelope, name: str, owner: str | None) -> bool:
+    """Whether it is a dead letter of the durable subscription or group with this name and owner."""
     if envelope.id is None or not envelope.id.producer.startswith(PRODUCER):
         return False
     attributes = envelope.attributes
-    return name in (attributes.get("durable"), attributes.get("group"))
+    return attributes.get("owner") == owner and name in (
+        attributes.get("durable"),
+        attributes.get("group"),
+    )

@@ -92,10 +92,18 @@ def _place(entry: Entry) -> int:
 class Settling:
     """What is unsettled of one subscription."""
 
-    def __init__(self, terms: Settlement, name: str, durable: Durable | None, clock: Clock) -> None:
-        """`name` is that of the durable subscription, or of the group."""
+    def __init__(
+        self,
+        terms: Settlement,
+        durable: Durable | None,
+        clock: Clock,
+        *,
+        group: str = "",
+        owner: str | None = None,
+    ) -> None:
+        """`group` and `owner` are those of a group that is not durable."""
         self.terms = terms
-        self._name = name
+        self._group = group, owner
         self._durable = durable
         self._clock = clock
         self.ready: deque[Entry] = deque()
@@ -169,14 +177,16 @@ class Settling:
         self._streams.add(stream)
         if len(self._streams) > 1 and self._ids is None:
             self._ids = {entry.id for entry in known.values()}
-        ids = self._ids
+        ids, name = self._ids, self._group
+        if self._durable is not None:
+            name = self._durable.label, self._durable.owner
         for offset, data, envelope in zip(run.offsets, run.items, envelopes, strict=True):
             key = (stream, offset)
             assert envelope.id is not None  # brokers take nothing without one
             entry = Entry(key, data, envelope.id)
             if key in known:
                 continue
-            if own and is_of(envelope, self._name):
+            if own and is_of(envelope, *name):
                 self._settled([entry])  # or who fails on everything would fail for ever
                 continue
             if ids is not None:

@@ -33,7 +33,7 @@ def note(sequence: int, producer: str = "p", **attributes: object) -> bytes:
 def subscription(*credits: int, durable: Durable | None = None, **options: str) -> Subscription:
     feed = Feed("ann/1")
     feed.heads(0, {S: 0, "b2#0": 0})
-    settling = Settling(Settlement(), "g", durable, Clock()) if "group" in options else None
+    settling = Settling(Settlement(), durable, Clock()) if "group" in options else None
     found = Subscription(
         feed,
         Interest([ALL]),

@@ -367,6 +367,8 @@ class Homes:
             return
         if None not in (home.owner, message.owner) and home.owner != message.owner:
             return
+        if durable is not None and durable.dying:
+            return  # a dead letter must not be made at two brokers; who asks asks again
         if durable is not None:
             self.give(durable, to)
         elif message.name not in self._searches:  # nothing is left of it

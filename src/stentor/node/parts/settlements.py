@@ -225,7 +225,8 @@ class Settlements:
         return dead_letter(
             entry.data,
             kind="group" if durable is None else "durable",
-            name=str(subscription.group) if durable is None else durable.name,
+            name=str(subscription.group) if durable is None else durable.label,
+            owner=subscription.owner if durable is None else durable.owner,
             attempts=entry.attempt - 1,
             cause=entry.cause,
             id=id,

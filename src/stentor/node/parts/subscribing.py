@@ -223,7 +223,7 @@ class Subscribing:
             interest,
             durable=durable,
             lease=message.lease,
-            settling=self._settling(message, durable),
+            settling=self._settling(session, message, durable),
         )
         if durable is not None:  # nothing can go wrong any more
             self._take_over(id)
@@ -269,11 +269,14 @@ class Subscribing:
             subscription.settling.terms = message.settlement  # the newest is as good as any
         return subscription
 
-    def _settling(self, message: m.Subscribe, durable: Durable | None) -> Settling | None:
+    def _settling(
+        self, session: Session, message: m.Subscribe, durable: Durable | None
+    ) -> Settling | None:
         if message.settlement is None and message.group is None:
             return None
-        name = message.durable or message.group or ""
-        return Settling(message.settlement or m.Settlement(), name, durable, self._clock)
+        terms = message.settlement or m.Settlement()
+        group = message.group or ""
+        return Settling(terms, durable, self._clock, group=group, owner=session.owner)
 
     def _new_group(
         self, session: Session, message: m.Subscribe, name: str, interest: Interest
@@ -304,7 +307,7 @@ class Subscribing:
             group=name,
             choice=message.choice,
             owner=session.owner,
-            settling=self._settling(message, durable),
+            settling=self._settling(session, message, durable),
         )
         self._begin(subscription)
         if durable is None:
