@@ -272,7 +272,7 @@ class Unsettled:
             return
         del self._hands[key]
         self._begun.pop(key, None)
-        self._refused.append(Refused(key[0], key[1], delay, cause[:CAUSE]))
+        self._refused.append(Refused(key[0], key[1], delay, cause[:CAUSE], notification.attempt))
         self._drop({key})  # it took too long, and came again meanwhile
         if self._ordered:
             line = key[0], _id_of(notification).producer
@@ -302,8 +302,17 @@ class Unsettled:
             if len(self._may_repeat) > MAX_REPEATS:
                 self._may_repeat = self._recent()
         # The others behind one that was refused are taken back.
-        begun = _by_stream(self._hands if self._refused else self._begun)
-        message = Settle(number, done, begun, self._refused, self._extended)
+        begun = {
+            key: self._hands[key].attempt for key in (self._hands if self._refused else self._begun)
+        }
+        message = Settle(
+            number,
+            done,
+            _by_stream(key for key, attempt in begun.items() if attempt == 1),
+            self._refused,
+            self._extended,
+            again=[(*key, attempt) for key, attempt in begun.items() if attempt > 1],
+        )
         self._acked, self._done, self._begun = [], [], {}
         self._refused, self._extended = [], []
         return message

@@ -180,9 +180,8 @@ class Durable:
             self.began[stream] = min(position, self.began.get(stream, position))
 
     def _forget_refusals(self, stream: StreamId) -> None:
-        refused = self.refused.get(stream)
-        if refused:
-            done = self.done[stream]
+        refused, done = self.refused.get(stream), self.done.get(stream)
+        if refused and done is not None:
             self.refused[stream] = {o: r for o, r in refused.items() if o not in done}
 
     def refuse(self, stream: StreamId, offset: int, due: float, cause: str = "") -> int:
@@ -211,6 +210,7 @@ class Durable:
             for offset, refusal in theirs.items():
                 if offset not in ours or refusal.attempts > ours[offset].attempts:
                     ours[offset] = refusal
+        for stream in self.refused:
             self._forget_refusals(stream)
 
     def _merge(self, stream: StreamId, other: Durable) -> None:

@@ -244,10 +244,9 @@ class Settling:
             self._finish(consumer, stream, offsets)
         for stream, offsets in message.begun.items():
             for offset in offsets:
-                entry = held.get((stream, offset))
-                if entry is not None and not entry.begun:
-                    entry.begun = True
-                    self._arm(entry, self.terms.deadline or inf)
+                self._begin(held.get((stream, offset)), 1)
+        for stream, offset, attempt in message.again:
+            self._begin(held.get((stream, offset)), attempt)
         for stream, offset, seconds in message.extended:
             entry = held.get((stream, offset))
             if entry is not None and self.terms.deadline and seconds > 0:
@@ -257,10 +256,16 @@ class Settling:
         for refused in message.refused:
             entry = held.get((refused.stream, refused.offset))
             taken: list[int] = []
-            if entry is not None:
+            if entry is not None and entry.attempt == refused.attempt:
                 taken = [entry.offset, *self.refuse(entry, refused.cause, refused.delay)]
             gone.append((consumer, refused.stream, taken, refused.offset))
         return gone
+
+    def _begin(self, entry: Entry | None, attempt: int) -> None:
+        """The application has what it was given this time."""
+        if entry is not None and not entry.begun and entry.attempt == attempt:
+            entry.begun = True
+            self._arm(entry, self.terms.deadline or inf)
 
     def _finish(self, consumer: Consumer, stream: StreamId, offsets: list[int]) -> None:
         """A consumer has dealt with these."""

@@ -308,6 +308,9 @@ class Refused(Struct, array_like=True, frozen=True, gc=False):
     #: Seconds until it comes again; nil for what the settlement says.
     delay: float | None = None
     cause: _Text = ""
+    #: How often it had been given, with that time; if it is other than the broker says, it took too
+    #: long and has been given again meanwhile.
+    attempt: int = 1
 
 
 class Settle(_Message, tag=21):
@@ -328,6 +331,8 @@ class Settle(_Message, tag=21):
     #: Those that take longer: so many seconds from now on.
     extended: _Items[tuple[StreamId, int, float]] = field(default_factory=list)
     request: int | None = None
+    #: As `begun`, for those that were given more than once: stream, offset, and how often.
+    again: _Items[tuple[StreamId, int, int]] = field(default_factory=list)
 
 
 # -- broker to client

@@ -590,6 +590,7 @@ class Client:
     ) -> int | None:
         """Say what has become of single notifications; the number of a request."""
         done, refused = list(done), list(refused)
+        attempts = {key: held.attempt for key, held in inbox.hands.items()}
         for key in done:
             inbox.settled_keys.add(key)
             inbox.hands.pop(key, None)
@@ -606,8 +607,15 @@ class Client:
         number = next(self._numbers) if request else None
         if number is not None:
             inbox.storing[number] = done
+        counted = [(*key, attempts.get(key, 1)) for key in begun]
         message = m.Settle(
-            inbox.number, _by_stream(done), _by_stream(begun), refused, list(extended), number
+            inbox.number,
+            _by_stream(done),
+            _by_stream(each[:2] for each in counted if each[2] == 1),
+            refused,
+            list(extended),
+            number,
+            [each for each in counted if each[2] > 1],
         )
         self._say(message)
         return number

@@ -2,9 +2,9 @@
 
 A durable subscription, or a durable group, has its home at one broker of a small tree. What its
 applications get they acknowledge, refuse, keep for longer, or forget about; connections break,
-processes die, the home crashes, disks are full. At the end everything heals and the applications
-deal with all they get. Then each publication that was acknowledged has been settled by some
-application, or there is one dead letter of it.
+processes die, brokers crash, disks are full, the home moves. At the end everything heals and the
+applications deal with all they get. Then each publication that was acknowledged has been settled by
+some application, or there is one dead letter of it.
 
 Run as a program it takes a number of histories and a first seed:
 
@@ -29,7 +29,7 @@ from stentor.protocol.messages import StreamId
 from stentor.simulation.client import Client, Key, SimulatedInbox
 
 NAME = "billing"
-FAULTS = ("links", "home", "connections", "processes", "disks", "hangs")
+FAULTS = ("links", "home", "connections", "processes", "disks", "hangs", "moves")
 
 
 class Settlements:
@@ -52,6 +52,8 @@ class Settlements:
         )
         self.unsettled = rng.choice([2, 5, settling.UNSETTLED])
         self.faults = {kind for kind in FAULTS if rng.random() < 0.4}
+        if "moves" in self.faults:  # who is sent on and cannot get there would ask for ever
+            self.faults -= {"links", "home"}
         options: dict[str, Any] = {"durable": NAME, "settlement": self.terms}
         if self.group:
             options |= {"group": "g", "choice": rng.choice(["round_robin", "least_loaded"])}
@@ -110,6 +112,7 @@ class Settlements:
             "processes": [(self.die, 3)],
             "disks": [(self.disks, 2)],
             "hangs": [(self.hang, 4)],
+            "moves": [(self.move, 4)],
         }
         for kind in sorted(self.faults):
             actions += faults[kind]
@@ -170,7 +173,7 @@ class Settlements:
         key = self.rng.choice(list(sub.hands))
         delay = self.rng.choice([None, None, 0.0, 2.0])
         self._failed(key, sub.hands[key].id.producer, sub.hands[key].attempt)
-        refused = m.Refused(*key, delay, "it is wrong")
+        refused = m.Refused(*key, delay, "it is wrong", sub.hands[key].attempt)
         sub.client.settle(sub, begun=list(sub.hands), refused=[refused])
 
     def _failed(self, key: Key, producer: str, attempt: int) -> None:
@@ -214,9 +217,20 @@ class Settlements:
         if self.group:
             self._open(client)
 
+    def move(self) -> None:
+        """An operator lets it live at another broker."""
+        host = self.rng.choice([h for h in self.sim.hosts.values() if h.up])
+        core = host.core
+        home = core.homes.registry.get(NAME)
+        # One that cannot be reached would be taken over, which is not exact.
+        if home is not None and home.broker and core.directory.reaches(home.broker.stream):
+            core.homes.fetch(NAME)
+            host.flush()
+
     def crash(self) -> None:
-        self.sim.crash("b0")
-        self.sim.restart("b0")
+        name = self.rng.choice(list(self.sim.hosts))
+        self.sim.crash(name)
+        self.sim.restart(name)
 
     def cut(self) -> None:
         if self.sim.queues:
@@ -278,7 +292,7 @@ class Settlements:
         for id, known in sim.publications.items():
             if known.acknowledged and known.at >= self.begun:
                 assert id in self.settled or str(id) in letters, f"{id} is lost"
-        durable = sim.hosts["b0"].core.durables[NAME]
+        [durable] = [h.core.durables[NAME] for h in sim.hosts.values() if NAME in h.core.durables]
         assert not durable.dying
         assert not any(durable.refused.values()), durable.refused
         assert not durable.intervals, durable.done
