@@ -508,7 +508,8 @@ def measure(
         "subs": subs,
         "unsubs": net.counters.subscriptions - subs,
         "forwards": forwards,
-        "deliveries": [[n["x"] for n in client.received] for client, _ in subscribed],
+        # In which order those of different publishers come is not promised.
+        "deliveries": [sorted(n["x"] for n in client.received) for client, _ in subscribed],
     }
 
 

@@ -3,8 +3,9 @@
 Whatever takes time goes through a channel: the messages from one broker to another, what a disk is
 to write, what a client is to hear. A channel keeps its order; between channels nothing is promised.
 So what may happen next is the first of each channel, and a run is a sequence of choices among them.
-Without a seed things happen in the order in which they came; with one the choice is random, and
-every order that the channels allow can happen; a caller may also choose by hand.
+Without a seed things happen in the order in which they came, one by one (`next`), or all that is in
+a channel together when its turn comes (`next_all`). With one the choice is random, and every order
+that the channels allow can happen; a caller may also choose by hand.
 """
 
 from __future__ import annotations
