@@ -460,7 +460,7 @@ def test_closing_commits_what_waits(place):
         host.journal.append(JournalBatch([b"late"]))
     if place is not None:
         assert sorted(file.name for file in place.iterdir()) == [
-            *("journal.db", "journal.mark", "lock")
+            *("journal.db", "journal.mark", "lock", "reserve"),
         ]
         with Host(place) as again:
             assert again.entries() == [b"%d" % n for n in range(100)]

@@ -150,9 +150,11 @@ class Overlay(Host):
         lazy = self.schedule.lazy
         if most is None:
             self.schedule.lazy = set()
-        for _ in range(self.rng.randint(0, most) if most is not None else 1_000_000):
+        for i in range(self.rng.randint(0, most) if most is not None else 1_000_000):
             if not self.step():
                 break
+            if i % 20_000 == 19_999:  # somebody asks again and again, for what takes time
+                self.tick(1.0)
         else:
             assert most is not None, "it does not come to rest"
         self.schedule.lazy = lazy
@@ -169,7 +171,7 @@ class Overlay(Host):
         clients = {c for c in self.clients if c.broker is self.hosts[name]}
 
         def is_its(channel: Any) -> bool:
-            if isinstance(channel, Place):
+            if isinstance(channel, SideChannel):
                 return channel.of == name or (channel.kind == "up" and channel.of in clients)
             return bool(channel[1] == name)
 
