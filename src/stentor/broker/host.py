@@ -76,6 +76,8 @@ _log: Final = logging.getLogger("stentor.broker")
 BUDGET: Final = 0.005
 #: Seconds between two looks at the clock.
 TICK: Final = 0.1
+#: Seconds between two looks at what durable subscriptions need of journals.
+WANTED_EVERY: Final = 1.0
 #: Questions of one client that may wait to be answered.
 MAX_QUESTIONS: Final = 16
 #: Bytes of frames that are not complete, of all connections together; but four always fit.
@@ -121,6 +123,7 @@ class Broker:
         self._stopping: asyncio.Task[None] | None = None
         self._monitor: Monitor | None = None
         self._pinged = 0.0
+        self._looked = 0.0
         self.succession = Succession(self)
         self.vouching = Vouching(self)
         #: Notifications that links dropped which are gone.
@@ -536,6 +539,11 @@ class Broker:
         now = self._loop.time()
         self.core.tick(now, self._clock())
         self.succession.reminded(self.core.overlay.known)
+        if now >= self._looked:
+            self._looked = now + WANTED_EVERY
+            for journal in (self.journal, *self.succession.journals):
+                if journal.stream in self.core.journals:
+                    journal.keep_from(self.core.wanted.low(journal.stream))
         for link in self.links.values():
             link.grant()
         timeout = self.settings.limits.timeout

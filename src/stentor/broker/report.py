@@ -275,6 +275,11 @@ def metrics(broker: Broker) -> list[Metric]:
         gauge("journal_pending", "Notifications that wait for the disk.", journal["pending"]),
         counter("journal_commits", "Commits of the journal.", journal["commits"]),
         counter("journal_failures", "Commits that failed.", journal["failed_commits"]),
+        counter(
+            "journal_unconfirmed_removed",
+            "Notifications that retention took although a durable subscription needed them.",
+            journal["wanted_removed"],
+        ),
         gauge("start_time_seconds", "When the broker started.", broker.started_at),
     ]
 

@@ -269,6 +269,23 @@ class Retention:
         int | None,
         About("How large the journal may grow; the oldest go first.", "size", group="Journal"),
     ] = 10 * 2**30
+    durable_seconds: Annotated[
+        float | None,
+        About(
+            "The same for what a durable subscription has not confirmed, if that is longer.",
+            "duration",
+            group="Journal",
+        ),
+    ] = 30 * 86_400.0
+    durable_bytes: Annotated[
+        int | None,
+        About(
+            "How large the journal may grow for what durable subscriptions have not confirmed, if "
+            "that is more.",
+            "size",
+            group="Journal",
+        ),
+    ] = 20 * 2**30
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ hears which message.
     subscribing    what subscribers ask                               subscribing.py
     durables       what is kept of durable subscriptions              durables.py
     homes          where durable subscriptions live                   homes.py
+    wanted         what journals have to keep for them                wanted.py
     settlements    what becomes of single notifications; dead letters settlements.py
     leases         subscriptions that end by themselves               leases.py
     groups         which groups live where                            groups.py
@@ -72,6 +73,7 @@ from stentor.node.parts.routing import Routing
 from stentor.node.parts.settlements import Settlements
 from stentor.node.parts.subscribing import Subscribing
 from stentor.node.parts.traffic import Traffic
+from stentor.node.parts.wanted import STORED, WantedHistory
 from stentor.node.portions import portions
 from stentor.node.reading import Fetches
 from stentor.node.session import AdvertiseRule, PublishRule, Session, SubscribeRule
@@ -240,6 +242,14 @@ class Core:
             clock=time,
             agenda=agenda,
         )
+        self.wanted = WantedHistory(
+            durables,
+            journals=journals,
+            directory=directory,
+            borders=borders,
+            clock=time,
+            agenda=agenda,
+        )
         self.last_values = LastValues(
             subscriptions,
             journals=journals,
@@ -358,6 +368,7 @@ class Core:
         self._from_neighbors |= {
             m.Streams: self.overlay.streams_heard,
             m.Mark: self.overlay.mark_heard,
+            m.Wanted: self.wanted.wanted_heard,
             m.Probe: self.probing.probe_heard,
             m.Echo: self.probing.echo_heard,
             m.Fetch: self.catching_up.fetch_heard,
@@ -422,6 +433,7 @@ class Core:
         self.last_values.tick()
         self.overlay.tick()
         self.homes.tick()
+        self.wanted.tick()
         self.progress.tick()
 
     # -- clients
@@ -570,6 +582,7 @@ class Core:
 
     def restore(self, durables: dict[str, bytes]) -> None:
         """Take up the durable subscriptions that were stored."""
+        self.wanted.restore(durables.pop(STORED, None))
         self.homes.restore(durables)
         for durable in self.durables.values():
             for stream, position in durable.positions.items():

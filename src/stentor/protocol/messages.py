@@ -673,6 +673,19 @@ class Claim(_Message, tag=66):
     owner: str | None = None
 
 
+class Wanted(_Message, tag=68):
+    """What durable subscriptions at `home` still need of a stream; sent towards it.
+
+    Infinity stands for nothing.
+    """
+
+    stream: StreamId
+    home: StreamId
+    #: The first offset, for those that have a position; and the time from which on others do.
+    first: float
+    since: float
+
+
 class Handover(_Message, tag=60):
     """A piece of a file of a broker that is being removed, for the neighbor to take over.
 
@@ -738,6 +751,7 @@ BetweenBrokers: TypeAlias = (
     | Copy
     | Seek
     | Claim
+    | Wanted
     | Handover
     | HandedOver
     | Credit

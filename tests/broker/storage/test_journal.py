@@ -347,6 +347,54 @@ def test_retention_by_time(place):
         assert host.journal.offset_at(0.0) == host.journal.low
 
 
+@pytest.mark.spec("R-07.40")
+def test_retention_keeps_what_a_durable_subscription_needs(tmp_path, caplog):
+    clock = Clock()
+    bounds = Retention(100.0, None, durable_seconds=1_000.0)
+    with Host(tmp_path, retention=bounds, clock=clock) as host:
+
+        def publish(count):
+            for _ in range(count):
+                host.publish(b"x")
+                clock.time += 20
+
+        host.journal.keep_from(11)
+        publish(30)
+        assert host.journal.low == 11
+        host.journal.keep_from(16)  # some of it was confirmed
+        publish(2)
+        while host.journal.low < 16:
+            host.publish()
+        assert host.journal.low == 16
+        assert host.journal.status()["wanted_removed"] == 0
+        # The bound wins, and that is told.
+        publish(60)
+        while host.journal.low < 30:
+            host.publish()
+        while not host.journal.status()["wanted_removed"]:
+            host.publish()
+        assert caplog.text.count("what durable subscriptions have not confirmed") == 1
+        host.journal.keep_from(None)
+        publish(2)
+        while clock.time - (1_000_000 + 20 * (host.journal.low - 1)) > 140:
+            host.publish()
+    assert 0 < host.journal.status()["wanted_removed"] < host.journal.low - 16
+
+
+@pytest.mark.spec("R-07.40")
+def test_a_journal_grows_for_durable_subscriptions_up_to_a_bound(tmp_path):
+    with Host(tmp_path, retention=Retention(None, 20_000, durable_bytes=60_000)) as host:
+        host.journal.keep_from(1)
+        while host.journal.status()["bytes"] < 50_000:
+            host.publish(bytes(1_000))
+        assert host.journal.low == 1
+        for _ in range(50):
+            host.publish(bytes(1_000))
+        assert host.journal.low > 1
+        assert 40_000 < host.journal.status()["bytes"] < 65_000
+    assert 0 < host.journal.status()["wanted_removed"] < host.journal.low
+
+
 def test_retention_never_removes_the_newest_block(place):
     clock = Clock()
     with Host(place, retention=Retention(10.0, 100), clock=clock) as host:

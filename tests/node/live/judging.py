@@ -137,7 +137,7 @@ _KEPT = {
     *("counters", "checks", "at_end", "at_leave", "at_routed", "take_down"),
     *("logs", "durables.held", "newest", "heads", "reserve", "told", "elsewhere", "names"),
     *("numbers", "placed", "passed_on", "at_change", "registry", "copies", "unreached", "sought"),
-    *("known", "highest"),
+    *("known", "highest", "wanted"),
 }
 
 

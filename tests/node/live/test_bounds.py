@@ -1,6 +1,7 @@
 """What clients and neighbors may make a broker keep, believe or wait for."""
 
 from itertools import chain, pairwise
+from math import inf
 from typing import Any
 
 import msgspec
@@ -27,6 +28,8 @@ from stentor.node.parts.deliveries import PATIENCE, SERVED_AT_ONCE, YIELDED
 from stentor.node.parts.probing import AGAIN_FIRST
 from stentor.node.parts.routing import EFFORT, UNLINKED_AT_ONCE
 from stentor.node.parts.subscribing import UNKNOWN_STREAMS
+from stentor.node.parts.wanted import EVERY as WANTED_EVERY
+from stentor.node.parts.wanted import STORED as WANTED_STORED
 from stentor.node.reading import LOOKED_BYTES, stretch
 from stentor.node.streams import Probes
 from stentor.protocol import messages as m
@@ -541,6 +544,63 @@ class TestReminders:
         assert alone.core.journals.claimed == 0
         alone.say(1, m.Subscribe(2, "", 10, positions={"a#": 5}))
         assert (alone.core.journals.claimed, alone.core.used) == (5, None)
+
+
+# -- what journals keep for durable subscriptions
+
+
+@pytest.mark.spec("R-07.40")
+class TestWanted:
+    def alone(self) -> Alone:
+        alone = Alone()
+        for neighbor in ("b", "c"):
+            alone.core.link_up(neighbor)
+        alone.hear("b", m.Streams([m.Origin("b#", "b"), m.Origin("x#", "x")], []))
+        alone.hear("c", m.Streams([m.Origin("c#", "c")], []))
+        return alone
+
+    def said(self, alone: Alone) -> list[tuple[str, m.Wanted]]:
+        found = [(a.neighbor, a.message) for a in alone.sent if isinstance(a.message, m.Wanted)]
+        alone.sent.clear()
+        return [(to, wanted) for to, wanted in found if wanted.since < inf or wanted.first < inf]
+
+    def test_brokers_of_streams_are_told_what_is_needed(self) -> None:
+        alone = self.alone()
+        for name, position in (("d", 4), ("e", 7)):
+            durable = Durable(name, Interest([Filter("")]), since=5.0, positions={"x#": position})
+            alone.core.restore({name: durable.to_data()})
+        alone.tick(WANTED_EVERY)
+        assert self.said(alone) == [
+            ("b", m.Wanted("b#", "a#", inf, 5.0)),
+            ("b", m.Wanted("x#", "a#", 5.0, inf)),
+            ("c", m.Wanted("c#", "a#", inf, 5.0)),
+        ]
+        alone.tick(2 * WANTED_EVERY)
+        assert self.said(alone) == []  # nothing is new
+
+    def test_what_is_needed_is_the_least_that_anybody_needs(self) -> None:
+        alone = self.alone()
+        assert alone.core.wanted.low("a#") is None
+        alone.hear("b", m.Wanted("a#", "b#", 9.0, inf))
+        alone.hear("b", m.Wanted("a#", "x#", 3.0, inf))
+        assert alone.core.wanted.low("a#") == 3
+        alone.hear("b", m.Wanted("a#", "x#", inf, inf))  # it was deleted, or has moved
+        assert alone.core.wanted.low("a#") == 9
+        alone.hear("c", m.Wanted("a#", "c#", inf, 0.0))
+        assert alone.core.wanted.low("a#") == 1
+
+    def test_it_outlives_a_restart_and_is_passed_on(self) -> None:
+        alone = self.alone()
+        alone.hear("b", m.Wanted("a#", "b#", 9.0, inf))
+        alone.tick(WANTED_EVERY)
+        data = alone.stored[WANTED_STORED]
+        assert data is not None
+        again = self.alone()
+        again.core.restore({WANTED_STORED: data})
+        assert again.core.wanted.low("a#") == 9
+        wanted = m.Wanted("x#", "c#", 2.0, inf)
+        again.hear("c", wanted)
+        assert ("b", wanted) in self.said(again)
 
 
 # -- publishers that wait

@@ -79,6 +79,8 @@ _COMMIT_BYTES: Final = 16 * 2**20
 #: Seconds between looks at clock and files, and until a chore that failed is tried again.
 _IDLE: Final = 1.0
 _RETRY: Final = 1.0
+#: Seconds between two lines on what retention takes from durable subscriptions.
+_TOLD_EVERY: Final = 600.0
 
 _log: Final = logging.getLogger("stentor.journal")
 
@@ -130,6 +132,7 @@ class Journal:
         self._commit_seconds = 0.0
         self._commits_fail = False
         self._displaced = False
+        self._tell_again = 0.0
         #: Whether it was made just now.
         self.is_new = writer.state.commits == 0
         self._upkeep_fails = False
@@ -295,6 +298,10 @@ class Journal:
         """How many notifications wait to be committed. A change of state alone counts as one."""
         return self._pending
 
+    def keep_from(self, offset: int | None) -> None:
+        """From here on it is needed by a durable subscription; None if nothing is."""
+        self._writer.wanted = offset
+
     @property
     def failing(self) -> bool:
         """Whether what was appended last could not be stored, or the files are gone."""
@@ -421,6 +428,8 @@ class Journal:
             "producers": len(writer.producers),
             "last_values": len(writer.values),
             "last_values_dropped": writer.dropped_values,
+            "wanted": writer.wanted,
+            "wanted_removed": writer.removed_wanted,
         }
 
     # -- in the event loop
@@ -537,7 +546,9 @@ class Journal:
         try:
             if self._may_expire:
                 self._may_expire = False
+                removed = self._writer.removed_wanted
                 self._writer.expire()
+                self._tell_removed(self._writer.removed_wanted - removed)
                 return 0.0
             low = self._writer.planned()
             if low is not None:
@@ -564,6 +575,20 @@ class Journal:
             return _RETRY
         self._upkeep_fails = False
         return _IDLE
+
+    def _tell_removed(self, count: int) -> None:
+        """Retention took what a durable subscription needs; the log says so now and then."""
+        now = time.monotonic()
+        if count and now >= self._tell_again:
+            self._tell_again = now + _TOLD_EVERY
+            _log.warning(
+                "%s: retention removes what durable subscriptions have not confirmed, from offset "
+                "%d on; they are told of a gap. Raise retention.durable_seconds and durable_bytes, "
+                "or delete those that nobody needs",
+                self._path or "the journal in memory",
+                self._writer.state.low - count,
+                extra={"event": "unconfirmed_removed"},
+            )
 
     def _post(self, function: Callable[..., object], *args: Any) -> None:
         """Run it in the event loop."""

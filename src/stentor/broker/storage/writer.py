@@ -25,7 +25,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from stentor.broker.settings import Retention
 from stentor.broker.storage.batch import JournalBatch
@@ -42,6 +42,8 @@ from stentor.broker.storage.database import (
 )
 from stentor.broker.storage.directory import MarkFile, Places
 from stentor.broker.storage.kept_values import KeptValues
+
+Bound = TypeVar("Bound", int, float)
 
 #: Producers whose newest publication is remembered, and last values that are kept.
 MAX_PRODUCERS: Final = 100_000
@@ -98,12 +100,21 @@ class Writer:
         self._path = path
         self._seconds = retention.seconds
         self._bytes = retention.bytes
+        self._durable_seconds = _larger(retention.durable_seconds, retention.seconds)
+        self._durable_bytes = _larger(retention.durable_bytes, retention.bytes)
         if path is None and (retention.bytes is None or retention.bytes == Retention().bytes):
             self._bytes = MEMORY_BYTES  # the default is meant for disks
+        if path is None:
+            self._durable_bytes = self._bytes
+        #: The first offset that a durable subscription needs, if there is such. Others set it.
+        self.wanted: int | None = None
+        #: Offsets that were removed although one needed them.
+        self.removed_wanted = 0
         self._expiring = False
         self._planned = 0
         self._newest = 0
         self._oldest_time: float | None = None
+        self._oldest_last = 0
         self._vacuuming = True
         self._written = 0
         self._load()
@@ -185,7 +196,7 @@ class Writer:
         self._newest = newest
         self._finished(sum(map(len, items)))
         if self._oldest_time is None and items:
-            self._oldest_time = now
+            self._oldest_time, self._oldest_last = now, state.head
         for name, mark in producers.items():
             self.producers.pop(name, None)
             self.producers[name] = Seen(*mark, now)
@@ -282,22 +293,17 @@ class Writer:
         if self._planned:
             return None
         now = max(self.state.time, self._clock())
-        too_old = too_large = None
-        if self._seconds is not None:
-            too_old = now - self._seconds
-        if self._bytes is not None:
-            too_large = self._bytes
         if not self._expiring:
             self._expiring = self._beyond(now)
             if not self._expiring:
                 return None
-        if too_large is not None:
-            too_large -= min(too_large // 16, 64 * 2**20)
         low, weight, step = self.state.low, self.state.bytes, 0
         rows = self._db.execute(HEADERS + " ORDER BY first LIMIT ?", (_STEP_ROWS,)).fetchall()
         for block, following in pairwise(map(header, rows)):
-            old = too_old is not None and block.time < too_old
-            if step >= _STEP_BYTES or not (old or (too_large is not None and weight > too_large)):
+            seconds, most = self._bounds(following.first - 1)
+            old = seconds is not None and block.time < now - seconds
+            large = most is not None and weight > most - min(most // 16, 64 * 2**20)
+            if step >= _STEP_BYTES or not (old or large):
                 break
             low = following.first
             weight -= block.weight
@@ -308,19 +314,27 @@ class Writer:
         self._planned = low
         return low
 
+    def _bounds(self, last: int) -> tuple[float | None, int | None]:
+        """How old a block may be that ends with this offset, and how large all may be for it."""
+        if self.wanted is not None and last >= self.wanted:
+            return self._durable_seconds, self._durable_bytes
+        return self._seconds, self._bytes
+
     def _beyond(self, now: float) -> bool:
         """Whether a bound is passed."""
         if self.state.low >= self._newest:
             return False
-        if self._bytes is not None and self.state.bytes > self._bytes:
+        seconds, most = self._bounds(self._oldest_last)
+        if most is not None and self.state.bytes > most:
             return True
-        if self._seconds is None or self._oldest_time is None:
+        if seconds is None or self._oldest_time is None:
             return False
-        return self._oldest_time < now - self._seconds - min(self._seconds / 64, 60.0)
+        return self._oldest_time < now - seconds - min(seconds / 64, 60.0)
 
     def expire(self) -> None:
         """Delete what is below the planned offset."""
         low, self._planned = self._planned, 0
+        wanted = low if self.wanted is None else max(self.wanted, self.state.low)
         state = replace(self.state, low=low, commits=self.state.commits + 1)
         with transaction(self._db):
             (weight,) = self._db.execute(
@@ -333,10 +347,13 @@ class Writer:
         self._finished(0)
         self._look_at_oldest()
         self._vacuuming = True
+        self.removed_wanted += max(0, low - wanted)
 
     def _look_at_oldest(self) -> None:
-        row = self._db.execute("SELECT time FROM block ORDER BY first LIMIT 1").fetchone()
-        self._oldest_time = None if row is None else row[0]
+        row = self._db.execute(
+            "SELECT time, first + length - 1 FROM block ORDER BY first LIMIT 1"
+        ).fetchone()
+        self._oldest_time, self._oldest_last = (None, 0) if row is None else row
 
     def close(self) -> None:
         """Write everything back into the database."""
@@ -349,3 +366,8 @@ class Writer:
                 self._mark.sync()
             self._mark.close()
         self._db.close()
+
+
+def _larger(bound: Bound | None, other: Bound | None) -> Bound | None:
+    """The larger of two bounds, of which None is none."""
+    return None if bound is None or other is None else max(bound, other)
