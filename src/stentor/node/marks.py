@@ -52,7 +52,7 @@ class Marks:
 
     def end(self, stream: StreamId) -> int:
         """The way is broken: what was heard last counts once more, then no longer."""
-        head = self.heads.pop(stream, 0)
-        if head:
+        head = self.heads.pop(stream, None)
+        if head is not None:
             self.heard_say(stream, head)
-        return head
+        return head or 0
