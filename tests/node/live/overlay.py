@@ -188,7 +188,7 @@ class Overlay(Host):
         clients = {c for c in self.clients if c.broker is self.hosts[name]}
 
         def is_its(channel: Any) -> bool:
-            if isinstance(channel, Place):
+            if isinstance(channel, SideChannel):
                 return channel.of == name or (channel.kind == "up" and channel.of in clients)
             return bool(channel[1] == name)
 
