@@ -2,9 +2,9 @@
 
 What is published is looked at before it is written, so that others know of a type before there is
 anything of it. What a journal held when the broker began is looked through afterwards, a piece at
-a time, from the beginning on. So of each key an offset is known up to which the own stream holds
-nothing under it (`before`), and of each stream one up to which it holds nothing under any key that
-is not known (`through`).
+a time, from the beginning on to its end. So of each key an offset is known up to which the own
+stream holds nothing under it (`before`), and of each stream one up to which it holds nothing under
+any key that is not known (`through`).
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ AT_ONCE: Final = 1_000
 
 @dataclass(slots=True)
 class _Look:
-    """How far a journal has been looked through that has been there before."""
+    """How far a journal has been looked through."""
 
     log: Log
-    last: int
     through: int = 0
     #: The last key of its last values that was looked at; None if that is over.
     key: str | None = ""
@@ -45,12 +44,11 @@ class Holdings:
         #: Types whose keys are known.
         self._noted: dict[str, frozenset[str]] = {}
         self._looks: deque[_Look] = deque()
-        if journals.own.head:
-            self.adopt(journals.own)
+        self.adopt(journals.own)
 
     def adopt(self, log: Log) -> None:
         """Look through a journal that the broker answers for."""
-        self._looks.append(_Look(log, log.head))
+        self._looks.append(_Look(log))
 
     @property
     def stream(self) -> StreamId:
@@ -64,7 +62,9 @@ class Holdings:
     def through(self) -> Positions:
         """Up to where each stream holds nothing but under the keys that are known."""
         heads = self._journals.heads()
-        return heads | {look.log.stream: look.through for look in self._looks}
+        for look in self._looks:
+            heads[look.log.stream] = min(look.through, heads[look.log.stream])
+        return heads
 
     def note(self, envelopes: Iterable[Envelope]) -> list[str]:
         """These are about to be written, or are: the keys that are new."""
@@ -93,14 +93,14 @@ class Holdings:
             look.key = values[-1].key if values else None
             return self.note(decode_headers([value.data for value in values]))
         first = max(look.through + 1, log.low)
-        if first > look.last:
+        if first > log.head:
             self._looks.popleft()
             return []
         look.through = first - 1
         try:
-            items = log.read(first, min(AT_ONCE, look.last - first + 1))
+            items = log.read(first, AT_ONCE)
         except JournalDamaged as error:
-            look.through = getattr(error, "last", 0) or look.last
+            look.through = getattr(error, "last", 0) or log.head
             return []
         found = self.note(decode_headers(items))
         look.through = first - 1 + len(items)

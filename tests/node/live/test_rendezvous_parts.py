@@ -69,9 +69,9 @@ def test_what_retention_took_is_held_by_its_last_values() -> None:
     assert sorted(looked_through(Holdings(Journals(log)))) == ["a", "b"]
 
 
-def test_an_empty_journal_needs_no_look() -> None:
+def test_what_is_published_first_makes_a_type_known() -> None:
     holdings = Holdings(Journals(MemoryLog(S)))
-    assert not holdings.has_work
+    assert looked_through(holdings) == []
     assert sorted(holdings.note(decode_headers(items("a.b", None)))) == ["a", "a.b"]
     assert holdings.note(decode_headers(items("a.b", "a"))) == []
     assert holdings.before("a") == 0
