@@ -165,6 +165,14 @@ class TestRegularOverlays:
 
 
 class TestShapes:
+    @pytest.mark.spec("R-03.34")
+    def test_a_rendezvous_is_a_ring_unless_said_otherwise(self, read: Reader) -> None:
+        overlay = read("[overlay]\nbrokers = 4\noverlay = 'rendezvous'")
+        assert len(overlay.links) == 4
+        assert {settings.overlay for settings in overlay.brokers.values()} == {"rendezvous"}
+        line = read("[overlay]\nbrokers = 4\noverlay = 'rendezvous'\ntopology = 'line'")
+        assert len(line.links) == 3
+
     def test_a_graph_may_have_cycles(self, read: Reader) -> None:
         overlay = read("[overlay]\nbrokers = 4\ntopology = 'ring'\noverlay = 'graph'")
         assert [len(overlay.settings(f"b{i}").neighbors) for i in range(1, 5)] == [0, 1, 1, 2]

@@ -70,6 +70,7 @@ async def test_a_subscription_stays_at_home_until_somebody_offers_what_it_asks_f
         ({}, {"advertisements": "covering"}),
         ({"advertisements": "simple"}, {"advertisements": "covering"}),
         ({}, {"overlay": "graph"}),
+        ({"overlay": "graph"}, {"overlay": "rendezvous"}),
     ],
 )
 @looped
@@ -126,6 +127,7 @@ SHAPES = {
     "hierarchy": [(1, 0, "parent"), (2, 0, "parent"), (3, 2, "parent")],
     "hybrid": [(1, 0, "peer"), (2, 1, "peer"), (2, 0, "peer"), (3, 0, "parent")],
     "graph": [(1, 0, "peer"), (2, 1, "peer"), (2, 0, "peer"), (3, 2, "peer"), (3, 0, "peer")],
+    "rendezvous": [(1, 0, "peer"), (2, 1, "peer"), (3, 2, "peer"), (3, 0, "peer")],
 }
 
 
@@ -172,6 +174,9 @@ async def test_a_graph_that_loses_a_link_loses_nothing() -> None:
             {"overlay": "hybrid", "neighbors": ("127.0.0.1:1",), "parent": "127.0.0.1:2"},
             "leave its neighbors out",
         ),
+        ({"overlay": "rendezvous", "parent": "127.0.0.1:1"}, "in a rendezvous brokers have no"),
+        ({"overlay": "rendezvous", "routing": "flooding"}, "cannot be flooded"),
+        ({"overlay": "rendezvous", "advertisements": "covering"}, "leave `advertisements` out"),
     ],
 )
 @looped

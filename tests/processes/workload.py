@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -34,7 +34,13 @@ def quote(rng: random.Random) -> dict[str, Any]:
 
 
 async def publish_for_ever(
-    bus: Bus, seed: int, *, batch: int = 20, pause: float = 0.01, size: int = 0
+    bus: Bus,
+    seed: int,
+    *,
+    batch: int = 20,
+    pause: float = 0.01,
+    size: int = 0,
+    types: Sequence[str | None] = (None,),
 ) -> None:
     """Publish batch after batch, until cancelled; every tenth is waited for."""
     rng = random.Random(seed)
@@ -42,7 +48,8 @@ async def publish_for_ever(
     payload = rng.randbytes(size) if size else b""
     while True:
         for _ in range(rng.randint(1, batch)):
-            await bus.publish(quote(rng), payload=payload)
+            type = types[0] if len(types) == 1 else rng.choice(types)
+            await bus.publish(quote(rng), payload=payload, type=type)
         batches += 1
         if batches % 10 == 0:
             await bus.flush(PATIENCE)

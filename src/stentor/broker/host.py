@@ -14,10 +14,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import ssl
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cached_property
 from itertools import count
 from typing import Any, Final
 
@@ -30,6 +32,7 @@ from stentor.broker.replacement import replace_link
 from stentor.broker.settings import OVERLAYS, Settings
 from stentor.broker.storage import Journal, JournalBatch
 from stentor.broker.succession import Imported, Succession
+from stentor.broker.visits import Visits
 from stentor.broker.vouching import Vouching
 from stentor.errors import (
     DuplicateBroker,
@@ -47,7 +50,7 @@ from stentor.filters import Filter
 from stentor.matching import Index
 from stentor.matching.index.preparing import is_prepared, prepare
 from stentor.model.names import text_problem
-from stentor.node.agenda import Append, CloseClient, CloseLink, Persist, ToClient, ToLink
+from stentor.node.agenda import Append, CloseClient, CloseLink, Persist, ToClient, ToLink, Visit
 from stentor.node.core import FILTERS_AT_ONCE, Core
 from stentor.node.hooks import Hooks
 from stentor.node.reading import Texts
@@ -56,6 +59,7 @@ from stentor.protocol import messages as m
 from stentor.protocol.handshake import Handshake, hello
 from stentor.routing.graph import GraphRouter
 from stentor.routing.protocol import LiveRouter, Place
+from stentor.routing.rendezvous import RendezvousRouter
 from stentor.routing.strategy import Strategy
 from stentor.routing.tree import TreeRouter
 from stentor.transport import (
@@ -126,6 +130,7 @@ class Broker:
         self._looked = 0.0
         self.succession = Succession(self)
         self.vouching = Vouching(self)
+        self.visits = Visits(self)
         #: Notifications that links dropped which are gone.
         self.dropped_by_links = 0
         #: Where others are told to connect, best first.
@@ -207,6 +212,16 @@ class Broker:
         """Raise if the settings ask for links that the overlay does not have."""
         settings = self.settings
         places = OVERLAYS[settings.overlay]
+        if "visitor" in places and settings.routing == "flooding":
+            raise InvalidConfiguration(
+                f"on a {settings.overlay} overlay filters say where notifications go, so they "
+                "cannot be flooded; choose another routing"
+            )
+        if "visitor" in places and settings.advertisements != "none":
+            raise InvalidConfiguration(
+                f"on a {settings.overlay} overlay event types steer subscriptions, and not "
+                "advertisements; leave `advertisements` out"
+            )
         if settings.parent is not None and "parent" not in places:
             raise InvalidConfiguration(
                 f"in a {settings.overlay} brokers have no parent; name it among the neighbors, or "
@@ -225,6 +240,9 @@ class Broker:
         steered = settings.advertisements != "none"
         offers = Strategy(settings.advertisements if steered else "covering")
         above = settings.overlay == "hybrid" and settings.parent is None
+        if settings.overlay == "rendezvous":
+            stream = self.journal.stream
+            return RendezvousRouter(stream, routing, engine=Index, at_once=FILTERS_AT_ONCE)
         if settings.overlay == "graph" or above:
             return GraphRouter(
                 self.journal.stream,
@@ -344,6 +362,7 @@ class Broker:
         self.vouching.release()
         for task in [*self._dialers.values(), *self._background]:
             task.cancel()
+        visiting = self.visits.stop()
         await self._close_listeners()
         await self.settle()
         self.say_goodbye(reason, elsewhere=for_good)
@@ -358,7 +377,8 @@ class Broker:
         for guest in list(self.guests):
             if guest.connection is not None:
                 guest.connection.abort()
-        await asyncio.gather(*self._dialers.values(), *self._background, return_exceptions=True)
+        working = [*self._dialers.values(), *visiting, *self._background]
+        await asyncio.gather(*working, return_exceptions=True)
         for handle in (self._ticker, self._turn):
             if handle is not None:
                 handle.cancel()
@@ -387,7 +407,10 @@ class Broker:
 
     def heirs(self) -> list[Link]:
         """The neighbors, in the order in which one is turned to instead: own choices first."""
-        return sorted(self.links.values(), key=lambda link: (not link.dialed, link.origin.broker))
+        return sorted(
+            self.links.values(),
+            key=lambda link: (link.place == "visitor", not link.dialed, link.origin.broker),
+        )
 
     async def dismiss_clients(self, reason: str) -> None:
         """Send all clients away; return when they are gone and what they said is on disk.
@@ -475,6 +498,8 @@ class Broker:
                     client = self.clients.get(action.session)
                     if client is not None:
                         client.dismiss(action.code, action.reason)
+                case Visit():
+                    self.visits.want(action.brokers)
                 case CloseLink():
                     link = self.links.get(action.neighbor)
                     if link is not None:
@@ -568,8 +593,8 @@ class Broker:
 
     # -- who connects
 
-    def hello(self, address: str) -> m.Hello:
-        """What this broker says to a neighbor that it dials."""
+    def hello(self, place: Place) -> m.Hello:
+        """What this broker says to a neighbor that it dials, and what that is to it."""
         return hello(
             "broker",
             self.name,
@@ -577,7 +602,8 @@ class Broker:
             stream=self.stream,
             addresses=self.advertised,
             terms=self.core.routing.terms,
-            below=self.place_of(address) == "parent",
+            below=place == "parent",
+            visits=place == "visitor",
         )
 
     def place_of(self, address: str) -> Place:
@@ -593,7 +619,7 @@ class Broker:
         permissions = self.access.admit(hello, connection.peer_certificate)
         if hello.role == "broker":
             origin = handshake.neighbor(self.core.routing.terms)
-            place: Place = "child" if hello.below else "peer"
+            place: Place = "child" if hello.below else "visitor" if hello.visits else "peer"
             self._check_link(origin, permissions, place, dialed=False)
             connection.send(self._welcome(handshake.version))
             return self.link_made(connection, handshake, origin, permissions, place, dialed=False)
@@ -702,6 +728,7 @@ class Broker:
         for address, task in list(self._dialers.items()):
             if task.done():
                 self._start_dialing(address)
+        self.visits.dial()
 
     def remove_link(self, which: str) -> None:
         """End the link to a neighbor, named by its address, name or stream."""
@@ -729,24 +756,10 @@ class Broker:
     async def _dial(self, address: str) -> None:
         """Make the link, and make it again whenever it is lost."""
         delay = DIAL_FIRST
-        files = self.settings.tls
-        tls = client_context(files.ca, files.certificate, files.key) if files else None
         told = ""
         while not self.draining:
-            dialing = Dialing(self, address)
-            connection = None
-            error: Exception | None
-            try:
-                connection = await connect(
-                    address, dialing, tls=tls, max_frame=self.settings.limits.frame
-                )
-                error = await dialing.over
-            except StentorError as failure:
-                error = failure
-            finally:
-                if connection is not None and not connection.is_closing:
-                    connection.close()
-            if dialing.link is not None:
+            linked, error = await self.dial(address)
+            if linked:
                 delay = DIAL_FIRST
                 told = ""
             reason = str(error) if error else "the connection was closed"
@@ -761,6 +774,35 @@ class Broker:
                 told = reason
             await asyncio.sleep(delay * random.uniform(0.5, 1.5))
             delay = min(2 * delay, DIAL_MOST)
+
+    async def dial(
+        self, address: str, *, visited: str | None = None
+    ) -> tuple[bool, Exception | None]:
+        """Connect, and wait until that is over: whether it was a link, and what has ended it.
+
+        `visited` is the stream of a broker that is to be linked for a while.
+        """
+        place: Place = self.place_of(address) if visited is None else "visitor"
+        dialing = Dialing(self, address, place, visited)
+        connection = None
+        error: Exception | None
+        try:
+            connection = await connect(
+                address, dialing, tls=self._tls, max_frame=self.settings.limits.frame
+            )
+            error = await dialing.over
+        except StentorError as failure:
+            error = failure
+        finally:
+            if connection is not None and not connection.is_closing:
+                connection.close()
+        return dialing.link is not None, error
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext | None:
+        """How it shows itself to neighbors that it dials."""
+        files = self.settings.tls
+        return client_context(files.ca, files.certificate, files.key) if files else None
 
     def _check_link(
         self, origin: m.Origin, permissions: Permissions, place: Place, *, dialed: bool
@@ -784,6 +826,10 @@ class Broker:
                     f"there is a link with {origin.broker!r} already, by another grant; only who "
                     "made it may take its place"
                 )
+            if (old.place, place) == ("visitor", "peer"):
+                return  # from now on it stands
+            if (old.place, place) == ("peer", "visitor"):
+                raise LinkRefused(f"there is a link with {origin.broker!r} already, and it stands")
             # Both may have dialed at once: the connection that the lower stream made stays. If the
             # same side dials again, it has lost the old one.
             if old.dialed != dialed and (self.stream < stream) == old.dialed:
@@ -791,7 +837,7 @@ class Broker:
         elif self.core.is_unlinking(stream):
             raise _still_unlinking(origin)
         elif self.core.directory.reaches(stream) and not (
-            place == "peer" and self.core.directory.allows_cycles
+            place in ("peer", "visitor") and self.core.directory.allows_cycles
         ):
             raise LinkRefused(
                 f"{origin.broker!r} is reached another way already; a second link would close a "
@@ -818,7 +864,7 @@ class Broker:
             old.connection.close()
             if self.core.is_unlinking(origin.stream):
                 raise _still_unlinking(origin)
-        link = Link(self, connection, handshake, origin, permissions, dialed)
+        link = Link(self, connection, handshake, origin, permissions, place, dialed=dialed)
         self.links[origin.stream] = link
         self.core.link_up(origin.stream, permissions.rights, place)
         self.succession.remind(link)
@@ -833,6 +879,7 @@ class Broker:
         del self.links[link.stream]
         self.dropped_by_links += link.queue.dropped
         self.core.link_down(link.stream)
+        self.visits.link_gone(link.stream)
         if link.transfer.legacy is not None:
             self.succession.take_over_soon(link.transfer.legacy)
         self.changed()

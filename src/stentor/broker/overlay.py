@@ -17,12 +17,12 @@ or, for a regular one, nothing but a number:
 
     [overlay]
     brokers = 5
-    topology = "line"               # or "star" or "tree", or "ring" in a graph
+    topology = "line"               # or "star" or "tree"; or "ring", in a graph or rendezvous
     base_port = 7411                # b1 gets this port, b2 the next, ...
 
 A link is named at either end or at both; it is the same link. Links must form a tree, so a cycle is
-a mistake, and it is named, unless `overlay = "graph"`. In a hierarchy a broker names its `parent`.
-Several trees are allowed, though seldom meant.
+a mistake, and it is named, unless the overlay is a graph or rendezvous. In a hierarchy a broker
+names its `parent`. Several trees are allowed, though seldom meant.
 
 Port 0 is a port that is free when the overlay is started, and stays the same while it runs.
 """
@@ -253,7 +253,8 @@ class _Reader:
                     )
                 return []
             above = self._shape == "hierarchy"
-            return regular(count, self._common.get("topology", "line"), hierarchy=above)
+            usual = "ring" if self._shape == "rendezvous" else "line"
+            return regular(count, self._common.get("topology", usual), hierarchy=above)
         if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
             document.problem(("broker",), "write [[broker]] for each broker")
             return []
@@ -414,7 +415,7 @@ class _Reader:
         groups = _Groups(brokers)
         so_far: list[OverlayLink] = []
         for link, origin in links.items():
-            if groups.join(link) or "graph" in shapes:
+            if groups.join(link) or shapes & {"graph", "rendezvous"}:
                 so_far.append(link)
                 continue
             cycle = " - ".join([link.dialer, *path_between(link.other, link.dialer, so_far)])

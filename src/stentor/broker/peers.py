@@ -22,10 +22,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from stentor.broker.access import Permissions
 from stentor.broker.link_queue import LINK_WINDOW, LinkQueue
 from stentor.broker.succession import Transfer
-from stentor.errors import NoReply, Overloaded, ProtocolError, ShuttingDown, StentorError
+from stentor.errors import (
+    LinkRefused,
+    NoReply,
+    Overloaded,
+    ProtocolError,
+    ShuttingDown,
+    StentorError,
+)
 from stentor.node.reading import parsed, received
 from stentor.protocol import messages as m
 from stentor.protocol.handshake import Handshake, Left
+from stentor.routing.protocol import Place
 from stentor.transport import Connection, Rota
 
 if TYPE_CHECKING:
@@ -260,6 +268,8 @@ class Link:
         handshake: Handshake,
         origin: m.Origin,
         permissions: Permissions,
+        place: Place,
+        *,
         dialed: bool,
     ) -> None:
         self.broker = broker
@@ -267,6 +277,8 @@ class Link:
         self._handshake = handshake
         self.origin = origin
         self.permissions = permissions
+        #: What the neighbor is to this broker.
+        self.place = place
         #: Whether this broker has made the connection.
         self.dialed = dialed
         self.queue = LinkQueue(limit=broker.settings.limits.link_queue, restart=self._restart)
@@ -357,9 +369,14 @@ class Link:
 class Dialing:
     """The near end of a link that this broker makes."""
 
-    def __init__(self, broker: Broker, address: str) -> None:
+    def __init__(
+        self, broker: Broker, address: str, place: Place, expected: str | None = None
+    ) -> None:
+        """`place` is what the neighbor is to this broker, `expected` its stream, if it is known."""
         self.broker = broker
         self.address = address
+        self._place = place
+        self._expected = expected
         self.link: Link | None = None
         #: Done when the connection is over, with what ended it.
         self.over: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
@@ -369,9 +386,8 @@ class Dialing:
     def opened(self, connection: Connection) -> None:
         connection.max_open = ASK_FRAME
         connection.rota = self.broker.rota
-        self._handshake = Handshake(
-            f"the broker at {self.address}", self.broker.hello(self.address)
-        )
+        hello = self.broker.hello(self._place)
+        self._handshake = Handshake(f"the broker at {self.address}", hello)
         connection.send(self._handshake.hello)
         # Whoever took the connection may never say a word: a host that hangs, a way that is cut.
         patience = min(HELLO_PATIENCE, self.broker.settings.limits.timeout)
@@ -409,10 +425,11 @@ class Dialing:
     def _linked(self, connection: Connection) -> Link:
         broker = self.broker
         origin = self._handshake.neighbor(broker.core.routing.terms, self.address)
+        if self._expected not in (None, origin.stream):
+            raise LinkRefused(f"at {self.address} there is now another broker, {origin.broker!r}")
         permissions = broker.access.of_neighbor(connection.peer_certificate)
-        place = broker.place_of(self.address)
         return broker.link_made(
-            connection, self._handshake, origin, permissions, place, dialed=True
+            connection, self._handshake, origin, permissions, self._place, dialed=True
         )
 
     def writable_again(self, connection: Connection) -> None:

@@ -109,6 +109,7 @@ def _links(broker: Broker) -> list[dict[str, Any]]:
             "peer": link.connection.peer,
             "state": "up",
             "dialed": link.dialed,
+            "place": link.place,
             "queue": link.queue.waiting,
             "dropped": link.queue.dropped,
             "sent": link.sent_notifications,

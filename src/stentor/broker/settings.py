@@ -42,6 +42,7 @@ OVERLAYS: Final[dict[str, tuple[Place, ...]]] = {
     "hierarchy": ("parent", "child"),
     "hybrid": ("peer", "parent", "child"),
     "graph": ("peer",),
+    "rendezvous": ("peer", "visitor"),
 }
 #: How filters are announced to neighbors.
 ROUTING: Final = ("covering", "identity", "simple", "merging", "flooding")
@@ -327,15 +328,18 @@ class Settings:
     neighbors: Annotated[
         tuple[str, ...],
         About(
-            "Brokers to link with. Links form a tree, unless the overlay is a graph.", "addresses"
+            "Brokers to link with. Links form a tree, unless the overlay is a graph; on a "
+            "rendezvous overlay they are those by which brokers hear of all others.",
+            "addresses",
         ),
     ] = ()
     overlay: Annotated[
         str,
         About(
             "How brokers are linked, all alike: a tree of peers; a hierarchy, where each has one "
-            "parent; a hybrid of peers with hierarchies below them; or a graph, where links may "
-            "form cycles and stand in for each other.",
+            "parent; a hybrid of peers with hierarchies below them; a graph, where links may form "
+            "cycles and stand in for each other; or a rendezvous, where brokers link with those "
+            "that have to do with the same event types.",
             "text",
             choices=tuple(OVERLAYS),
         ),

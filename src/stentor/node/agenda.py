@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from stentor.node.session import Line
-from stentor.protocol.messages import BetweenBrokers, FromBroker
+from stentor.protocol.messages import BetweenBrokers, FromBroker, Origin
 from stentor.routing.protocol import Arm, Close, Message
 
 
@@ -57,6 +57,12 @@ class CloseLink(NamedTuple):
     reason: str
 
 
+class Visit(NamedTuple):
+    """Have links with these brokers, and with no others but those that stand."""
+
+    brokers: tuple[Origin, ...]
+
+
 class CloseClient(NamedTuple):
     """Close the connection of a client, for the reason given."""
 
@@ -66,7 +72,9 @@ class CloseClient(NamedTuple):
 
 
 #: Routers that carry notifications themselves also arm timers and close links.
-Action: TypeAlias = ToLink | ToClient | Append | Persist | CloseLink | CloseClient | Arm | Close
+Action: TypeAlias = (
+    ToLink | ToClient | Append | Persist | CloseLink | CloseClient | Visit | Arm | Close
+)
 
 
 class Agenda:

@@ -23,6 +23,7 @@ hears which message.
     catching_up    reading journals for feeds                         catching_up.py
     last_values    last values for new subscribers                    last_values.py
     bulk_reads     reading journals for clients                       bulk_reads.py
+    meetings       who has to do with whom, on a rendezvous overlay  meetings.py
     carriage       in place of routing, traffic and overlay, for      carriage.py
                    routers that carry notifications themselves
     progress       how far streams have come                          progress.py
@@ -51,6 +52,7 @@ from stentor.node.clock import Clock
 from stentor.node.durable import Durable
 from stentor.node.feed import QUEUE_LIMIT
 from stentor.node.graph_directory import GraphDirectory
+from stentor.node.holdings import Holdings
 from stentor.node.hooks import Hooks
 from stentor.node.journals import Journals
 from stentor.node.log import Log
@@ -64,6 +66,7 @@ from stentor.node.parts.groups import Groups
 from stentor.node.parts.homes import Homes
 from stentor.node.parts.last_values import LastValues
 from stentor.node.parts.leases import Leases
+from stentor.node.parts.meetings import Meetings
 from stentor.node.parts.offers import Offers
 from stentor.node.parts.overlay import Overlay
 from stentor.node.parts.probing import Probing
@@ -76,8 +79,10 @@ from stentor.node.parts.traffic import Traffic
 from stentor.node.parts.wanted import STORED, WantedHistory
 from stentor.node.portions import portions
 from stentor.node.reading import Fetches
+from stentor.node.rendezvous_directory import RendezvousDirectory
 from stentor.node.session import AdvertiseRule, PublishRule, Session, SubscribeRule
 from stentor.node.sessions import Sessions
+from stentor.node.stock import Stock
 from stentor.node.streams import Directory
 from stentor.node.subscription import Subscription
 from stentor.node.subscriptions import Subscriptions
@@ -88,6 +93,7 @@ from stentor.protocol import messages as m
 from stentor.routing import tree_router
 from stentor.routing.graph import GraphRouter
 from stentor.routing.protocol import BrokerId, LiveRouter, Place, Router
+from stentor.routing.rendezvous import RendezvousRouter
 from stentor.routing.tree import TreeRouter
 
 #: Filters that are announced or hidden in one step because another one has gone or come.
@@ -138,6 +144,9 @@ class Core:
         self._sessions = sessions = Sessions()
         self._subscriptions = subscriptions = Subscriptions(ready)
         self._marks = marks = Marks()
+        meets = isinstance(router, RendezvousRouter)
+        holdings = Holdings(journals) if meets else None
+        stock = Stock() if meets else None
         assurance = Assurance(directory, marks)
         fetches = Fetches()
         routing: Routing | Carriage
@@ -163,6 +172,7 @@ class Core:
                 assurance=assurance,
                 ids=ids or {},
                 wording=wording or Wording(),
+                holdings=holdings,
             )
             self.traffic = traffic = Traffic(
                 routing,
@@ -317,6 +327,7 @@ class Core:
             hungry=hungry,
             clock=time,
             agenda=agenda,
+            stock=stock,
         )
         self.subscribing = Subscribing(
             subscriptions,
@@ -380,6 +391,27 @@ class Core:
             m.Claim: self.homes.claim_heard,
             m.Links: self.overlay.links_heard,
         }
+        self.meetings: Meetings | None = None
+        if isinstance(router, RendezvousRouter) and isinstance(routing, Routing):
+            assert holdings is not None
+            assert stock is not None
+            self.meetings = meetings = Meetings(
+                router,
+                holdings,
+                stock,
+                routing=routing,
+                overlay=self.overlay,
+                directory=directory,
+                groups=self.groups,
+                agenda=agenda,
+            )
+            self._working.append(meetings)
+            self.publishing.at_let_in(meetings.note)
+            self._from_neighbors |= {
+                m.Types: meetings.types_heard,
+                m.Watch: routing.watch_heard,
+                m.Sources: routing.sources_heard,
+            }
 
     # -- what is to be done
 
@@ -390,6 +422,8 @@ class Core:
         self.routing.withdraw()
         self.groups.tell()
         self.homes.tell()
+        if self.meetings is not None:
+            self.meetings.tell()
         self.probing.begin()
         self.deliveries.deliver()
         if not self.deliveries.congested:
@@ -600,6 +634,8 @@ class Core:
     def adopt(self, log: Log) -> None:
         """Answer for the journal of a broker that was removed."""
         self.overlay.adopt(log)
+        if self.meetings is not None:
+            self.meetings.adopt(log)
 
     # -- what it holds
 
@@ -685,4 +721,9 @@ def _router(name: str) -> TreeRouter:
 
 def _ways(own: m.Origin, router: Router | LiveRouter) -> Ways:
     """How streams get about, where this router routes."""
-    return GraphDirectory(own, router) if isinstance(router, GraphRouter) else Directory(own)
+    match router:
+        case GraphRouter():
+            return GraphDirectory(own, router)
+        case RendezvousRouter():
+            return RendezvousDirectory(own, router)
+    return Directory(own)

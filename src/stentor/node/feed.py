@@ -17,6 +17,9 @@ moves on from there depends on the mode in which the feed reads the stream:
            a probe sent after the interruption has been answered. As soon as the position has
            reached the cover, the buffer follows and the feed is LIVE. If the buffer overflows it
            is emptied, and the cover is at least what was seen last.
+- AWAY     Nothing comes of the stream, as nothing in it is known to be for anybody here (see
+           `rendezvous_directory`). All that is owed lies behind the position, which stays. When the
+           stream is there it begins afresh, and the feed is CATCHING.
 
 What the subscriber asks for may grow meanwhile (see `Interest`). Nothing published before that is
 owed, so positions stay. But a stretch that was asked for by the old filters may be read after the
@@ -64,6 +67,7 @@ TAKE_BYTES: Final = 4 * 2**20
 JOINING: Final = 0
 LIVE: Final = 1
 CATCHING: Final = 2
+AWAY: Final = 3
 
 
 class Run(NamedTuple):
@@ -251,8 +255,8 @@ class Feed:
 
     @property
     def settled(self) -> bool:
-        """Whether the feed is live on all streams that it knows."""
-        return all(reading.mode == LIVE for reading in self._streams.values())
+        """Whether the feed is live on all streams that come."""
+        return all(reading.mode in (LIVE, AWAY) for reading in self._streams.values())
 
     @property
     def catching(self) -> list[StreamId]:
@@ -280,7 +284,7 @@ class Feed:
             if rest is None:
                 return
             run = rest
-        if reading.mode == CATCHING:
+        if reading.mode in (CATCHING, AWAY):
             self._buffer(reading, run)
         elif self._has_room(run):
             self._append(run)
@@ -480,13 +484,22 @@ class Feed:
         reading.floor = 0
         reading.at_head = False
 
-    def heads(self, probe: int, heads: Positions, others: Positions | None = None) -> bool:
+    def heads(
+        self,
+        probe: int,
+        heads: Positions,
+        others: Positions | None = None,
+        away: Positions | None = None,
+    ) -> bool:
         """The answer to a probe: where the streams were when the subscription was in force.
 
-        `others` is how far streams were heard to be before, of which the answer says nothing.
-        Whether the feed begins with this, at these heads and not in the past.
+        `others` is how far streams were heard to be before, of which the answer says nothing;
+        `away` the same of streams that were not asked, as nothing is known to be there for anybody
+        here. Whether the feed begins with this, at these heads and not in the past.
         """
         begins = self.since is None and probe >= self._probe
+        for stream, head in (away or {}).items():
+            self._presume(stream, head, probe, begins)
         for stream, head in heads.items():
             reading = self._reading(stream)
             if probe >= reading.probe and self._claimed.get(stream, 0) <= head:
@@ -511,6 +524,26 @@ class Feed:
                     reading.mode = CATCHING
         return begins
 
+    def _presume(self, stream: StreamId, head: int, probe: int, begins: bool) -> None:
+        """Nothing comes of the stream. If that changes, it begins afresh, and is read from here."""
+        reading = self._reading(stream)
+        if reading.mode == JOINING and begins:
+            reading.position = max(reading.position, head)
+            reading.known = True
+        elif reading.mode != CATCHING or not reading.known:
+            return
+        if reading.probe <= probe:
+            self._clear(reading)
+            reading.mode = AWAY
+        else:
+            reading.mode = CATCHING
+
+    def skip(self, stream: StreamId, position: int) -> None:
+        """Up to here the stream holds nothing that this feed was ever owed."""
+        reading = self._streams.get(stream)
+        if reading is not None and reading.known:
+            reading.position = max(reading.position, position)
+
     def _check_claim(self, stream: StreamId, reading: _Reading, head: int) -> None:
         """The journal reaches to this head, after somebody said how far it has been read.
 
@@ -530,7 +563,8 @@ class Feed:
 
     def waits_for(self, probe: int) -> bool:
         """Whether a stream waits for a later probe than this one."""
-        return any(r.mode != LIVE and r.probe > probe for r in self._streams.values())
+        waiting = (JOINING, CATCHING)
+        return any(r.mode in waiting and r.probe > probe for r in self._streams.values())
 
     def mark(self, stream: StreamId, head: int) -> bool:
         """All of the stream up to here has been forwarded; whether the position has moved."""

@@ -90,6 +90,10 @@ class GraphDirectory:
         way = None if root is None else self._router.towards(root)
         return None if way is None else str(way)
 
+    def relay(self, stream: StreamId) -> str | None:
+        """The neighbor that passes on what is for the broker of a stream."""
+        return self.towards(stream)
+
     def leads(self, stream: StreamId, neighbor: str) -> bool:
         """Whether what comes of the stream goes on to this neighbor."""
         if not self.reaches(stream):
@@ -114,6 +118,18 @@ class GraphDirectory:
     def reserve(self) -> set[str]:
         """All links of a graph are in use."""
         return set()
+
+    @property
+    def is_settled(self) -> bool:
+        """Links are not made when they are needed."""
+        return True
+
+    @property
+    def spreads_marks(self) -> bool:
+        return False
+
+    def hearers(self, stream: StreamId) -> list[str]:
+        return self.children(stream)
 
     @property
     def allows_cycles(self) -> bool:

@@ -33,6 +33,8 @@ class Interest:
         #: The filters, and what each weighs.
         self._filters = {filter: filter.weight for filter in filters}
         self._text: str | None = None
+        #: Those that were added, each with the first probe whose answer says that it is in force.
+        self.recent: dict[Filter, int] = {}
         if not fixed:
             _check(self._filters)
 
@@ -76,6 +78,10 @@ class Interest:
         before, self._filters = self._filters, after
         self._text = None
         return _changes(before, after)
+
+    def in_force(self, probe: int) -> None:
+        """This probe has been answered."""
+        self.recent = {filter: first for filter, first in self.recent.items() if first > probe}
 
     def changes(self, after: Interest) -> tuple[list[Filter], list[Filter]]:
         """What another one asks for that this does not, and the other way round."""

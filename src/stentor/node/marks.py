@@ -22,6 +22,8 @@ class Marks:
         self.heads: Positions = {}
         #: The highest offset of each stream that was ever heard of.
         self.highest: Positions = {}
+        #: How far streams are at least that do not come, by the word of brokers.
+        self.hearsay: Positions = {}
 
     def heard(self, stream: StreamId, head: int) -> None:
         """It is at least there; what its broker says of it may come behind what is further."""
@@ -37,6 +39,20 @@ class Marks:
         self.highest[stream] = head
         return True
 
+    def heard_say(self, stream: StreamId, head: int) -> bool:
+        """It is at least there, and what lies below may not have come; whether that is news."""
+        if head <= self.hearsay.get(stream, -1):
+            return False
+        self.seen(stream, head)
+        self.hearsay.pop(stream, None)
+        self.hearsay[stream] = head
+        if len(self.hearsay) > KEPT:
+            del self.hearsay[next(iter(self.hearsay))]
+        return True
+
     def end(self, stream: StreamId) -> int:
         """The way is broken: what was heard last counts once more, then no longer."""
-        return self.heads.pop(stream, 0)
+        head = self.heads.pop(stream, None)
+        if head is not None:
+            self.heard_say(stream, head)
+        return head or 0

@@ -107,6 +107,10 @@ class Directory:
         ways = self._ways.get(stream)
         return ways[0] if ways else None
 
+    def relay(self, stream: StreamId) -> str | None:
+        """The neighbor that passes on what is for the broker of a stream."""
+        return self.towards(stream)
+
     def leads(self, stream: StreamId, neighbor: str) -> bool:
         """Whether what comes of the stream goes on to this neighbor."""
         return self.towards(stream) != neighbor
@@ -123,6 +127,18 @@ class Directory:
     def reserve(self) -> set[str]:
         """Neighbors through which a stream comes that comes through another one as well."""
         return {other for ways in self._ways.values() for other in ways[1:]}
+
+    @property
+    def is_settled(self) -> bool:
+        """Links are not made when they are needed."""
+        return True
+
+    @property
+    def spreads_marks(self) -> bool:
+        return False
+
+    def hearers(self, stream: StreamId) -> list[str]:
+        return self.children(stream)
 
     @property
     def allows_cycles(self) -> bool:

@@ -37,6 +37,17 @@ class Ways(Protocol):
     def allows_cycles(self) -> bool:
         """Whether links may form cycles."""
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether links lead to all brokers that have to be asked, as far as is known."""
+
+    @property
+    def spreads_marks(self) -> bool:
+        """Whether all are told how far a stream is, also those to whom nothing of it comes."""
+
+    def hearers(self, stream: StreamId) -> list[str]:
+        """The neighbors that are told from here how far the stream is."""
+
     def announce_as(self, own: Origin) -> None:
         """By what others know this broker; to be said before the first link is made."""
 
@@ -51,6 +62,9 @@ class Ways(Protocol):
 
     def towards(self, stream: StreamId) -> str | None:
         """The neighbor through which the stream comes."""
+
+    def relay(self, stream: StreamId) -> str | None:
+        """The neighbor that passes on what is for the broker of a stream."""
 
     def leads(self, stream: StreamId, neighbor: str) -> bool:
         """Whether what comes of the stream goes on to this neighbor."""

@@ -82,9 +82,10 @@ def hello(
     addresses: Sequence[str] = (),
     terms: str = "",
     below: bool = False,
+    visits: bool = False,
 ) -> Hello:
     """What the side that connects says; what follows the token is for brokers."""
-    return Hello(list(VERSIONS), role, name, token, stream, list(addresses), terms, below)
+    return Hello(list(VERSIONS), role, name, token, stream, list(addresses), terms, below, visits)
 
 
 class Handshake:

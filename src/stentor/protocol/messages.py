@@ -81,6 +81,8 @@ class Hello(_Message, tag=1):
     terms: str = ""
     #: Brokers: whether the receiver is above the sender, in a hierarchy.
     below: bool = False
+    #: Brokers: whether the link is for as long as it is needed, on a rendezvous overlay.
+    visits: bool = False
 
 
 class Welcome(_Message, tag=2):
@@ -673,7 +675,7 @@ class Claim(_Message, tag=66):
     owner: str | None = None
 
 
-class Wanted(_Message, tag=68):
+class Wanted(_Message, tag=70):
     """What durable subscriptions at `home` still need of a stream; sent towards it.
 
     Infinity stands for nothing.
@@ -684,6 +686,34 @@ class Wanted(_Message, tag=68):
     #: The first offset, for those that have a position; and the time from which on others do.
     first: float
     since: float
+
+
+class Types(_Message, tag=67):
+    """On a rendezvous overlay: what the sender's journals hold, by event type, or who offers what.
+
+    See `stentor.routing.rendezvous.keys`. With each key comes an offset of the sender's own stream:
+    up to there it holds nothing under this key. Up to `heads` its streams hold nothing under keys
+    that it has not named.
+    """
+
+    #: The sender's own.
+    stream: StreamId
+    added: _Filters[tuple[_Text, int]]
+    removed: _Filters[_Text]
+    heads: _Positions
+
+
+class Watch(_Message, tag=68):
+    """On a rendezvous overlay: tell me who has something under these keys, or no longer."""
+
+    added: _Filters[_Text]
+    removed: _Filters[_Text]
+
+
+class Sources(_Message, tag=69):
+    """The answer, whenever it changes: for each key all brokers that have something under it."""
+
+    found: _Filters[tuple[_Text, Annotated[list[StreamId], Meta(max_length=MAX_STREAMS)]]]
 
 
 class Handover(_Message, tag=60):
@@ -752,6 +782,9 @@ BetweenBrokers: TypeAlias = (
     | Seek
     | Claim
     | Wanted
+    | Types
+    | Watch
+    | Sources
     | Handover
     | HandedOver
     | Credit

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 BrokerId: TypeAlias = int | str
 ClientId: TypeAlias = str
-#: What a neighbor is to a broker.
-Place: TypeAlias = Literal["peer", "parent", "child"]
+#: What a neighbor is to a broker. A visitor is linked for as long as one of the two needs it.
+Place: TypeAlias = Literal["peer", "parent", "child", "visitor"]
 Kind: TypeAlias = Literal["notification", "subscription", "advertisement", "control"]
 
 

@@ -638,7 +638,8 @@ class Client:
         """Publish several in one message."""
         if volatile and self.broker is None:
             return []
-        found = [Notification(event, id=self._next_id()) for event in events]
+        known = (e if isinstance(e, Notification) else Notification(e) for e in events)
+        found = [notification.replace(id=self._next_id()) for notification in known]
         for notification in found:
             self.host.published(self, notification, volatile=volatile)
         self._publish(found, volatile=volatile, retain=retain)
@@ -800,9 +801,10 @@ class Client:
                     self._follow(instead)
                 elif code == DurableElsewhere.code:
                     inbox.lost_connection()
-                    if len(self.inboxes) == 1:
+                    here = self.broker is not None and self.broker.name in instead
+                    if len(self.inboxes) == 1 and not here:
                         self._follow(instead)
-                    else:  # it has one connection, and something else over it
+                    else:  # it has one connection, and something else over it; or it will be here
                         inbox.waits = True
                 elif code is not None:
                     del self.inboxes[inbox.number]

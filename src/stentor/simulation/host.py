@@ -38,7 +38,7 @@ from stentor.errors import (
 from stentor.model.codec import decode, encode
 from stentor.model.identity import NotificationId
 from stentor.model.notification import Notification
-from stentor.node.agenda import Append, CloseClient, CloseLink, Persist, ToClient, ToLink
+from stentor.node.agenda import Append, CloseClient, CloseLink, Persist, ToClient, ToLink, Visit
 from stentor.node.border import Rights
 from stentor.node.core import Core
 from stentor.node.feed import QUEUE_LIMIT
@@ -168,6 +168,11 @@ class Host:
         #: Those of them that brokers have closed themselves.
         self._refused: set[Channel] = set()
         self._hung_up: set[Channel] = set()
+        #: With whom brokers want to be linked for a while, and the links that are up by that.
+        self._visits: dict[BrokerId, list[BrokerId]] = {}
+        self._visiting: set[Channel] = set()
+        #: Groups of brokers that cannot reach each other.
+        self._sides: list[set[BrokerId]] = []
         self._clients: dict[ClientId, Client] = {}
         self._client_numbers = count(1)
         #: How often there was a client, or broker, of this name: ids are never used again.
@@ -475,6 +480,9 @@ class Host:
                 self._severed[a, b] = None
                 self._refused.add((a, b))
             return
+        if channel.kind == "dial":
+            self._dial(channel.of)
+            return
         broker = channel.of.broker if channel.kind == "up" else self._brokers[channel.of]
         match channel.kind:
             case "up":
@@ -597,6 +605,9 @@ class Host:
                     client.disconnect()
             case CloseLink(neighbor, _, _):
                 self.schedule.put(SideChannel("refused", (broker.id, self._ids[neighbor])), None)
+            case Visit(brokers):
+                self._visits[broker.id] = [self._ids[origin.broker] for origin in brokers]
+                self._dial_soon(broker.id)
             case Close(to):
                 self._hung_up.add((broker.id, to))
                 if (to, broker.id) in self._hung_up:
@@ -695,7 +706,9 @@ class Host:
         broker.up = False
         for client in list(broker.sessions.values()):
             client.disconnect()
-        self._severed |= {(id, other): None for other in self._stop(broker)}
+        visited = {other for channel in self._visiting if id in channel for other in channel}
+        stood = [other for other in self._stop(broker) if other not in visited]
+        self._severed |= {(id, other): None for other in stood}
 
     def restart(self, id: BrokerId) -> None:
         """A broker that has crashed is back, with its links and clients."""
@@ -711,14 +724,14 @@ class Host:
 
     def partition(self, *groups: Iterable[BrokerId]) -> None:
         """No link leads from one of these groups to another, until the network heals."""
-        sides = [set(group) for group in groups]
+        sides = self._sides = [set(group) for group in groups]
         for broker in (each for side in sides for each in side):
             self.broker(broker)
         for a, b in self.links:
-            here, there = (next((i for i, s in enumerate(sides) if x in s), None) for x in (a, b))
-            if here is not None and there is not None and here != there:
+            if not self.may_visit(a, b):
+                if not self._visiting & {(a, b), (b, a)}:
+                    self._severed[a, b] = None
                 self._cut(a, b)
-                self._severed[a, b] = None
 
     def heal(self) -> None:
         """Brokers that have crashed are back, and so are all links that were lost."""
@@ -726,7 +739,10 @@ class Host:
         for id, broker in self._brokers.items():
             if not broker.up:
                 self.restart(id)
+        self._sides = []
         self._mend(list(self._severed))
+        for id in self._visits:
+            self._dial_soon(id)
 
     def _mend(self, links: list[Channel]) -> None:
         for a, b in links:
@@ -751,13 +767,41 @@ class Host:
         """What a neighbor is to a broker, if its router does not know."""
         return None
 
-    def _open(self, a: BrokerId, b: BrokerId) -> None:
+    def _open(self, a: BrokerId, b: BrokerId, *, visit: bool = False) -> None:
+        if (a, b) in self._links:  # for a while only, and from now on it stands
+            self._cut(a, b)
+        if visit:
+            self._visiting.add((a, b))
         for x, y in ((a, b), (b, a)):
             broken = partial(self._brokers[x].core.broken, neighbor=str(y))
             self._links[x, y] = LinkRoom(self._room, broken)
         for x, y in ((a, b), (b, a)):
-            self._brokers[x].core.link_up(str(y), self._rights.get((x, y)), self.place(x, y))
+            place = "visitor" if visit else self.place(x, y)
+            self._brokers[x].core.link_up(str(y), self._rights.get((x, y)), place)
             self.carry_out(self._brokers[x])
+
+    # -- links for a while
+
+    def may_visit(self, a: BrokerId, b: BrokerId) -> bool:
+        """Whether one of these brokers can connect to the other now."""
+        here, there = (next((s for s in self._sides if x in s), None) for x in (a, b))
+        return here is None or there is None or here is there
+
+    def _dial_soon(self, id: BrokerId) -> None:
+        place = SideChannel("dial", id)
+        if not self.schedule.waiting(place):
+            self.schedule.put(place, None)
+
+    def _dial(self, id: BrokerId) -> None:
+        """Make the links that the broker wants for a while, and close those that nobody wants."""
+        wanted = self._visits.get(id, [])
+        for other in wanted:
+            free = (id, other) not in self._links and self.may_visit(id, other)
+            if free and self._brokers[id].up and self._brokers[other].up:
+                self._open(id, other, visit=True)
+        for a, b in [channel for channel in self._visiting if id in channel]:
+            if b not in self._visits.get(a, []) and a not in self._visits.get(b, []):
+                self._cut(a, b)
 
     def _cut(self, a: BrokerId, b: BrokerId) -> None:
         """The link is gone, and both ends notice."""
@@ -771,6 +815,10 @@ class Host:
 
     def _close(self, a: BrokerId, b: BrokerId) -> None:
         self._hung_up -= {(a, b), (b, a)}
+        if self._visiting & {(a, b), (b, a)}:
+            self._visiting -= {(a, b), (b, a)}
+            for id in (a, b):
+                self._dial_soon(id)
         for channel in ((a, b), (b, a)):
             self._links.pop(channel, None)
             self.counters.lost += len(self.schedule.drop(channel))

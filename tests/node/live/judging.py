@@ -99,12 +99,28 @@ def _is_gone(sim: Overlay, sub: SimulatedInbox, stream: StreamId, offset: int) -
     return gone and (stream not in sub.began or sub.options.get("since") is not None)
 
 
+def _lacks_what_is_gone(
+    sim: Overlay,
+    sub: SimulatedInbox,
+    places: dict[NotificationId, list[tuple[StreamId, int, float]]],
+) -> bool:
+    """Whether retention has taken something that it wants before it had heard of the stream."""
+    got = {id for _, _, id in sub.given}
+    return any(
+        sub.wants(sim.publications[id].notification)
+        and all(_is_gone(sim, sub, stream, offset) for stream, offset, _ in found)
+        for id, found in places.items()
+        if id not in got
+    )
+
+
 def judge_trace(
     sim: Overlay, places: dict[NotificationId, list[tuple[StreamId, int, float]]]
 ) -> None:
     """Hold the run against the formal model."""
     moved = {c.id for c in sim.clients if len(c.homes) > 1}
     drops = {s.component for s in sim.subs if may_drop(s) or "group" in s.options or s.gaps}
+    drops |= {s.component for s in sim.subs if _lacks_what_is_gone(sim, s, places)}
     for settling, ignored, orders in (
         # What was published is owed, but not to those who drop or share.
         (True, drops, ()),
@@ -134,10 +150,10 @@ def judge_trace(
 #: What parts of a core keep when nobody is left: what they count and whom they tell, journals,
 #: what is on disk, what is known of other brokers, and groups as they were told last.
 _KEPT = {
-    *("counters", "checks", "at_end", "at_leave", "at_routed", "take_down"),
+    *("counters", "checks", "at_end", "at_leave", "at_routed", "at_let_in", "take_down"),
     *("logs", "durables.held", "newest", "heads", "reserve", "told", "elsewhere", "names"),
     *("numbers", "placed", "passed_on", "at_change", "registry", "copies", "unreached", "sought"),
-    *("known", "highest", "wanted"),
+    *("known", "highest", "wanted", "hearsay", "visits", "visited"),
 }
 
 

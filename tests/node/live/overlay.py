@@ -13,6 +13,7 @@ from stentor.node.border import Rights
 from stentor.routing import STRATEGIES, Strategy, TreeRouter
 from stentor.routing.graph import GraphRouter
 from stentor.routing.protocol import Place
+from stentor.routing.rendezvous import RendezvousRouter
 from stentor.simulation.broker import SideChannel, SimulatedBroker
 from stentor.simulation.client import Client, SimulatedInbox
 from stentor.simulation.host import Host
@@ -37,10 +38,14 @@ class Overlay(Host):
         advertisements: Strategy | str | None = None,
         mixed: int = 0,
         graph: bool = False,
+        rendezvous: bool = False,
         parents: dict[str, str] | None = None,
     ) -> None:
         #: Whether links may form cycles; and who is above whom.
-        self.graph = graph
+        self.graph = graph or rendezvous
+        #: Whether brokers find each other by types, and those that cannot connect meanwhile.
+        self.rendezvous = rendezvous
+        self.apart: set[frozenset[Any]] = set()
         self.parents = parents or {}
         self.routing = Strategy.of(routing)
         #: If not 0, brokers use different strategies that go together.
@@ -86,6 +91,8 @@ class Overlay(Host):
             routing = routing if routing.looseness else Strategy(alike.choice(names))
             names = [n for n in STRATEGIES if Strategy(n).terms == offers.terms]
             offers = Strategy(alike.choice(names))
+        if self.rendezvous:
+            return RendezvousRouter(name, routing, at_once=2)
         if self.graph and name not in self.parents:
             return GraphRouter(name, routing, offers, coupled=self.enforced, at_once=2)
         return TreeRouter(name, routing, offers, coupled=self.enforced)
@@ -107,12 +114,24 @@ class Overlay(Host):
     # -- what fails and heals
 
     def connect(self, a: Any, b: Any) -> None:
-        if (a, b) not in self._links and self.hosts[a].up and self.hosts[b].up:
+        visiting = self._visiting & {(a, b), (b, a)}
+        if ((a, b) not in self._links or visiting) and self.hosts[a].up and self.hosts[b].up:
             self._open(a, b)
 
     def disconnect(self, a: Any, b: Any) -> None:
         if (a, b) in self._links:
+            if self.rendezvous and self.rng.random() < 0.5:
+                self.apart.add(frozenset((a, b)))
             self._cut(a, b)
+
+    def may_visit(self, a: Any, b: Any) -> bool:
+        return frozenset((a, b)) not in self.apart
+
+    def mend_visits(self) -> None:
+        """All brokers can connect to each other again."""
+        self.apart.clear()
+        for name in self._visits:
+            self._dial_soon(name)
 
     def crash(self, id: Any) -> None:
         super().crash(id)
@@ -193,6 +212,7 @@ class Overlay(Host):
         for name, host in self.hosts.items():
             if not host.up:
                 self.restart(name)
+        self.mend_visits()
         for a, b in self.wires:
             if self.graph or b not in self.reached(a):
                 self.connect(a, b)

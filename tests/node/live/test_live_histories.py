@@ -14,6 +14,7 @@ from live_histories import run_history, small
 from overlay import Overlay, said
 
 from stentor.filters import Filter
+from stentor.model import Notification
 from stentor.node.agenda import ToClient
 from stentor.protocol import messages as m
 from stentor.simulation.client import Client
@@ -422,4 +423,49 @@ def test_nobody_waits_for_a_broker_that_hangs() -> None:
 @PROMISES
 def test_histories_of_graphs() -> None:
     for seed in range(25):
-        run_history(seed, graph=True)
+        run_history(seed, shape="graph")
+
+
+@PROMISES
+@pytest.mark.spec("R-03.34", "R-03.36", "R-07.70")
+def test_histories_of_rendezvous() -> None:
+    for seed in range(25):
+        run_history(seed, shape="rendezvous")
+
+
+@PROMISES
+def test_a_filter_that_gives_way_to_a_wider_one_is_owed_a_type_that_is_new() -> None:
+    """The wider one is on its way when a broker that had nothing for the narrow one has something.
+
+    Nobody there knew of the narrow one, and of the wider one only when that had been routed.
+    """
+    sim = Overlay([("a", "b")], rendezvous=True)
+    producer, consumer = sim.client(at="a"), sim.client(at="b")
+    producer.send([Notification({"x": 1}, type="t.v")])
+    narrow = consumer.open("isa t.u")
+    sim.settle()
+    consumer.open("isa t")
+    only(sim)
+    producer.send([Notification({"x": 2}, type="t.u")])
+    only(sim, ("a", "b"))
+    sim.settle()
+    assert [offset for _, offset, _ in narrow.given] == [2]
+    judge(sim)
+
+
+@PROMISES
+def test_a_type_that_was_first_published_in_a_partition_is_owed_from_the_first_on() -> None:
+    """Who asked for it before was not linked with a broker that had nothing of it."""
+    sim = Overlay([("a", "b"), ("b", "c"), ("c", "d")], rendezvous=True)
+    producer, consumer = sim.client(at="d"), sim.client(at="a")
+    sub = consumer.open("isa t")
+    sim.settle()
+    assert sub.in_force is not None
+    sim.disconnect("b", "c")
+    sim.advance()
+    producer.send([Notification({"x": x}, type="t") for x in range(3)])
+    sim.advance()
+    sim.now -= 500.0  # and the clocks of those who are apart need not agree
+    sim.settle()
+    assert [offset for _, offset, _ in sub.given] == [1, 2, 3]
+    judge(sim)

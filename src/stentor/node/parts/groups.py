@@ -100,6 +100,11 @@ class Groups:
         self._here.add(name)
         self._begun.add(name)
 
+    @property
+    def some_here(self) -> bool:
+        """Whether a group lives here."""
+        return bool(self._here)
+
     def _forget(self, subscription: Subscription) -> None:
         if subscription.group is not None:
             self._here.discard(subscription.group)
@@ -124,7 +129,8 @@ class Groups:
     def groups_heard(self, neighbor: str, message: m.Groups) -> None:
         """Groups that live at some broker."""
         stream, directory = message.stream, self._directory
-        if self._borders.keeps_groups(neighbor) or directory.towards(stream) is None:
+        known_broker = stream not in self._journals and directory.origin(stream) is not None
+        if self._borders.keeps_groups(neighbor) or not known_broker:
             return
         if not directory.allows_cycles and directory.towards(stream) != neighbor:
             return

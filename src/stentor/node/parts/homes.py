@@ -505,7 +505,7 @@ class Homes:
     def _pay(self) -> None:
         owed, self._owed = self._owed, []
         for copy in owed:
-            if self._directory.towards(copy.to) is None:
+            if self._directory.relay(copy.to) is None:
                 self._owed.append(copy)
             else:
                 self._towards(copy.to, copy)
@@ -532,7 +532,7 @@ class Homes:
                 self._agenda.to_link(neighbor, message)
 
     def _towards(self, stream: m.StreamId, message: m.Copy | m.Claim) -> None:
-        neighbor = self._directory.towards(stream)
+        neighbor = self._directory.relay(stream)
         if neighbor is not None:
             self._agenda.to_link(neighbor, message)
 

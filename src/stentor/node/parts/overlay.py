@@ -29,6 +29,7 @@ from stentor.node.parts.groups import Groups
 from stentor.node.parts.homes import Homes
 from stentor.node.parts.probing import Probing
 from stentor.node.parts.routing import Routing
+from stentor.node.stock import Stock
 from stentor.node.subscriptions import Subscriptions
 from stentor.node.turns import Turns
 from stentor.node.ways import Ways
@@ -64,7 +65,10 @@ class Overlay:
         hungry: Turns[str],
         clock: Clock,
         agenda: Agenda,
+        stock: Stock | None = None,
     ) -> None:
+        """`stock` is what neighbors have, where brokers find each other by that."""
+        self._stock = stock
         self._directory = directory
         self._journals = journals
         self._marks = marks
@@ -119,14 +123,23 @@ class Overlay:
         word = self._directory.link_up(neighbor)
         if word is not None:
             self._agenda.to_link(neighbor, word)
+        if self._directory.spreads_marks:
+            heads = self._marks.hearsay | self._marks.heads | self._journals.heads()
+            told = [s for s in heads if neighbor in self._directory.hearers(s)]
+            self._agenda.to_links((neighbor, m.Mark(stream, heads[stream])) for stream in told)
         self._groups.link_up(neighbor)
         self._homes.link_up(neighbor)
         self._changed()
 
     def link_down(self, neighbor: str) -> None:
         """The link is gone, with everything that was on its way."""
+        reaches, towards = self._directory.reaches, self._directory.towards
+        streams = [origin.stream for origin in self._directory.behind(neighbor)]
         self._routing.link_down(neighbor)
         self._follow(*self._directory.link_down(neighbor))
+        self._lost([s for s in streams if reaches(s) and towards(s) is None])
+        if self._stock is not None:
+            self._stock.link_down(neighbor)
         self._probing.link_down(neighbor)
 
     def links_heard(self, neighbor: str, message: m.Links) -> None:
@@ -182,14 +195,14 @@ class Overlay:
             self._fresh_at_once(origin)
         for origin in fresh:
             if origin not in others:
-                yield from self._fresh(origin)
+                yield from self.fresh(origin)
                 yield
 
     def _fresh_at_once(self, origin: m.Origin) -> None:
-        for _ in self._fresh(origin):
+        for _ in self.fresh(origin):
             pass
 
-    def _fresh(self, origin: m.Origin) -> Iterator[None]:
+    def fresh(self, origin: m.Origin) -> Iterator[None]:
         """The stream begins afresh: all feeds may have missed something of it.
 
         In steps, between which nothing of the stream may come.
@@ -209,6 +222,9 @@ class Overlay:
             feed = subscription.feed
             if held.get(id) is subscription and not feed.volatile:
                 feed.mark(stream, head)
+                if self._stock is not None and way is not None:
+                    nothing = self._stock.nothing_up_to(way, stream, subscription.interest)
+                    feed.skip(stream, nothing)
                 feed.interrupted(stream, self._probing.next)
                 self._probing.want(feed)
                 self._hungry[id] = None
@@ -216,11 +232,16 @@ class Overlay:
                 yield
 
     def _gone(self, streams: Collection[m.StreamId]) -> None:
-        self._catching_up.gone(streams)
-        heads: m.Positions = {}
         for stream in streams:
             self._groups.gone(stream)
             self._homes.gone(stream)
+        self._lost(streams)
+
+    def _lost(self, streams: Collection[m.StreamId]) -> None:
+        """There is no way to these streams."""
+        self._catching_up.gone(streams)
+        heads: m.Positions = {}
+        for stream in streams:
             head = self._marks.end(stream)
             self._passed_on.pop(stream, None)
             if head:
@@ -253,16 +274,19 @@ class Overlay:
         stream, head = message.stream, message.head
         if self._directory.towards(stream) != neighbor:
             if self._borders.with_(neighbor) is None:
-                self._reminded(message)
+                self._reminded(neighbor, message)
         elif head > self._passed_on.get(stream, -1):
             self._passed_on[stream] = head
             self._marks.heard(stream, head)
-            self._pass_on(message)
+            self._pass_on(message, but=neighbor)
 
-    def _reminded(self, message: m.Mark) -> None:
+    def _reminded(self, neighbor: str, message: m.Mark) -> None:
         stream, head = message.stream, message.head
         if stream in self._journals:
             self.known[stream] = max(head, self.known.get(stream, 0))
+        elif self._directory.spreads_marks:
+            if self._marks.heard_say(stream, head):
+                self._pass_on(message, but=neighbor)
         elif self._marks.seen(stream, head):
             way = self._directory.towards(stream)
             if way is not None:
@@ -287,5 +311,6 @@ class Overlay:
             if now - since >= patience:
                 self._refuse(neighbor)
 
-    def _pass_on(self, message: m.Mark) -> None:
-        self._agenda.to_links((n, message) for n in self._directory.children(message.stream))
+    def _pass_on(self, message: m.Mark, but: str | None = None) -> None:
+        hearers = self._directory.hearers(message.stream)
+        self._agenda.to_links((n, message) for n in hearers if n != but)

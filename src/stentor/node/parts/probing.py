@@ -46,6 +46,8 @@ AGAIN_FIRST: Final = 0.1
 AGAIN_MOST: Final = 2.0
 #: Seconds that count between two ticks. If more have passed, it is this broker that was slow.
 AWAKE: Final = 0.5
+#: Seconds for which a probe waits for links that are being made.
+LINKS_PATIENCE: Final = 5.0
 
 
 class Probing:
@@ -91,6 +93,9 @@ class Probing:
         self._again: float | None = None
         self._patience = AGAIN_FIRST
         self._ticked = clock.now
+        #: Since when the one that is wanted waits for links, and brokers that it does not ask.
+        self._waits_since: float | None = None
+        self._away: m.Positions = {}
         #: Feeds that wait for a probe to be answered, and clients that wait with them.
         self._feeds: Turns[str] = Turns()
         self.settling: dict[Consumer, tuple[int, Session, bool]] = {}
@@ -141,13 +146,25 @@ class Probing:
 
     def begin(self) -> None:
         """Send a probe if one is wanted and none is under way."""
-        while self._wanted and not self.probes.waiting and not self._answers:
+        while self._wanted and not self.probes.waiting and not self._answers and self._may_ask():
             self._wanted = False
+            self._waits_since = None
             self.counters["probes"] += 1
+            directory, hearsay = self._directory, self._marks.hearsay
+            aside = (o.stream for o in directory.others if directory.towards(o.stream) is None)
+            self._away = {stream: hearsay[stream] for stream in aside if stream in hearsay}
             asked, heads = self._to_ask(self._directory.children(self._journals.stream))
             self._agenda.to_links(self.probes.begin(asked, heads))
             self._catching_up.fetches.probe = self.probes.number
             self._complete(self.probes.finish_own(self._journals.heads()))
+
+    def _may_ask(self) -> bool:
+        """Whether all are linked that have to be asked; in a while without them."""
+        if self._directory.is_settled:
+            return True
+        if self._waits_since is None:
+            self._waits_since = self._clock.now
+        return self._clock.now - self._waits_since >= LINKS_PATIENCE
 
     def tick(self) -> None:
         """Wait for nobody who hangs; ask again who was left out."""
@@ -217,14 +234,20 @@ class Probing:
             return
         number, heads = complete
         # It hangs; or in a cycle its answer came another way than its stream, and proves nothing.
-        left_out = [o.stream for o in self._directory.others if o.stream not in heads]
+        away, self._away = self._away, {}
+        left_out = [
+            o.stream
+            for o in self._directory.others
+            if o.stream not in heads and o.stream not in away
+        ]
         self._catching_up.spare(left_out)
         if left_out:
             self._ask_again()
         else:
             self._patience = AGAIN_FIRST
         settled = [c for c, (probe, *_) in self.settling.items() if probe <= number]
-        self._answers.append(self._tell(number, heads, left_out, self._feeds.take(), settled))
+        feeds = self._feeds.take()
+        self._answers.append(self._tell(number, heads, away, left_out, feeds, settled))
         self.work()
 
     @property
@@ -241,6 +264,7 @@ class Probing:
         self,
         number: int,
         heads: m.Positions,
+        away: m.Positions,
         left_out: list[m.StreamId],
         feeds: list[str],
         settled: list[Consumer],
@@ -250,7 +274,7 @@ class Probing:
                 yield
             subscription = self._subscriptions.held.get(id)
             if subscription is not None:
-                self._answered(subscription, number, heads, left_out)
+                self._answered(subscription, number, heads, away, left_out)
         for i, consumer in enumerate(settled, 1):
             if not i % TOLD_AT_ONCE:
                 yield
@@ -274,21 +298,26 @@ class Probing:
         subscription: Subscription,
         number: int,
         heads: m.Positions,
+        away: m.Positions,
         left_out: list[m.StreamId],
     ) -> None:
         """A feed learns how far streams had come."""
         feed = subscription.feed
+        subscription.interest.in_force(number)
         self._catching_up.ask_again(feed, left_out, number + 1)
         for stream in left_out:
             feed.interrupted(stream, number + 1)
         self._catching_up.ask_again(feed, feed.unproved(number) & heads.keys(), number)
         known = self._marks.heads
-        begins = feed.heads(number, heads, {s: known[s] for s in left_out if s in known})
+        others = {s: known[s] for s in left_out if s in known}
+        begins = feed.heads(number, heads, others, away)
         self._durables.take_back(subscription)
         if begins:
             # Brokers that could not be asked are read from the time of its making on, when they
             # are there.
             subscription.begins()
+        if subscription.interest.recent:
+            self._feeds.add(feed.id)
         if feed.waits_for(number):
             self._feeds.add(feed.id)
             self._wanted |= not left_out

@@ -77,6 +77,7 @@ class Publishing:
         window: int,
     ) -> None:
         """A client may have `window` notifications unanswered."""
+        self._at_let_in: list[Callable[[list[Envelope]], None]] = []
         self._traffic = traffic
         self._checks = checks
         self._journals = journals
@@ -109,6 +110,10 @@ class Publishing:
     def at_routed(self, done: Callable[[str], None]) -> None:
         """Call this when all that a producer had on its way to the disk has been routed."""
         self._at_routed.append(done)
+
+    def at_let_in(self, note: Callable[[list[Envelope]], None]) -> None:
+        """Call this with what is in order, before it is written or passed on."""
+        self._at_let_in.append(note)
 
     def owes(self, producer: str) -> bool:
         """Whether something of the producer is on its way to the disk, or not yet routed."""
@@ -344,6 +349,8 @@ class Publishing:
 
         They have no more bytes than `size`.
         """
+        for note in self._at_let_in:
+            note(envelopes)
         if volatile:
             self.counters["volatile"] += len(items)
             self._volatile[0].extend(items)

@@ -21,6 +21,7 @@ from stentor.model.names import shown
 from stentor.node.agenda import Agenda
 from stentor.node.assurance import Assurance
 from stentor.node.border import Borders, Rights
+from stentor.node.holdings import Holdings
 from stentor.node.hooks import VETO, Hooks
 from stentor.node.portions import FILTERS
 from stentor.node.streams import check_addresses
@@ -33,7 +34,17 @@ from stentor.routing.graph import GraphRouter
 from stentor.routing.graph.link_states import LinkState
 from stentor.routing.graph.messages import Topology
 from stentor.routing.messages import SubscriptionUpdate, Update
-from stentor.routing.protocol import BrokerId, FilterId, LiveRouter, Outputs, Place, Send
+from stentor.routing.protocol import (
+    BrokerId,
+    FilterId,
+    LiveRouter,
+    Message,
+    Outputs,
+    Place,
+    Send,
+)
+from stentor.routing.rendezvous.messages import Holds, Sources, Watches
+from stentor.routing.rendezvous.router import RendezvousRouter
 from stentor.routing.table import Destination
 
 #: Filters of a neighbor that is gone which are taken down in one step.
@@ -41,6 +52,8 @@ UNLINKED_AT_ONCE: Final = 100
 #: Elementary steps (see `effort`) in which filters of a neighbor, or of an inbox, are taken before
 #: others have their turn.
 EFFORT: Final = 10_000
+#: Keys of a rendezvous that one frame names.
+KEYS_AT_ONCE: Final = 1_000
 
 
 class Routing:
@@ -57,10 +70,15 @@ class Routing:
         assurance: Assurance,
         ids: Mapping[str, BrokerId],
         wording: Wording,
+        holdings: Holdings | None = None,
     ) -> None:
-        """`ids` is by what the router knows neighbors, where that is not their names."""
+        """`ids` is by what the router knows neighbors, where that is not their names.
+
+        `holdings` is what the journals hold, where neighbors are told.
+        """
         self.router = router
         self._wording = wording
+        self._holdings = holdings
         self._names = ids
         self._borders = borders
         self._hooks = hooks
@@ -264,6 +282,21 @@ class Routing:
         states = tuple(self._state(state) for state in message.states)
         self.tell(self.router.receive(self._id(neighbor), Topology(states)))
 
+    def types_heard(self, neighbor: str, message: m.Types) -> None:
+        """A neighbor tells what it has."""
+        added = tuple(key for key, _ in message.added)
+        self.tell(self.router.receive(self._id(neighbor), Holds(added, tuple(message.removed))))
+
+    def watch_heard(self, neighbor: str, message: m.Watch) -> None:
+        """A neighbor wants to know who has something."""
+        watches = Watches(tuple(message.added), tuple(message.removed))
+        self.tell(self.router.receive(self._id(neighbor), watches))
+
+    def sources_heard(self, neighbor: str, message: m.Sources) -> None:
+        """A neighbor tells who has something."""
+        found = tuple((key, tuple(map(self._id, brokers))) for key, brokers in message.found)
+        self.tell(self.router.receive(self._id(neighbor), Sources(found)))
+
     def _state(self, state: m.LinkState) -> LinkState:
         if any(cost < 1 for _, cost in state.links):
             raise ProtocolError(f"a link of {shown(state.broker)} costs nothing, or less")
@@ -273,9 +306,9 @@ class Routing:
         return LinkState(self._id(state.broker), state.number, links, state.streams)
 
     def describe(self, streams: tuple[m.Origin, ...]) -> None:
-        """Let all brokers of a graph know which streams enter here."""
-        router = self.router
-        if isinstance(router, GraphRouter) and streams != router.about(router.id):
+        """Let all brokers know which streams enter here, where links are told to all."""
+        router, floods = self.router, GraphRouter | RendezvousRouter
+        if isinstance(router, floods) and streams != router.about(router.id):
             self.tell(router.describe(streams))
 
     def tell(self, outputs: Outputs) -> None:
@@ -283,10 +316,9 @@ class Routing:
         for output in outputs:
             if isinstance(output, Send):
                 update, to = output.message, str(output.to)
-                if isinstance(update, Topology):
-                    self._agenda.to_link(to, _links(update))
+                if not isinstance(update, Update):
+                    self._agenda.to_links((to, word) for word in self._words(update))
                     continue
-                assert isinstance(update, Update)
                 asks = isinstance(update, SubscriptionUpdate)
                 border = self._borders.with_(to)
                 if border is not None:
@@ -295,6 +327,26 @@ class Routing:
                     if frame.added:
                         self._assurance.say(to)
                     self._agenda.to_link(to, frame)
+
+    def _words(self, message: Message) -> Iterator[object]:
+        """What a router says about other things than filters, in frames of which none is long."""
+        match message:
+            case Topology():
+                yield _links(message)
+            case Holds(added, removed):
+                holdings = self._holdings
+                assert holdings is not None
+                own, through = holdings.stream, holdings.through()
+                for keys, gone in _cut(added, removed):
+                    named = [(key, holdings.before(key)) for key in keys]
+                    yield m.Types(own, named, list(gone), through)
+            case Watches(added, removed):
+                for keys, gone in _cut(added, removed):
+                    yield m.Watch(list(keys), list(gone))
+            case Sources(found):
+                for start in range(0, len(found), KEYS_AT_ONCE):
+                    some = found[start : start + KEYS_AT_ONCE]
+                    yield m.Sources([(key, list(map(str, brokers))) for key, brokers in some])
 
     @property
     def has_work(self) -> bool:
@@ -320,6 +372,20 @@ class Routing:
         """
         sender = None if source is None else self._id(source)
         return self.router.route_leading(envelopes, sender, most, root)
+
+
+def _cut(
+    added: Sequence[str], removed: Sequence[str]
+) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+    """Some of them at a time; all that is new before what goes, and once if there is nothing."""
+    most = KEYS_AT_ONCE
+    if len(added) + len(removed) <= most:
+        yield added, removed
+        return
+    for start in range(0, len(added), most):
+        yield added[start : start + most], ()
+    for start in range(0, len(removed), most):
+        yield (), removed[start : start + most]
 
 
 def _links(topology: Topology) -> m.Links:

@@ -420,6 +420,7 @@ class Subscribing:
         yield from ending
         if new:
             feed.asks_more()
+            subscription.interest.recent |= dict.fromkeys(new, self._probing.next)
 
         def answer() -> None:
             if self._subscriptions.held.get(feed.id) is not subscription:
