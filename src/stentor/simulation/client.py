@@ -800,9 +800,9 @@ class Client:
                     self._follow(instead)
                 elif code == DurableElsewhere.code:
                     inbox.lost_connection()
-                    if len(self.inboxes) == 1:
+                    if len(self.inboxes) == 1 and instead[0] != str(self.at):
                         self._follow(instead)
-                    else:  # it has one connection, and something else over it
+                    else:  # it is on its way here; or there is something else on this connection
                         inbox.waits = True
                 elif code is not None:
                     del self.inboxes[inbox.number]
