@@ -208,6 +208,7 @@ class Subscription(Generic[T]):
                 timed=terms.settlement.deadline > 0,
                 shared=terms.group is not None,
             )
+            self._acked = self._unsettled.ack
         #: Handed out or dropped since credit was granted last.
         self._used = 0
         self._half = max(1, terms.window // 2)
@@ -676,9 +677,7 @@ class Subscription(Generic[T]):
         if get_ident() != self._thread:
             self._elsewhere(self._ack, notification)
             return
-        assert self._unsettled is not None
-        many = self._unsettled.ack(notification) > CONFIRM_AFTER
-        if many or self._confirm_timer is None:
+        if self._acked(notification) > CONFIRM_AFTER or self._confirm_timer is None:
             self._tell_soon()
 
     def _nack(self, notification: Notification, delay: float | None, cause: str) -> None:

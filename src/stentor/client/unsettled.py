@@ -36,7 +36,7 @@ CAUSE: Final = 1_000
 
 Key: TypeAlias = tuple[StreamId, int]
 
-_PLACE: Final = attrgetter("place")
+_PLACE: Final = attrgetter("_place")  # the property would cost a call for each
 
 _log: Final = logging.getLogger("stentor.client")
 
@@ -68,6 +68,8 @@ class Unsettled:
         #: Always empty: the broker knows what was settled.
         self.arrived: Positions = {}
         self._waiting: deque[Notification] = deque()
+        #: Those among them that no journal holds, so that nobody settles them.
+        self._unplaced = 0
         self._aside: dict[Key, Notification] = {}
         self._withheld: dict[tuple[StreamId, str], set[int]] = {}
         self._hands: dict[Key, Notification] = {}
@@ -75,7 +77,6 @@ class Unsettled:
         self._told: deque[dict[StreamId, list[int]]] = deque(maxlen=MESSAGES)
         self._may_repeat: set[Key] | None = None
         # What the broker is yet to be told.
-        self._acked: list[Notification] = []
         self._done: list[Key] = []
         self._begun: dict[Key, None] = {}
         self._refused: list[Refused] = []
@@ -117,11 +118,12 @@ class Unsettled:
             delivery = self._delivery
             if attempt != 1:
                 delivery = replace(delivery, attempt=attempt)
-            places = zip(repeat(stream), offsets, strict=False)
-            for notification, place in zip(notifications, places, strict=True):
-                notification.for_delivery(delivery, place)
+            places = zip(repeat(stream, len(offsets)), offsets, strict=True)
+            Notification.for_deliveries(notifications, delivery, places)
             if self._may_repeat is not None:
                 notifications = list(filter(self._is_new, notifications))
+        else:
+            self._unplaced += len(notifications)
         self._waiting.extend(notifications)
         if self._withheld:
             self._set_aside()
@@ -207,6 +209,10 @@ class Unsettled:
         """At most so many that wait."""
         waiting, hands = self._waiting, self._hands
         careful = self._may_repeat is not None
+        if not (careful or self._timed or self._unplaced):  # by far the most frequent
+            taken = [waiting.popleft() for _ in range(min(limit, len(waiting)))]
+            hands.update(zip(map(_PLACE, taken), taken, strict=True))
+            return taken
         found: list[Notification] = []
         while waiting and len(found) < limit:
             notification = waiting.popleft()
@@ -217,6 +223,8 @@ class Unsettled:
                 hands[place] = notification
                 if self._timed:
                     self._begun[place] = None
+            else:
+                self._unplaced -= 1
             found.append(notification)
         return found
 
@@ -229,7 +237,7 @@ class Unsettled:
         self._extended.clear()
         self._refused.clear()
         self._may_repeat = self._recent()
-        self._may_repeat.update(map(_PLACE, self._acked), self._done)
+        self._may_repeat.update(self._done)
         if self._shared:  # others get what was in hand
             self._hands.clear()
         self._begun = dict.fromkeys(self._hands)
@@ -241,6 +249,7 @@ class Unsettled:
     def clear(self) -> None:
         """Hand out no more of what waits."""
         self._waiting.clear()
+        self._unplaced = 0
 
     # -- settled
 
@@ -252,18 +261,17 @@ class Unsettled:
         key = notification.place
         if self._hands.pop(key, None) is None:
             if not self._is_late(notification):
-                return len(self._acked)
+                return len(self._done)
         elif self._begun:
             self._begun.pop(key, None)
-        self._acked.append(notification)
-        return len(self._acked)
+        self._done.append(key)
+        return len(self._done)
 
     def _is_late(self, notification: Notification) -> bool:
         """Whether it was taken away, and is not settled: the broker may be glad to hear of it."""
         key = notification.place
-        recent = (key in map(_PLACE, self._acked)) or key in self._done
         refused = any((r.stream, r.offset) == key for r in self._refused)
-        return not recent and not refused
+        return key not in self._done and not refused
 
     def nack(self, notification: Notification, delay: float | None, cause: str) -> None:
         """It could not be dealt with."""
@@ -288,14 +296,14 @@ class Unsettled:
     @property
     def pending(self) -> int:
         """How much the broker is to be told."""
-        told = len(self._acked) + len(self._done) + len(self._begun)
+        told = len(self._done) + len(self._begun)
         return told + len(self._refused) + len(self._extended)
 
     def message(self, number: int) -> Settle | None:
         """What the broker is to be told, once."""
         if not self.pending:
             return None
-        done = _by_stream([*map(_PLACE, self._acked), *self._done])
+        done = _by_stream(self._done)
         self._told.append(done)
         if self._may_repeat is not None:
             self._may_repeat.update((s, o) for s, each in done.items() for o in each)
@@ -313,7 +321,7 @@ class Unsettled:
             self._extended,
             again=[(*key, attempt) for key, attempt in begun.items() if attempt > 1],
         )
-        self._acked, self._done, self._begun = [], [], {}
+        self._done, self._begun = [], {}
         self._refused, self._extended = [], []
         return message
 

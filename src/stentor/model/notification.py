@@ -15,7 +15,7 @@ an id is hashed by it, any other by its content.
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from datetime import UTC, datetime, timedelta
 from math import copysign
 from typing import Any, Final, TypeGuard, cast, final
@@ -262,6 +262,15 @@ class Notification(Mapping[str, Any]):
         self._delivery = delivery
         self._place = place
         return self
+
+    @staticmethod
+    def for_deliveries(
+        notifications: Iterable[Notification], delivery: Any, places: Iterable[tuple[str, int]]
+    ) -> None:
+        """The same for many, each with its place."""
+        for notification, place in zip(notifications, places, strict=True):
+            notification._delivery = delivery
+            notification._place = place
 
     @property
     def attempt(self) -> int:

@@ -801,10 +801,9 @@ class Client:
                     self._follow(instead)
                 elif code == DurableElsewhere.code:
                     inbox.lost_connection()
-                    here = self.broker is not None and self.broker.name in instead
-                    if len(self.inboxes) == 1 and not here:
+                    if len(self.inboxes) == 1 and instead[0] != str(self.at):
                         self._follow(instead)
-                    else:  # it has one connection, and something else over it; or it will be here
+                    else:  # it is on its way here; or there is something else on this connection
                         inbox.waits = True
                 elif code is not None:
                     del self.inboxes[inbox.number]

@@ -251,6 +251,15 @@ class Overlay(Host):
 
     def settle(self) -> None:
         """Heal everything, and wait until nothing is under way."""
+        for _ in range(100):
+            self._rest()
+            if all(client.broker is not None for client in self.clients):
+                break  # else somebody's queue was full, and it has to come back
+        else:
+            raise AssertionError("clients are disconnected for ever")
+        self.trace.quiescent()
+
+    def _rest(self) -> None:
         for _ in range(2_000):
             self.heal()
             if self.some_wait:
@@ -281,7 +290,6 @@ class Overlay(Host):
                     break
                 for client in self.clients:
                     client.give_credit()
-        self.trace.quiescent()
 
 
 def owes(client: Client) -> bool:

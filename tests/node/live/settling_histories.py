@@ -52,8 +52,6 @@ class Settlements:
         )
         self.unsettled = rng.choice([2, 5, settling.UNSETTLED])
         self.faults = {kind for kind in FAULTS if rng.random() < 0.4}
-        if "moves" in self.faults:  # who is sent on and cannot get there would ask for ever
-            self.faults -= {"links", "home"}
         options: dict[str, Any] = {"durable": NAME, "settlement": self.terms}
         if self.group:
             options |= {"group": "g", "choice": rng.choice(["round_robin", "least_loaded"])}
