@@ -286,8 +286,12 @@ class Overlay(Host):
             self.tick(seconds)
             for _ in range(2_000):
                 self.advance()
-                if not any(map(owes, self.clients)):
+                # Who was given what it had missed may have been disconnected for being slow.
+                away = [client for client in self.clients if client.broker is None]
+                if not away and not any(map(owes, self.clients)):
                     break
+                for client in away:
+                    client.connect(self.rng.choice(self.places(client)))
                 for client in self.clients:
                     client.give_credit()
 
