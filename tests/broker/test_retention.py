@@ -46,10 +46,9 @@ def test_what_a_durable_subscriber_elsewhere_has_not_confirmed(tmp_path: Path, b
                         found = [(await sub.get())["x"]]
                         while found[-1] < 99:
                             found.append((await sub.get())["x"])
-                        removed = origin.journal.status()["wanted_removed"]
-                        assert sub.lost == removed
-                        assert (removed > 0) == (bound < 2**30)
-                        assert found == list(range(removed, 100))
+                        assert (sub.lost > 0) == (bound < 2**30)
+                        assert found == list(range(sub.lost, 100))
+                        assert origin.journal.status()["wanted_removed"] >= sub.lost
                     await until(lambda: origin.journal.status()["wanted"] == 101)
                     await feed.publish({"x": 100}, payload=bytes(1_000), ack=True)
                     await until(lambda: origin.journal.status()["bytes"] < 35_000)
