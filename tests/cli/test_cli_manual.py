@@ -24,7 +24,7 @@ def blocks(language: str) -> list[str]:
 
 
 def test_configurations_are_accepted(tmp_path: Path) -> None:
-    for name in ("feed.token", "operator.token"):
+    for name in ("feed.token", "operator.token", "viewers.token"):
         (tmp_path / name).write_text("hush\n")
     seen = set()
     for number, text in enumerate(blocks("toml")):
@@ -38,7 +38,7 @@ def test_configurations_are_accepted(tmp_path: Path) -> None:
         else:
             assert load(file, environment={}).settings.name == "frankfurt"
             seen.add("broker")
-    grants = {"market feed", "desks", "neighbors", "operators", "partner"}
+    grants = {"market feed", "desks", "neighbors", "operators", "partner", "viewers"}
     assert seen == {"overlay", "broker"} | grants
 
 

@@ -37,6 +37,7 @@ from stentor.client.uplink import ATTEMPT, State, Uplink
 from stentor.client.waiting import TimeLimit, settles
 from stentor.errors import (
     AccessDenied,
+    DurableElsewhere,
     GroupElsewhere,
     NameTaken,
     NoReply,
@@ -381,6 +382,10 @@ class LocalBroker:
             return
         if message.instead and not subscription.closing:
             self._move(subscription, message, link.address)
+        elif message.cut_off and not subscription.closing:  # it is on its way to that broker
+            elsewhere = error_of(message.code or DurableElsewhere.code, message.message)
+            subscription.connection_lost(elsewhere, self.loop.time())
+            self._go_home(subscription)
         else:
             error = None if message.code is None else error_of(message.code, message.message)
             subscription.ended(error)

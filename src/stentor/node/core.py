@@ -361,6 +361,7 @@ class Core:
                 self.catching_up,
                 self.last_values,
                 self.bulk_reads,
+                self.wanted,
             )
         )
         self._from_clients: dict[type, Any] = {

@@ -404,7 +404,7 @@ class Ended(_Message, tag=36):
     message: str = ""
     #: For what lives elsewhere: the addresses of its broker, best first.
     instead: _Addresses = field(default_factory=list)
-    #: This broker cannot reach that one now.
+    #: This broker cannot reach that one now; or, without addresses, will be the one itself soon.
     cut_off: bool = False
 
 

@@ -801,7 +801,7 @@ class Client:
                     self._follow(instead)
                 elif code == DurableElsewhere.code:
                     inbox.lost_connection()
-                    if len(self.inboxes) == 1 and instead[0] != str(self.at):
+                    if len(self.inboxes) == 1 and instead:
                         self._follow(instead)
                     else:  # it is on its way here; or there is something else on this connection
                         inbox.waits = True

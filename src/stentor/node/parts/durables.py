@@ -95,9 +95,13 @@ class Durables:
         self._attached.add(durable.name)
 
     def take(self, durable: Durable) -> None:
-        """One that has come from another broker is kept here from now on."""
+        """One that has come from another broker is kept here from now on.
+
+        It goes to disk before the word that it lives here.
+        """
         self.held[durable.name] = durable
-        self.changed(durable)
+        self._agenda.add(Persist(durable.name, durable.to_data(), None))
+        self._tell(durable)
 
     def is_attached(self, durable: Durable) -> bool:
         """Whether somebody consumes this durable subscription now."""

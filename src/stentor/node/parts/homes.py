@@ -218,7 +218,7 @@ class Homes:
             if name in self._durables.held or name not in self._searches:
                 return True
             text = f"the durable subscription {label(name)!r} is on its way to this broker"
-            self._send(session.id, message.number, text, self._directory.own)
+            self._send(session.id, message.number, text, m.Origin("", ""), cut_off=True)
             return False
         assert home.broker is not None
         origin = self._directory.origin(home.broker.stream)
@@ -484,6 +484,9 @@ class Homes:
             self._agenda.to_link(neighbor, message)
         for name in self._durables.held:
             self._outdated.add(name)
+        for home in self.registry.at(self._journals.stream):
+            if home.name not in self._durables.held:
+                self._seek(home.name)  # what was kept is lost; others may know something
 
     def gone(self, stream: m.StreamId) -> None:
         """The broker of this stream cannot be reached."""

@@ -14,7 +14,7 @@ forgotten when retention has taken what it needed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -22,7 +22,6 @@ import msgspec
 from stentor.node.agenda import Agenda, Persist
 from stentor.node.border import Borders
 from stentor.node.clock import Clock
-from stentor.node.durable import Durable
 from stentor.node.journals import Journals
 from stentor.node.parts.durables import Durables
 from stentor.node.ways import Ways
@@ -35,6 +34,11 @@ EVERY: Final = 5.0
 ANYWAY: Final = 60.0
 #: Brokers of which it is known what they need of a stream.
 MAX_HOMES: Final = 10_000
+
+#: Pairs of a durable subscription and a stream that are looked at in one step.
+LOOKED_AT_ONCE: Final = 10_000
+#: No stream is called so: what this broker has said is stored under it.
+_TOLD: Final = ""
 
 #: The first offset and the first time that are needed.
 _Needs = tuple[float, float]
@@ -66,6 +70,7 @@ class WantedHistory:
         self._changed = False
         #: What this broker has said it needs.
         self._told: dict[m.StreamId, _Needs] = {}
+        self._steps: Iterator[None] | None = None
         self._next = clock.now
         self._anyway = clock.now
 
@@ -73,6 +78,7 @@ class WantedHistory:
         """Take up what was said before a restart."""
         if data is not None:
             self._wanted = _decoder.decode(data)
+            self._told = self._wanted.pop(_TOLD, {})
 
     def low(self, stream: m.StreamId) -> int | None:
         """The first offset of a journal here that somebody needs; None if nobody needs any."""
@@ -87,27 +93,61 @@ class WantedHistory:
     # -- what is needed here
 
     def tick(self) -> None:
+        """From time to time, find out what is needed; in steps, as there may be very many."""
+        if self._clock.now >= self._next and self._steps is None:
+            self._next = self._clock.now + EVERY
+            self._steps = self._say()
+            self.work()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether it is being found out."""
+        return self._steps is not None
+
+    def work(self) -> None:
+        """Do one step."""
+        if self._steps is not None and next(self._steps, True):
+            self._steps = None
+
+    def _say(self) -> Iterator[None]:
         """Say what is needed, as far as that has changed."""
-        now = self._clock.now
-        if now < self._next:
-            return
-        self._next = now + EVERY
-        if now >= self._anyway:
-            self._anyway = now + ANYWAY
-            self._told.clear()
+        others = [origin.stream for origin in self._directory.others]
+        heads = self._journals.heads()
+        first = dict.fromkeys([*others, *heads], math.inf)
+        since = dict(first)
+        looked = 0
+        for durable in list(self._durables.held.values()):
+            positions = durable.positions
+            for stream in first:
+                position = positions.get(stream)
+                if position is None:
+                    since[stream] = min(since[stream], durable.since)
+                else:
+                    first[stream] = min(first[stream], position + 1.0)
+            looked += len(first)
+            if looked >= LOOKED_AT_ONCE:
+                looked = 0
+                yield
         own = self._journals.stream
-        held = list(self._durables.held.values())
-        for stream in self._journals.heads():
-            self._needs(stream, own, _needed(stream, held))
-        for origin in self._directory.others:
-            needs = _needed(origin.stream, held)
-            way = self._directory.towards(origin.stream)
-            if way is not None and self._told.get(origin.stream) != needs:
-                self._told[origin.stream] = needs
-                self._agenda.to_link(way, m.Wanted(origin.stream, own, *needs))
+        anyway = self._clock.now >= self._anyway
+        if anyway:
+            self._anyway = self._clock.now + ANYWAY
+        for stream in heads:
+            self._needs(stream, own, (first[stream], since[stream]))
+        for stream in others:
+            needs, told = (first[stream], since[stream]), self._told.get(stream, _NOTHING)
+            way = self._directory.towards(stream)
+            if way is None or (needs == told and (needs == _NOTHING or not anyway)):
+                continue
+            self._changed |= needs != told
+            self._told[stream] = needs
+            if needs == _NOTHING:
+                del self._told[stream]
+            self._agenda.to_link(way, m.Wanted(stream, own, *needs))
         if self._changed:
             self._changed = False
-            data = msgspec.msgpack.encode(self._wanted) if self._wanted else None
+            known = self._wanted | ({_TOLD: self._told} if self._told else {})
+            data = msgspec.msgpack.encode(known) if known else None
             self._agenda.add(Persist(STORED, data, None))
 
     # -- what is needed elsewhere
@@ -134,19 +174,3 @@ class WantedHistory:
                 homes[home] = needs
         if not homes:
             del self._wanted[stream]
-
-
-def _needed(stream: m.StreamId, durables: Iterable[Durable]) -> _Needs:
-    """From where on these need a stream.
-
-    >>> _needed("b1#0", [])
-    (inf, inf)
-    """
-    first = since = math.inf
-    for durable in durables:
-        position = durable.positions.get(stream)
-        if position is None:
-            since = min(since, durable.since)
-        else:
-            first = min(first, position + 1.0)
-    return first, since
