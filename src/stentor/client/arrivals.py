@@ -261,6 +261,17 @@ class Arrivals:
         self.clear()
         return before
 
+    def forget_place(self) -> None:
+        """Go on wherever the broker does; only ids tell what has come before.
+
+        A durable subscription may have been made a second time where the first was not known, and
+        then be one again. What came of the second says nothing about how far the first one was.
+        """
+        self.forget_waiting()
+        self.arrived.clear()
+        self._dealt.clear()
+        self._chunk.offsets, self._chunk.after = [], {}
+
     def unmark(self, notification: Notification) -> None:
         """It was not handed out after all, so it may come again (01/A-7)."""
         if notification.id is not None:

@@ -384,7 +384,7 @@ class LocalBroker:
             self._move(subscription, message, link.address)
         elif message.cut_off and not subscription.closing:  # it is on its way to that broker
             elsewhere = error_of(message.code or DurableElsewhere.code, message.message)
-            subscription.connection_lost(elsewhere, self.loop.time())
+            subscription.sent_on(elsewhere, self.loop.time())
             self._go_home(subscription)
         else:
             error = None if message.code is None else error_of(message.code, message.message)
@@ -602,7 +602,7 @@ class LocalBroker:
     def _move(self, subscription: Subscription[Any], message: Ended, via: Address) -> None:
         subscription.moves += 1
         elsewhere = error_of(message.code or GroupElsewhere.code, message.message)
-        subscription.connection_lost(elsewhere, self.loop.time())
+        subscription.sent_on(elsewhere, self.loop.time())
         places, refused = self._trust.followed(message.instead, via)
         if subscription.moves > MAX_MOVES:
             text = f"{message.message}; it was sent on {MAX_MOVES} times, brokers disagree"

@@ -555,6 +555,12 @@ class Subscription(Generic[T]):
         if self._terms.overflow == "disconnect" and isinstance(error, QueueOverflow):
             self.ended(error)
 
+    def sent_on(self, error: StentorError, at: float) -> None:
+        """It lives at another broker, which knows how far it has come."""
+        self.connection_lost(error, at)
+        if self._terms.durable is not None and self._terms.group is None:
+            self._arrivals.forget_place()
+
     def _unsettle(self) -> None:
         self._settled = False
         self._stop_confirm()

@@ -90,6 +90,9 @@ class Unsettled:
         """Notifications that wait."""
         return len(self._waiting)
 
+    def forget_place(self) -> None:
+        """Nothing: its broker knows its place anyway."""
+
     @property
     def in_hand(self) -> list[Notification]:
         """What the application has and has not settled."""

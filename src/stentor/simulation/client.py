@@ -95,8 +95,10 @@ class SimulatedInbox:
     #: Why it ended, if the broker has ended it; and whether it is over.
     ended: str | None = None
     over: bool = False
-    #: Whether it was told that it lives elsewhere, and has to ask again.
+    #: Whether it was told that it lives elsewhere, and has to ask again; and whether that was so
+    #: after it had come in force. If it was made twice, what only one of the two owed comes late.
     waits: bool = False
+    replaced: bool = False
     #: Notifications of credit that were not given back yet.
     debt: int = 0
     #: Of each stream what was dealt with last, in order of giving: what a group's member confirms.
@@ -293,6 +295,12 @@ class SimulatedInbox:
         for filter in removed:
             for id in [id for id, each in self.filters.items() if each == filter not in pending]:
                 self.drop(id)
+
+    def forget_place(self) -> None:
+        """It goes on wherever the broker does; only ids tell what has come."""
+        self.replaced |= bool(self.positions)
+        self.positions, self.last = {}, {}
+        self._in_life.clear()
 
     def forget_life(self) -> None:
         """The process has died; only names are left. The broker says what it asked for."""
@@ -553,7 +561,7 @@ class Client:
         if not inbox.is_shared and not inbox.is_volatile and not inbox.settles:
             if inbox.in_force is not None or inbox.positions:
                 options["positions"] = dict(inbox.positions)
-            if inbox.in_force is not None and "durable" not in options:
+            if inbox.in_force is not None:
                 # Brokers that it never heard of: everything since it was made.
                 options.setdefault("since", inbox.made_at)
         texts = list(dict.fromkeys(map(str, inbox.filters.values())))
@@ -801,6 +809,7 @@ class Client:
                     self._follow(instead)
                 elif code == DurableElsewhere.code:
                     inbox.lost_connection()
+                    inbox.forget_place()
                     if len(self.inboxes) == 1 and instead:
                         self._follow(instead)
                     else:  # it is on its way here; or there is something else on this connection
