@@ -301,6 +301,7 @@ class SimulatedInbox:
         self.replaced |= bool(self.positions)
         self.positions, self.last = {}, {}
         self._in_life.clear()
+        self._on_connection.clear()
 
     def forget_life(self) -> None:
         """The process has died; only names are left. The broker says what it asked for."""
