@@ -209,6 +209,23 @@ def test_a_home_out_of_reach_is_waited_for_or_taken_over() -> None:
     assert not waiting.given
 
 
+def test_what_is_known_of_a_home_outlives_a_restart() -> None:
+    """Otherwise a second one would be made while the first cannot be reached."""
+    sim = line(2)
+    first, _ = reader(sim, "b0")
+    sim.settle()
+    first.disconnect()
+    sim.clients.remove(first)
+    sim.crash("b0")
+    sim.crash("b1")
+    sim.restart("b1")
+    second, _ = reader(sim, "b1")
+    sim.advance()
+    [ended] = [a for a in second.answers if isinstance(a, m.Ended)]
+    assert (ended.code, ended.cut_off) == (DurableElsewhere.code, True)
+    assert homes(sim) == []
+
+
 def test_a_home_that_comes_back_with_nothing_is_replaced_by_what_was_copied() -> None:
     sim = line(2)
     first, inbox = reader(sim, "b0")
