@@ -44,13 +44,16 @@ def register_source(spark: SparkSession, source: type[DataSource]) -> None:
         spark.dataSource.register(source)
     else:
         context = spark.sparkContext
-        before = context.environment
-        context.environment = dict.fromkeys(_ADDED, "") | before
+        # Not of Spark's public interface: without it, queries may have to be started one by one.
+        before = getattr(context, "environment", None)
+        if before is not None:
+            context.environment = dict.fromkeys(_ADDED, "") | before
         try:
             with _active(spark):
                 spark.dataSource.register(source)
         finally:
-            context.environment = before
+            if before is not None:
+                context.environment = before
     _registered.setdefault(spark, set()).add(source.name())
 
 
