@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 
 from stentor.client.direct import Direct
 from stentor.model import Notification, decode
+from stentor.model.notification import MAX_VALUE_BYTES
 from stentor.pipeline import publish, register
 
 if TYPE_CHECKING:
@@ -160,7 +161,8 @@ def test_results_in_other_modes_are_published_batch_by_batch(
 
     def send(batch: DataFrame, number: int) -> None:
         # A text that is too long for an attribute.
-        rows = batch.selectExpr("key", "count", "repeat('x', if(key = 2, 100000, 1)) as text")
+        text = f"repeat('x', if(key = 2, {MAX_VALUE_BYTES + 1}, 1)) as text"
+        rows = batch.selectExpr("key", "count", text)
         publish(
             rows,
             brokers=broker.address,
