@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -18,8 +19,15 @@ from scripted import looped, until
 import stentor
 from stentor import Notification, Retry
 from stentor.broker.host import Broker
-from stentor.broker.settings import Settings
-from stentor.errors import InvalidConfiguration, InvalidNotification, InvalidValue, UnknownStrategy
+from stentor.broker.settings import Limits, Settings
+from stentor.broker.storage import check, repair
+from stentor.errors import (
+    InvalidConfiguration,
+    InvalidNotification,
+    InvalidValue,
+    Overloaded,
+    UnknownStrategy,
+)
 
 
 @asynccontextmanager
@@ -242,3 +250,121 @@ async def test_priorities_need_a_queue_that_is_settled() -> None:
             bus.subscribe("exists x", order="priority", durable="d", settle=False)
         with pytest.raises(UnknownStrategy, match="published, priority"):
             bus.subscribe("exists x", order="random")
+
+
+# -- delay
+
+
+@looped
+async def test_nobody_is_given_it_before_its_time_and_nothing_waits_for_it() -> None:
+    async with served() as broker, stentor.connect(broker.address) as bus:
+        async with bus.subscribe("exists x") as sub:
+            began = asyncio.get_running_loop().time()
+            id = await bus.publish({"x": 1}, ack=True, deliver_at="400ms")
+            await bus.publish({"x": 2}, ack=True)
+            assert len(broker.core.scheduling.schedule) == 1
+            assert await taken(sub, 1) == [2]
+            n = await sub.get(timeout=10)
+            assert asyncio.get_running_loop().time() - began >= 0.3
+            assert (n["x"], n.id) == (1, id)
+            assert n.deliver_at is not None
+            await until(lambda: not len(broker.core.scheduling.schedule))
+        assert broker.journal.head == 2
+        assert broker.core.counters["delayed"] == 1
+
+
+@looped
+async def test_it_goes_to_who_subscribes_when_it_is_due() -> None:
+    async with served() as broker, stentor.connect(broker.address) as bus:
+        async with bus.subscribe("exists x"):
+            await bus.publish({"x": 1}, ack=True, deliver_at="300ms", retain="last")
+        async with bus.subscribe("exists x") as sub:
+            assert await taken(sub, 1) == [1]
+        async with bus.subscribe("exists x", retained=True) as sub:
+            assert await taken(sub, 1) == [1]
+
+
+@looped
+async def test_those_that_are_due_come_in_the_order_of_their_times() -> None:
+    async with served() as broker, stentor.connect(broker.address) as bus:
+        async with bus.subscribe("exists x") as sub:
+            now = datetime.now(UTC)
+            async with bus.transaction() as transaction:
+                for x, ms in ((1, 330), (2, 310), (3, 320), (4, 0)):
+                    at = now + timedelta(milliseconds=ms)
+                    await transaction.publish({"x": x}, deliver_at=at)
+            assert await taken(sub, 4) == [4, 2, 3, 1]
+
+
+@looped
+async def test_it_can_be_cancelled_until_it_is_due() -> None:
+    async with served() as broker, stentor.connect(broker.address) as bus:
+        async with bus.subscribe("exists x") as sub:
+            first = await bus.publish({"x": 1}, deliver_at="500ms")
+            second = await bus.publish({"x": 2}, ack=True, deliver_at="500ms")
+            assert await bus.cancel(first)
+            assert not await bus.cancel(first)
+            assert await taken(sub, 1) == [2]
+            assert not await bus.cancel(second)
+        async with stentor.connect(broker.address) as other:
+            third = await bus.publish({"x": 3}, ack=True, deliver_at="1h")
+            with pytest.raises(InvalidConfiguration, match="another"):
+                await other.cancel(third)
+        assert broker.core.counters["cancelled"] == 1
+
+
+@looped
+async def test_a_restart_keeps_the_schedule() -> None:
+    data = Path(mkdtemp())
+    async with served(data) as broker, stentor.connect(broker.address) as bus:
+        await bus.publish({"x": 1}, ack=True, deliver_at="1h")
+        await bus.publish({"x": 2}, ack=True, deliver_at="700ms")
+    async with served(data) as broker, stentor.connect(broker.address) as bus:
+        async with bus.subscribe("exists x", since="earliest") as sub:
+            assert await taken(sub, 1) == [2]
+        assert len(broker.core.scheduling.schedule) == 1
+    report = check(data)
+    assert report.ok, str(report)
+    assert "1 to be delivered later" in str(report)
+    repaired = repair(data, force=True)
+    assert repaired.repaired is not None
+    async with served(data) as broker:
+        assert len(broker.core.scheduling.schedule) == 1
+
+
+@looped
+async def test_the_schedule_has_bounds_which_grants_share() -> None:
+    limits = Limits(scheduled=2)
+    async with served(limits=limits) as broker, stentor.connect(broker.address) as bus:
+        for _ in range(2):
+            await bus.publish({"x": 1}, ack=True, deliver_at="1h")
+        with pytest.raises(Overloaded, match=r"limits\.scheduled"):
+            await bus.publish({"x": 1}, ack=True, deliver_at="1h")
+        await bus.publish({"x": 1}, ack=True, deliver_at=datetime(2026, 1, 1, tzinfo=UTC))
+        with pytest.raises(InvalidNotification, match="a year"):
+            await bus.publish({"x": 1}, ack=True, deliver_at="400d")
+        later = Notification({"x": 1}, deliver_at=datetime.now(UTC) + timedelta(hours=1))
+        with pytest.raises(InvalidNotification, match="volatile"):
+            await bus.publish(later, ack=True, volatile=True)
+
+
+@looped
+async def test_who_was_there_before_the_advertisements_left_gets_it() -> None:
+    steered: Any = {"advertisements": "covering"}
+    first = Broker(Settings(listen=("127.0.0.1:0",), name="s1", **steered))
+    await first.start()
+    second = Broker(
+        Settings(listen=("127.0.0.1:0",), name="s2", neighbors=(first.address,), **steered)
+    )
+    await second.start()
+    try:
+        await until(lambda: len(second.links) == 1)
+        async with stentor.connect(second.address) as reader:
+            async with reader.subscribe("exists x") as sub:
+                async with stentor.connect(first.address) as bus:
+                    async with bus.advertise("exists x"):
+                        await bus.publish({"x": 1}, ack=True, deliver_at="500ms")
+                assert await taken(sub, 1) == [1]
+    finally:
+        await second.stop()
+        await first.stop()

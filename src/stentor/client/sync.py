@@ -268,6 +268,10 @@ class SyncBus:
         """See `Bus.flush`."""
         self._loop.call(self._bus.flush(timeout))
 
+    def cancel(self, id: NotificationId, timeout: float | None = None) -> bool:
+        """See `Bus.cancel`."""
+        return self._loop.call(self._bus.cancel(id, timeout))
+
     def transaction(self, timeout: float | None = None) -> SyncTransaction:
         """See `Bus.transaction`."""
         return SyncTransaction(self._loop, self._bus.transaction(timeout))

@@ -270,8 +270,8 @@ class Unadvertise(_Message, tag=17):
 class Ask(_Message, tag=18):
     """A question to the broker; `Done` answers. Operators ask more than clients may.
 
-    "offers" {overlapping}; "streams" {since}; "where" {broker}; "status" {}; "links" {add, remove};
-    "durables" {name, do: "reset" | "delete" | "move", to}; "drain" {}.
+    "offers" {overlapping}; "streams" {since}; "where" {broker}; "cancel" {id}; "status" {};
+    "links" {add, remove}; "durables" {name, do: "reset" | "delete" | "move", to}; "drain" {}.
     """
 
     number: int
