@@ -668,6 +668,14 @@ class SyncTransaction:
         """See `Transaction.publish`."""
         return self._loop.call(self._transaction.publish(event, retain=retain, **parts))
 
+    def take(self, subscription: SyncSubscription[T], timeout: float | None = None) -> T:
+        """See `Transaction.take`."""
+        return self._loop.call(self._transaction.take(subscription._subscription, timeout))
+
+    def ack(self, notification: Notification) -> None:
+        """See `Transaction.ack`."""
+        self._transaction.ack(notification)
+
     def transaction(self) -> SyncTransaction:
         """See `Transaction.transaction`."""
         return SyncTransaction(self._loop, self._transaction.transaction())

@@ -16,6 +16,7 @@ hears which message.
     wanted         what journals have to keep for them                wanted.py
     settlements    what becomes of single notifications; dead letters settlements.py
     scheduling     what is delivered later                            scheduling.py
+    transactions   what consumers publish and settle as one step      transactions.py
     leases         subscriptions that end by themselves               leases.py
     groups         which groups live where                            groups.py
     offers         advertisements, and demand for what is offered     offers.py
@@ -78,6 +79,7 @@ from stentor.node.parts.scheduling import Scheduling
 from stentor.node.parts.settlements import Settlements
 from stentor.node.parts.subscribing import Subscribing
 from stentor.node.parts.traffic import Traffic
+from stentor.node.parts.transactions import Transactions
 from stentor.node.parts.wanted import STORED, WantedHistory
 from stentor.node.portions import portions
 from stentor.node.reading import Fetches
@@ -241,6 +243,16 @@ class Core:
             clock=time,
             agenda=agenda,
         )
+        self.transactions = Transactions(
+            subscriptions,
+            durables=durables,
+            publishing=self.publishing,
+            settlements=self.settlements,
+            journals=journals,
+            sessions=sessions,
+            clock=time,
+            agenda=agenda,
+        )
         self.leases = Leases(subscriptions, sessions=sessions, clock=time, agenda=agenda)
         self.groups = Groups(
             subscriptions,
@@ -387,6 +399,7 @@ class Core:
             m.Credit: self.subscribing.credit,
             m.Confirm: self.subscribing.confirm,
             m.Settle: self.settlements.settle,
+            m.Commit: self.transactions.commit,
             m.Amend: self.subscribing.amend,
             m.Advertise: self._offers.advertise,
             m.Unadvertise: self._offers.unadvertise,
@@ -446,6 +459,7 @@ class Core:
             self.publishing.answer()
         self.settlements.publish()
         self.scheduling.look()
+        self.transactions.publish()
         self._durables.settle()
         self._offers.tell()
         return self.agenda.take()
@@ -719,6 +733,7 @@ class Core:
             self.deliveries,
             self.settlements,
             self.scheduling,
+            self.transactions,
             self.catching_up,
             self.bulk_reads,
             self.probing,

@@ -331,6 +331,18 @@ class Publishing:
             first = first or problem
         return kept, found, bad, first
 
+    def checked(self, session: Session, items: list[bytes]) -> list[Envelope]:
+        """What is in these, if the client may publish all of them; else the error."""
+        if not items:
+            return []
+        if session.may_publish is nothing:
+            raise NotPermitted(f"{session.name!r} may not publish anything; have the grant widened")
+        _, envelopes, _, problem = self._checked(session, items, volatile=False)
+        if problem is not None:
+            raise problem
+        self._charge(session, len(items))
+        return envelopes
+
     def _reject(
         self, session: Session, message: m.Publish, refused: list[int], reason: StentorError
     ) -> None:
@@ -374,7 +386,8 @@ class Publishing:
         delayed: list[Delayed] = []
         then: Then | None = None
         if handled:
-            items, envelopes, keys, delayed = self._apart(session, items, envelopes, keys)
+            owners = [session.owner] * len(items)
+            items, envelopes, keys, delayed = self._apart(owners, items, envelopes, keys)
             then = self._put(delayed)
         context = (session, entry, envelopes, size, then)
         self._agenda.add(
@@ -387,7 +400,7 @@ class Publishing:
 
     def _apart(
         self,
-        session: Session,
+        owners: Sequence[str | None],
         items: list[bytes],
         envelopes: list[Envelope],
         keys: list[tuple[str, int]],
@@ -400,7 +413,7 @@ class Publishing:
             due = 0.0 if envelope.handling is None else envelope.handling.due
             if due > time:
                 id = str(envelope.id)
-                delayed.append(Delayed(id, due, session.owner, key_of.get(i), items[i]))
+                delayed.append(Delayed(id, due, owners[i], key_of.get(i), items[i]))
             else:
                 now.append(i)
         if not delayed:
@@ -434,16 +447,23 @@ class Publishing:
         states: dict[str, bytes] | None = None,
         unschedule: Sequence[str] = (),
         then: Then | None = None,
+        owners: Sequence[str | None] = (),
     ) -> None:
         """Publish what this broker has to say, or says for others under the ids that they gave.
 
         States of durable subscriptions are stored in the same transaction, and what need not be on
-        the schedule any longer leaves it.
+        the schedule any longer leaves it. What is due later is put there if `owners` are given, the
+        grants of who has published each.
         """
         line = session.line
         self._note(envelopes)
         entry = session.opened(0, len(items))
         line.pending.append((line.newest, []))
+        delayed: list[Delayed] = []
+        keys = retain or []
+        if owners:
+            items, envelopes, keys, delayed = self._apart(owners, items, envelopes, keys)
+            then = _both(self._put(delayed), then)
         context = (session, entry, envelopes, sum(map(len, items)), then)
         self._agenda.add(
             Append(
@@ -451,9 +471,10 @@ class Publishing:
                 "",
                 line.newest,
                 line,
-                retain or [],
+                keys,
                 context,
                 states or {},
+                schedule=delayed,
                 unschedule=unschedule,
             )
         )
@@ -617,6 +638,17 @@ class Publishing:
         for id, through in self._answers.items():
             self._agenda.to_client(id, m.Published(through))
         self._answers.clear()
+
+
+def _both(first: Then | None, second: Then | None) -> Then | None:
+    if first is None or second is None:
+        return first or second
+
+    def then(error: StentorError | None) -> None:
+        first(error)
+        second(error)
+
+    return then
 
 
 def _header(data: bytes) -> Envelope | DecodeError:

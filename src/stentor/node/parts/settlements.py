@@ -195,13 +195,18 @@ class Settlements:
         if not self._dying or self._written or self._clock.now < self._not_before:
             return
         letters: list[bytes] = []
+        later: list[_Dying] = []
         while self._dying and len(letters) < AT_ONCE:
             dying = self._dying.popleft()
             durable = dying.subscription.durable
             if durable is not None and self._durables.held.get(durable.name) is not durable:
                 continue  # nobody asks for it any more
+            if durable is not None and self._durables.is_on_hold(durable.name):
+                later.append(dying)
+                continue
             self._written.append(dying)
             letters.append(self._letter(dying))
+        self._dying.extendleft(reversed(later))
         if not letters:
             return
         states: dict[str, bytes] = {}
