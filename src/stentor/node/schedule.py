@@ -68,6 +68,7 @@ class Schedule:
         self._entries: dict[str, Scheduled] = {}
         self._counts: Counter[str | None] = Counter()
         self._sizes: Counter[str | None] = Counter()
+        self._stored: set[str] = set()
         self._heap: list[tuple[float, int, str]] = []
         self._order = count()
 
@@ -109,6 +110,7 @@ class Schedule:
         for id in ids:
             entry = self._entries.get(id)
             if entry is not None:
+                self._stored.add(id)
                 heappush(self._heap, (entry.due, next(self._order), id))
 
     def restore(self, entries: Iterable[Scheduled]) -> None:
@@ -119,7 +121,8 @@ class Schedule:
                 self.arm([entry.id])
 
     def get(self, id: str) -> Scheduled | None:
-        return self._entries.get(id)
+        """One that is on disk."""
+        return self._entries.get(id) if id in self._stored else None
 
     def take(self, time: float, most: int) -> list[Scheduled]:
         """What is due, the earliest first. It stays on the schedule until it is dropped."""
@@ -133,6 +136,7 @@ class Schedule:
     def drop(self, id: str) -> None:
         """It is published, or will not be."""
         entry = self._entries.pop(id, None)
+        self._stored.discard(id)
         if entry is not None:
             self._counts[entry.owner] -= 1
             self._sizes[entry.owner] -= entry.size
