@@ -6,7 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -26,6 +26,18 @@ from stentor.cli.status import status
 from stentor.cli.subscribe import subscribe
 from stentor.cli.up import up
 from stentor.errors import StentorError
+
+_BROKER: Final = "pip install 'stentor[broker]'"
+_SPARK: Final = "pip install 'stentor[spark]'"
+#: What a client works without, and what to do where something else needs it.
+_MISSING: Final = {
+    "fcntl": "a broker runs on Linux or macOS; connect to one there",
+    "numba": _BROKER,
+    "numpy": _BROKER,
+    "pyarrow": _BROKER,
+    "pandas": _SPARK,
+    "pyspark": _SPARK,
+}
 
 app = typer.Typer(
     name="stentor",
@@ -103,6 +115,13 @@ def run(arguments: Sequence[str] | None = None) -> None:
         # Who reads our output has enough. What is still buffered has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(exits.OK)
+    except ModuleNotFoundError as error:
+        advice = _MISSING.get(error.name or "")
+        if advice is None:
+            raise
+        _trace()
+        exits.complain(f"stentor: this needs {error.name}, which is not installed: {advice}")
+        sys.exit(exits.FAILURE)
     except KeyboardInterrupt:
         sys.exit(exits.INTERRUPTED)
     except Exception as error:

@@ -23,14 +23,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from math import isinf
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from stentor.errors import InvalidNotification, InvalidValue, StentorError
-from stentor.filters import Filter
 from stentor.model import Notification, value_type, value_type_of
 from stentor.model.names import shown
+
+if TYPE_CHECKING:
+    from stentor.filters import Filter
 
 _PLAIN: Final = frozenset({str, int, bool})
 _PARTS: Final = ("_type", "_subject", "_channel", "_content_type")

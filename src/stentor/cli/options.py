@@ -130,7 +130,7 @@ def connecting(
     ] = "10s",
 ) -> Connecting:
     """The shared options, checked."""
-    from stentor.broker.config import read_secret
+    from stentor.notation.secrets import read_secret
     from stentor.notation.units import parse_duration
     from stentor.transport.address import Address
 

@@ -57,7 +57,6 @@ from stentor.errors import (
     StentorError,
     Vetoed,
 )
-from stentor.filters import Filter
 from stentor.model import Notification
 from stentor.notation.counts import counted
 from stentor.protocol.messages import (
@@ -80,6 +79,7 @@ from stentor.protocol.messages import (
 
 if TYPE_CHECKING:
     from stentor.client.recorder import RecordedComponent
+    from stentor.filters import Filter
 
     Handler = Callable[[Any], Awaitable[object] | object]
 
