@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final, TypeVar
 
-import typer
+from click.exceptions import Exit
 
 from stentor.cli.exits import INTERRUPTED, TERMINATED
 from stentor.transport.event_loop import new_event_loop
@@ -23,7 +23,7 @@ _EXIT_CODES: Final = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
 
 
 def run(command: Callable[[], Awaitable[T]], *, fast: bool = True) -> T:
-    """The command's result; `typer.Exit` with the signal's code if one came."""
+    """The command's result; `Exit` with the signal's code if one came."""
     with asyncio.Runner(loop_factory=new_event_loop if fast else None) as runner:
         return runner.run(_interruptible(command))
 
@@ -49,7 +49,7 @@ async def _interruptible(command: Callable[[], Awaitable[T]]) -> T:
     except asyncio.CancelledError:
         if not received:
             raise
-        raise typer.Exit(_EXIT_CODES[received[0]]) from None
+        raise Exit(_EXIT_CODES[received[0]]) from None
     finally:
         if not received:
             with suppress(NotImplementedError):
