@@ -23,7 +23,7 @@ from stentor.notation.counts import counted
 
 if TYPE_CHECKING:
     from stentor.pipeline.runs import Outcome, Pipeline, Runner
-    from stentor.pipeline.runs.loading import Loaded
+    from stentor.pipeline.runs.loader import Loaded
 
 pipeline = Group(
     "pipeline",
@@ -123,7 +123,7 @@ def run(
     from rich.console import Console
 
     from stentor.pipeline.runs.requirements import check_requirements
-    from stentor.pipeline.runs.starting import log_file, start_session
+    from stentor.pipeline.runs.spark_session import log_file, start_session
     from stentor.pipeline.runs.view import waiting
 
     definition = _load(file, set)
@@ -168,7 +168,7 @@ def check(
       stentor pipeline check market.toml
       stentor pipeline check market.toml --quick
     """
-    from stentor.pipeline.runs.loading import read
+    from stentor.pipeline.runs.loader import read
 
     loaded = read(file, set=set or ())
     unchecked = [] if quick else _unchecked(loaded)
@@ -193,10 +193,10 @@ def _unchecked(loaded: Loaded) -> list[str]:
         check_requirements()
     except PipelineError as error:
         return [f"columns and functions are not checked: {error}"]
-    from stentor.pipeline.runs.starting import checking_session
+    from stentor.pipeline.runs.spark_session import checking_session
 
     with waiting(Console(stderr=True), "asking Spark"), checking_session() as spark:
-        from stentor.pipeline.runs.checking import check_tables
+        from stentor.pipeline.runs.analysis import check_tables
 
         return check_tables(loaded, spark)
 
@@ -236,7 +236,7 @@ def steps(
 
 
 def _load(file: Path, set: list[str] | None) -> Pipeline:
-    from stentor.pipeline.runs.loading import load
+    from stentor.pipeline.runs.loader import load
 
     definition = load(file, set=set or ())
     for warning in definition.warnings:
