@@ -61,7 +61,8 @@ def check(
 
     Nobody may be notified of what nobody published, of what it did not subscribe to, of one thing
     twice, of other content than was published, or against the orders that are asked for; and with
-    --settled, of nothing less than everything. If something of that happened, each case is told,
+    --settled, of nothing less than everything. What a durable subscription or a group was given is
+    confirmed once, or is a dead letter once. If something of that happened, each case is told,
     and the exit code is 1. Give the recordings of all who published, or what they published counts
     as invented.
 

@@ -98,6 +98,10 @@ class Unsettled:
         """What the application has and has not settled."""
         return list(self._hands.values())
 
+    def has(self, notification: Notification) -> bool:
+        """Whether the application has it, and has not settled it."""
+        return self._hands.get(notification.place) is notification
+
     # -- in
 
     def deliver(
