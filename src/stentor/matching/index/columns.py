@@ -177,6 +177,14 @@ class RowSource(Source):
         else:
             self._rows = [flat_facts(row, names) for row in rows]
 
+    @classmethod
+    def of_facts(cls, rows: list[Mapping[str, Any]]) -> RowSource:
+        """From what each row says, in normal values."""
+        source = cls((), ())
+        source.count = len(rows)
+        source._rows = rows
+        return source
+
     def names(self, among: Container[str]) -> Iterable[str]:
         rows: Iterable[Mapping[str, Any]] = self._rows
         if self._envelopes is not None:
