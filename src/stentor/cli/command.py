@@ -43,11 +43,12 @@ class Option:
         metavar: str | None = None,
         envvar: str | None = None,
         min: float | None = None,
+        max: float | None = None,
         show_default: bool = True,
         hidden: bool = False,
     ) -> None:
         self.names = names
-        self.min = min
+        self.bounds = (min, max)
         self.words: dict[str, Any] = {
             "help": help,
             "metavar": metavar or None,
@@ -67,7 +68,7 @@ class Option:
             )
         return click.Option(
             names,
-            type=form.click_type(self.min),
+            type=form.click_type(*self.bounds),
             multiple=form.several,
             **_default(of) | self.words,
         )
@@ -98,7 +99,7 @@ class Argument:
     def parameter(self, of: inspect.Parameter, form: _Form) -> click.Parameter:
         return _Argument(
             [of.name],
-            type=form.click_type(None),
+            type=form.click_type(),
             nargs=-1 if form.several else 1,
             metavar=self.metavar or of.name.upper(),
             about=self,
@@ -145,11 +146,13 @@ class _Form:
             return cls(get_args(annotation)[0], several=True)
         return cls(annotation, several=False)
 
-    def click_type(self, least: float | None) -> click.ParamType[Any]:
+    def click_type(
+        self, least: float | None = None, most: float | None = None
+    ) -> click.ParamType[Any]:
         if issubclass(self.type, StrEnum):
             return click.Choice([each.value for each in self.type])
-        if least is not None:
-            return click.IntRange(min=int(least)) if self.type is int else click.FloatRange(least)
+        if least is not None or most is not None:
+            return (click.IntRange if self.type is int else click.FloatRange)(least, most)
         return _TYPES[self.type]
 
     def value(self, given: Any) -> Any:

@@ -63,6 +63,34 @@ def publish(
             help="The same with a key for each value of an attribute.",
         ),
     ] = None,
+    deliver_at: Annotated[
+        str | None,
+        Option(
+            "--deliver-at",
+            metavar="TIME",
+            help="Deliver to nobody before: an ISO time with its time zone, or a duration from now "
+            "on such as 10m. Until then the broker keeps it on disk.",
+        ),
+    ] = None,
+    expires: Annotated[
+        str | None,
+        Option(
+            "--expires",
+            metavar="TIME",
+            help="Deliver to nobody from then on: an ISO time, or a duration such as 1h, which "
+            "begins when it may be delivered.",
+        ),
+    ] = None,
+    priority: Annotated[
+        int | None,
+        Option(
+            "--priority",
+            metavar="0..9",
+            min=0,
+            max=9,
+            help="Higher ones come first to who subscribes by priority; 4 is the usual one.",
+        ),
+    ] = None,
     rate: Annotated[
         float | None,
         Option("--rate", metavar="N", min=0.001, help="At most N per second."),
@@ -103,8 +131,8 @@ def publish(
     Values that JSON lacks are written as `stentor subscribe` prints them:
     {"$time": "2026-01-01T12:00:00Z"}, {"$bytes": "00ff"} in hexadecimal,
     {"$set": ["a", "b"]}, {"$number": "inf"}. The members _type, _subject, _channel,
-    _content_type, _payload and _time are what a notification has beside its attributes; _id is
-    ignored.
+    _content_type, _payload, _time, _deliver_at, _expires and _priority are what a notification has
+    beside its attributes; _id is ignored.
 
     \b
     Examples:
@@ -112,6 +140,7 @@ def publish(
       stentor publish 127.0.0.1:7411 < quotes.jsonl
       tail -f events.log | stentor publish 127.0.0.1:7411 --type log --skip-bad
       stentor publish 127.0.0.1:7411 --retain-by symbol '{"symbol": "IBM", "price": 121}'
+      stentor publish 127.0.0.1:7411 --deliver-at 10m --expires 1h '{"remind": "ann"}'
       stentor subscribe b1:7411 --meta | stentor publish b2:7411
     """
     from stentor.cli.publishing import Publishing, key_of
@@ -124,6 +153,10 @@ def publish(
         )
     if retain is not None and retain_by is not None:
         raise InvalidConfiguration("--retain and --retain-by contradict each other; choose one")
+    if volatile and deliver_at is not None:
+        raise InvalidConfiguration(
+            "what is delivered later is kept on disk until then, which --volatile skips; choose one"
+        )
     if volatile and (retain is not None or retain_by is not None):
         raise InvalidConfiguration(
             "a last value is kept by the journal, which --volatile skips; choose one"
@@ -137,6 +170,9 @@ def publish(
         skip_bad=skip_bad,
         sequencer=sequencer,
         record=record,
+        deliver_at=deliver_at,
+        expires=expires,
+        priority=priority,
     )
 
     async def main() -> int:

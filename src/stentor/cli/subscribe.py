@@ -43,8 +43,9 @@ def subscribe(
         Option(
             "--meta",
             metavar="",
-            help="Add _id, _time, _type, _subject, _channel, _content_type and _payload, as far as "
-            "there are any, and of several filters under _filters those that match.",
+            help="Add _id, _time, _type, _subject, _channel, _content_type, _payload, _deliver_at, "
+            "_expires and _priority, as far as there are any, and of several filters under "
+            "_filters those that match.",
         ),
     ] = False,
     durable: Annotated[
@@ -54,6 +55,14 @@ def subscribe(
             metavar="NAME",
             help="Let the broker keep the position under this name. The next time you go on there, "
             "whatever was published meanwhile.",
+        ),
+    ] = None,
+    expires: Annotated[
+        str | None,
+        Option(
+            "--expires",
+            metavar="DURATION",
+            help="Leave out what is older, by its time: 10s, 1h.",
         ),
     ] = None,
     forget: Annotated[
@@ -140,6 +149,7 @@ def subscribe(
         "group": group,
         "choice": choice,
         "retained": retained,
+        "expires": None if expires is None else _duration("--expires", expires),
     }
     patience = None if timeout is None else _duration("--timeout", timeout)
     printer = Printer(count, patience, meta=meta, words=wanted)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from stentor.client.encoding import PARTS, notification_of
+from stentor.client.times import resolve
 from stentor.client.typed import filter_of
 from stentor.errors import NotAdvertised, StentorError
 from stentor.model import Notification, NotificationId
@@ -92,6 +93,7 @@ class Advertisement:
     async def publish(self, event: Any, ack: bool = False, **options: Any) -> NotificationId:
         """As `Bus.publish`, but `NotAdvertised` for what this advertisement does not announce."""
         parts: dict[str, Any] = {name: options.pop(name) for name in PARTS if name in options}
+        resolve(parts, self._local.now())
         notification = notification_of(event, parts)
         if not self.filter.matches(notification):
             raise NotAdvertised(

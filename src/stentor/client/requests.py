@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stentor.client.encoding import notification_of
 from stentor.client.subscription import Subscription, Terms
+from stentor.client.times import resolve
 from stentor.client.typed import filter_of
 from stentor.errors import InvalidConfiguration, InvalidNotification, NoReply
 from stentor.model import Notification
@@ -77,6 +78,7 @@ class Requests:
         """Replies as they come."""
         if max_replies is not None and max_replies < 1:
             raise InvalidConfiguration(f"max_replies={max_replies} leaves no reply to wait for")
+        resolve(parts, self._bus.local.now())
         request = notification_of(event, parts)
         for name in (REPLY_TO, CORRELATION):
             if name in request:

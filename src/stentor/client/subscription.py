@@ -36,6 +36,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from dataclasses import dataclass
 from inspect import isawaitable
+from math import inf
 from threading import get_ident
 from time import time as clock
 from types import TracebackType
@@ -57,7 +58,7 @@ from stentor.errors import (
     StentorError,
     Vetoed,
 )
-from stentor.model import Notification
+from stentor.model import Notification, any_handled
 from stentor.notation.counts import counted
 from stentor.protocol.messages import (
     Amended,
@@ -128,6 +129,7 @@ class Terms:
     settlement: Settlement | None = None
     timeout: float | None = None
     takeover: float | None = None
+    expires: float | None = None
 
     def __post_init__(self) -> None:
         if self.takeover is not None and (self.durable is None or not self.takeover >= 0):
@@ -152,6 +154,10 @@ class Terms:
             raise InvalidConfiguration(
                 "a volatile subscription has no past and shares with nobody; leave out durable, "
                 "since, retained and group, or volatile"
+            )
+        if self.expires is not None and not self.expires > 0:
+            raise InvalidConfiguration(
+                f"what is older than expires={self.expires} seconds is everything; give more"
             )
         if self.settlement is not None and self.durable is None and self.group is None:
             raise InvalidConfiguration(
@@ -207,6 +213,7 @@ class Subscription(Generic[T]):
                 ordered=not terms.settlement.overtake,
                 timed=terms.settlement.deadline > 0,
                 shared=terms.group is not None,
+                ranked=terms.settlement.ranked,
             )
             self._acked = self._unsettled.ack
         #: Handed out or dropped since credit was granted last.
@@ -266,6 +273,9 @@ class Subscription(Generic[T]):
         self.lost = 0
         #: How often publishers had waited for it ("block") for as long as they do.
         self.yields = 0
+        #: Whether something of it may expire, and notifications that have, here.
+        self._perishable = terms.expires is not None
+        self.expired = 0
         #: Handlers that failed, and notifications that did not fit the class subscribed to.
         self.errors = 0
 
@@ -303,6 +313,8 @@ class Subscription(Generic[T]):
                 await self._more()
                 continue
             self._handed_out(1)
+            if self._perishable and self._is_over(notification):
+                continue
             if self._reader is None and self._recorded is None and self._local.hooks is None:
                 self.last = notification
                 return notification  # type: ignore[return-value]
@@ -341,11 +353,33 @@ class Subscription(Generic[T]):
                 except StopAsyncIteration:
                     return []
                 continue
+            if self._perishable:
+                batch = [n for n in batch if not self._is_over(n)]
+                if not batch:
+                    continue
             if self._reader is None and self._recorded is None and self._local.hooks is None:
                 self.last = batch[-1]
                 return batch  # type: ignore[return-value]
             if shown := self._given(batch):
                 return shown
+
+    def _is_over(self, notification: Notification) -> bool:
+        """Whether it has expired while it waited here; then it has been settled."""
+        end = inf if notification.handling is None else notification.handling.end
+        if self._terms.expires is not None and notification.time is not None:
+            begin = notification.time.timestamp()
+            if notification.handling is not None:
+                begin = max(begin, notification.handling.due)
+            end = min(end, begin + self._terms.expires)
+        if end > self._local.loop.time() + self._ahead:
+            return False
+        self.expired += 1
+        if notification.delivery is not None:
+            if notification.attempt > 1:  # the broker knows what becomes of it
+                notification.nack(0.0, "it has expired")
+            else:
+                notification.ack()
+        return True
 
     def _given(self, batch: list[Notification]) -> list[T]:
         """What the application sees of these."""
@@ -453,6 +487,7 @@ class Subscription(Generic[T]):
         if self.over or self.closing:
             return
         count = len(message.items)
+        self._perishable = self._perishable or any_handled(message.items)
         arrived = message.stream, message.offsets, message.items, message.retained
         if self._unsettled is not None:
             new = self._unsettled.deliver(*arrived, message.attempt)
@@ -624,6 +659,7 @@ class Subscription(Generic[T]):
             terms.takeover,
             self.cut_off and terms.group is None,
             terms.settlement,
+            terms.expires,
         )
 
     def _asks(self) -> str | list[str]:
