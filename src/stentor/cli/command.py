@@ -152,7 +152,8 @@ class _Form:
         if issubclass(self.type, StrEnum):
             return click.Choice([each.value for each in self.type])
         if least is not None or most is not None:
-            return (click.IntRange if self.type is int else click.FloatRange)(least, most)
+            kind: Any = click.IntRange if self.type is int else click.FloatRange
+            return kind(least, most)  # type: ignore[no-any-return]
         return _TYPES[self.type]
 
     def value(self, given: Any) -> Any:
