@@ -22,6 +22,7 @@ _MISSING: Final = {
     "numba": _BROKER,
     "numpy": _BROKER,
     "pyarrow": _BROKER,
+    "rich": f"{_BROKER}, or ask for --json",
     "pandas": _SPARK,
     "pyspark": _SPARK,
 }

@@ -14,6 +14,7 @@ from click import BadParameter
 
 from stentor.cli.command import Argument, Option
 from stentor.cli.exits import complain
+from stentor.cli.json_forms import print_json
 from stentor.cli.options import BrokerArgument, Connecting, asks
 
 
@@ -64,8 +65,6 @@ def durables(
       stentor durables 127.0.0.1:7411 reset desk-7 --to 2h
       stentor durables 127.0.0.1:7411 delete desk-7
     """
-    from stentor.cli.status_view import homes_table, print_json, print_tables
-
     arguments: dict[str, Any] = {}
     if (action is Action.RESET) != (to is not None):
         raise BadParameter("--to TIME goes with reset, and reset needs it", param_hint="--to")
@@ -88,6 +87,8 @@ def durables(
     if json:
         print_json(found)
     elif action is Action.LIST:
+        from stentor.cli.status_view import homes_table, print_tables
+
         print_tables(homes_table(found))
     else:
         _show(found)

@@ -21,6 +21,7 @@ what is published is new.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from datetime import datetime
 from math import isinf
@@ -179,3 +180,9 @@ def _reason(error: Exception) -> str:
     if "keys must be strings" in reason:
         reason += '; names and texts are in double quotes: {"symbol": "IBM"}'
     return reason
+
+
+def print_json(data: Any) -> None:
+    """Any other data, for scripts: indented, on stdout."""
+    text = msgspec.json.format(msgspec.json.encode(data, enc_hook=str)).decode()
+    sys.stdout.write(f"{text}\n")
