@@ -126,10 +126,10 @@ class TestMistakes:
         ("arguments", "says"),
         [
             (["dance"], "No such command 'dance'"),
-            (["broker", "--lisen", "x"], "No such option: --lisen"),
-            (["subscribe"], "Missing argument 'ADDRESS'"),
+            (["broker", "--lisen", "x"], "No such option '--lisen'"),
             (["publish", "127.0.0.1:1", "--rate", "fast"], "--rate"),
-            (["publish", '{"x": 1}'], "the address of a broker comes first"),
+            (["publish", "127.0.0.1:1", "--retain", "k", "--retain-by", "x", "{}"], "contradict"),
+            (["links", "remove"], "Missing argument 'NEIGHBOR'"),
             (["subscribe", "a:1", "x", "=", "1"], 'in 3 words; put it in quotes: "x = 1"'),
             (["subscribe", "a:1", "x = 1", "y =="], "y =="),
         ],

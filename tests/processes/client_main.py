@@ -11,7 +11,7 @@ import random
 
 import uvloop
 
-from stentor.client import connect
+from stentor.client import Retry, connect
 
 
 def run_client(what: str, **arguments: object) -> int:
@@ -20,7 +20,7 @@ def run_client(what: str, **arguments: object) -> int:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s.%(msecs)03d %(levelname)s %(message)s"
     )
-    role = {"durable": consume, "producer": produce, "reader": read}[what]
+    role = {"durable": consume, "producer": produce, "reader": read, "worker": work}[what]
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(role(**arguments))  # type: ignore[operator]
     return 0
@@ -46,6 +46,31 @@ async def consume(
                 if unconfirmed >= every:
                     await subscription.confirm()
                     unconfirmed = 0
+
+
+async def work(
+    *,
+    addresses: list[str],
+    name: str,
+    record: str,
+    seed: int,
+    hangs: bool,
+    attempts: int,
+    deadline: float | None,
+    overtake: bool,
+    **terms: str,
+) -> None:
+    """Work on orders, as a subscriber or a member of a group, with a handler that fails on some."""
+    from worker import Worker
+
+    retry = Retry(attempts, backoff="10ms..50ms", deadline=deadline, overtake=overtake)
+    worker = Worker(seed, slow=deadline if hangs and deadline else 0.0)
+    async with connect(*addresses, name=name, record=record, delays=(0.02, 0.2)) as bus:
+        handled = bus.subscribe(
+            "k >= 0", handler=worker.handle, retry=retry, dead_letter=True, **terms
+        )
+        async with handled:
+            await asyncio.Event().wait()
 
 
 async def read(

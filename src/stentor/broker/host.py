@@ -644,6 +644,7 @@ class Broker:
             limits.timeout,
             producer,
             self.core.routing.terms,
+            self._clock(),
         )
 
     def _new_client(

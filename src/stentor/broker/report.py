@@ -194,6 +194,7 @@ def _subscription(id: str, subscription: Subscription) -> dict[str, Any]:
         "queue": len(subscription.feed),
         "delivered": subscription.feed.delivered,
         "dropped": subscription.feed.dropped,
+        "expired": subscription.expired,
         "catching_up": subscription.feed.catching,
     }
 
@@ -208,6 +209,7 @@ _COUNTERS = {
     "off_path": "Notifications that came another way than their stream, and were ignored.",
     "kept_out": "Notifications from neighbors whose grants do not allow them to publish these.",
     "delivered": "Notifications to clients.",
+    "expired": "Notifications that nobody was given because they had expired.",
     "dead_letters": "Dead letters that were published here.",
     "given_up": "Notifications that were given in vain as often as allowed, without a dead letter.",
     "served": "Stretches of the journal that were read for subscribers who catch up.",

@@ -5,22 +5,25 @@ from __future__ import annotations
 import sys
 from typing import Annotated, Any, Final, TypeAlias
 
-import typer
-
+from stentor.cli.command import Argument, Group, Option
 from stentor.cli.exits import complain
 from stentor.cli.options import BrokerArgument, Connecting, asks
 
-links = typer.Typer(
-    name="links",
-    help="Show, add, remove and replace the links of a running broker.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+links = Group(
+    "links",
+    "Show, add, remove and replace the links of a running broker.",
+    {
+        "list": "stentor.cli.operate:list_links",
+        "add": "stentor.cli.operate:add_link",
+        "remove": "stentor.cli.operate:remove_link",
+        "replace": "stentor.cli.operate:replace_link",
+    },
 )
 
-_Json: TypeAlias = Annotated[bool, typer.Option("--json", metavar="", help="JSON, for scripts.")]
+_Json: TypeAlias = Annotated[bool, Option("--json", metavar="", help="JSON, for scripts.")]
 _Neighbor: TypeAlias = Annotated[
     str,
-    typer.Argument(metavar="NEIGHBOR", help="Address of the other broker.", show_default=False),
+    Argument(metavar="NEIGHBOR", help="Address of the other broker.", show_default=False),
 ]
 
 #: Seconds in which a broker refuses what it does not do.
@@ -44,7 +47,6 @@ def _ask(how: Connecting, what: str, *, patiently: str | None = None, **argument
     return run(main)
 
 
-@links.command("list")
 @asks
 def list_links(
     how: BrokerArgument,
@@ -59,7 +61,6 @@ def list_links(
     _show_links(_ask(how, "links"), json=json)
 
 
-@links.command("add")
 @asks
 def add_link(
     how: BrokerArgument,
@@ -81,13 +82,12 @@ def add_link(
     _show_links(_ask(how, "links", add=[str(Address.parse(neighbor))]), json=json)
 
 
-@links.command("remove")
 @asks
 def remove_link(
     how: BrokerArgument,
     neighbor: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="NEIGHBOR", help="Address or name of the other broker.", show_default=False
         ),
     ],
@@ -103,19 +103,18 @@ def remove_link(
     _show_links(_ask(how, "links", remove=[neighbor]), json=json)
 
 
-@links.command("replace")
 @asks
 def replace_link(
     how: BrokerArgument,
     old: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="OLD", help="Address or name of the neighbor until now.", show_default=False
         ),
     ],
     new: Annotated[
         str,
-        typer.Argument(metavar="NEW", help="Address of the new neighbor.", show_default=False),
+        Argument(metavar="NEW", help="Address of the new neighbor.", show_default=False),
     ],
     json: _Json = False,
 ) -> None:
@@ -174,7 +173,7 @@ def offers(
     how: BrokerArgument,
     overlapping: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="[FILTER]",
             help="Only those that may match something of what this filter matches.",
             show_default=False,

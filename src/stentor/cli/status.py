@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from stentor.cli.command import Option
 from stentor.cli.options import BrokerArgument, asks
 
 
@@ -14,7 +13,7 @@ def status(
     how: BrokerArgument,
     watch: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--watch",
             "-w",
             metavar="",
@@ -23,19 +22,19 @@ def status(
     ] = False,
     interval: Annotated[
         str,
-        typer.Option(
+        Option(
             "--interval", metavar="DURATION", help="How often --watch asks; a number is seconds."
         ),
     ] = "1s",
     all: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--all", "-a", metavar="", help="Every client and subscription, not only the busiest."
         ),
     ] = False,
     json: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--json",
             metavar="",
             help="One JSON object, for scripts; with --watch, one per line and interval.",

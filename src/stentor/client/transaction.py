@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from stentor.client.encoding import notification_of, utc_now
+from stentor.client.times import resolve
 from stentor.client.waiting import TimeLimit, settles
 from stentor.errors import InvalidConfiguration, Overloaded
 from stentor.model import Notification, NotificationId
@@ -64,6 +65,7 @@ class Transaction:
             )
         if len(self._held) >= LIMIT:
             raise Overloaded(f"a transaction holds at most {LIMIT} notifications; use several")
+        resolve(parts, self._bus.local.now())
         notification = notification_of(event, parts)
         if notification.time is None:
             notification = notification.replace(time=utc_now())

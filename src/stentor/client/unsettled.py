@@ -25,6 +25,7 @@ from typing import Final, TypeAlias
 
 from stentor.errors import DecodeError, ProtocolError
 from stentor.model import Notification, NotificationId, decode, decode_many
+from stentor.model.handling import Ranked
 from stentor.protocol.messages import Positions, Refused, Settle, StreamId, Withdrawn
 
 #: Messages about what was settled that are remembered.
@@ -55,11 +56,13 @@ class Delivery:
 class Unsettled:
     """Notifications in order, and what has become of them."""
 
-    def __init__(self, delivery: Delivery, *, ordered: bool, timed: bool, shared: bool) -> None:
+    def __init__(
+        self, delivery: Delivery, *, ordered: bool, timed: bool, shared: bool, ranked: bool = False
+    ) -> None:
         """`delivery` is called by applications, in any thread, and calls this in the right one.
 
         `timed` says that the broker wants to know what is in hand, because there is a deadline, and
-        `shared` that this is a member of a group.
+        `shared` that this is a member of a group. If it is `ranked`, higher priorities go first.
         """
         self._delivery = delivery
         self._ordered = ordered
@@ -67,7 +70,10 @@ class Unsettled:
         self._shared = shared
         #: Always empty: the broker knows what was settled.
         self.arrived: Positions = {}
-        self._waiting: deque[Notification] = deque()
+        self._queue: Callable[..., deque[Notification] | Ranked[Notification]] = (
+            Ranked[Notification] if ranked else deque[Notification]
+        )
+        self._waiting: deque[Notification] | Ranked[Notification] = self._queue()
         #: Those among them that no journal holds, so that nobody settles them.
         self._unplaced = 0
         self._aside: dict[Key, Notification] = {}
@@ -97,6 +103,10 @@ class Unsettled:
     def in_hand(self) -> list[Notification]:
         """What the application has and has not settled."""
         return list(self._hands.values())
+
+    def has(self, notification: Notification) -> bool:
+        """Whether the application has it, and has not settled it."""
+        return self._hands.get(notification.place) is notification
 
     # -- in
 
@@ -183,13 +193,15 @@ class Unsettled:
     def _drop(self, gone: set[Key]) -> None:
         """Some that wait are not to be handed out."""
         before = len(self._waiting)
-        self._waiting = deque(n for n in self._waiting if n.delivery is None or n.place not in gone)
+        self._waiting = self._queue(
+            n for n in self._waiting if n.delivery is None or n.place not in gone
+        )
         self.freed += before - len(self._waiting)
 
     def _set_aside(self) -> None:
         """What is behind one that was refused waits for the answer; the rest need not any more."""
         both = [*self._aside.values(), *self._waiting]
-        self._aside, self._waiting = {}, deque()
+        self._aside, self._waiting = {}, self._queue()
         for notification in both:
             if notification.delivery is not None and self._is_withheld(notification):
                 self._aside[notification.place] = notification

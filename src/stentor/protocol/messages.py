@@ -105,6 +105,9 @@ class Welcome(_Message, tag=2):
     producer: str = ""
     #: To brokers: how this one routes; empty for the default.
     terms: str = ""
+    #: The broker's clock, in seconds since 1970: by it, and not by those of publishers, moments are
+    #: compared.
+    time: float = 0.0
 
 
 class Failure(_Message, tag=3):
@@ -164,6 +167,8 @@ class Settlement(Struct, array_like=True, frozen=True, gc=False):
     dead_letter: bool = False
     #: Whether later ones of the same publisher may come before one that was refused.
     overtake: bool = False
+    #: Whether those of higher priority come first.
+    ranked: bool = False
 
 
 class Subscribe(_Message, tag=11):
@@ -207,6 +212,8 @@ class Subscribe(_Message, tag=11):
     here: bool = False
     #: Notifications are settled one by one, by `Settle`, and not confirmed by positions.
     settlement: Settlement | None = None
+    #: Seconds after which a notification is too old to be delivered, by its own time.
+    expires: float | None = None
 
 
 class Unsubscribe(_Message, tag=12):

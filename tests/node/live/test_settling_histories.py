@@ -11,7 +11,7 @@ from settling_histories import NAME, run_history
 
 from stentor.filters import Filter
 from stentor.model import decode
-from stentor.node.dead_letter import PRODUCER
+from stentor.model.dead_letter import PRODUCER
 from stentor.protocol import messages as m
 from stentor.simulation.client import SimulatedInbox
 

@@ -20,10 +20,10 @@ from typing import Final
 from stentor.errors import LeaseExpired
 from stentor.filters import Filter
 from stentor.model.codec import decode_headers
+from stentor.model.dead_letter import PRODUCER, TYPE, dead_letter
 from stentor.model.identity import NotificationId
 from stentor.node.agenda import Agenda
 from stentor.node.clock import Clock
-from stentor.node.dead_letter import PRODUCER, TYPE, dead_letter
 from stentor.node.hooks import Dropped, Hooks
 from stentor.node.journals import Journals
 from stentor.node.parts.carriage import Carriage
