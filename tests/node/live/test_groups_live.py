@@ -94,7 +94,7 @@ class Sharing:
             sim.connect(a, b)
         for client in self.members:
             if client.broker is None:
-                client.connect(sim.hosts["b0"])
+                client.connect(self.rng.choice(list(sim.hosts.values())))
         if self.publisher.broker is None:
             self.publisher.connect(sim.hosts[self.publisher.homes[-1]])
 

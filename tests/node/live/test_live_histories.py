@@ -491,3 +491,17 @@ def test_what_is_confirmed_is_on_disk_when_that_is_answered() -> None:
     happen("disk")
     happen("written", "down", "work")
     assert [type(answer) for answer in client.answers[before:]] == [m.Done]
+
+
+def test_who_does_not_read_gets_what_waits_when_it_reads_again() -> None:
+    sim = Overlay([], brokers=["a"])
+    client, publisher = sim.client(at="a"), sim.client(at="a")
+    sub = client.open("true")
+    sim.advance()
+    sim.stop_reading(client)
+    publish(publisher, 1, 2)
+    sim.advance()
+    assert sub.given == []
+    sim.read_on(client)
+    sim.advance()
+    assert [offset for _, offset, _ in sub.given] == [1, 2]
