@@ -197,12 +197,20 @@ def homes_table(homes: Sequence[dict[str, Any]]) -> Group | None:
             h.get("filter") or ("(everything)" if "filter" in h else ""),
             h.get("attached", ""),
             h.get("lag", ""),
+            _age(h.get("oldest")),
+            h.get("refused", ""),
             h["owner"] or "",
         )
         for h in sorted(homes, key=lambda h: h["name"])
     )
-    columns = ["name", "home", "filter", "attached", ">behind", "owner"]
+    columns = [
+        *("name", "home", "filter", "attached", ">behind", ">oldest", ">refused", "owner"),
+    ]
     return _table("Durable subscriptions", columns, rows)
+
+
+def _age(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds:,.0f} s"
 
 
 def numbers_table(status: dict[str, Any], before: dict[str, Any] | None = None) -> Table:

@@ -52,7 +52,6 @@ from stentor.semantics.lines import (
 
 if TYPE_CHECKING:
     from stentor.client.subscription import Terms
-    from stentor.protocol.messages import Settle, StreamId, Withdrawn
 
 #: Bytes that are read at once when the end of a file is looked for.
 _BLOCK: Final = 64 * 1024
@@ -265,10 +264,11 @@ class RecordedComponent:
         self._terms: ReadingTerms | None = None
         #: How often the connection was lost.
         self._cuts = 0
-        #: Where notifications are settled one by one: those that are with the reader, with their
-        #: places, and those that it had and was relieved of.
-        self._held: dict[tuple[StreamId, int], str] = {}
-        self._gone: dict[tuple[StreamId, int], str] = {}
+        #: Where notifications are settled one by one: those that are with the reader, those that
+        #: it had and was relieved of, and those of which it has just said that it refuses them.
+        self._held: set[str] = set()
+        self._gone: dict[str, None] = {}
+        self._refused: list[str] = []
 
     def _write(self, op: str, id: str, **more: Any) -> None:
         line = Line(pos=self._recorder.pos(), op=op, comp=self.name, fid=id)
@@ -304,7 +304,7 @@ class RecordedComponent:
             id = notification.id
             assert id is not None  # it has come from a broker
             if notification.delivery is not None:
-                self._held[notification.place] = str(id)
+                self._held.add(str(id))
             lines.append(
                 Line(
                     pos=recorder.pos(),
@@ -332,6 +332,7 @@ class RecordedComponent:
         if self._terms is not None:
             self._cuts += 1
             self._note(CUT_OFF)
+            self._refused.clear()
             if self._terms.shared:
                 self._let_go(list(self._held))
 
@@ -343,45 +344,47 @@ class RecordedComponent:
         """These will not be given again."""
         self._note(CONFIRMED, seq=count)
 
-    def refused(self, notification: Notification) -> None:
+    def refused(self, id: NotificationId) -> None:
         """The reader could not deal with one that it has."""
-        self._let_go([notification.place])
-        self._note(REFUSED, nids=[str(notification.id)])
+        self._let_go([str(id)])
+        self._refused.append(str(id))
+        self._note(REFUSED, nids=[str(id)])
 
-    def taken(self, message: Withdrawn) -> None:
-        """The broker has taken some back."""
-        nids = self._let_go((message.stream, offset) for offset in message.offsets)
+    def taken(self, ids: Iterable[NotificationId]) -> None:
+        """The broker has taken back some that the reader has."""
+        nids = [str(id) for id in ids]
+        self._let_go(nids)
         if nids:
             self._note(TAKEN, nids=nids)
 
-    def _let_go(self, places: Iterable[tuple[StreamId, int]]) -> list[str]:
-        nids = []
-        for place in places:
-            nid = self._held.pop(place, None)
-            if nid is not None:
-                self._gone[place] = nid
-                nids.append(nid)
-        for place in list(islice(self._gone, max(0, len(self._gone) - _TAKEN_BACK))):
-            del self._gone[place]
-        return nids
+    def _let_go(self, nids: Iterable[str]) -> None:
+        for nid in nids:
+            self._held.discard(nid)
+            self._gone[nid] = None
+        for nid in list(islice(self._gone, max(0, len(self._gone) - _TAKEN_BACK))):
+            del self._gone[nid]
 
-    def told(self, message: Settle) -> Callable[[], None]:
-        """The broker is about to be told this; to be called when that is on its disk."""
-        places = [(stream, offset) for stream, each in message.done.items() for offset in each]
-        held = [self._held[place] for place in places if place in self._held]
-        late = [self._gone.pop(place) for place in places if place in self._gone]
-        refused = [(each.stream, each.offset) for each in message.refused]
-        noted = [self._gone[place] for place in refused if place in self._gone]
+    def told(self, done: Iterable[NotificationId]) -> Callable[[], None]:
+        """The broker is about to be told that these are dealt with, and what was refused.
+
+        What is returned is to be called when that is on its disk.
+        """
+        nids = [str(id) for id in done]
+        known = [nid for nid in nids if nid in self._held or nid in self._gone]
+        for nid in known:
+            self._gone.pop(nid, None)
+        noted, self._refused = self._refused, []
         cuts = self._cuts
-        if held or late:
-            self._note(DEALT, nids=[*held, *late])
+        if known:
+            self._note(DEALT, nids=known)
 
         def stored() -> None:
             # What was taken back meanwhile, or told again over another connection, may be
             # another's; the broker answers, and takes no notice.
             if cuts != self._cuts:
                 return
-            sure = [self._held.pop(place) for place in places if place in self._held]
+            sure = [nid for nid in nids if nid in self._held]
+            self._held.difference_update(sure)
             if sure:
                 self._note(CONFIRMED, nids=sure)
             if noted:

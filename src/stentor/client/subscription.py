@@ -532,7 +532,7 @@ class Subscription(Generic[T]):
         """The broker has taken some back."""
         if self._unsettled is not None:
             if self._recorded is not None:
-                self._recorded.taken(message)
+                self._recorded.taken(self._unsettled.taken(message))
             self._unsettled.withdrawn(message)
             self._handed_out(0)
             self._notify()
@@ -740,7 +740,8 @@ class Subscription(Generic[T]):
             return
         assert self._unsettled is not None
         if self._recorded is not None and self._unsettled.has(notification):
-            self._recorded.refused(notification)
+            assert notification.id is not None  # it has come from a broker
+            self._recorded.refused(notification.id)
         self._unsettled.nack(notification, delay, cause)
         self._tell_soon()
 
@@ -771,7 +772,8 @@ class Subscription(Generic[T]):
             message = self._unsettled.message(self._number)
             if message is not None:
                 if self._recorded is not None:
-                    message.request = self._answered_by(self._recorded.told(message))
+                    stored = self._recorded.told(self._unsettled.told)
+                    message.request = self._answered_by(stored)
                 self.link.send(message)
 
     def _answered_by(self, stored: Callable[[], None]) -> int:
@@ -801,8 +803,11 @@ class Subscription(Generic[T]):
         """Return when what was settled is on disk."""
         assert self._unsettled is not None
         self._stop_confirm()
-        message = self._unsettled.message(self._number) or Settle(self._number, {})
-        stored = None if self._recorded is None else self._recorded.told(message)
+        message = self._unsettled.message(self._number)
+        stored = None
+        if self._recorded is not None and message is not None:
+            stored = self._recorded.told(self._unsettled.told)
+        message = message or Settle(self._number, {})
 
         def asked(number: int) -> Settle:
             message.request = number

@@ -26,6 +26,7 @@ from stentor.node.agenda import Agenda
 from stentor.node.clock import Clock
 from stentor.node.hooks import Dropped, Hooks
 from stentor.node.journals import Journals
+from stentor.node.last_values import label
 from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.durables import Durables
 from stentor.node.parts.publishing import Publishing
@@ -225,7 +226,7 @@ class Settlements:
         return dead_letter(
             entry.data,
             kind="group" if durable is None else "durable",
-            name=str(subscription.group) if durable is None else durable.label,
+            name=label(str(subscription.group)) if durable is None else durable.label,
             owner=subscription.owner if durable is None else durable.owner,
             attempts=entry.attempt - 1,
             cause=entry.cause,
