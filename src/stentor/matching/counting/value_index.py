@@ -29,8 +29,8 @@ from stentor.filters.constraint import Constraint, Part
 from stentor.filters.domains import BYTES, END, STRING
 from stentor.filters.numbers import SplitNumbers
 from stentor.filters.patterns import Pattern
-from stentor.filters.records import Records
 from stentor.filters.ranges import Ranges
+from stentor.filters.records import Records
 from stentor.filters.tested import Tested, prefix_ranges
 from stentor.matching.counting.cells import Cells
 from stentor.matching.counting.interval_tree import IntervalTree
