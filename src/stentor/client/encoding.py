@@ -2,7 +2,7 @@
 
 An event is a mapping, an instance of an event class or a `Notification`. The careful way is to make
 a `Notification`, which checks everything, and to encode it. Publishers repeat themselves, though:
-the same few names again and again, with plain values. So there is a short way for a plain dictionary
+the same few names again and again, with plain values. So there is a short way for a dictionary
 whose names passed the checks before and whose values are visibly good: it is encoded as it is,
 under the id and the time that the client gives. It must give exactly the bytes that the careful way
 gives; everything that it is not sure of goes the careful way, errors included.
