@@ -206,7 +206,7 @@ def _cell(name: str, cell: Cell) -> Expression:
     for hit in hits:
         values = _finite(hit)
         if _has_records(hit):
-            parts.append(Quantified("any", name, constraint_expression("", hit)))
+            parts.append(_over_records("any", name, hit))
         elif values is not None:
             parts.append(_listed(name, "has", "overlaps", values))
         else:
@@ -229,7 +229,7 @@ def _only(constraint: Constraint) -> Any:
 
 def _universe(name: str, universe: Constraint) -> Expression:
     if _has_records(universe):
-        return _every(name, universe)
+        return _over_records("all", name, universe)
     values = _finite(universe)
     if values is not None:
         return Atom(name, "subset", tuple(values))
@@ -240,22 +240,24 @@ def _universe(name: str, universe: Constraint) -> Expression:
     return Not(constraint_expression(name, outside, "some "))
 
 
-def _every(name: str, universe: Constraint) -> Expression:
-    """All elements lie in the universe. If that has plainer words for what lies outside: none does.
+def _over_records(word: str, name: str, said: Constraint) -> Expression:
+    """Any or all elements are so. Where what lies outside has plainer words: not all, or not any.
 
     Whoever reads that must get back what was written, or what it was found to mean.
     """
-    if universe.rest:
-        is_settled = all(p.is_settled for _, p in universe.parts if isinstance(p, Records))
+    if said.rest:
+        is_settled = all(p.is_settled for _, p in said.parts if isinstance(p, Records))
         try:
             with afresh(_OUTSIDE_STEPS):
-                outside = universe.complement().settled()
+                outside = said.complement().settled()
                 back = outside.complement()
-                if back == universe or (is_settled and back.settled() == universe):
-                    return Not(Quantified("any", name, constraint_expression("", outside)))
+                same = back == said or (is_settled and back.settled() == said)
+                if same and 2 * outside.size < said.size:
+                    other = "all" if word == "any" else "any"
+                    return Not(Quantified(other, name, constraint_expression("", outside)))
         except (TooCostly, FilterTooComplex):
             pass
-    return Quantified("all", name, constraint_expression("", universe))
+    return Quantified(word, name, constraint_expression("", said))
 
 
 #: Steps that looking for such words may take.

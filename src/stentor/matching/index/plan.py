@@ -188,6 +188,7 @@ def _part_options(name: str, type_name: str, part: Part) -> list[Option]:
         return [_inexact(o) for o in _range_options(name, "number", together)]
     if isinstance(part, CollectionSet):
         return _collection_options(name, part)
+    assert isinstance(part, Tested)  # records are elements, and have no name of their own
     return [_tested_option(name, type_name, part)]
 
 
