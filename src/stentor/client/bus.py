@@ -349,6 +349,15 @@ class Bus:
         """
         await self.local.flush(timeout)
 
+    async def cancel(self, id: NotificationId, timeout: float | None = None) -> bool:
+        """Have something never delivered that was published with `deliver_at`.
+
+        Whether that was in time. It is asked of the broker that serves now, which has to be the one
+        where it was published.
+        """
+        found = await self.local.ask("cancel", {"id": str(id)}, timeout)
+        return bool(found)
+
     def transaction(self, timeout: float | None = None) -> Transaction:
         """Publications that are all made or none, when the `async with` is left."""
         return Transaction(self, timeout=timeout)

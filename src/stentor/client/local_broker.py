@@ -595,13 +595,13 @@ class LocalBroker:
 
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until everything that was published so far is answered; raise the first refusal."""
-        await self._answers_of_all(timeout)
+        await self.answers_of_all(timeout)
         error, self._unheard = self._unheard, None
         if error is not None:
             self._unlogged = 0
             raise error
 
-    async def _answers_of_all(self, timeout: float | None) -> None:
+    async def answers_of_all(self, timeout: float | None) -> None:
         future: asyncio.Future[None] = self.loop.create_future()
         self.outbox.barrier(settles(future))
         waiting = counted(len(self.outbox), "publication is", "publications are")
@@ -680,7 +680,7 @@ class LocalBroker:
         problem: StentorError | None = None
         if self._link is not None and self._link.state != "closed" and len(self.outbox):
             try:
-                await self._answers_of_all(timeout)
+                await self.answers_of_all(timeout)
             except NoReply as error:
                 problem = NoReply(f"{error} when the bus was closed, and may be lost")
             except StentorError as error:

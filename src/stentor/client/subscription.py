@@ -209,7 +209,7 @@ class Subscription(Generic[T]):
         self._unsettled: Unsettled | None = None
         if terms.settlement is not None:
             self._arrivals = self._unsettled = Unsettled(
-                Delivery(self._ack, self._nack, self._extend),
+                Delivery(self._ack, self._nack, self._extend, self),
                 ordered=not terms.settlement.overtake,
                 timed=terms.settlement.deadline > 0,
                 shared=terms.group is not None,
@@ -606,7 +606,7 @@ class Subscription(Generic[T]):
         self._stop_lease()
         for answer in self._asked:
             if not answer.done():
-                answer.set_result(_AGAIN)
+                answer.set_result(AGAIN)
         self._notify()
 
     def subscribe_again(self) -> None:
@@ -669,6 +669,42 @@ class Subscription(Generic[T]):
     def amended(self, message: Amended) -> None:
         """What it asks for has changed at the broker, which is so for inboxes only."""
 
+    # -- transactions
+
+    def check_takeable(self) -> None:
+        """Raise why no transaction can take from it, if none can."""
+        if self._unsettled is None or self._terms.durable is None:
+            raise InvalidConfiguration(
+                "a transaction takes from a durable subscription that settles one by one; "
+                "subscribe with durable='name' and settle=True"
+            )
+
+    def has(self, notification: Notification) -> bool:
+        """Whether the application has it, and has not settled it."""
+        return self._unsettled is not None and self._unsettled.has(notification)
+
+    async def served(self) -> Uplink:
+        """The connection over which it is in force, as soon as there is one."""
+        await self._until(lambda: (self._settled and self.link is not None) or self.over)
+        if self.over or self.link is None:
+            raise self._error or NoReply("the subscription has ended")
+        return self.link
+
+    @property
+    def number(self) -> int:
+        """By which its broker knows it."""
+        return self._number
+
+    def ask(self, answer: asyncio.Future[Any]) -> None:
+        """This is answered by `AGAIN` if the connection is lost."""
+        self._asked.append(answer)
+        answer.add_done_callback(self._asked.remove)
+
+    def committed(self, notifications: list[Notification]) -> None:
+        """These were settled by a transaction."""
+        assert self._unsettled is not None
+        self._unsettled.committed(notifications)
+
     async def _put(self, question: Callable[[int], Any]) -> None:
         """Put a question about it, over new connections again until it is answered."""
         while True:
@@ -681,7 +717,7 @@ class Subscription(Generic[T]):
             self._asked.append(answer)
             self.link.send(question(number))
             try:
-                if await answer is not _AGAIN:
+                if await answer is not AGAIN:
                     return
             finally:
                 self._asked.remove(answer)
@@ -1070,4 +1106,5 @@ class _Again:
     pass
 
 
-_AGAIN: Final = _Again()
+#: In place of an answer that was lost with its connection.
+AGAIN: Final = _Again()

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from operator import attrgetter
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from stentor.errors import DecodeError, ProtocolError
 from stentor.model import Notification, NotificationId, decode, decode_many
@@ -51,6 +51,8 @@ class Delivery:
     ack: Callable[[Notification], None]
     nack: Callable[[Notification, float | None, str], None]
     extend: Callable[[Notification, float], None]
+    #: The subscription that they were given to.
+    subscription: Any = None
     #: How often they have been given, with this time.
     attempt: int = 1
 
@@ -343,6 +345,20 @@ class Unsettled:
             line = key[0], _id_of(notification).producer
             self._withheld.setdefault(line, set()).add(key[1])
             self._set_aside()
+
+    def committed(self, notifications: Iterable[Notification]) -> None:
+        """These were settled by a transaction: the broker knows."""
+        done = [notification.place for notification in notifications]
+        for key in done:
+            self._hands.pop(key, None)
+            self._begun.pop(key, None)
+        self._told.append(_by_stream(done))
+        if self._may_repeat is not None:
+            self._may_repeat.update(done)
+
+    def has(self, notification: Notification) -> bool:
+        """Whether the application has it, and has not settled it."""
+        return self._hands.get(notification.place) is notification
 
     def extend(self, notification: Notification, seconds: float) -> None:
         """It takes longer."""
