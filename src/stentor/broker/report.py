@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from stentor.node.last_values import label
+
 if TYPE_CHECKING:
     from stentor.broker.host import Broker
     from stentor.broker.peers import Link
@@ -188,7 +190,7 @@ def _subscription(id: str, subscription: Subscription) -> dict[str, Any]:
         "id": id,
         "filter": str(subscription.interest),
         "durable": None if subscription.durable is None else subscription.durable.label,
-        "group": subscription.group,
+        "group": None if subscription.group is None else label(subscription.group),
         "consumers": len(subscription.consumers),
         "credit": sum(consumer.credit for consumer in subscription.consumers),
         "queue": len(subscription.feed),

@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from click.exceptions import Exit
 
+from stentor.cli.command import Argument, Option
 from stentor.cli.options import BrokerArgument, NameOption, connects
 
 
@@ -16,7 +17,7 @@ def publish(
     how: BrokerArgument,
     events: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="[JSON]...",
             help="Notifications, each a JSON object. Without any, they are read from stdin, one "
             "per line.",
@@ -25,7 +26,7 @@ def publish(
     ] = None,
     ack: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--ack/--no-ack",
             metavar="",
             help="Whether to wait until all of them are in the broker's journal, on disk if it has "
@@ -34,7 +35,7 @@ def publish(
     ] = True,
     volatile: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--volatile",
             metavar="",
             help="Skip the journal: delivered at most once, to who is connected now.",
@@ -42,13 +43,13 @@ def publish(
     ] = False,
     type: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--type", metavar="NAME", help="The event type of those that have no _type themselves."
         ),
     ] = None,
     retain: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--retain",
             metavar="KEY",
             help="Keep the newest under this key, for subscribers who ask for last values.",
@@ -56,7 +57,7 @@ def publish(
     ] = None,
     retain_by: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--retain-by",
             metavar="ATTRIBUTE",
             help="The same with a key for each value of an attribute.",
@@ -64,7 +65,7 @@ def publish(
     ] = None,
     deliver_at: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--deliver-at",
             metavar="TIME",
             help="Deliver to nobody before: an ISO time with its time zone, or a duration from now "
@@ -73,7 +74,7 @@ def publish(
     ] = None,
     expires: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--expires",
             metavar="TIME",
             help="Deliver to nobody from then on: an ISO time, or a duration such as 1h, which "
@@ -82,7 +83,7 @@ def publish(
     ] = None,
     priority: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--priority",
             metavar="0..9",
             min=0,
@@ -92,11 +93,11 @@ def publish(
     ] = None,
     rate: Annotated[
         float | None,
-        typer.Option("--rate", metavar="N", min=0.001, help="At most N per second."),
+        Option("--rate", metavar="N", min=0.001, help="At most N per second."),
     ] = None,
     skip_bad: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--skip-bad",
             metavar="",
             help="Go on after a line that is no notification; otherwise it is the end.",
@@ -104,7 +105,7 @@ def publish(
     ] = False,
     sequencer: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--sequencer",
             metavar="BROKER",
             help="Publish at the broker with this name, wherever it is: everything that is "
@@ -113,7 +114,7 @@ def publish(
     ] = None,
     record: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--record",
             metavar="FILE",
             help="Write down what is published, for `stentor check`. The name ends with .jsonl.",
@@ -177,4 +178,4 @@ def publish(
     async def main() -> int:
         return await publishing.run(how, name, events or [])
 
-    raise typer.Exit(run(main))
+    raise Exit(run(main))

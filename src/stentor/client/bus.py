@@ -39,12 +39,12 @@ from stentor.errors import (
     StentorError,
     UnknownStrategy,
 )
-from stentor.filters import Filter
 from stentor.model import Notification, NotificationId
 from stentor.model.names import shown, text_problem
 from stentor.notation.units import parse_duration, seconds_of
 
 if TYPE_CHECKING:
+    from stentor.filters import Filter
     from stentor.node.hooks import Hooks
 
 T = TypeVar("T")
@@ -533,7 +533,7 @@ class Bus:
     ) -> list[Filter]:
         """What is advertised anywhere, as far as it overlaps a filter."""
         arguments = {} if overlapping is None else {"overlapping": str(filter_of(overlapping))}
-        return [Filter(text) for text in await self.local.ask("offers", arguments, timeout)]
+        return [filter_of(text) for text in await self.local.ask("offers", arguments, timeout)]
 
     # -- request and reply
 

@@ -58,7 +58,6 @@ from stentor.errors import (
     StentorError,
     Vetoed,
 )
-from stentor.filters import Filter
 from stentor.model import Notification, any_handled
 from stentor.notation.counts import counted
 from stentor.protocol.messages import (
@@ -81,6 +80,7 @@ from stentor.protocol.messages import (
 
 if TYPE_CHECKING:
     from stentor.client.recorder import RecordedComponent
+    from stentor.filters import Filter
 
     Handler = Callable[[Any], Awaitable[object] | object]
 
@@ -384,7 +384,7 @@ class Subscription(Generic[T]):
     def _given(self, batch: list[Notification]) -> list[T]:
         """What the application sees of these."""
         if self._recorded is not None:
-            self._recorded.notified([n for n in batch if n.attempt == 1])
+            self._recorded.notified(batch)
         return [each for each in map(self._shown, batch) if each is not None]
 
     def _shown(self, notification: Notification) -> T | None:
@@ -531,6 +531,8 @@ class Subscription(Generic[T]):
     def withdrawn(self, message: Withdrawn) -> None:
         """The broker has taken some back."""
         if self._unsettled is not None:
+            if self._recorded is not None:
+                self._recorded.taken(self._unsettled.taken(message))
             self._unsettled.withdrawn(message)
             self._handed_out(0)
             self._notify()
@@ -580,6 +582,8 @@ class Subscription(Generic[T]):
         """It has to be made again. The broker was there until then, by the loop's clock."""
         if self._settled and self._lost_at is None:
             self._lost_at = at + self._ahead
+        if self._settled and self._recorded is not None:
+            self._recorded.cut_off()
         self._unsettle()
         if self._unsettled is not None:
             self._unsettled.forget_waiting()
@@ -738,15 +742,23 @@ class Subscription(Generic[T]):
             return
         assert isinstance(self._arrivals, Arrivals)
         self._arrivals.deal()
-        given = 0 if self._recorded is None else self._recorded.given
-        await self._confirm_now(self._arrivals.dealt(), timeout)
-        if self._recorded is not None:
-            self._recorded.confirmed(given)
+        await self._confirm_now(self._arrivals.dealt(), self._dealt_with(), timeout)
 
-    async def _confirm_now(self, positions: Positions, timeout: float | None) -> None:
+    def _dealt_with(self, *, handed_out: bool = False) -> int:
+        """How many were dealt with, if that is recorded."""
+        if self._recorded is None or not isinstance(self._arrivals, Arrivals):
+            return 0
+        count = self._recorded.given - (0 if handed_out else self._arrivals.held)
+        self._recorded.dealt(count)
+        return count
+
+    async def _confirm_now(self, positions: Positions, count: int, timeout: float | None) -> None:
+        """Have it stored how far the application is, which has dealt with so many."""
         async with TimeLimit(timeout, "the confirmation was not stored"):
             await self._put(lambda number: Confirm(self._number, positions, number))
             self._confirmed = positions
+        if self._recorded is not None:
+            self._recorded.confirmed(count)
 
     # -- settlement, one by one
 
@@ -763,6 +775,9 @@ class Subscription(Generic[T]):
             self._elsewhere(self._nack, notification, delay, cause)
             return
         assert self._unsettled is not None
+        if self._recorded is not None and self._unsettled.has(notification):
+            assert notification.id is not None  # it has come from a broker
+            self._recorded.refused(notification.id)
         self._unsettled.nack(notification, delay, cause)
         self._tell_soon()
 
@@ -792,7 +807,25 @@ class Subscription(Generic[T]):
         if self._settled and self.link is not None and self._unsettled is not None:
             message = self._unsettled.message(self._number)
             if message is not None:
+                if self._recorded is not None:
+                    stored = self._recorded.told(self._unsettled.told)
+                    message.request = self._answered_by(stored)
                 self.link.send(message)
+
+    def _answered_by(self, stored: Callable[[], None]) -> int:
+        """The number of a request; when it is answered, this is called."""
+        number = self._local.number()
+        answer = self._local.expect(number)
+        self._asked.append(answer)
+
+        def answered(future: asyncio.Future[Any]) -> None:
+            self._asked.remove(answer)
+            heard = not future.cancelled() and future.exception() is None
+            if heard and future.result() is not _AGAIN:
+                stored()
+
+        answer.add_done_callback(answered)
+        return number
 
     async def _settle_all(self, timeout: float | None) -> None:
         """Everything that was handed out is done; return when that is on disk."""
@@ -806,13 +839,19 @@ class Subscription(Generic[T]):
         """Return when what was settled is on disk."""
         assert self._unsettled is not None
         self._stop_confirm()
-        message = self._unsettled.message(self._number) or Settle(self._number, {})
+        message = self._unsettled.message(self._number)
+        stored = None
+        if self._recorded is not None and message is not None:
+            stored = self._recorded.told(self._unsettled.told)
+        message = message or Settle(self._number, {})
 
         def asked(number: int) -> Settle:
             message.request = number
             return message
 
         await self._put(asked)
+        if stored is not None:
+            stored()
 
     def _send_confirm(self) -> None:
         """Tell the broker what was dealt with, if that is news."""
@@ -820,7 +859,11 @@ class Subscription(Generic[T]):
         assert isinstance(self._arrivals, Arrivals)
         positions = self._arrivals.dealt()
         if self._settled and self.link is not None and positions != self._confirmed:
-            self.link.send(Confirm(self._number, positions))
+            message = Confirm(self._number, positions)
+            if self._recorded is not None:
+                recorded, count = self._recorded, self._dealt_with()
+                message.request = self._answered_by(lambda: recorded.confirmed(count))
+            self.link.send(message)
             self._confirmed = positions
             self._unconfirmed = 0
 
@@ -973,18 +1016,19 @@ class Subscription(Generic[T]):
         if self._confirms and self._terms.auto_confirm and isinstance(self._arrivals, Arrivals):
             dealt = self._arrivals.dealt(handed_out=handed_out)
             positions = dealt if dealt != self._confirmed else None
+        count = 0 if positions is None else self._dealt_with(handed_out=handed_out)
         owed = positions is not None or (self._unsettled is not None and self._unsettled.pending)
         self._arrivals.clear()
         self._stop_confirm()
         self._stop_lease()
         try:
             if not self.over and self._number and (self._settled or forget or owed):
-                await self._leave(positions, forget, refused)
+                await self._leave(positions, count, forget, refused)
         finally:
             self.ended(None)
 
     async def _leave(
-        self, positions: Positions | None, forget: bool, refused: Refused | None
+        self, positions: Positions | None, count: int, forget: bool, refused: Refused | None
     ) -> None:
         """Confirm, then unsubscribe, as far as the connection allows it in a few seconds."""
         durable = self._terms.durable is not None
@@ -997,7 +1041,7 @@ class Subscription(Generic[T]):
                     if self._unsettled is not None and self._unsettled.pending:
                         await self._store_settled()
                     if positions is not None and durable:
-                        await self._confirm_now(positions, None)
+                        await self._confirm_now(positions, count, None)
                     elif positions is not None:
                         self.link.send(Confirm(self._number, positions))
                     self.link.send(Unsubscribe(self._number, forget))
@@ -1028,7 +1072,7 @@ class Subscription(Generic[T]):
             positions = self._arrivals.dealt()
             if positions != self._confirmed:
                 try:
-                    await self._confirm_now(positions, CLOSING)
+                    await self._confirm_now(positions, self._dealt_with(), CLOSING)
                 except StentorError as error:
                     _log.warning("%r: %s", self, error)
         self.closing = True

@@ -7,7 +7,9 @@ remembered for a while: it comes again if the broker has not heard of it, and is
 more, unseen.
 
 Without a connection everything that waits is forgotten; the broker brings it again. What is in
-hand stays, and is not handed out a second time unless it was taken away in between.
+hand stays, and is not handed out a second time unless it was taken away in between. It may come
+back by way of another stream, if its publisher had to publish it a second time elsewhere. Then its
+id tells, and it is settled where it came last.
 
 *Order.* Behind a notification that was refused, those of the same publisher have to wait. The
 broker takes them back when it hears of that. Until it has said which, they are set aside here.
@@ -84,8 +86,15 @@ class Unsettled:
         #: What was settled last, as it was told; all keys of that if it may come again.
         self._told: deque[dict[StreamId, list[int]]] = deque(maxlen=MESSAGES)
         self._may_repeat: set[Key] | None = None
+        #: The same by ids; and the places of what was in hand when the connection was lost.
+        self._told_ids: deque[list[NotificationId]] = deque(maxlen=MESSAGES)
+        self._repeated_ids: set[NotificationId] = set()
+        self._hand_ids: dict[NotificationId, Key] = {}
+        #: Where those among them are settled that came back by way of another stream.
+        self._moved: dict[Key, Key] = {}
         # What the broker is yet to be told.
         self._done: list[Key] = []
+        self._done_ids: list[NotificationId] = []
         self._begun: dict[Key, None] = {}
         self._refused: list[Refused] = []
         self._extended: list[tuple[StreamId, int, float]] = []
@@ -105,6 +114,10 @@ class Unsettled:
     def in_hand(self) -> list[Notification]:
         """What the application has and has not settled."""
         return list(self._hands.values())
+
+    def has(self, notification: Notification) -> bool:
+        """Whether the application has it, and has not settled it."""
+        return self._hands.get(self._key(notification)) is notification
 
     # -- in
 
@@ -161,17 +174,42 @@ class Unsettled:
 
     def _is_new(self, notification: Notification) -> bool:
         """Whether the application has not had it, or it was taken away since."""
-        key, attempt = notification.place, notification.attempt
-        held = self._hands.get(key)
-        if self._may_repeat is not None and key in self._may_repeat:
+        key, id = notification.place, _id_of(notification)
+        if self._may_repeat is not None and (key in self._may_repeat or id in self._repeated_ids):
             self._done.append(key)
-        elif held is not None and held.attempt >= attempt:
+            self._done_ids.append(id)
+        elif self._has_already(notification):
             self._begun[key] = None
         else:
             return True
         self.repeats += 1
         self.freed += 1
         return False
+
+    def _has_already(self, notification: Notification) -> bool:
+        """Whether it is in hand; if it had come in another stream, it is settled in this one now."""
+        key, attempt = notification.place, notification.attempt
+        if key in self._hands:
+            return self._hands[key].attempt >= attempt
+        before = self._hand_ids.get(_id_of(notification))
+        held = None if before is None else self._hands.get(before)
+        if before is None or held is None or held.attempt < attempt:
+            return False
+        del self._hands[before]
+        self._begun.pop(before, None)
+        self._moved[before] = key
+        self._hands[key] = held
+        return True
+
+    def _key(self, notification: Notification) -> Key:
+        """Where it is settled."""
+        place = notification.place
+        return self._moved.get(place, place) if self._moved else place
+
+    def taken(self, message: Withdrawn) -> list[NotificationId]:
+        """Those in hand that the broker takes back by this."""
+        hands = ((message.stream, offset) for offset in message.offsets)
+        return [_id_of(self._hands[key]) for key in hands if key in self._hands]
 
     def withdrawn(self, message: Withdrawn) -> None:
         """The broker has taken some back."""
@@ -251,13 +289,20 @@ class Unsettled:
         self._refused.clear()
         self._may_repeat = self._recent()
         self._may_repeat.update(self._done)
+        self._repeated_ids = self._recent_ids()
+        self._repeated_ids.update(self._done_ids)
         if self._shared:  # others get what was in hand
             self._hands.clear()
         self._begun = dict.fromkeys(self._hands)
+        self._hand_ids = {_id_of(held): key for key, held in self._hands.items()}
+        self._moved = {old: new for old, new in self._moved.items() if new in self._hands}
 
     def _recent(self) -> set[Key]:
         """What was settled last."""
         return {(s, o) for told in self._told for s, each in told.items() for o in each}
+
+    def _recent_ids(self) -> set[NotificationId]:
+        return {id for ids in self._told_ids for id in ids}
 
     def clear(self) -> None:
         """Hand out no more of what waits."""
@@ -271,24 +316,25 @@ class Unsettled:
 
         How many are to be told.
         """
-        key = notification.place
+        key = self._key(notification)
         if self._hands.pop(key, None) is None:
             if not self._is_late(notification):
                 return len(self._done)
         elif self._begun:
             self._begun.pop(key, None)
         self._done.append(key)
+        self._done_ids.append(notification.id)  # type: ignore[arg-type]
         return len(self._done)
 
     def _is_late(self, notification: Notification) -> bool:
         """Whether it was taken away, and is not settled: the broker may be glad to hear of it."""
-        key = notification.place
+        key = self._key(notification)
         refused = any((r.stream, r.offset) == key for r in self._refused)
         return key not in self._done and not refused
 
     def nack(self, notification: Notification, delay: float | None, cause: str) -> None:
         """It could not be dealt with."""
-        key = notification.place
+        key = self._key(notification)
         if self._hands.get(key) is not notification:
             return
         del self._hands[key]
@@ -316,7 +362,7 @@ class Unsettled:
 
     def extend(self, notification: Notification, seconds: float) -> None:
         """It takes longer."""
-        key = notification.place
+        key = self._key(notification)
         if self._hands.get(key) is notification:
             self._extended.append((*key, seconds))
 
@@ -326,16 +372,24 @@ class Unsettled:
         told = len(self._done) + len(self._begun)
         return told + len(self._refused) + len(self._extended)
 
+    @property
+    def told(self) -> Sequence[NotificationId]:
+        """Those that the last message says were dealt with."""
+        return self._told_ids[-1] if self._told_ids else ()
+
     def message(self, number: int) -> Settle | None:
         """What the broker is to be told, once."""
         if not self.pending:
             return None
         done = _by_stream(self._done)
         self._told.append(done)
+        self._told_ids.append(self._done_ids)
         if self._may_repeat is not None:
             self._may_repeat.update((s, o) for s, each in done.items() for o in each)
+            self._repeated_ids.update(self._done_ids)
             if len(self._may_repeat) > MAX_REPEATS:
                 self._may_repeat = self._recent()
+                self._repeated_ids = self._recent_ids()
         # The others behind one that was refused are taken back.
         begun = {
             key: self._hands[key].attempt for key in (self._hands if self._refused else self._begun)
@@ -348,7 +402,7 @@ class Unsettled:
             self._extended,
             again=[(*key, attempt) for key, attempt in begun.items() if attempt > 1],
         )
-        self._done, self._begun = [], {}
+        self._done, self._done_ids, self._begun = [], [], {}
         self._refused, self._extended = [], []
         return message
 

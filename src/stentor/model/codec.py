@@ -30,6 +30,9 @@ microsecond is dropped on reading), array for a list. The others are extensions:
         have equal bytes
     2   a value of a registered value type: the MessagePack array [name of the type, its dump]
 
+A record in a list is the array of its names and values in turn. A list never holds another one
+directly, so there is nothing that it could be taken for.
+
 The reader trusts nothing. It accepts exactly the notifications that the constructor accepts, and
 every other input, of whatever kind, raises `DecodeError` and nothing else. The work is divided:
 msgspec checks the framing, UTF-8 and the types of the fixed fields while it decodes; one pass over
@@ -72,9 +75,11 @@ from stentor.model.notification import (
     check_texts,
     facts_of_parts,
 )
+from stentor.model.record import Record
 from stentor.model.values import (
     INT_MAX,
     INT_MIN,
+    MAX_LISTS,
     normal,
     value_type,
     value_type_names,
@@ -471,6 +476,8 @@ def _outgoing(name: str, value: Any) -> Any:
         return value
     if kind is tuple:
         return [_outgoing(name, element) for element in value]
+    if kind is Record:
+        return [part for field, v in value.items() for part in (field, _outgoing(name, v))]
     if kind is frozenset:
         elements = sorted(_encoder.encode(_outgoing(name, element)) for element in value)
         return Ext(_SET, _encoder.encode([msgspec.Raw(element) for element in elements]))
@@ -494,30 +501,57 @@ def _outgoing(name: str, value: Any) -> Any:
     return Ext(_REGISTERED, _encoder.encode((registered.name, dump)))
 
 
-def _incoming(name: str, value: Any, room: list[int]) -> Any:
+def _incoming(name: str, value: Any, room: list[int], level: int = 1) -> Any:
     """A value that is not already as it should be; `room` is how many elements may still come."""
     if type(value) is list:
-        return tuple(_elements(name, value, room))
+        return tuple(_elements(name, value, room, level))
     if type(value) is Ext and value.code == _SET:
-        elements = list(_elements(name, _elements_decoder.decode(value.data), room))
+        elements = list(_elements(name, _elements_decoder.decode(value.data), room, level))
         found = frozenset(elements)
         if len(found) != len(elements):
             raise DecodeError(f"attribute {shown(name)}: a set holds an element twice")
         return found
-    return _element(name, value)
+    return _single(name, value)
 
 
-def _elements(name: str, values: list[Any], room: list[int]) -> Iterable[Any]:
-    room[0] -= len(values)
+def _elements(name: str, values: list[Any], room: list[int], level: int) -> Iterable[Any]:
+    if level > MAX_LISTS:
+        raise DecodeError(f"attribute {shown(name)}: more than {MAX_LISTS} lists in each other")
+    _take(name, len(values), room)
+    return [
+        _record(name, value, room, level) if type(value) is list else _single(name, value)
+        for value in values
+    ]
+
+
+def _take(name: str, count: int, room: list[int]) -> None:
+    room[0] -= count
     if room[0] < 0:
         raise DecodeError(
-            f"attribute {shown(name)}: {len(values)} elements; the limit for all lists and sets "
+            f"attribute {shown(name)}: {count} elements; the limit for all lists and sets "
             f"of a notification is {MAX_ELEMENTS}"
         )
-    return (_element(name, value) for value in values)
 
 
-def _element(name: str, value: Any) -> Any:
+def _record(name: str, parts: list[Any], room: list[int], level: int) -> Record:
+    """The record whose names and values follow each other."""
+    names, values = parts[::2], parts[1::2]
+    if len(names) != len(values):
+        raise DecodeError(f"attribute {shown(name)}: a record with a name that has no value")
+    if len(names) > MAX_ATTRIBUTES:
+        raise DecodeError(f"attribute {shown(name)}: a record with {len(names)} fields")
+    _take(name, len(names), room)
+    fields = dict(
+        zip(names, [_incoming(name, value, room, level + 1) for value in values], strict=True)
+    )
+    if len(fields) != len(names):
+        raise DecodeError(f"attribute {shown(name)}: a record with a name that occurs twice")
+    if not plain_names.issuperset(fields):
+        check_attribute_names(tuple(fields))
+    return Record(fields)
+
+
+def _single(name: str, value: Any) -> Any:
     if type(value) in _NATIVE:
         return normal(value)
     if type(value) is Ext and value.code == _REGISTERED:

@@ -2,7 +2,8 @@
 
 A notification is a nonempty set of named values (`stentor.model.values`). Nested records are
 flattened by dotted names when it is made, so that everything after sees one flat namespace:
-`{"pos": {"x": 1}}` becomes `pos.x`. A value of None means that the attribute is absent.
+`{"pos": {"x": 1}}` becomes `pos.x`. A value of None means that the attribute is absent. A list of
+records stays a list, of `Record`s.
 
 Beside its attributes a notification may have an event type, a subject and a channel, which filters
 see under reserved names, and an opaque payload, which they do not see. `facts` is the complete view
@@ -34,12 +35,13 @@ from stentor.model.names import (
     shown,
     text_problem,
 )
+from stentor.model.record import Record
 from stentor.model.values import INT_MAX, INT_MIN, normal
 from stentor.notation.units import seconds_of
 
 #: The longest string (in UTF-8 bytes) or byte string that an attribute, or an element, can hold.
 MAX_VALUE_BYTES: Final = 2**20
-#: How many elements a collection may have.
+#: How many elements the collections may have, each field of a record among them counted as one.
 MAX_ELEMENTS: Final = 65_536
 #: The largest payload.
 MAX_PAYLOAD_BYTES: Final = 16 * 2**20
@@ -518,14 +520,30 @@ def check_size(value: Any) -> None:
             )
         for element in value:
             check_size(element)
+    elif kind is Record:
+        for field in value.values():
+            check_size(field)
 
 
 def _check_elements(attributes: dict[str, Any]) -> None:
-    count = sum(len(v) for v in attributes.values() if type(v) is tuple or type(v) is frozenset)
+    count = sum(_size(v) for v in attributes.values() if type(v) is tuple or type(v) is frozenset)
     if count > MAX_ELEMENTS:
         raise InvalidNotification(
-            f"{count} elements in lists and sets; a notification may have at most {MAX_ELEMENTS}"
+            f"{count} elements in lists and sets, the fields of records among them; "
+            f"a notification may have at most {MAX_ELEMENTS}"
         )
+
+
+def _size(collection: Any) -> int:
+    """How many elements it has, and fields in them."""
+    count = len(collection)
+    for element in collection:
+        if type(element) is Record:
+            count += len(element)
+            for value in element.values():
+                if type(value) is tuple or type(value) is frozenset:
+                    count += _size(value)
+    return count
 
 
 def _plain(attributes: Mapping[str, Any]) -> TypeGuard[dict[str, Any]]:
@@ -620,4 +638,6 @@ def _on_the_wire(value: Any) -> Any:
         return kind, tuple([_on_the_wire(element) for element in value])
     if kind is frozenset:
         return kind, frozenset([_on_the_wire(element) for element in value])
+    if kind is Record:
+        return kind, frozenset([(name, _on_the_wire(field)) for name, field in value.items()])
     return kind, value

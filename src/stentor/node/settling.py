@@ -35,10 +35,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from msgspec import Struct
 
 from stentor.model.codec import Envelope
+from stentor.model.dead_letter import PRODUCER, is_of
 from stentor.model.handling import DEFAULT, Ranked
 from stentor.model.identity import NotificationId
 from stentor.node.clock import Clock
-from stentor.node.dead_letter import PRODUCER, is_of
 from stentor.node.durable import Durable, Refusal
 from stentor.node.feed import QUEUE_BYTES, Run
 from stentor.protocol.messages import Positions, Settle, Settlement, StreamId

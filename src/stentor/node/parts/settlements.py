@@ -20,12 +20,13 @@ from typing import Final
 from stentor.errors import LeaseExpired, StentorError
 from stentor.filters import Filter
 from stentor.model.codec import decode_headers
+from stentor.model.dead_letter import PRODUCER, TYPE, dead_letter
 from stentor.model.identity import NotificationId
 from stentor.node.agenda import Agenda
 from stentor.node.clock import Clock
-from stentor.node.dead_letter import PRODUCER, TYPE, dead_letter
 from stentor.node.hooks import Dropped, Hooks
 from stentor.node.journals import Journals
+from stentor.node.last_values import label
 from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.durables import Durables
 from stentor.node.parts.publishing import Publishing
@@ -231,7 +232,7 @@ class Settlements:
         return dead_letter(
             entry.data,
             kind="group" if durable is None else "durable",
-            name=str(subscription.group) if durable is None else durable.label,
+            name=label(str(subscription.group)) if durable is None else durable.label,
             owner=subscription.owner if durable is None else durable.owner,
             attempts=entry.attempt - 1,
             cause=entry.cause,
