@@ -71,6 +71,7 @@ from stentor.protocol.messages import (
     Renew,
     Settle,
     Settlement,
+    StreamId,
     Subscribe,
     Subscribed,
     Unsubscribe,
@@ -700,10 +701,17 @@ class Subscription(Generic[T]):
         self._asked.append(answer)
         answer.add_done_callback(self._asked.remove)
 
+    def places(self, notifications: list[Notification]) -> dict[StreamId, list[int]]:
+        """Where these are settled, by stream."""
+        assert self._unsettled is not None
+        return self._unsettled.places(notifications)
+
     def committed(self, notifications: list[Notification]) -> None:
         """These were settled by a transaction."""
         assert self._unsettled is not None
         self._unsettled.committed(notifications)
+        if self._recorded is not None:
+            self._recorded.told(self._unsettled.told)()
 
     async def _put(self, question: Callable[[int], Any]) -> None:
         """Put a question about it, over new connections again until it is answered."""
@@ -821,7 +829,7 @@ class Subscription(Generic[T]):
         def answered(future: asyncio.Future[Any]) -> None:
             self._asked.remove(answer)
             heard = not future.cancelled() and future.exception() is None
-            if heard and future.result() is not _AGAIN:
+            if heard and future.result() is not AGAIN:
                 stored()
 
         answer.add_done_callback(answered)

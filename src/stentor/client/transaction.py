@@ -27,7 +27,7 @@ from stentor.client.times import resolve
 from stentor.client.waiting import TimeLimit, settles
 from stentor.errors import InvalidConfiguration, Overloaded, StentorError
 from stentor.model import Notification, NotificationId
-from stentor.protocol.messages import Commit, StreamId
+from stentor.protocol.messages import Commit
 
 if TYPE_CHECKING:
     from stentor.client.bus import Bus
@@ -209,7 +209,7 @@ class Transaction:
                 answer = local.expect(number := local.number())
                 for subscription in subscriptions:
                     subscription.ask(answer)
-                settled = {s.number: _places(found) for s, found in subscriptions.items()}
+                settled = {s.number: s.places(found) for s, found in subscriptions.items()}
                 parts = name.producer, name.epoch, name.sequence
                 link.send(Commit(number, items, settled, parts, retain))
                 self.state = "unknown"
@@ -246,11 +246,3 @@ class Transaction:
             self._roll_back(error)
         else:
             await self._commit()
-
-
-def _places(notifications: list[Notification]) -> dict[StreamId, list[int]]:
-    found: dict[StreamId, list[int]] = {}
-    for notification in notifications:
-        stream, offset = notification.place
-        found.setdefault(stream, []).append(offset)
-    return found

@@ -187,7 +187,7 @@ class Unsettled:
         return False
 
     def _has_already(self, notification: Notification) -> bool:
-        """Whether it is in hand; if it had come in another stream, it is settled in this one now."""
+        """Whether it is in hand; if it came in another stream before, it is settled in this one."""
         key, attempt = notification.place, notification.attempt
         if key in self._hands:
             return self._hands[key].attempt >= attempt
@@ -346,19 +346,22 @@ class Unsettled:
             self._withheld.setdefault(line, set()).add(key[1])
             self._set_aside()
 
-    def committed(self, notifications: Iterable[Notification]) -> None:
+    def places(self, notifications: Iterable[Notification]) -> dict[StreamId, list[int]]:
+        """Where these are settled, by stream."""
+        return _by_stream(map(self._key, notifications))
+
+    def committed(self, notifications: Sequence[Notification]) -> None:
         """These were settled by a transaction: the broker knows."""
-        done = [notification.place for notification in notifications]
+        done = [self._key(notification) for notification in notifications]
+        ids = [_id_of(notification) for notification in notifications]
         for key in done:
             self._hands.pop(key, None)
             self._begun.pop(key, None)
         self._told.append(_by_stream(done))
+        self._told_ids.append(ids)
         if self._may_repeat is not None:
             self._may_repeat.update(done)
-
-    def has(self, notification: Notification) -> bool:
-        """Whether the application has it, and has not settled it."""
-        return self._hands.get(notification.place) is notification
+            self._repeated_ids.update(ids)
 
     def extend(self, notification: Notification, seconds: float) -> None:
         """It takes longer."""
