@@ -28,6 +28,11 @@ def test_histories() -> None:
     run_histories(30)
 
 
+@PROMISES
+def test_a_cancellation_that_could_not_be_stored_leaves_one_publication() -> None:
+    run_history(1459)
+
+
 @pytest.mark.slow
 @PROMISES
 def test_two_thousand_histories() -> None:
