@@ -559,8 +559,8 @@ async def test_a_recorded_run_is_judged_by_what_was_promised() -> None:
                 found.append(n["x"])
                 async with bus.transaction() as transaction:
                     transaction.ack(n)
-            assert found[:2] == [3, 2]
-            assert (await taken(plain, 2))[:2] == [2, 3]
+            assert [x for x in found if x != 4][:2] == [3, 2]  # that one may be quicker
+            assert await taken(plain, 2) == [2, 3]
     run = stentor.recorded(feed, desk, settled=True)
     report = judged(run.trace, order=["fifo"])
     assert report.ok, str(report)

@@ -72,6 +72,8 @@ class Chain:
         self.events: dict[int, NotificationId] = {}
         self.ends: dict[int, float] = {}
         self.cancelled: set[int] = set()
+        #: Those of which nobody has said whether they are, since their broker has crashed.
+        self.asked: set[int] = set()
         self.numbers = count()
         self.kinds: Counter[str] = Counter()
         for client in self.service:
@@ -178,10 +180,12 @@ class Chain:
         id = self.rng.choice(list(mine))
 
         def answer(cancelled: bool, error: Exception | None) -> None:
+            self.asked.discard(mine[id])
             if cancelled:
                 self.kinds["cancelled"] += 1
                 self.cancelled.add(mine[id])
 
+        self.asked.add(mine[id])
         host.core.scheduling.cancel(host.core.sessions[client.session], id, answer)
         host.flush()
 
@@ -271,7 +275,7 @@ class Chain:
             assert last <= stages[2][k]
             if k in self.cancelled:
                 assert not first, f"{k} was cancelled, and came"
-            elif k not in self.ends and self.sim.publications[id].acknowledged:
+            elif k not in self.ends.keys() | self.asked and self.sim.publications[id].acknowledged:
                 assert last == 1, f"{k} is lost"
         for name in SERVICES:
             homes = [h for h in self.sim.hosts.values() if name in h.core.durables]
