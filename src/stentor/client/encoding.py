@@ -23,7 +23,17 @@ from stentor.model import INT_MAX, INT_MIN, Notification, NotificationId, encode
 from stentor.model.codec import VERSION
 
 #: What a publication may have besides its attributes.
-PARTS: Final = ("type", "subject", "channel", "payload", "content_type", "time")
+PARTS: Final = (
+    "type",
+    "subject",
+    "channel",
+    "payload",
+    "content_type",
+    "time",
+    "deliver_at",
+    "expires",
+    "priority",
+)
 
 #: Longer texts are checked.
 _SHORT: Final = 4_096
@@ -96,6 +106,7 @@ class EventEncoder:
                 n.content_type,
                 NotificationId(self.producer, self.epoch, sequence),
                 n.time or now,
+                n.handling,
             )
         )
 

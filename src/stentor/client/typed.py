@@ -19,17 +19,19 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from enum import Enum
-from typing import Any, Final, Generic, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeGuard, TypeVar
 from weakref import WeakKeyDictionary
 
 import msgspec
 import msgspec.inspect
 
 from stentor.errors import InvalidConfiguration, InvalidNotification, UnknownEventType
-from stentor.filters import Filter
 from stentor.model import Notification
 from stentor.model.names import name_problem, shown
 from stentor.model.record import Record
+
+if TYPE_CHECKING:
+    from stentor.filters import Filter
 
 T = TypeVar("T")
 
@@ -180,6 +182,8 @@ def filter_of(filter: object, where: str | Filter | None = None) -> Filter:
     """The filter that a text, a filter or an event class says, narrowed by another."""
     if is_event_class(filter):
         return class_filter(filter, where)
+    from stentor.filters import Filter  # half of what a publisher would load
+
     if isinstance(filter, str):
         filter = Filter(filter)
     if not isinstance(filter, Filter):
@@ -199,10 +203,8 @@ def class_filter(cls: type, where: str | Filter | None = None) -> Filter:
     >>> print(class_filter(Quote, "price > 100"))
     _types has 'Quote' and price > 100
     """
-    kind = Filter("_types has '" + event_type_of(cls).replace("'", "''") + "'")
-    if where is None:
-        return kind
-    return kind & (Filter(where) if isinstance(where, str) else where)
+    kind = filter_of("_types has '" + event_type_of(cls).replace("'", "''") + "'")
+    return kind if where is None else kind & filter_of(where)
 
 
 class Reader(Generic[T]):

@@ -10,7 +10,7 @@ header only. The layout, all integers big-endian:
     9       h     header
     9 + h   p     payload, raw
 
-Nothing may follow the payload. The header is a MessagePack array of exactly seven items:
+Nothing may follow the payload. The header is a MessagePack array of seven items, or eight:
 
     attributes    map from name to value
     type          string or nil
@@ -19,6 +19,8 @@ Nothing may follow the payload. The header is a MessagePack array of exactly sev
     content type  string or nil
     id            array [producer, epoch, sequence], or nil
     time          timestamp, or nil
+    handling      array [deliver at, expires, priority]: timestamps or nil, and an integer from 0 to
+                  9; left out if it would be [nil, nil, 4]
 
 Values use MessagePack's own forms where there is one: boolean, integer, float (always 64 bits, so
 that 1 and 1.0 stay apart), string, binary, timestamp (extension -1; what is finer than a
@@ -50,15 +52,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from operator import itemgetter
 from struct import Struct as Layout
 from sys import float_info
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
 from msgspec.msgpack import Decoder, Encoder, Ext
 
 from stentor.errors import DecodeError, InvalidNotification
+from stentor.model.handling import Handling
+from stentor.model.handling import check as check_handling
 from stentor.model.identity import NotificationId, check_producer, good_producers
 from stentor.model.names import MAX_ATTRIBUTES, check_attribute_names, plain_names, shown
 from stentor.model.notification import (
@@ -90,20 +95,29 @@ _REGISTERED: Final = 2
 
 _PREFIX: Final = Layout(">BII")
 _HEADER_AT: Final = _PREFIX.size
-#: The same with the first two bytes of the header: an array of seven, and the code of the map.
+#: The same with the first two bytes of the header: an array of so many, and the code of the map.
 _START: Final = Layout(">BIIBB")
 _START_SIZE: Final = _START.size
+#: An array of seven, and one of eight: with handling.
 _HEADER_START: Final = 0x97
+_HANDLED_START: Final = 0x98
+_header_start: Final = itemgetter(_HEADER_AT)
 _NATIVE: Final = frozenset({bool, int, float, str, bytes, datetime})
 
 Buffer = bytes | bytearray | memoryview
 
 
+if TYPE_CHECKING:
+    _Absent = Handling | None
+else:
+    _Absent = Handling  # what is absent is None; nil in its place is refused
+
+
 class Envelope(msgspec.Struct, array_like=True, eq=False, gc=False):
     """A notification whose payload is still in the encoded bytes. Made by `decode_header`."""
 
-    # The first seven fields are the header. The bytes read must begin with an array of exactly
-    # seven, or they could set the others as well.
+    # The first eight fields are the header. The bytes read must begin with an array of seven or
+    # eight, or they could set the others as well.
     attributes: dict[str, Any]
     type: str | None
     subject: str | None
@@ -111,6 +125,7 @@ class Envelope(msgspec.Struct, array_like=True, eq=False, gc=False):
     content_type: str | None
     id: NotificationId | None
     time: Any  # a datetime or None; declared as `datetime`, msgspec would also take a string
+    handling: _Absent = None
     _data: Any = b""
     #: Where the payload begins; 0 if there is none.
     _payload_start: int = 0
@@ -122,7 +137,13 @@ class Envelope(msgspec.Struct, array_like=True, eq=False, gc=False):
         facts: dict[str, Any] | None = self._facts
         if facts is None:
             facts = self._facts = facts_of_parts(
-                self.attributes, self.type, self.subject, self.channel, self.id, self.time
+                self.attributes,
+                self.type,
+                self.subject,
+                self.channel,
+                self.id,
+                self.time,
+                self.handling,
             )
         return facts
 
@@ -152,6 +173,7 @@ class Envelope(msgspec.Struct, array_like=True, eq=False, gc=False):
             self.content_type,
             self.id,
             self.time,
+            self.handling,
         )
 
     def __repr__(self) -> str:
@@ -213,9 +235,8 @@ def encode_batch(notifications: Iterable[Notification]) -> list[bytes]:
         attributes = n._attributes
         if not n._is_plain and not _NATIVE.issuperset(map(type, attributes.values())):
             attributes = {name: _outgoing(name, value) for name, value in attributes.items()}
-        header = encoded(
-            (attributes, n._type, n._subject, n._channel, n._content_type, n._id, n._time)
-        )
+        parts = (attributes, n._type, n._subject, n._channel, n._content_type, n._id, n._time)
+        header = encoded(parts if n._handling is None else (*parts, n._handling))
         size = len(header)
         if size > MAX_HEADER_BYTES:
             raise InvalidNotification(
@@ -274,6 +295,16 @@ def decode_headers(items: Sequence[Buffer]) -> list[Envelope]:
     return found
 
 
+def any_handled(items: Iterable[Buffer]) -> bool:
+    """Whether any of these well-formed items says how it is to be handled.
+
+    >>> any_handled([encode(Notification({"x": 1}))]), any_handled([encode(
+    ...     Notification({"x": 1}, priority=7))])
+    (False, True)
+    """
+    return _HANDLED_START in map(_header_start, items)
+
+
 def decode_many(items: Sequence[Buffer]) -> list[Notification]:
     """As `decode` for each, and faster; the error's `index` says which item is bad first.
 
@@ -291,6 +322,7 @@ def decode_many(items: Sequence[Buffer]) -> list[Notification]:
             e.content_type,
             e.id,
             e.time,
+            e.handling,
         )
         for e in decode_headers(items)
     ]
@@ -309,7 +341,7 @@ def _frame(data: bytes) -> tuple[int, int, int]:
     version, header_size, payload_size, first, code = _START.unpack_from(data)
     if (
         version != VERSION
-        or first != _HEADER_START
+        or first not in (_HEADER_START, _HANDLED_START)
         or not 0x80 <= code <= 0x8F  # a map of up to 15
         or header_size > MAX_VALUE_BYTES  # in less than that, nothing can be too long
         or payload_size > MAX_PAYLOAD_BYTES
@@ -355,6 +387,8 @@ def _read_plain(
             time = envelope.time
             if type(time) is not datetime and time is not None:
                 return
+            if envelope.handling is not None:
+                check_handling(envelope.handling)
             id = envelope.id
             if id is not None and id.producer != producer:
                 producer = id.producer
@@ -383,8 +417,8 @@ def _read(data: Buffer) -> Envelope:
             f"{payload_start + payload_size}: truncated, or followed by something else"
         )
     raw = data[_HEADER_AT:payload_start]
-    if len(raw) < 2 or raw[0] != _HEADER_START:
-        raise DecodeError("the header is not an array of seven items")
+    if len(raw) < 2 or raw[0] not in (_HEADER_START, _HANDLED_START):
+        raise DecodeError("the header is not an array of seven or eight items")
     declared = _map_size(raw)
     if declared > MAX_ATTRIBUTES:
         raise DecodeError(f"{declared} attributes; the limit is {MAX_ATTRIBUTES}")
@@ -414,6 +448,8 @@ def _read(data: Buffer) -> Envelope:
     )
     if envelope.time is not None and type(envelope.time) is not datetime:
         raise DecodeError(f"the time is a {type(envelope.time).__name__}, not a timestamp")
+    if envelope.handling is not None:
+        check_handling(envelope.handling)
     if envelope.id is not None and envelope.id.producer not in good_producers:
         check_producer(envelope.id.producer)
     envelope._data = data

@@ -23,6 +23,7 @@ from typing import Any, Final, TypeGuard, cast, final
 
 from stentor.errors import InvalidConfiguration, InvalidNotification, InvalidValue
 from stentor.model.event_types import event_types
+from stentor.model.handling import DEFAULT, Handling, handling
 from stentor.model.identity import NotificationId
 from stentor.model.names import (
     MAX_ATTRIBUTES,
@@ -79,6 +80,7 @@ class Notification(Mapping[str, Any]):
         "_content_type",
         "_delivery",
         "_facts",
+        "_handling",
         "_id",
         "_is_plain",
         "_payload",
@@ -98,6 +100,7 @@ class Notification(Mapping[str, Any]):
     _content_type: str | None
     _id: NotificationId | None
     _time: datetime | None
+    _handling: Handling | None
     _facts: dict[str, Any] | None
     #: All values are numbers, strings or Booleans, for sure.
     _is_plain: bool
@@ -118,6 +121,9 @@ class Notification(Mapping[str, Any]):
         content_type: str | None = None,
         id: NotificationId | None = None,
         time: datetime | None = None,
+        deliver_at: datetime | None = None,
+        expires: datetime | None = None,
+        priority: int = DEFAULT,
     ) -> None:
         if _plain(attributes):
             self._attributes = attributes.copy()
@@ -146,6 +152,9 @@ class Notification(Mapping[str, Any]):
         self._content_type = content_type
         self._id = id
         self._time = time
+        self._handling = None
+        if not (deliver_at is expires is None and priority is DEFAULT):
+            self._handling = handling(deliver_at, expires, priority)
         self._facts = None
 
     @classmethod
@@ -159,6 +168,7 @@ class Notification(Mapping[str, Any]):
         content_type: str | None,
         id: NotificationId | None,
         time: datetime | None,
+        handling: Handling | None = None,
     ) -> Notification:
         """Make a notification of parts that the constructor would take unchanged.
 
@@ -173,6 +183,7 @@ class Notification(Mapping[str, Any]):
         self._content_type = content_type
         self._id = id
         self._time = time
+        self._handling = handling
         self._facts = None
         self._is_plain = False
         return self
@@ -213,6 +224,26 @@ class Notification(Mapping[str, Any]):
         return self._time
 
     @property
+    def handling(self) -> Handling | None:
+        """The three that follow, if it has any of them."""
+        return self._handling
+
+    @property
+    def deliver_at(self) -> datetime | None:
+        """Before that moment it is delivered to nobody."""
+        return None if self._handling is None else self._handling.deliver_at
+
+    @property
+    def expires(self) -> datetime | None:
+        """From that moment on it is delivered to nobody."""
+        return None if self._handling is None else self._handling.expires
+
+    @property
+    def priority(self) -> int:
+        """From 0 to 9; subscribers who want it so get the higher ones first."""
+        return DEFAULT if self._handling is None else self._handling.priority
+
+    @property
     def facts(self) -> dict[str, Any]:
         """Everything that filters can see: the attributes and, when set, the reserved names.
 
@@ -224,7 +255,13 @@ class Notification(Mapping[str, Any]):
         facts = self._facts
         if facts is None:
             facts = self._facts = facts_of_parts(
-                self._attributes, self._type, self._subject, self._channel, self._id, self._time
+                self._attributes,
+                self._type,
+                self._subject,
+                self._channel,
+                self._id,
+                self._time,
+                self._handling,
             )
         return facts
 
@@ -334,6 +371,9 @@ class Notification(Mapping[str, Any]):
             "content_type": self._content_type,
             "id": self._id,
             "time": self._time,
+            "deliver_at": self.deliver_at,
+            "expires": self.expires,
+            "priority": self.priority,
         }
 
     def __getitem__(self, name: str) -> Any:
@@ -388,7 +428,7 @@ class Notification(Mapping[str, Any]):
         for name, value in self._parts().items():
             if name == "payload" and len(value) > 32:
                 shown_parts.append(f"payload=<{len(value)} bytes>")
-            elif value:
+            elif value != DEFAULT if name == "priority" else value:
                 shown_parts.append(f"{name}={value!r}")
         return f"Notification({', '.join(shown_parts)})"
 
@@ -399,7 +439,9 @@ class Notification(Mapping[str, Any]):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Notification.from_checked, (self._attributes, *self._parts().values())
+        parts = self._attributes, self._type, self._subject, self._channel, self._payload
+        others = self._content_type, self._id, self._time, self._handling
+        return Notification.from_checked, (*parts, *others)
 
 
 def facts_of_parts(
@@ -409,6 +451,7 @@ def facts_of_parts(
     channel: str | None,
     id: NotificationId | None,
     time: datetime | None,
+    handling: Handling | None = None,
 ) -> dict[str, Any]:
     """What filters see of a notification that has these parts."""
     facts = attributes.copy()
@@ -423,6 +466,13 @@ def facts_of_parts(
         facts["_time"] = time
     if id is not None:
         facts["_producer"] = id.producer
+    if handling is not None:
+        if handling.deliver_at is not None:
+            facts["_deliver_at"] = handling.deliver_at
+        if handling.expires is not None:
+            facts["_expires"] = handling.expires
+        if handling.priority != DEFAULT:
+            facts["_priority"] = handling.priority
     return facts
 
 
