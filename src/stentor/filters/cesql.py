@@ -13,8 +13,8 @@ division truncates, integers have 32 bits.
 
 Functions of constants are computed as well. Of an attribute, `LENGTH`, `LOWER`, `UPPER`, `TRIM`,
 `LEFT`, `RIGHT`, `SUBSTRING` and `ABS` can be compared with a constant: as patterns and intervals,
-which brokers relate to each other like all others. Everything else (`CONCAT` and casts of attributes,
-their division) is refused, and the message says why.
+which brokers relate to each other like all others. Everything else (`CONCAT` and casts of
+attributes, their division) is refused, and the message says why.
 
 In CESQL `NOT` binds more tightly than a comparison, and `AND`, `OR` and `XOR` have one precedence.
 Nobody who knows SQL expects that, so where it would matter parentheses are asked for.
@@ -146,7 +146,9 @@ def _compare(operator: str, left: Value, right: Value) -> Condition:
         return same if operator == "=" else same.negated()
     if isinstance(right, Function):
         if isinstance(left, Function):
-            _refuse(f"{left.name} and {right.name} of attributes cannot be compared with each other")
+            _refuse(
+                f"{left.name} and {right.name} of attributes cannot be compared with each other"
+            )
         return _compare(terms.MIRRORED[operator], right, left)
     if isinstance(left, Function):
         if not isinstance(right, Constant):

@@ -21,8 +21,8 @@ Further rules of JMS that are kept:
 What JMS leaves open: a computation has no value, as if it were null, if one of the attributes it
 calculates with is no number, and where it divides by zero; `/` is exact, so `5 / 2` is 2.5.
 Beyond JMS, identifiers may be dotted names, and of ActiveMQ's functions there are `REGEX`, `INLIST`
-with `MAKELIST` or `SPLIT`, and `REPLACE`, the latter three of constants. Numbers are decimal; a Java suffix (`10L`, `2.5f`) is
-read over.
+with `MAKELIST` or `SPLIT`, and `REPLACE`, the latter three of constants. Numbers are decimal; a
+Java suffix (`10L`, `2.5f`) is read over.
 """
 
 from __future__ import annotations
