@@ -81,6 +81,7 @@ app = Group(
         "replay": "stentor.cli.replay:replay",
         "record": "stentor.cli.record:record",
         "check": "stentor.cli.check:check",
+        "filter": "stentor.cli.filter:filter",
         "why-not": "stentor.cli.why_not:why_not",
         "explain": "stentor.cli.explain:explain",
         "completion": "stentor.cli.shell:completion",

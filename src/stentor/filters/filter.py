@@ -139,6 +139,17 @@ class Filter:
 
         return cls.of_expression(parse_pattern(pattern))
 
+    @classmethod
+    def from_cesql(cls, expression: str) -> Filter:
+        """From an expression in CloudEvents SQL.
+
+        >>> print(Filter.from_cesql("type LIKE '%.error' AND hop < 100"))
+        hop < 100 and type suffix '.error'
+        """
+        from stentor.filters.cesql import parse_cesql
+
+        return cls.of_expression(parse_cesql(expression))
+
     def _express(self, expression: Expression) -> None:
         plain = plain_conjunct(expression)
         if plain is not None:
