@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 
 from stentor.errors import PipelineDefinitionError, PipelineError
 from stentor.pipeline.steps.events import attributes, column, require
-from stentor.pipeline.steps.naming import check_names, is_reserved
+from stentor.pipeline.steps.names import check_names, is_reserved
 
 
 def transform(

@@ -8,7 +8,7 @@ from stentor.notation.document import near
 from stentor.notation.toml_lines import KeyPath
 from stentor.pipeline.runs.definition import Source, Step
 from stentor.pipeline.runs.kinds import SOURCES, EndKind
-from stentor.pipeline.runs.reading import Reader
+from stentor.pipeline.runs.reader import Reader
 from stentor.pipeline.steps.registry import RESERVED_KEYS, StepKind, steps
 
 _FILES: Final = ("parquet", "json", "csv")

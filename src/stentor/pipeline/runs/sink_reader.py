@@ -8,7 +8,7 @@ from typing import Any, Final
 from stentor.notation.toml_lines import KeyPath
 from stentor.pipeline.runs.definition import Sink
 from stentor.pipeline.runs.kinds import SINKS, EndKind
-from stentor.pipeline.runs.reading import Reader
+from stentor.pipeline.runs.reader import Reader
 from stentor.pipeline.steps.durations import DURATION_FORM, interval
 
 _KEYS: Final = ("name", "from", "checkpoint", "mode", "trigger", "existing")

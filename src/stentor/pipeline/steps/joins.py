@@ -16,7 +16,7 @@ from stentor.errors import PipelineDefinitionError, PipelineError
 from stentor.pipeline.steps.durations import Duration, interval
 from stentor.pipeline.steps.events import attributes, require, unmarked
 from stentor.pipeline.steps.events import watermark as with_watermark
-from stentor.pipeline.steps.naming import is_reserved, quoted
+from stentor.pipeline.steps.names import is_reserved, quoted
 
 #: Where in time the right event may be, seen from the left one.
 SIDES: Final = ("around", "before", "after")

@@ -35,8 +35,8 @@ from stentor.pipeline.archives.spark_schemas import archived, spark_schema
 from stentor.pipeline.archives.stores import store_of
 from stentor.pipeline.columns import RowEncoder, with_reserved
 from stentor.pipeline.runs.definition import Sink, Source, Step
-from stentor.pipeline.runs.loading import Loaded
-from stentor.pipeline.runs.reading import is_remote
+from stentor.pipeline.runs.loader import Loaded
+from stentor.pipeline.runs.reader import is_remote
 from stentor.pipeline.runs.tables import Tables, explained
 from stentor.pipeline.steps.events import NoColumn
 from stentor.pipeline.steps.registry import steps

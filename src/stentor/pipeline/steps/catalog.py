@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stentor.pipeline.steps.naming import check_names
+from stentor.pipeline.steps.names import check_names
 from stentor.pipeline.steps.options import Option
 from stentor.pipeline.steps.registry import register_step
 from stentor.pipeline.steps.rules import check_expansion, read_rule, read_window
@@ -32,14 +32,14 @@ def _check_transform(options: Mapping[str, Any]) -> None:
 
 register_step(
     "select",
-    f"{_HERE}.selecting:select",
+    f"{_HERE}.selection:select",
     {"filter": Option("filter", "what to keep", required=True)},
     main="filter",
     about="Keep the events that a filter matches.",
 )
 register_step(
     "deduplicate",
-    f"{_HERE}.selecting:deduplicate",
+    f"{_HERE}.selection:deduplicate",
     {"within": Option("duration", "how long a stream remembers ids", required=True)},
     main="within",
     about="Keep each event once, by its id; copies that come too late are not recognized.",
@@ -53,7 +53,7 @@ register_step(
 )
 register_step(
     "transform",
-    f"{_HERE}.transforming:transform",
+    f"{_HERE}.mappings:transform",
     {
         "set": Option("names", "attributes, and the SQL expression for each", required=True),
         "keep": Option("keep", "which of the old attributes stay; all by default"),
@@ -64,21 +64,21 @@ register_step(
 )
 register_step(
     "rename",
-    f"{_HERE}.transforming:rename",
+    f"{_HERE}.mappings:rename",
     {"names": Option("names", "old names and new ones", required=True)},
     main="names",
     about="Give attributes other names.",
 )
 register_step(
     "convert",
-    f"{_HERE}.transforming:convert",
+    f"{_HERE}.mappings:convert",
     {"types": Option("names", "attributes and their new types", required=True)},
     main="types",
     about="Give attributes other types.",
 )
 register_step(
     "enrich",
-    f"{_HERE}.transforming:enrich",
+    f"{_HERE}.mappings:enrich",
     {
         "table": Option("table", "a table that stands still", required=True),
         "on": Option("texts", "the columns that must be equal", required=True),
@@ -89,7 +89,7 @@ register_step(
 )
 register_step(
     "apply",
-    f"{_HERE}.applying:apply",
+    f"{_HERE}.functions:apply",
     {
         "function": Option("function", "takes a Notification, returns any number", required=True),
         "schema": Option("schema", "the attributes of the results", required=True),
@@ -98,7 +98,7 @@ register_step(
 )
 register_step(
     "collapse",
-    f"{_HERE}.collapsing:collapse",
+    f"{_HERE}.states:collapse",
     {
         "key": _KEY,
         "rule": _RULE,
@@ -111,14 +111,14 @@ register_step(
 )
 register_step(
     "expand",
-    f"{_HERE}.expanding:expand",
+    f"{_HERE}.histories:expand",
     {"key": _KEY, "rule": _RULE, "window": Option("window", "as in the collapse")},
     check=_check_expand,
     about="Make a state some history whose collapse it is.",
 )
 register_step(
     "join",
-    f"{_HERE}.joining:join",
+    f"{_HERE}.joins:join",
     {
         "right": Option("table", "the other events", required=True),
         "on": Option("texts", "the attributes that must be equal"),
@@ -133,7 +133,7 @@ register_step(
 )
 register_step(
     "sql",
-    f"{_HERE}.querying:query_tables",
+    f"{_HERE}.queries:query_tables",
     {
         "query": Option("sql", "a SELECT over the tables in `from`", required=True),
         "watermark": _WATERMARK,
@@ -144,7 +144,7 @@ register_step(
 )
 register_step(
     "order",
-    f"{_HERE}.ordering:order",
+    f"{_HERE}.sequences:order",
     {
         "within": Option("duration", "how long a stream waits for earlier ones", required=True),
         "by": Option("by", "among which events there is an order; producer by default"),

@@ -24,7 +24,7 @@ from stentor.errors import PipelineError, StentorError
 from stentor.model import Notification, NotificationId, encode
 from stentor.pipeline.columns import BatchMaker, RowEncoder, with_reserved
 from stentor.pipeline.steps.events import FLOATS, attributes, column, require, without_nan
-from stentor.pipeline.steps.finding import find_function
+from stentor.pipeline.steps.references import find_function
 
 Mapping: TypeAlias = Callable[[Notification], Notification | Iterable[Notification] | None]
 

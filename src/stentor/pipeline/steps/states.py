@@ -41,7 +41,7 @@ from stentor.pipeline.steps.events import (
     without_nan,
 )
 from stentor.pipeline.steps.events import watermark as with_watermark
-from stentor.pipeline.steps.naming import WINDOWS
+from stentor.pipeline.steps.names import WINDOWS
 from stentor.pipeline.steps.rules import WINDOW_COLUMNS, Aggregate, Window, read_rule, read_window
 
 _PLAIN: Final = {"min": F.min, "max": F.max, "sum": F.try_sum, "mean": F.try_avg, "count": F.count}

@@ -3,7 +3,7 @@
 Nothing here needs Spark. What is checked: that every key is known and holds what it should; that
 filters, rules, windows and addresses are right; that every table that is asked for exists, and
 none depends on itself; that sinks can take what comes. What only Spark can know, such as whether a
-column exists, is for `checking`, and told when the pipeline is run, before anything is read.
+column exists, is for `analysis`, and told when the pipeline is run, before anything is read.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from stentor.notation.toml_lines import KeyPath
 from stentor.pipeline.runs.definition import Pipeline, Source, Step
 from stentor.pipeline.runs.graphs import cycles, ordered, unused
 from stentor.pipeline.runs.modules import load_modules
-from stentor.pipeline.runs.reading import Reader, is_remote
-from stentor.pipeline.runs.reading_sinks import read_sinks
-from stentor.pipeline.runs.reading_steps import read_sources, read_steps
+from stentor.pipeline.runs.reader import Reader, is_remote
+from stentor.pipeline.runs.sink_reader import read_sinks
+from stentor.pipeline.runs.table_reader import read_sources, read_steps
 
 _KEYS: Final = ("name", "python", "checkpoints", "spark", "source", "step", "sink")
 _SPARK_KEYS: Final = ("master", "config")
