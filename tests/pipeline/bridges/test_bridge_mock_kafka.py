@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -24,11 +25,15 @@ from kafka_topics import (
 )
 from overlay_processes import free_port, until
 
+import stentor
 from stentor.pipeline.bridges import Bridge
 from stentor.pipeline.runs import load
 
 if TYPE_CHECKING:
     from overlay_processes import Overlay
+
+
+EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "bridge.toml"
 
 
 @pytest.fixture
@@ -91,6 +96,30 @@ def test_both_ways_at_once_do_not_go_round(kafka: str, overlay: Overlay, tmp_pat
     assert once(load(first.file)).problem is None
     there = Counter(json.loads(r.value() or b"")["n"] for r in records(kafka, "quotes"))
     assert there == Counter([*range(50), *range(100, 150)])
+
+
+def test_the_example_in_the_documentation(kafka: str, overlay: Overlay, tmp_path: Path) -> None:
+    broker = started(overlay)
+    fill(kafka, "orders", [{"symbol": "IBM", "volume": v} for v in (50, 100, 200)], key=b"a")
+    fill(kafka, "orders", [b"no JSON"])
+    file = tmp_path / "bridge.toml"
+    shutil.copy(EXAMPLE, file)
+    pipeline = load(
+        file,
+        set=[
+            f"source.orders.servers={kafka}",
+            f"source.alarms.brokers={broker.address}",
+            f"sink.orders-in.stentor.brokers={broker.address}",
+            f"sink.alarms-out.kafka.servers={kafka}",
+        ],
+    )
+    with stentor.connect_sync(broker.address, timeout=60.0) as bus:
+        bus.publish({"symbol": "SAP", "level": 3}, type="alarm", ack=True)
+    assert once(pipeline).problem is None
+    assert sorted(n["volume"] for n in published(broker, "_type = 'order'")) == [100, 200]
+    (record,) = records(kafka, "alarms")
+    assert (record.key(), json.loads(record.value())) == (b"SAP", {"symbol": "SAP", "level": 3})
+    assert len((tmp_path / "unreadable.jsonl").read_text().splitlines()) == 1
 
 
 BAD = [{"n": 1}, b"no JSON", {"n": 2}]

@@ -6,12 +6,14 @@ import time
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from stentor.errors import InvalidConfiguration, PipelineError
 from stentor.pipeline.runs.figures import Figures
 
 _FORMS: Final = (".png", ".svg", ".pdf")
+#: Seconds since the beginning, rows so far, and the lag, if it is known.
+_Point: TypeAlias = tuple[float, int, int | None]
 #: Points that are kept of each query; beyond that, every other one is left out.
 _POINTS: Final = 4_000
 
@@ -31,8 +33,7 @@ class Curves:
 
     def __init__(self) -> None:
         self._began = time.monotonic()
-        #: By query: seconds since the beginning, rows so far, and the lag, if it is known.
-        self._points: dict[str, list[tuple[float, int, int | None]]] = {}
+        self._points: dict[str, list[_Point]] = {}
 
     def add(self, figures: Figures) -> None:
         """Take a point."""
@@ -50,8 +51,7 @@ class Curves:
 
         figure, (speed, behind) = pyplot.subplots(2, 1, figsize=(9, 6), sharex=True)
         for name, points in sorted(self._points.items()):
-            times = [point[0] for point in points]
-            speed.plot(times[1:], _rates(points), label=name, drawstyle="steps-pre")
+            speed.plot(*_rates(points), label=name, drawstyle="steps-pre")
             known = [(point[0], point[2]) for point in points if point[2] is not None]
             if known:
                 behind.plot(*zip(*known, strict=True), label=name)
@@ -75,10 +75,16 @@ class Curves:
             pyplot.close(figure)
 
 
-def _rates(points: list[tuple[float, int, int | None]]) -> list[float]:
-    """Rows per second between each point and the one before.
+def _rates(points: list[_Point]) -> tuple[list[float], list[float]]:
+    """Times, and rows per second up to each, over a hundredth of the run or more.
 
     >>> _rates([(0.0, 0, None), (2.0, 10, None), (4.0, 40, None)])
-    [5.0, 15.0]
+    ([2.0, 4.0], [5.0, 15.0])
     """
-    return [(b[1] - a[1]) / max(b[0] - a[0], 1e-3) for a, b in pairwise(points)]
+    step = max((points[-1][0] - points[0][0]) / 100, 1e-3)
+    kept = points[:1]
+    for point in points[1:]:
+        if point[0] - kept[-1][0] >= step:
+            kept.append(point)
+    rates = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(kept)]
+    return [point[0] for point in kept[1:]], rates
