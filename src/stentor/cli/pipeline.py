@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-import typer
+from click.exceptions import Exit
 
+from stentor.cli.command import Argument, Group, Option
 from stentor.cli.exits import (
     FAILURE,
     INTERRUPTED,
@@ -25,20 +26,23 @@ if TYPE_CHECKING:
     from stentor.pipeline.runs import Outcome, Pipeline, Runner
     from stentor.pipeline.runs.loader import Loaded
 
-pipeline = typer.Typer(
-    name="pipeline",
-    help="Run, check and describe pipelines.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+pipeline = Group(
+    "pipeline",
+    "Run, check and describe pipelines.",
+    {
+        "run": "stentor.cli.pipeline:run",
+        "check": "stentor.cli.pipeline:check",
+        "steps": "stentor.cli.pipeline:steps",
+    },
 )
 
 _File: TypeAlias = Annotated[
     Path,
-    typer.Argument(metavar="FILE", help="The pipeline, in TOML.", show_default=False),
+    Argument(metavar="FILE", help="The pipeline, in TOML.", show_default=False),
 ]
 _Set: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--set",
         metavar="KEY=VALUE",
         help='Change a value of the file, such as source.quotes.filter="price > 5" or '
@@ -47,12 +51,11 @@ _Set: TypeAlias = Annotated[
 ]
 
 
-@pipeline.command()
 def run(
     file: _File,
     master: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--master",
             metavar="URL",
             help="Where Spark runs, such as local[4] or spark://host:7077. By default what the "
@@ -61,14 +64,12 @@ def run(
     ] = None,
     once: Annotated[
         bool,
-        typer.Option(
-            "--once", metavar="", help="Deal with everything that is there by now, and end."
-        ),
+        Option("--once", metavar="", help="Deal with everything that is there by now, and end."),
     ] = False,
     set: _Set = None,
     metrics: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--metrics",
             metavar="FILE",
             help="Append a line of JSON for each micro-batch of each query.",
@@ -76,7 +77,7 @@ def run(
     ] = None,
     monitor: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--monitor",
             metavar="ADDRESS",
             help="Serve metrics for Prometheus at http://ADDRESS/metrics.",
@@ -84,7 +85,7 @@ def run(
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--plot",
             metavar="FILE",
             help="Draw rates and lag over time when it ends, as PNG, SVG or PDF.",
@@ -92,7 +93,7 @@ def run(
     ] = None,
     grace: Annotated[
         float,
-        typer.Option(
+        Option(
             "--grace",
             metavar="SECONDS",
             min=0.0,
@@ -102,7 +103,7 @@ def run(
     ] = 30.0,
     spark_log: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--spark-log",
             metavar="FILE",
             help="Where Spark's own log goes. By default .stentor/NAME/spark.log beside the file.",
@@ -165,7 +166,7 @@ def run(
             runner = Runner(definition, spark, once=once, grace=grace)
         received = _stop_on_signals(runner)
         outcome = _watched(runner, console, metrics, monitor, plot)
-    raise typer.Exit(_told(outcome, console, received, log, once=once))
+    raise Exit(_told(outcome, console, received, log, once=once))
 
 
 def _refuse_spark(master: str | None, spark_log: Path | None) -> None:
@@ -179,13 +180,12 @@ def _refuse_spark(master: str | None, spark_log: Path | None) -> None:
             )
 
 
-@pipeline.command()
 def check(
     file: _File,
     set: _Set = None,
     quick: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--quick",
             metavar="",
             help="Without Spark: columns, functions and types in expressions are not checked.",
@@ -238,11 +238,10 @@ def _unchecked(loaded: Loaded) -> list[str]:
         return check_tables(loaded, spark)
 
 
-@pipeline.command()
 def steps(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="A step, to see its options.", show_default=False),
+        Argument(metavar="NAME", help="A step, to see its options.", show_default=False),
     ] = None,
 ) -> None:
     """List the steps that a pipeline can have, or the options of one.

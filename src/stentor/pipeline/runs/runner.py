@@ -29,7 +29,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from stentor.errors import StentorError
-from stentor.pipeline.registering import require_own
+from stentor.pipeline.registration import require_own
 from stentor.pipeline.runs.causes import cause
 from stentor.pipeline.runs.definition import Pipeline, Sink
 from stentor.pipeline.runs.figures import Figures, Outcome, Watcher

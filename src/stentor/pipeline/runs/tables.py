@@ -18,8 +18,8 @@ from stentor.pipeline.runs.causes import cause
 from stentor.pipeline.runs.connectors import check_filter, jdbc_table, kafka_table
 from stentor.pipeline.runs.definition import Pipeline, Source, Step
 from stentor.pipeline.runs.reader import is_remote
-from stentor.pipeline.source.counting import counted
 from stentor.pipeline.source.options import FORMAT
+from stentor.pipeline.source.row_counts import counted
 from stentor.pipeline.steps.durations import microseconds
 from stentor.pipeline.steps.options import secret
 

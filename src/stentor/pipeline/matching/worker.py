@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from stentor.pipeline.matching.kernels import claim_kernel_cache
-from stentor.pipeline.matching.packed import Packed
-from stentor.pipeline.matching.remembering import Memory
-from stentor.pipeline.matching.seeing import events_batch
+from stentor.pipeline.matching.event_batches import events_batch
+from stentor.pipeline.matching.kernel_cache import claim_kernel_cache
+from stentor.pipeline.matching.packed_index import Packed
+from stentor.pipeline.matching.worker_cache import Memory
 
 if TYPE_CHECKING:
-    from stentor.pipeline.matching.shipping import Shipped
+    from stentor.pipeline.matching.broadcasts import Shipped
 
 #: Rows that are searched at a time, at least, as long as there are more.
 ENOUGH_ROWS: Final = 32_768

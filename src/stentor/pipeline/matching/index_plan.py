@@ -1,6 +1,6 @@
 """The plan for up to millions of filters: the production index inside an Arrow function.
 
-The index is compiled once, on the driver, and broadcast (see `shipping`). The function takes only
+The index is compiled once, on the driver, and broadcast (see `broadcasts`). The function takes only
 the columns that filters look at and returns a list of ids for each row; the list is exploded in the
 JVM, where all other columns of the events have stayed. `explain()` shows the function as
 `stentor_match_index`.
@@ -10,23 +10,23 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
-from stentor.pipeline.matching.functions import id_lists
-from stentor.pipeline.matching.inputs import flat, inputs
-from stentor.pipeline.matching.packed import Packed
-from stentor.pipeline.matching.shipping import lifetime, shipped
+from stentor.pipeline.matching.broadcasts import lifetime, shipped
+from stentor.pipeline.matching.filter_columns import flat, inputs
+from stentor.pipeline.matching.packed_index import Packed
 from stentor.pipeline.matching.subscriptions import Subscriptions
 from stentor.pipeline.matching.vocabulary import Vocabulary
-from stentor.pipeline.matching.working import Part, matched
+from stentor.pipeline.matching.worker import Part, matched
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 #: Sets of filters that the driver remembers: who calls `match` for every micro-batch with the same
 #: subscriptions has them parsed and compiled once. What is forgotten is not destroyed: a query may
@@ -50,6 +50,14 @@ def match_indexed(events: DataFrame, subscriptions: Subscriptions, id: str) -> D
     function = id_lists(stentor_match_index, subscriptions.id_type)
     found = function(*(columns or [F.lit(True)]))
     return events.select(F.explode(found).alias(id), "*")
+
+
+def id_lists(
+    function: Callable[[Iterator[tuple[pa.Array, ...]]], Iterator[pa.Array]], id_type: T.DataType
+) -> Callable[..., Column]:
+    """A function of columns that gives a list of ids for each row. Plans show it by its name."""
+    arrow_udf: Any = F.arrow_udf  # type: ignore[attr-defined]
+    return cast("Callable[..., Column]", arrow_udf(function, T.ArrayType(id_type, False)))
 
 
 def _part(spark: SparkSession, subscriptions: Subscriptions) -> tuple[Part, frozenset[str]]:

@@ -8,9 +8,10 @@ if it is down.
 
 Rows have the same numbers only if they come in the same order, and behind a shuffle they may not.
 So nothing must remain of an attempt that was broken off: a partition that fits into one transaction
-is published as one. All of it is there, or nothing. Larger ones are the matter of `large`, and so
-are those of which another number of rows is there than came now: the query has changed meanwhile.
-What `transactions` puts into partitions by its contents is compared with what is there in any case.
+is published as one. All of it is there, or nothing. Larger ones are the matter of
+`large_partitions`, and so are those of which another number of rows is there than came now: the
+query has changed meanwhile. What `transactions` puts into partitions by its contents is compared
+with what is there in any case.
 
 Two attempts at the same time: the second connects under the name of the first, and the broker shuts
 the first one out.
@@ -29,7 +30,7 @@ from stentor.client.direct import broker_for
 from stentor.errors import InvalidNotification, NameTaken, PipelineError
 from stentor.model.identity import IdSource
 from stentor.pipeline.columns import Draft, RowEncoder, numbered, row_of
-from stentor.pipeline.sink.large import LargePartition, other_rows
+from stentor.pipeline.sink.large_partitions import LargePartition, other_rows
 from stentor.pipeline.sink.tasks import Task
 from stentor.pipeline.source.journals import opened
 from stentor.pipeline.source.options import Connecting

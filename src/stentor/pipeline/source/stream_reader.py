@@ -38,7 +38,7 @@ from stentor.pipeline.columns import BatchMaker, Layout
 from stentor.pipeline.source.journals import JournalPlace, Journals, Seen
 from stentor.pipeline.source.offsets import Offset, Range, broker_of, ranges
 from stentor.pipeline.source.options import EARLIEST, LATEST, Reading
-from stentor.pipeline.source.reading import read_range
+from stentor.pipeline.source.range_reader import read_range
 from stentor.pipeline.source.timelines import Timelines
 from stentor.protocol.messages import Stretch
 

@@ -1,7 +1,7 @@
 """What filters see of a batch of events: record batches for the index, inside Python workers.
 
-The columns are those of `inputs`. Only event types still have to become all their supertypes, and
-wide decimals in collections the numbers that they are.
+The columns are those of `filter_columns`. Only event types still have to become all their
+supertypes, and wide decimals in collections the numbers that they are.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow.types as pt
 
 from stentor.errors import UnknownEventType
 from stentor.model.event_types import event_types
-from stentor.pipeline.filters.wide import told_apart
+from stentor.pipeline.filters.wide_decimals import told_apart
 
 
 def events_batch(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.RecordBatch:

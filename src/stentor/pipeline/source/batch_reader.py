@@ -29,7 +29,7 @@ from stentor.pipeline.columns import BatchMaker, Layout
 from stentor.pipeline.source.journals import Journals
 from stentor.pipeline.source.offsets import Offset, Range, ranges
 from stentor.pipeline.source.options import EARLIEST, LATEST, Reading
-from stentor.pipeline.source.reading import read_range
+from stentor.pipeline.source.range_reader import read_range
 
 
 class BatchReader(DataSourceReader):

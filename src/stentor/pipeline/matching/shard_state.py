@@ -25,11 +25,11 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from stentor.errors import PipelineError
-from stentor.pipeline.matching.holding import Change, Held, Layout
-from stentor.pipeline.matching.kernels import claim_kernel_cache
+from stentor.pipeline.matching.kernel_cache import claim_kernel_cache
 from stentor.pipeline.matching.parcels import CHANGES, unwrapped, wrapped
-from stentor.pipeline.matching.remembering import Memory
+from stentor.pipeline.matching.shard_index import Change, Held, Layout
 from stentor.pipeline.matching.vocabulary import Vocabulary
+from stentor.pipeline.matching.worker_cache import Memory
 
 #: Versions that a worker can catch up from; and changes, above which reading all is as quick.
 LOGGED: Final = 16

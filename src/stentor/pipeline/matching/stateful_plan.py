@@ -1,8 +1,8 @@
 """Subscriptions that are a stream of changes, held against a stream of events.
 
 Both streams become parcels (`parcels`), which are put together by shard; Spark's
-`transformWithState` keeps the subscriptions of each shard (`keeping`) and holds the events against
-them. The state is in the checkpoint of the query: after a restart matching goes on with the
+`transformWithState` keeps the subscriptions of each shard (`shard_state`) and holds the events
+against them. The state is in the checkpoint of the query: after a restart matching goes on with the
 subscriptions that it had, and every pair is reported exactly once to a sink that can do that.
 
 The number of shards cannot be changed for a checkpoint, because ids are assigned to them.
@@ -21,9 +21,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
 from stentor.errors import PipelineDefinitionError, PipelineError, UnsupportedColumn
-from stentor.pipeline.matching.holding import BUCKETS, Layout
-from stentor.pipeline.matching.inputs import attribute_names, input_of
-from stentor.pipeline.matching.keeping import Keeper
+from stentor.pipeline.matching.filter_columns import attribute_names, input_of
 from stentor.pipeline.matching.parcels import (
     CONTENTS,
     PARCELS,
@@ -31,6 +29,8 @@ from stentor.pipeline.matching.parcels import (
     events_parcels,
     opened_parcels,
 )
+from stentor.pipeline.matching.shard_index import BUCKETS, Layout
+from stentor.pipeline.matching.shard_state import Keeper
 from stentor.pipeline.matching.subscriptions import subscription_columns
 from stentor.pipeline.matching.vocabulary import Vocabulary
 

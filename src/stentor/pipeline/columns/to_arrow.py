@@ -20,8 +20,8 @@ from stentor.pipeline.columns.headers import (
     time_column,
 )
 from stentor.pipeline.columns.layout import Branch, Layout, Leaf
+from stentor.pipeline.columns.message_values import plain
 from stentor.pipeline.columns.misfits import as_json
-from stentor.pipeline.columns.raw import plain
 
 #: What happens with an event that has an attribute which does not fit its column: it is kept, with
 #: null there and the value in `_corrupt`; it is left out; or the read fails.

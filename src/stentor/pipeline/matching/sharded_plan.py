@@ -22,11 +22,11 @@ import pyarrow as pa
 from pyspark import StorageLevel, TaskContext
 from pyspark.sql import functions as F
 
-from stentor.pipeline.matching.functions import id_lists
-from stentor.pipeline.matching.inputs import flat, inputs
-from stentor.pipeline.matching.kernels import claim_kernel_cache
-from stentor.pipeline.matching.packed import Packed
-from stentor.pipeline.matching.shipping import parallelism, shipped
+from stentor.pipeline.matching.broadcasts import parallelism, shipped
+from stentor.pipeline.matching.filter_columns import flat, inputs
+from stentor.pipeline.matching.index_plan import id_lists
+from stentor.pipeline.matching.kernel_cache import claim_kernel_cache
+from stentor.pipeline.matching.packed_index import Packed
 from stentor.pipeline.matching.subscriptions import (
     MOST_SHOWN,
     Mistake,
@@ -36,7 +36,7 @@ from stentor.pipeline.matching.subscriptions import (
     repeated,
 )
 from stentor.pipeline.matching.vocabulary import Vocabulary
-from stentor.pipeline.matching.working import Part, matched_in_shards
+from stentor.pipeline.matching.worker import Part, matched_in_shards
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

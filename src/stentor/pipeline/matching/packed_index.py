@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from stentor.filters import Filter
 from stentor.matching import Index
-from stentor.pipeline.matching.sizing import cuts, portions
+from stentor.pipeline.matching.search_size import cuts, portions
 from stentor.pipeline.matching.vocabulary import Vocabulary
 
 #: So many ids are reported at a time, at most: Arrow's strings together have less than 2**31 bytes.

@@ -52,7 +52,7 @@ from pyspark.sql.types import (
 )
 
 from stentor.errors import UnsupportedColumn
-from stentor.pipeline.columns.raw import plain
+from stentor.pipeline.columns.message_values import plain
 
 #: Called with the row and the value of each misfit.
 Misfits = Callable[[int, Any], object]

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from pyspark.sql import functions as F
 
 from stentor.errors import PipelineError
-from stentor.pipeline.registering import is_connect
+from stentor.pipeline.registration import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from stentor.pipeline.matching.packed import Packed
+    from stentor.pipeline.matching.packed_index import Packed
 
 #: Bytes that the filters in one plan have, at most; a server takes plans of 128 MiB.
 MOST_CARRIED: Final = 64 * 2**20

@@ -24,7 +24,7 @@ from stentor.model.codec import encode_batch
 from stentor.model.identity import IdSource
 from stentor.model.names import check_attribute_names
 from stentor.model.notification import Notification, check_texts
-from stentor.pipeline.columns.converting import (
+from stentor.pipeline.columns.attribute_values import (
     RowFault,
     Source,
     Values,
