@@ -127,7 +127,14 @@ def test_what_json_has_goes_through_kafka_and_comes_back(attributes: dict[str, A
 
 def test_a_notification_as_a_record() -> None:
     n = Notification(
-        {"symbol": "IBM", "at": TIME, "raw": b"x", "set": {"b", "a"}, "pos": {"x": 1.5}},
+        {
+            "symbol": "IBM",
+            "at": TIME,
+            "raw": b"x",
+            "set": {"b", "a"},
+            "pos": {"x": 1.5},
+            "lines": [{"sku": "A", "box": {"n": 1}}, {"sku": "B"}],
+        },
         type="trade",
         subject="nyse/ibm",
         id=NotificationId("desk", 0, 4),
@@ -140,6 +147,7 @@ def test_a_notification_as_a_record() -> None:
         "raw": "eA==",
         "set": ["a", "b"],
         "pos": {"x": 1.5},
+        "lines": [{"sku": "A", "box": {"n": 1}}, {"sku": "B"}],
     }
     assert (record.key, record.timestamp) == (b"IBM", 1_777_636_800_000)
     assert dict(record.headers) == {

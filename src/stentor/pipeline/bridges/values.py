@@ -165,18 +165,28 @@ def _known(value: Any) -> Any:
 # -- to Kafka
 
 
-def nested(notification: Notification) -> dict[str, Any]:
+def nested(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """The attributes, those with dotted names as records."""
     found: dict[str, Any] = {}
-    for name, value in notification.items():
+    for name, value in attributes.items():
         *path, last = name.split(".")
         place = found
         for part in path:
             place = place.setdefault(part, {})
-        if isinstance(value, frozenset):
-            value = sorted(value, key=str)
-        place[last] = list(value) if isinstance(value, tuple) else value
+        place[last] = _element(value)
     return found
+
+
+def _element(value: Any) -> Any:
+    match value:
+        case Mapping():
+            return nested(value)
+        case frozenset():
+            return sorted(value, key=str)
+        case tuple():
+            return [_element(each) for each in value]
+        case _:
+            return value
 
 
 def to_json(notification: Notification) -> bytes:
