@@ -34,6 +34,7 @@ from stentor.pipeline.archives.reading import table_schema
 from stentor.pipeline.archives.spark_schemas import archived, spark_schema
 from stentor.pipeline.archives.stores import store_of
 from stentor.pipeline.columns import RowEncoder, with_reserved
+from stentor.pipeline.runs.connectors import KAFKA_SCHEMA, kafka_events, kafka_records
 from stentor.pipeline.runs.definition import Sink, Source, Step
 from stentor.pipeline.runs.loader import Loaded
 from stentor.pipeline.runs.reader import is_remote
@@ -151,7 +152,12 @@ class _Checking:
 
     def _source(self, source: Source) -> DataFrame:
         """The source, without its events."""
-        schema = self._schema(source)
+        if source.kind == "kafka":
+            schema = cast(StructType, StructType.fromDDL(KAFKA_SCHEMA))
+            return kafka_events(self._without_rows(source, schema), source.options)
+        return self._without_rows(source, self._schema(source))
+
+    def _without_rows(self, source: Source, schema: StructType) -> DataFrame:
         if not source.stream:
             return self._spark.createDataFrame([], schema)
         return self._spark.readStream.schema(schema).parquet(str(self._empty))
@@ -167,7 +173,7 @@ class _Checking:
                 return spark_schema(table_schema(Log(store_of(place_of(path))).existing()))
             except ArchiveError as error:
                 raise _NoSchema(f"{_NOT_CHECKED.format(source.name)}: {error}") from None
-        path = source.options.get(source.kind)
+        path = None if source.kind == "jdbc" else source.options.get(source.kind)
         if path is None:
             raise _NoSchema(f"{_NOT_CHECKED.format(source.name)}, as it has no schema")
         if is_remote(path):
@@ -204,6 +210,8 @@ class _Checking:
                     RowEncoder(schema)
                 elif sink.kind == "archive":
                     archived(schema)
+                elif sink.kind == "kafka":
+                    kafka_records(self._tables.table(sink.input), sink.options)
         except StentorError as error:
             self._problem(path, error)
         for name in sink.options.get("partition_by", ()):
