@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
-EXTRAS = ("dev", "spark", "connect")
+EXTRAS = ("dev", "archive", "spark", "connect")
 
 HEADER = """\
 # Exact versions of everything Stentor uses, its extras included, for Python 3.11 to 3.13.

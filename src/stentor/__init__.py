@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from stentor.client.recorder import Recorder
     from stentor.client.recordings import recorded
     from stentor.node.hooks import VETO, Hooks
+    from stentor.pipeline.archives.selection import history
 
 __all__ = [
     "VETO",
@@ -59,6 +60,7 @@ __all__ = [
     "Transaction",
     "connect",
     "connect_sync",
+    "history",
     "merge_all",
     "recorded",
 ]
@@ -69,6 +71,7 @@ _ELSEWHERE = {
     "VETO": "stentor.node.hooks",
     "Hooks": "stentor.node.hooks",
     "Recorder": "stentor.client.recorder",
+    "history": "stentor.pipeline.archives.selection",
     "recorded": "stentor.client.recordings",
 }
 

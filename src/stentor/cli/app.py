@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from stentor.cli import exits
+from stentor.cli.archive import archive
 from stentor.cli.broker import broker
 from stentor.cli.check import check
 from stentor.cli.durables import durables
@@ -83,6 +84,7 @@ app.command()(durables)
 app.command()(drain)
 app.add_typer(journal)
 app.add_typer(pipeline)
+app.add_typer(archive)
 app.command()(replay)
 app.command()(record)
 app.command()(check)
