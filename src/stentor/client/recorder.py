@@ -369,7 +369,7 @@ class RecordedComponent:
 
         What is returned is to be called when that is on its disk.
         """
-        nids = [str(id) for id in done]
+        nids = list(dict.fromkeys(str(id) for id in done))
         known = [nid for nid in nids if nid in self._held or nid in self._gone]
         for nid in known:
             self._gone.pop(nid, None)

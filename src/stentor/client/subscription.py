@@ -456,6 +456,7 @@ class Subscription(Generic[T]):
         arrived = message.stream, message.offsets, message.items, message.retained
         if self._unsettled is not None:
             new = self._unsettled.deliver(*arrived, message.attempt)
+            self._handed_out(0)  # what was settled before is settled once more, unseen
         else:
             new = self._arrivals.deliver(*arrived)
         if not message.retained:

@@ -179,7 +179,7 @@ class Unsettled:
         return False
 
     def _has_already(self, notification: Notification) -> bool:
-        """Whether it is in hand; if it had come in another stream, it is settled in this one now."""
+        """Whether it is in hand; if it came in another stream, it is settled in this one now."""
         key, attempt = notification.place, notification.attempt
         if key in self._hands:
             return self._hands[key].attempt >= attempt
@@ -314,6 +314,9 @@ class Unsettled:
             self._begun.pop(key, None)
         self._done.append(key)
         self._done_ids.append(notification.id)  # type: ignore[arg-type]
+        if self._may_repeat is not None:  # it may come again before the broker is told
+            self._may_repeat.add(key)
+            self._repeated_ids.add(_id_of(notification))
         return len(self._done)
 
     def _is_late(self, notification: Notification) -> bool:
@@ -362,7 +365,6 @@ class Unsettled:
         self._told_ids.append(self._done_ids)
         if self._may_repeat is not None:
             self._may_repeat.update((s, o) for s, each in done.items() for o in each)
-            self._repeated_ids.update(self._done_ids)
             if len(self._may_repeat) > MAX_REPEATS:
                 self._may_repeat = self._recent()
                 self._repeated_ids = self._recent_ids()
