@@ -26,7 +26,7 @@ from stentor.client.sync import LoopThread
 from stentor.client.unsettled import Delivery, Unsettled
 from stentor.errors import InvalidConfiguration
 from stentor.model import NotificationId, encode
-from stentor.protocol.messages import Deliver
+from stentor.protocol.messages import Deliver, Withdrawn
 
 SOON = Retry(backoff="20ms..100ms")
 LETTERS = "type = 'DeadLetter' and durable = 'billing'"
@@ -384,6 +384,25 @@ def test_what_is_acknowledged_while_the_connection_is_gone_is_not_handed_out_aga
         message = unsettled.message(1)
         assert message is not None
         assert offset in message.done[stream]
+
+
+def test_what_is_taken_back_too_late_is_not_handed_out_again() -> None:
+    """A member was slow to say that it is done; it was taken back, and comes to the same member."""
+    delivery = Delivery(lambda _: None, lambda *_: None, lambda *_: None)
+    unsettled = Unsettled(delivery, ordered=True, timed=True, shared=True)
+    items = [encode(Notification({"x": x}, id=NotificationId("p", 0, x))) for x in range(3)]
+    unsettled.deliver("b1#0", [1, 2, 3], items)
+    done, refused, held = unsettled.some(3)
+    unsettled.ack(done)
+    assert unsettled.message(1) is not None
+    unsettled.nack(refused, None, "no")
+    unsettled.withdrawn(Withdrawn(1, "b1#0", [1, 2, 3], refused=2))
+    unsettled.deliver("b1#0", [1, 2, 3], items)
+    assert [n["x"] for n in unsettled.some(10)] == [1, 2]
+    message = unsettled.message(1)
+    assert message is not None
+    assert message.done == {"b1#0": [1]}
+    assert not unsettled.has(held)
 
 
 @looped

@@ -261,6 +261,8 @@ def main() -> None:
                 print(f"seed {seed}: {error}", *getattr(error, "__notes__", ()), sep="\n  ")
                 continue
             kinds += history.kinds
+            if not (seed + 1 - first) % 20:
+                print(f"{seed + 1 - first} histories, {len(wrong)} wrong")
             published += report.publications
             owed += report.owed
             again += history.seen.again

@@ -52,6 +52,7 @@ from stentor.semantics.lines import (
 
 if TYPE_CHECKING:
     from stentor.client.subscription import Terms
+    from stentor.protocol.messages import StreamId, Withdrawn
 
 #: Bytes that are read at once when the end of a file is looked for.
 _BLOCK: Final = 64 * 1024
@@ -266,7 +267,8 @@ class RecordedComponent:
         self._cuts = 0
         #: Where notifications are settled one by one: those that are with the reader, those that
         #: it had and was relieved of, and those of which it has just said that it refuses them.
-        self._held: set[str] = set()
+        self._held: dict[str, tuple[StreamId, int]] = {}
+        self._places: dict[tuple[StreamId, int], str] = {}
         self._gone: dict[str, None] = {}
         self._refused: list[str] = []
 
@@ -304,7 +306,8 @@ class RecordedComponent:
             id = notification.id
             assert id is not None  # it has come from a broker
             if notification.delivery is not None:
-                self._held.add(str(id))
+                self._held[str(id)] = notification.place
+                self._places[notification.place] = str(id)
             lines.append(
                 Line(
                     pos=recorder.pos(),
@@ -350,19 +353,25 @@ class RecordedComponent:
         self._refused.append(str(id))
         self._note(REFUSED, nids=[str(id)])
 
-    def taken(self, ids: Iterable[NotificationId]) -> None:
-        """The broker has taken back some that the reader has."""
-        nids = [str(id) for id in ids]
+    def taken(self, message: Withdrawn) -> None:
+        """The broker has taken some back, which the reader has, or has settled meanwhile."""
+        places = [(message.stream, offset) for offset in message.offsets]
+        nids = [self._places[place] for place in places if place in self._places]
         self._let_go(nids)
         if nids:
             self._note(TAKEN, nids=nids)
 
     def _let_go(self, nids: Iterable[str]) -> None:
         for nid in nids:
-            self._held.discard(nid)
+            self._release(nid)
             self._gone[nid] = None
         for nid in list(islice(self._gone, max(0, len(self._gone) - _TAKEN_BACK))):
             del self._gone[nid]
+
+    def _release(self, nid: str) -> None:
+        place = self._held.pop(nid, None)
+        if place is not None and self._places.get(place) == nid:
+            del self._places[place]
 
     def told(self, done: Iterable[NotificationId]) -> Callable[[], None]:
         """The broker is about to be told that these are dealt with, and what was refused.
@@ -384,7 +393,8 @@ class RecordedComponent:
             if cuts != self._cuts:
                 return
             sure = [nid for nid in nids if nid in self._held]
-            self._held.difference_update(sure)
+            for nid in sure:
+                self._release(nid)
             if sure:
                 self._note(CONFIRMED, nids=sure)
             if noted:

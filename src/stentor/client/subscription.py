@@ -498,7 +498,7 @@ class Subscription(Generic[T]):
         """The broker has taken some back."""
         if self._unsettled is not None:
             if self._recorded is not None:
-                self._recorded.taken(self._unsettled.taken(message))
+                self._recorded.taken(message)
             self._unsettled.withdrawn(message)
             self._handed_out(0)
             self._notify()
