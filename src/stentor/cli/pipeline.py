@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-import typer
+from click.exceptions import Exit
 
+from stentor.cli.command import Argument, Group, Option
 from stentor.cli.exits import (
     FAILURE,
     INTERRUPTED,
@@ -22,22 +23,25 @@ from stentor.notation.counts import counted
 
 if TYPE_CHECKING:
     from stentor.pipeline.runs import Outcome, Pipeline, Runner
-    from stentor.pipeline.runs.loading import Loaded
+    from stentor.pipeline.runs.loader import Loaded
 
-pipeline = typer.Typer(
-    name="pipeline",
-    help="Run, check and describe pipelines on Spark.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+pipeline = Group(
+    "pipeline",
+    "Run, check and describe pipelines on Spark.",
+    {
+        "run": "stentor.cli.pipeline:run",
+        "check": "stentor.cli.pipeline:check",
+        "steps": "stentor.cli.pipeline:steps",
+    },
 )
 
 _File: TypeAlias = Annotated[
     Path,
-    typer.Argument(metavar="FILE", help="The pipeline, in TOML.", show_default=False),
+    Argument(metavar="FILE", help="The pipeline, in TOML.", show_default=False),
 ]
 _Set: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--set",
         metavar="KEY=VALUE",
         help='Change a value of the file, such as source.quotes.filter="price > 5" or '
@@ -46,12 +50,11 @@ _Set: TypeAlias = Annotated[
 ]
 
 
-@pipeline.command()
 def run(
     file: _File,
     master: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--master",
             metavar="URL",
             help="Where Spark runs, such as local[4] or spark://host:7077. By default what the "
@@ -60,14 +63,12 @@ def run(
     ] = None,
     once: Annotated[
         bool,
-        typer.Option(
-            "--once", metavar="", help="Deal with everything that is there by now, and end."
-        ),
+        Option("--once", metavar="", help="Deal with everything that is there by now, and end."),
     ] = False,
     set: _Set = None,
     metrics: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--metrics",
             metavar="FILE",
             help="Append a line of JSON for each micro-batch of each query.",
@@ -75,7 +76,7 @@ def run(
     ] = None,
     monitor: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--monitor",
             metavar="ADDRESS",
             help="Serve metrics for Prometheus at http://ADDRESS/metrics.",
@@ -83,7 +84,7 @@ def run(
     ] = None,
     grace: Annotated[
         float,
-        typer.Option(
+        Option(
             "--grace",
             metavar="SECONDS",
             min=0.0,
@@ -93,7 +94,7 @@ def run(
     ] = 30.0,
     spark_log: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--spark-log",
             metavar="FILE",
             help="Where Spark's own log goes. By default .stentor/NAME/spark.log beside the file.",
@@ -122,7 +123,7 @@ def run(
     from rich.console import Console
 
     from stentor.pipeline.runs.requirements import check_requirements
-    from stentor.pipeline.runs.starting import log_file, start_session
+    from stentor.pipeline.runs.spark_session import log_file, start_session
     from stentor.pipeline.runs.view import waiting
 
     definition = _load(file, set)
@@ -140,16 +141,15 @@ def run(
         outcome = _watched(runner, console, metrics, monitor)
     finally:
         spark.stop()
-    raise typer.Exit(_told(outcome, console, received, log, once=once))
+    raise Exit(_told(outcome, console, received, log, once=once))
 
 
-@pipeline.command()
 def check(
     file: _File,
     set: _Set = None,
     quick: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--quick",
             metavar="",
             help="Without Spark: columns, functions and types in expressions are not checked.",
@@ -168,7 +168,7 @@ def check(
       stentor pipeline check market.toml
       stentor pipeline check market.toml --quick
     """
-    from stentor.pipeline.runs.loading import read
+    from stentor.pipeline.runs.loader import read
 
     loaded = read(file, set=set or ())
     unchecked = [] if quick else _unchecked(loaded)
@@ -193,19 +193,18 @@ def _unchecked(loaded: Loaded) -> list[str]:
         check_requirements()
     except PipelineError as error:
         return [f"columns and functions are not checked: {error}"]
-    from stentor.pipeline.runs.starting import checking_session
+    from stentor.pipeline.runs.spark_session import checking_session
 
     with waiting(Console(stderr=True), "asking Spark"), checking_session() as spark:
-        from stentor.pipeline.runs.checking import check_tables
+        from stentor.pipeline.runs.analysis import check_tables
 
         return check_tables(loaded, spark)
 
 
-@pipeline.command()
 def steps(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="A step, to see its options.", show_default=False),
+        Argument(metavar="NAME", help="A step, to see its options.", show_default=False),
     ] = None,
 ) -> None:
     """List the steps that a pipeline can have, or the options of one.
@@ -237,7 +236,7 @@ def steps(
 
 
 def _load(file: Path, set: list[str] | None) -> Pipeline:
-    from stentor.pipeline.runs.loading import load
+    from stentor.pipeline.runs.loader import load
 
     definition = load(file, set=set or ())
     for warning in definition.warnings:

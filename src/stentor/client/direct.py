@@ -28,7 +28,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from time import monotonic, sleep
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from stentor.client.backoff import PERMANENT, TRANSIENT, Backoff
 from stentor.client.connecting import Tls, tls_context
@@ -42,7 +42,6 @@ from stentor.errors import (
     Unreachable,
     error_of,
 )
-from stentor.filters import Filter
 from stentor.model.moments import moments
 from stentor.protocol import FrameReader, frame
 from stentor.protocol.handshake import Handshake, Left, hello
@@ -62,6 +61,9 @@ from stentor.protocol.messages import (
 )
 from stentor.transport import Address
 from stentor.transport.tls import explained
+
+if TYPE_CHECKING:
+    from stentor.filters import Filter
 
 #: Seconds for one attempt to connect, and in all until a broker that is gone is given up.
 CONNECTING: Final = 10.0

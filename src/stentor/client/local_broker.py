@@ -26,6 +26,7 @@ import secrets
 import ssl
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from stentor.client.backoff import Backoff
@@ -128,6 +129,8 @@ class LocalBroker:
         self._seeking = False
         self._encoder: EventEncoder | None = None
         self._sequence = 0
+        #: How far the broker's clock is ahead of the loop's; unknown as long as none has told.
+        self._ahead: float | None = None
         self._numbers = itertools.count(1)
         self._link: Uplink | None = None
         #: Links to brokers at which groups live, by the addresses that were named.
@@ -233,8 +236,16 @@ class LocalBroker:
             link.send(question)
         self.pump()
 
+    def now(self) -> datetime:
+        """The time, by the broker's clock if it is known: that is the one that moments meet."""
+        if self._ahead is None:
+            return datetime.now(UTC)
+        return datetime.fromtimestamp(self.loop.time() + self._ahead, UTC)
+
     def _take_up(self, welcome: Welcome) -> None:
         """Settle the epoch, or what has become of the publications that were on their way."""
+        if welcome.time:
+            self._ahead = welcome.time - self.loop.time()
         if self._sequencer is not None:
             self._sequencer.check(welcome)
         published = welcome.published
@@ -584,13 +595,13 @@ class LocalBroker:
 
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until everything that was published so far is answered; raise the first refusal."""
-        await self._answers_of_all(timeout)
+        await self.answers_of_all(timeout)
         error, self._unheard = self._unheard, None
         if error is not None:
             self._unlogged = 0
             raise error
 
-    async def _answers_of_all(self, timeout: float | None) -> None:
+    async def answers_of_all(self, timeout: float | None) -> None:
         future: asyncio.Future[None] = self.loop.create_future()
         self.outbox.barrier(settles(future))
         waiting = counted(len(self.outbox), "publication is", "publications are")
@@ -671,7 +682,7 @@ class LocalBroker:
         problem: StentorError | None = None
         if self._link is not None and self._link.state != "closed" and len(self.outbox):
             try:
-                await self._answers_of_all(timeout)
+                await self.answers_of_all(timeout)
             except NoReply as error:
                 problem = NoReply(f"{error} when the bus was closed, and may be lost")
             except StentorError as error:

@@ -270,7 +270,9 @@ class RecordedComponent:
         self._held: dict[str, tuple[StreamId, int]] = {}
         self._places: dict[tuple[StreamId, int], str] = {}
         self._gone: dict[str, None] = {}
-        self._refused: list[str] = []
+        self._refused: dict[tuple[StreamId, int], str] = {}
+        #: Refusals that the broker has heard, and taken for such.
+        self._counted: set[tuple[StreamId, int]] = set()
 
     def _write(self, op: str, id: str, **more: Any) -> None:
         line = Line(pos=self._recorder.pos(), op=op, comp=self.name, fid=id)
@@ -336,6 +338,7 @@ class RecordedComponent:
             self._cuts += 1
             self._note(CUT_OFF)
             self._refused.clear()
+            self._counted.clear()
             if self._terms.shared:
                 self._let_go(list(self._held))
 
@@ -347,14 +350,16 @@ class RecordedComponent:
         """These will not be given again."""
         self._note(CONFIRMED, seq=count)
 
-    def refused(self, id: NotificationId) -> None:
+    def refused(self, id: NotificationId, place: tuple[StreamId, int]) -> None:
         """The reader could not deal with one that it has."""
         self._let_go([str(id)])
-        self._refused.append(str(id))
+        self._refused[place] = str(id)
         self._note(REFUSED, nids=[str(id)])
 
     def taken(self, message: Withdrawn) -> None:
         """The broker has taken some back, which the reader has, or has settled meanwhile."""
+        if message.refused in message.offsets:  # else it was somebody else's when that was heard
+            self._counted.add((message.stream, message.refused))
         places = [(message.stream, offset) for offset in message.offsets]
         nids = [self._places[place] for place in places if place in self._places]
         self._let_go(nids)
@@ -378,29 +383,42 @@ class RecordedComponent:
 
         What is returned is to be called when that is on its disk.
         """
-        nids = list(dict.fromkeys(str(id) for id in done))
-        known = [nid for nid in nids if nid in self._held or nid in self._gone]
-        for nid in known:
-            self._gone.pop(nid, None)
-        noted, self._refused = self._refused, []
+        nids = self._dealt_with(done)
+        refused, self._refused = self._refused, {}
         cuts = self._cuts
-        if known:
-            self._note(DEALT, nids=known)
 
         def stored() -> None:
             # What was taken back meanwhile, or told again over another connection, may be
             # another's; the broker answers, and takes no notice.
             if cuts != self._cuts:
                 return
-            sure = [nid for nid in nids if nid in self._held]
-            for nid in sure:
-                self._release(nid)
-            if sure:
-                self._note(CONFIRMED, nids=sure)
+            self._confirmed(nids)
+            noted = [nid for place, nid in refused.items() if place in self._counted]
+            self._counted.difference_update(refused)
             if noted:
                 self._note(NOTED, nids=noted)
 
         return stored
+
+    def committed(self, done: Iterable[NotificationId]) -> None:
+        """These were dealt with by a transaction, which is on the broker's disk."""
+        self._confirmed(self._dealt_with(done))
+
+    def _dealt_with(self, done: Iterable[NotificationId]) -> list[str]:
+        nids = list(dict.fromkeys(str(id) for id in done))
+        known = [nid for nid in nids if nid in self._held or nid in self._gone]
+        for nid in known:
+            self._gone.pop(nid, None)
+        if known:
+            self._note(DEALT, nids=known)
+        return nids
+
+    def _confirmed(self, nids: Iterable[str]) -> None:
+        sure = [nid for nid in nids if nid in self._held]
+        for nid in sure:
+            self._release(nid)
+        if sure:
+            self._note(CONFIRMED, nids=sure)
 
     def ended(self) -> None:
         """Nothing more is given to this reader."""

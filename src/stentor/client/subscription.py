@@ -36,6 +36,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from dataclasses import dataclass
 from inspect import isawaitable
+from math import inf
 from threading import get_ident
 from time import time as clock
 from types import TracebackType
@@ -57,8 +58,7 @@ from stentor.errors import (
     StentorError,
     Vetoed,
 )
-from stentor.filters import Filter
-from stentor.model import Notification
+from stentor.model import Notification, any_handled
 from stentor.notation.counts import counted
 from stentor.protocol.messages import (
     Amended,
@@ -71,6 +71,7 @@ from stentor.protocol.messages import (
     Renew,
     Settle,
     Settlement,
+    StreamId,
     Subscribe,
     Subscribed,
     Unsubscribe,
@@ -80,6 +81,7 @@ from stentor.protocol.messages import (
 
 if TYPE_CHECKING:
     from stentor.client.recorder import RecordedComponent
+    from stentor.filters import Filter
 
     Handler = Callable[[Any], Awaitable[object] | object]
 
@@ -128,6 +130,7 @@ class Terms:
     settlement: Settlement | None = None
     timeout: float | None = None
     takeover: float | None = None
+    expires: float | None = None
 
     def __post_init__(self) -> None:
         if self.takeover is not None and (self.durable is None or not self.takeover >= 0):
@@ -152,6 +155,10 @@ class Terms:
             raise InvalidConfiguration(
                 "a volatile subscription has no past and shares with nobody; leave out durable, "
                 "since, retained and group, or volatile"
+            )
+        if self.expires is not None and not self.expires > 0:
+            raise InvalidConfiguration(
+                f"what is older than expires={self.expires} seconds is everything; give more"
             )
         if self.settlement is not None and self.durable is None and self.group is None:
             raise InvalidConfiguration(
@@ -203,10 +210,11 @@ class Subscription(Generic[T]):
         self._unsettled: Unsettled | None = None
         if terms.settlement is not None:
             self._arrivals = self._unsettled = Unsettled(
-                Delivery(self._ack, self._nack, self._extend),
+                Delivery(self._ack, self._nack, self._extend, self),
                 ordered=not terms.settlement.overtake,
                 timed=terms.settlement.deadline > 0,
                 shared=terms.group is not None,
+                ranked=terms.settlement.ranked,
             )
             self._acked = self._unsettled.ack
         #: Handed out or dropped since credit was granted last.
@@ -266,6 +274,9 @@ class Subscription(Generic[T]):
         self.lost = 0
         #: How often publishers had waited for it ("block") for as long as they do.
         self.yields = 0
+        #: Whether something of it may expire, and notifications that have, here.
+        self._perishable = terms.expires is not None
+        self.expired = 0
         #: Handlers that failed, and notifications that did not fit the class subscribed to.
         self.errors = 0
 
@@ -303,6 +314,8 @@ class Subscription(Generic[T]):
                 await self._more()
                 continue
             self._handed_out(1)
+            if self._perishable and self._is_over(notification):
+                continue
             if self._reader is None and self._recorded is None and self._local.hooks is None:
                 self.last = notification
                 return notification  # type: ignore[return-value]
@@ -341,11 +354,33 @@ class Subscription(Generic[T]):
                 except StopAsyncIteration:
                     return []
                 continue
+            if self._perishable:
+                batch = [n for n in batch if not self._is_over(n)]
+                if not batch:
+                    continue
             if self._reader is None and self._recorded is None and self._local.hooks is None:
                 self.last = batch[-1]
                 return batch  # type: ignore[return-value]
             if shown := self._given(batch):
                 return shown
+
+    def _is_over(self, notification: Notification) -> bool:
+        """Whether it has expired while it waited here; then it has been settled."""
+        end = inf if notification.handling is None else notification.handling.end
+        if self._terms.expires is not None and notification.time is not None:
+            begin = notification.time.timestamp()
+            if notification.handling is not None:
+                begin = max(begin, notification.handling.due)
+            end = min(end, begin + self._terms.expires)
+        if end > self._local.loop.time() + self._ahead:
+            return False
+        self.expired += 1
+        if notification.delivery is not None:
+            if notification.attempt > 1:  # the broker knows what becomes of it
+                notification.nack(0.0, "it has expired")
+            else:
+                notification.ack()
+        return True
 
     def _given(self, batch: list[Notification]) -> list[T]:
         """What the application sees of these."""
@@ -453,6 +488,7 @@ class Subscription(Generic[T]):
         if self.over or self.closing:
             return
         count = len(message.items)
+        self._perishable = self._perishable or any_handled(message.items)
         arrived = message.stream, message.offsets, message.items, message.retained
         if self._unsettled is not None:
             new = self._unsettled.deliver(*arrived, message.attempt)
@@ -572,7 +608,7 @@ class Subscription(Generic[T]):
         self._stop_lease()
         for answer in self._asked:
             if not answer.done():
-                answer.set_result(_AGAIN)
+                answer.set_result(AGAIN)
         self._notify()
 
     def subscribe_again(self) -> None:
@@ -625,6 +661,7 @@ class Subscription(Generic[T]):
             terms.takeover,
             self.cut_off and terms.group is None,
             terms.settlement,
+            terms.expires,
         )
 
     def _asks(self) -> str | list[str]:
@@ -633,6 +670,49 @@ class Subscription(Generic[T]):
 
     def amended(self, message: Amended) -> None:
         """What it asks for has changed at the broker, which is so for inboxes only."""
+
+    # -- transactions
+
+    def check_takeable(self) -> None:
+        """Raise why no transaction can take from it, if none can."""
+        if self._unsettled is None or self._terms.durable is None:
+            raise InvalidConfiguration(
+                "a transaction takes from a durable subscription that settles one by one; "
+                "subscribe with durable='name' and settle=True"
+            )
+
+    def has(self, notification: Notification) -> bool:
+        """Whether the application has it, and has not settled it."""
+        return self._unsettled is not None and self._unsettled.has(notification)
+
+    async def served(self) -> Uplink:
+        """The connection over which it is in force, as soon as there is one."""
+        await self._until(lambda: (self._settled and self.link is not None) or self.over)
+        if self.over or self.link is None:
+            raise self._error or NoReply("the subscription has ended")
+        return self.link
+
+    @property
+    def number(self) -> int:
+        """By which its broker knows it."""
+        return self._number
+
+    def ask(self, answer: asyncio.Future[Any]) -> None:
+        """This is answered by `AGAIN` if the connection is lost."""
+        self._asked.append(answer)
+        answer.add_done_callback(self._asked.remove)
+
+    def places(self, notifications: list[Notification]) -> dict[StreamId, list[int]]:
+        """Where these are settled, by stream."""
+        assert self._unsettled is not None
+        return self._unsettled.places(notifications)
+
+    def committed(self, notifications: list[Notification]) -> None:
+        """These were settled by a transaction."""
+        assert self._unsettled is not None
+        self._unsettled.committed(notifications)
+        if self._recorded is not None:
+            self._recorded.committed(self._unsettled.told)
 
     async def _put(self, question: Callable[[int], Any]) -> None:
         """Put a question about it, over new connections again until it is answered."""
@@ -646,7 +726,7 @@ class Subscription(Generic[T]):
             self._asked.append(answer)
             self.link.send(question(number))
             try:
-                if await answer is not _AGAIN:
+                if await answer is not AGAIN:
                     return
             finally:
                 self._asked.remove(answer)
@@ -706,7 +786,7 @@ class Subscription(Generic[T]):
         assert self._unsettled is not None
         if self._recorded is not None and self._unsettled.has(notification):
             assert notification.id is not None  # it has come from a broker
-            self._recorded.refused(notification.id)
+            self._recorded.refused(notification.id, notification.place)
         self._unsettled.nack(notification, delay, cause)
         self._tell_soon()
 
@@ -750,7 +830,7 @@ class Subscription(Generic[T]):
         def answered(future: asyncio.Future[Any]) -> None:
             self._asked.remove(answer)
             heard = not future.cancelled() and future.exception() is None
-            if heard and future.result() is not _AGAIN:
+            if heard and future.result() is not AGAIN:
                 stored()
 
         answer.add_done_callback(answered)
@@ -1035,4 +1115,5 @@ class _Again:
     pass
 
 
-_AGAIN: Final = _Again()
+#: In place of an answer that was lost with its connection.
+AGAIN: Final = _Again()

@@ -23,10 +23,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from operator import attrgetter
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from stentor.errors import DecodeError, ProtocolError
 from stentor.model import Notification, NotificationId, decode, decode_many
+from stentor.model.handling import Ranked
 from stentor.protocol.messages import Positions, Refused, Settle, StreamId, Withdrawn
 
 #: Messages about what was settled that are remembered.
@@ -50,6 +51,8 @@ class Delivery:
     ack: Callable[[Notification], None]
     nack: Callable[[Notification, float | None, str], None]
     extend: Callable[[Notification, float], None]
+    #: The subscription that they were given to.
+    subscription: Any = None
     #: How often they have been given, with this time.
     attempt: int = 1
 
@@ -57,11 +60,13 @@ class Delivery:
 class Unsettled:
     """Notifications in order, and what has become of them."""
 
-    def __init__(self, delivery: Delivery, *, ordered: bool, timed: bool, shared: bool) -> None:
+    def __init__(
+        self, delivery: Delivery, *, ordered: bool, timed: bool, shared: bool, ranked: bool = False
+    ) -> None:
         """`delivery` is called by applications, in any thread, and calls this in the right one.
 
         `timed` says that the broker wants to know what is in hand, because there is a deadline, and
-        `shared` that this is a member of a group.
+        `shared` that this is a member of a group. If it is `ranked`, higher priorities go first.
         """
         self._delivery = delivery
         self._ordered = ordered
@@ -69,7 +74,10 @@ class Unsettled:
         self._shared = shared
         #: Always empty: the broker knows what was settled.
         self.arrived: Positions = {}
-        self._waiting: deque[Notification] = deque()
+        self._queue: Callable[..., deque[Notification] | Ranked[Notification]] = (
+            Ranked[Notification] if ranked else deque[Notification]
+        )
+        self._waiting: deque[Notification] | Ranked[Notification] = self._queue()
         #: Those among them that no journal holds, so that nobody settles them.
         self._unplaced = 0
         self._aside: dict[Key, Notification] = {}
@@ -179,7 +187,7 @@ class Unsettled:
         return False
 
     def _has_already(self, notification: Notification) -> bool:
-        """Whether it is in hand; if it came in another stream, it is settled in this one now."""
+        """Whether it is in hand; if it came in another stream before, it is settled in this one."""
         key, attempt = notification.place, notification.attempt
         if key in self._hands:
             return self._hands[key].attempt >= attempt
@@ -225,13 +233,15 @@ class Unsettled:
     def _drop(self, gone: set[Key]) -> None:
         """Some that wait are not to be handed out."""
         before = len(self._waiting)
-        self._waiting = deque(n for n in self._waiting if n.delivery is None or n.place not in gone)
+        self._waiting = self._queue(
+            n for n in self._waiting if n.delivery is None or n.place not in gone
+        )
         self.freed += before - len(self._waiting)
 
     def _set_aside(self) -> None:
         """What is behind one that was refused waits for the answer; the rest need not any more."""
         both = [*self._aside.values(), *self._waiting]
-        self._aside, self._waiting = {}, deque()
+        self._aside, self._waiting = {}, self._queue()
         for notification in both:
             if notification.delivery is not None and self._is_withheld(notification):
                 self._aside[notification.place] = notification
@@ -342,6 +352,23 @@ class Unsettled:
             line = key[0], _id_of(notification).producer
             self._withheld.setdefault(line, set()).add(key[1])
             self._set_aside()
+
+    def places(self, notifications: Iterable[Notification]) -> dict[StreamId, list[int]]:
+        """Where these are settled, by stream."""
+        return _by_stream(map(self._key, notifications))
+
+    def committed(self, notifications: Sequence[Notification]) -> None:
+        """These were settled by a transaction: the broker knows."""
+        done = [self._key(notification) for notification in notifications]
+        ids = [_id_of(notification) for notification in notifications]
+        for key in done:
+            self._hands.pop(key, None)
+            self._begun.pop(key, None)
+        self._told.append(_by_stream(done))
+        self._told_ids.append(ids)
+        if self._may_repeat is not None:
+            self._may_repeat.update(done)
+            self._repeated_ids.update(ids)
 
     def extend(self, notification: Notification, seconds: float) -> None:
         """It takes longer."""

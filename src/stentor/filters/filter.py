@@ -8,14 +8,13 @@ a wrong disjointness would lose notifications.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
 from stentor.errors import FilterTooComplex, FilterTypeError
 from stentor.filters.canonical import canonical, weight
 from stentor.filters.conjunct import Conjunct
-from stentor.filters.constraint import ANYTHING
 from stentor.filters.describe import expression_of
 from stentor.filters.effort import TooCostly, afresh, effort, spend, within
 from stentor.filters.expression import Expression
@@ -24,6 +23,7 @@ from stentor.filters.language import parse, reading_steps
 from stentor.filters.language.printer import format_expression
 from stentor.filters.merging import merge_conjuncts, perfect_merger
 from stentor.filters.normalize import conjuncts_of, plain_conjunct, product_of
+from stentor.filters.unions import includes, intersects
 from stentor.model.notification import Notification
 
 #: Steps that a relation between two filters may take before the cautious answer is given.
@@ -201,17 +201,7 @@ class Filter:
     def _covers(self, other: Filter) -> bool:
         if self == other:
             return True
-        mine = self.conjuncts
-        known = set(mine)
-        open_questions = []
-        for theirs in other.conjuncts:
-            if theirs not in known:
-                spend(4 * len(mine))
-                if not any(m.covers(theirs) for m in mine):
-                    open_questions.append(theirs)
-        if not open_questions or len(mine) < 2:
-            return not open_questions
-        return all(_covered(theirs, mine) for theirs in open_questions)
+        return includes(self.conjuncts, other.conjuncts)
 
     def overlaps(self, other: Filter) -> bool:
         """Whether some notification could match both."""
@@ -220,11 +210,7 @@ class Filter:
             return any(a.overlaps(b) for a in self.conjuncts for b in other.conjuncts)
         try:
             with within(RELATION_STEPS):
-                for mine in self.conjuncts:
-                    spend(2 + 3 * len(other.conjuncts))
-                    if any(mine.overlaps(theirs) for theirs in other.conjuncts):
-                        return True
-                return False
+                return intersects(self.conjuncts, other.conjuncts)
         except (TooCostly, FilterTooComplex):
             return True
 
@@ -366,28 +352,3 @@ def merge_all(filters: Iterable[Filter]) -> list[Filter]:
             result = [other for other in result if not candidate.covers(other)]
             result.append(candidate)
     return result
-
-
-def _covered(box: Conjunct, covers: Sequence[Conjunct]) -> bool:
-    """Whether a conjunct lies inside a union although inside none of its members.
-
-    Cut it along the first member it meets: what is inside that member is covered; each part
-    outside must be covered by the rest.
-    """
-    for i, cover in enumerate(covers):
-        spend(4)
-        if not cover.residuals <= box.residuals or not cover.overlaps(box):
-            continue
-        spend(len(covers) + 20 * len(cover.constraints))
-        inside = box
-        for name, constraint in cover.constraints.items():
-            mine = inside.constraints.get(name, ANYTHING)
-            outside = inside.replacing(name, mine.intersection(constraint.others()).settled())
-            if outside is not None and not _covered(outside, covers[i + 1 :]):
-                return False
-            shared = inside.replacing(name, mine.intersection(constraint).settled())
-            if shared is None:
-                return True  # nothing of it is inside, and all that is outside was covered
-            inside = shared
-        return True
-    return False

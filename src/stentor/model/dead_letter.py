@@ -60,6 +60,9 @@ def dead_letter(
         "subject": dead.subject,
         "channel": dead.channel,
         "time": dead.time,
+        "expires": dead.expires,
+        "deliver_at": dead.deliver_at,
+        "priority": None if dead.handling is None else dead.priority,
     }
     when = datetime.fromtimestamp(time, UTC)
     try:

@@ -27,18 +27,18 @@ class StentorSource(DataSource):
 
     def schema(self) -> StructType | str:
         """The option `columns` and the standard columns; or else inferred from a sample."""
-        from stentor.pipeline.source.sampling import inferred
+        from stentor.pipeline.source.sample import inferred
 
         options = reading(self.options)
         return inferred(options) if options.columns is None else completed(options.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from stentor.pipeline.source.batch import BatchReader
+        from stentor.pipeline.source.batch_reader import BatchReader
 
         return BatchReader(schema, reading(self.options, streaming=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        from stentor.pipeline.source.stream import StreamReader
+        from stentor.pipeline.source.stream_reader import StreamReader
 
         return StreamReader(schema, reading(self.options, streaming=True))
 

@@ -1,9 +1,10 @@
 """`events`: the journals of brokers as a table that is up to date whenever it is used.
 
 A DataFrame of a Python source is a picture: Spark plans its reading once, when it is first
-executed, and keeps the plan for every later use (see `batch`). And what Spark is told by `where`
-never reaches the brokers. `Events` is what a DataFrame is made of, and makes a new one each time:
-so it sees what is in the journals by then, and what it is told by `where` the brokers leave out.
+executed, and keeps the plan for every later use (see `batch_reader`). And what Spark is told by
+`where` never reaches the brokers. `Events` is what a DataFrame is made of, and makes a new one each
+time: so it sees what is in the journals by then, and what it is told by `where` the brokers leave
+out.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from stentor.errors import InvalidConfiguration
 from stentor.filters import Filter
 from stentor.model.event_types import event_types
 from stentor.pipeline.columns import Layout, with_reserved
-from stentor.pipeline.filters.given import given_filter
-from stentor.pipeline.registering import is_connect, is_registered
+from stentor.pipeline.filters.filter_text import given_filter
+from stentor.pipeline.registration import is_connect, is_registered
 from stentor.pipeline.sessions import register
 from stentor.pipeline.source.options import FORMAT, Reading, reading
 
@@ -156,7 +157,7 @@ def _inferred(
     spark: SparkSession, found: Reading, options: Mapping[str, str], declared: Mapping[str, str]
 ) -> StructType:
     if not is_connect(spark):
-        from stentor.pipeline.source.sampling import inferred
+        from stentor.pipeline.source.sample import inferred
 
         return inferred(replace(found, attributes=declared))
     # Only the server may reach the brokers.

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from stentor.pipeline.datasource import StentorSource
-from stentor.pipeline.registering import is_connect, register_source
+from stentor.pipeline.registration import is_connect, register_source
 
 #: What `session` sets unless told otherwise.
 _DEFAULTS: Final = {

@@ -29,6 +29,7 @@ from stentor.model import Notification
 from stentor.node import feed, reading, sessions
 from stentor.node.parts import deliveries, offers, probing, publishing, routing, traffic
 from stentor.node.parts import overlay as overlay_part
+from stentor.protocol import messages as m
 from stentor.routing import STRATEGIES, Strategy
 from stentor.routing.reducers import covering
 from stentor.routing.tree import layer
@@ -168,8 +169,11 @@ class History:
             client.slow = rng.random() < 0.3
             client.window = rng.choice([1, 2, 100])
         self.durable_names = 0
-        #: Brokers that hang are drawn apart, so that histories without them stay as they are.
+        #: Brokers that hang are drawn apart, so that histories without them stay as they are; and
+        #: so are clients that do not read.
         self.hanging = random.Random(seed) if hangs else None
+        self.deafness = random.Random(f"deaf {seed}")
+        self.deaf = 0.04 if self.deafness.random() < 0.3 else 0.0
 
     def _strategies(self) -> tuple[Strategy, Strategy | None]:
         """Half of the histories have brokers as they are without any settings."""
@@ -231,6 +235,8 @@ class History:
         [act] = self.rng.choices([a for a, _ in actions], [w for _, w in actions])
         if self.hanging is not None and self.hanging.random() < 0.05:
             act = self.hang
+        if self.deafness.random() < self.deaf:
+            act = self.stop_reading
         self.kinds[act.__name__] += 1
         act()
 
@@ -342,6 +348,12 @@ class History:
     def disconnect(self) -> None:
         self._client().disconnect()
 
+    def stop_reading(self) -> None:
+        if self.sim.deaf and self.deafness.random() < 0.6:
+            self.sim.read_on(min(self.sim.deaf, key=lambda client: client.id))
+        else:
+            self.sim.stop_reading(self.deafness.choice(self.sim.clients))
+
     def kill_client(self) -> None:
         client = self._client()
         client.restart()
@@ -415,6 +427,8 @@ class History:
             publisher = self._client()
             event = self._event()
             self.offer_all(publisher)
+            sim.settle()
+            before = sim.counters.copy()
             [id] = publisher.send([event])
             sim.settle()
             for client in sim.clients:
@@ -425,6 +439,41 @@ class History:
                         assert got <= sub.wants(event), (sub.component, event, got)
                         continue
                     assert got == sub.wants(event), (sub.component, event, got)
+            if sim.routing.is_exact and not sim.parents and not self.rendezvous:
+                used = (sim.counters - before).links["notification"]
+                assert used == self.needed(publisher, event), (used, event)
+        self.silence()
+
+    def needed(self, publisher: Client, event: Any) -> Counter[tuple[Any, Any]]:
+        """The links that lead from the publisher's broker to those who want the event."""
+        sim, links = self.sim, set()
+        entry = publisher.broker
+        assert entry is not None
+        for client in sim.clients:
+            if any(sub.wants(event) for sub in client.inboxes.values()):
+                at = client.broker
+                while at is not None and at is not entry:
+                    way = at.core.directory.towards(entry.log.stream)
+                    assert way is not None
+                    links.add((way, at.name))
+                    at = sim.hosts[way]
+        return Counter(links)
+
+    def silence(self) -> None:
+        """When nothing happens, nobody says anything, however much time passes."""
+        sim = self.sim
+        if any("lease" in s.options for c in sim.clients for s in c.inboxes.values()):
+            return  # its end may be told
+        sim.tick(1.1)  # copies of what has changed last
+        sim.advance()
+        before, heard = Counter(sim.said), [len(client.answers) for client in sim.clients]
+        for seconds in (0.2, 1.1, 5.1, 5.1):
+            sim.tick(seconds)
+            sim.advance()
+        said = sim.said - before
+        del said[m.Wanted]  # what journals have to keep is said again and again
+        assert not said, said
+        assert [len(client.answers) for client in sim.clients] == heard
 
     def leave(self) -> None:
         sim = self.sim

@@ -469,3 +469,39 @@ def test_a_type_that_was_first_published_in_a_partition_is_owed_from_the_first_o
     sim.settle()
     assert [offset for _, offset, _ in sub.given] == [1, 2, 3]
     judge(sim)
+
+
+@pytest.mark.spec("R-07.60")
+def test_what_is_confirmed_is_on_disk_when_that_is_answered() -> None:
+    sim = Overlay([], brokers=["a"])
+    client, publisher = sim.client(at="a"), sim.client(at="a")
+    sub = client.open("true", durable="desk")
+    sim.settle()
+    publish(publisher, 1)
+    sim.settle()
+    before = len(client.answers)
+    client.confirm(sub, request=True)
+
+    def happen(*kinds: str) -> None:
+        while found := [each for each in sim.choices() if each[0] in kinds]:
+            sim.happen(*found[0])
+
+    happen("up", "down", "work")
+    assert client.answers[before:] == []
+    happen("disk")
+    happen("written", "down", "work")
+    assert [type(answer) for answer in client.answers[before:]] == [m.Done]
+
+
+def test_who_does_not_read_gets_what_waits_when_it_reads_again() -> None:
+    sim = Overlay([], brokers=["a"])
+    client, publisher = sim.client(at="a"), sim.client(at="a")
+    sub = client.open("true")
+    sim.advance()
+    sim.stop_reading(client)
+    publish(publisher, 1, 2)
+    sim.advance()
+    assert sub.given == []
+    sim.read_on(client)
+    sim.advance()
+    assert [offset for _, offset, _ in sub.given] == [1, 2]

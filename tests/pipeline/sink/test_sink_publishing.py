@@ -21,8 +21,8 @@ from stentor.broker.settings import Grant, Retention
 from stentor.client.direct import Direct
 from stentor.errors import InvalidNotification, PipelineError, Unreachable, UnsupportedColumn
 from stentor.model import Notification, NotificationId, decode, encode
-from stentor.pipeline.sink import publishing
-from stentor.pipeline.sink.publishing import broker_for, publish_rows, verify_rows
+from stentor.pipeline.sink import partitions
+from stentor.pipeline.sink.partitions import broker_for, publish_rows, verify_rows
 from stentor.pipeline.sink.tasks import Task
 from stentor.pipeline.source.options import Connecting
 
@@ -73,8 +73,8 @@ def started(overlay: Overlay, **settings: Any) -> tuple[BrokerProcess, Connectin
 @pytest.fixture
 def small_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Partitions of more than a few rows do not fit into one."""
-    monkeypatch.setattr(publishing, "TRANSACTION_ROWS", 60)
-    monkeypatch.setattr(publishing, "CHUNK_ROWS", 25)
+    monkeypatch.setattr(partitions, "TRANSACTION_ROWS", 60)
+    monkeypatch.setattr(partitions, "CHUNK_ROWS", 25)
 
 
 def test_a_partition_that_is_published_again_is_there_once(overlay: Overlay) -> None:

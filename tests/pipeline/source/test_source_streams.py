@@ -21,7 +21,7 @@ from stentor.errors import HistoryGone, InvalidConfiguration, Unreachable
 from stentor.node.reading import BULK
 from stentor.pipeline.source.offsets import Range, broker_of
 from stentor.pipeline.source.options import reading
-from stentor.pipeline.source.reading import _stretches
+from stentor.pipeline.source.range_reader import _stretches
 
 LONG = replace(LIMITS, timeout=30.0)
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from stentor.errors import InvalidValue
 from stentor.filters.language.mistakes import TextError, shown
-from stentor.model.values import COLLECTION, INT_MAX, normal, value_type, value_type_names
+from stentor.model.values import COLLECTION, INT_MAX, RECORD, normal, value_type, value_type_names
 
 _INFINITY: Final = float("inf")
 
@@ -23,7 +23,7 @@ _INFINITY: Final = float("inf")
 _ALIASES: Final = {"x": "bytes", "X": "bytes", "timestamp": "time"}
 
 #: What `is` tests for beside the value types.
-_TESTED_TYPES: Final = ("int", "float", COLLECTION)
+_TESTED_TYPES: Final = ("int", "float", COLLECTION, RECORD)
 
 
 def string(token: str) -> str:

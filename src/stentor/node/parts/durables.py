@@ -141,6 +141,7 @@ class Durables:
         self._on_hold.setdefault(name, [])
 
     def is_on_hold(self, name: str) -> bool:
+        """Whether a state of it is on its way in another transaction."""
         return name in self._on_hold
 
     def release(self, name: str) -> None:

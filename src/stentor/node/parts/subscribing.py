@@ -181,6 +181,10 @@ class Subscribing:
         session.allowance.check_overflow(session.name, message.overflow)
         if message.lease is not None and not message.lease > 0:
             raise InvalidConfiguration(f"a lease of {message.lease} seconds ends before it begins")
+        if message.expires is not None and not message.expires > 0:
+            raise InvalidConfiguration(
+                f"what is older than {message.expires} seconds is everything; give more"
+            )
         _check_settlement(message)
         past = message.durable, message.since, message.positions, message.group
         if message.volatile and (message.retained or any(each is not None for each in past)):
@@ -264,7 +268,7 @@ class Subscribing:
             kept = "is not durable" if durable is None else f"is kept as durable={durable.label!r}"
             raise InvalidConfiguration(f"the group {called!r} {kept}; its members must all say so")
         if subscription.settling is not None and message.settlement is not None:
-            subscription.settling.terms = message.settlement  # the newest is as good as any
+            subscription.settling.agree(message.settlement)  # the newest is as good as any
         return subscription
 
     def _settling(
@@ -274,7 +278,8 @@ class Subscribing:
             return None
         terms = message.settlement or m.Settlement()
         group = label(message.group or "")
-        return Settling(terms, durable, self._clock, group=group, owner=session.owner)
+        lasts = inf if message.expires is None else message.expires
+        return Settling(terms, durable, self._clock, group=group, owner=session.owner, lasts=lasts)
 
     def _new_group(
         self, session: Session, message: m.Subscribe, name: str, interest: Interest
@@ -356,6 +361,7 @@ class Subscribing:
             made=self._clock.time,
             volatile=message.volatile,
             patience=session.allowance.block,
+            lasts=inf if message.expires is None else message.expires,
         )
 
     def _begin(self, subscription: Subscription) -> None:

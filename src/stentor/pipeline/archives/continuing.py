@@ -58,7 +58,7 @@ from stentor.pipeline.archives.statistics import Pruner
 from stentor.pipeline.archives.stores import store_of
 from stentor.pipeline.columns.layout import arrow_schema
 from stentor.pipeline.columns.types import from_json
-from stentor.pipeline.registering import register_source
+from stentor.pipeline.registration import register_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

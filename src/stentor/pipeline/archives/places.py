@@ -112,7 +112,7 @@ def place_of(path: str | os.PathLike[str], spark: SparkSession | None = None) ->
     (Place(root='/data/archive'), Place(root='/data/archive'), Place(root='s3a://b/archive'))
     """
     if spark is not None:
-        from stentor.pipeline.registering import require_own
+        from stentor.pipeline.registration import require_own
 
         require_own(spark, "an archive")
     text = os.fspath(path)

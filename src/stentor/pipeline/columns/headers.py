@@ -26,7 +26,7 @@ from msgspec.msgpack import Decoder
 
 from stentor.errors import DecodeError
 from stentor.model.codec import VERSION, decode_headers
-from stentor.pipeline.columns.raw import plain
+from stentor.pipeline.columns.message_values import plain
 
 # The layout is described in `stentor.model.codec`.
 _PREFIX: Final = 9

@@ -18,7 +18,7 @@ from pyspark.sql.types import DataType, StructType
 
 from stentor.errors import UnsupportedColumn
 from stentor.model.names import name_problem, shown
-from stentor.pipeline.columns.fitting import Fit, fit_of
+from stentor.pipeline.columns.column_fits import Fit, fit_of
 from stentor.pipeline.columns.reserved import RESERVED
 
 

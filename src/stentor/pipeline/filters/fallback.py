@@ -28,7 +28,7 @@ from stentor.filters.tested import Tested
 from stentor.matching.index.columns import ArrowSource
 from stentor.pipeline.filters.attributes import Place
 from stentor.pipeline.filters.sql import all_of
-from stentor.pipeline.filters.wide import told_apart
+from stentor.pipeline.filters.wide_decimals import told_apart
 
 
 def fallback(conjunct: Conjunct, attributes: dict[str, tuple[Place, ...]]) -> Column:

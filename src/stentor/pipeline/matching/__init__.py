@@ -2,11 +2,12 @@
 
     match(events, subscriptions)      one row for each pair of an event and a filter that matches it
 
-`plans` says how a plan is chosen; each plan has a file: `native`, `indexed`, `sharded`, and
-`changing` for subscriptions that come as a stream. `inputs` finds the columns that filters look
-at, and `shipping` brings compiled filters to the workers. What runs in Spark's Python workers is
-in `working`, `packed` and `seeing`, and for changing subscriptions in `parcels`, `keeping` and
-`holding`; a worker loads just what it needs of these.
+`plans` says how a plan is chosen; each plan has a file: `native_plan`, `index_plan`,
+`sharded_plan`, and `stateful_plan` for subscriptions that come as a stream. `filter_columns` finds
+the columns that filters look at, and `broadcasts` brings compiled filters to the workers. What runs
+in Spark's Python workers is in `worker`, `packed_index` and `event_batches`, and for changing
+subscriptions in `parcels`, `shard_state` and `shard_index`; a worker loads just what it needs of
+these.
 """
 
 from typing import TYPE_CHECKING, Any

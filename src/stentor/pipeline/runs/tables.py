@@ -16,9 +16,9 @@ from stentor.filters import Filter
 from stentor.pipeline.event_table import events
 from stentor.pipeline.runs.causes import cause
 from stentor.pipeline.runs.definition import Pipeline, Source, Step
-from stentor.pipeline.runs.reading import is_remote
-from stentor.pipeline.source.counting import counted
+from stentor.pipeline.runs.reader import is_remote
 from stentor.pipeline.source.options import FORMAT
+from stentor.pipeline.source.row_counts import counted
 from stentor.pipeline.steps.durations import microseconds
 
 if TYPE_CHECKING:

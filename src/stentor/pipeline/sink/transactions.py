@@ -35,8 +35,8 @@ from pyspark.sql.types import StructType
 from stentor.errors import PipelineError
 from stentor.model.identity import check_producer
 from stentor.pipeline.columns import RowEncoder
-from stentor.pipeline.sink.large import other_rows
-from stentor.pipeline.sink.publishing import published
+from stentor.pipeline.sink.large_partitions import other_rows
+from stentor.pipeline.sink.partitions import published
 from stentor.pipeline.sink.tasks import Task
 from stentor.pipeline.source.options import VERIFY, WriteIdentity, connecting, transaction
 

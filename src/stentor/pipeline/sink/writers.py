@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from stentor.errors import PipelineError
 from stentor.pipeline.columns import RowEncoder
-from stentor.pipeline.sink.publishing import publish_rows, verify_rows
+from stentor.pipeline.sink.partitions import publish_rows, verify_rows
 from stentor.pipeline.sink.tasks import Task
 from stentor.pipeline.sink.transactions import by_slot, slot_task, without_slot
 from stentor.pipeline.source.options import VERIFY, connecting, transaction
