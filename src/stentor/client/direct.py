@@ -27,6 +27,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -87,6 +88,16 @@ class StreamState(NamedTuple):
     #: The first offset that is still there, and the last.
     low: int
     head: int
+
+
+def broker_for(producer: str, brokers: Sequence[str]) -> str:
+    """The broker that a producer publishes to: always the same one of a list in any order.
+
+    >>> broker_for("feed", ["b:1", "a:1"]) == broker_for("feed", ["a:1", "b:1"])
+    True
+    """
+    listed = sorted(brokers)
+    return listed[int.from_bytes(sha256(producer.encode()).digest()[:8]) % len(listed)]
 
 
 class _Lost(Exception):

@@ -96,7 +96,8 @@ class Filter:
             return
         if size > RECEIVED_STEPS:
             raise TooCostly
-        expression = self.expression
+        with within(RECEIVED_STEPS):
+            expression = self.expression
         printed = format_expression(expression)
         if printed != text:
             with within(RECEIVED_STEPS):

@@ -20,12 +20,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from stentor.broker.settings import Grant, Retention
-from stentor.client.direct import Direct
+from stentor.client.direct import Direct, broker_for
 from stentor.errors import InvalidNotification, PipelineError, Unreachable, UnsupportedColumn
 from stentor.model import Notification, NotificationId, decode, encode
 from stentor.model.notification import MAX_VALUE_BYTES
 from stentor.pipeline.sink import partitions
-from stentor.pipeline.sink.partitions import broker_for, publish_rows, verify_rows
+from stentor.pipeline.sink.partitions import publish_rows, verify_rows
 from stentor.pipeline.sink.tasks import Task
 from stentor.pipeline.source.options import Connecting
 

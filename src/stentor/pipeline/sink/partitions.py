@@ -21,12 +21,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from hashlib import sha256
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from stentor.client.direct import broker_for
 from stentor.errors import InvalidNotification, NameTaken, PipelineError
 from stentor.model.identity import IdSource
 from stentor.pipeline.columns import Draft, RowEncoder, numbered, row_of
@@ -44,16 +44,6 @@ CHUNK_ROWS: Final = 5_000
 #: What a frame takes besides its items, and an item besides its contents, generously.
 _OVERHEAD: Final = 1_024
 _ITEM_OVERHEAD: Final = 8
-
-
-def broker_for(producer: str, brokers: Sequence[str]) -> str:
-    """The broker that a producer publishes to: always the same one of a list in any order.
-
-    >>> broker_for("spark/q/0", ["b:1", "a:1"]) == broker_for("spark/q/0", ["a:1", "b:1"])
-    True
-    """
-    listed = sorted(brokers)
-    return listed[int.from_bytes(sha256(producer.encode()).digest()[:8]) % len(listed)]
 
 
 def publish_rows(
