@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from stentor.node.hooks import VETO, Hooks
 
 __all__ = [
+    "NULL",
     "VETO",
     "Advertisement",
     "Bus",
@@ -66,6 +67,7 @@ __version__ = "0.1.0"
 # Everything is loaded when it is asked for: a publisher needs no filters, and many uses of filters
 # need neither event loops nor sockets.
 _ELSEWHERE = {
+    "NULL": "stentor.model",
     "VETO": "stentor.node.hooks",
     "Filter": "stentor.filters",
     "Hooks": "stentor.node.hooks",

@@ -454,11 +454,11 @@ def _arrow_column(name: str, array: pa.Array) -> Column | None:
                 f"column {name!r} holds {kind}; a collection has plain elements, or records"
             )
         return ArrowColumn(array, COLLECTION)
-    if pt.is_union(kind):
+    if pt.is_union(kind) or pt.is_date(kind) or pt.is_decimal(kind):
         return ObjectColumn([_python_value(v) for v in array.to_pylist()])
     raise UnsupportedColumn(
         f"column {name!r} has the Arrow type {kind}, which holds no attribute values; cast it to a "
-        "number, string, binary, bool, timestamp, or a list of these"
+        "number, string, binary, bool, date, timestamp, or a list of these"
     )
 
 
