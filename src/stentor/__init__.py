@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from stentor.filters import Filter, merge_all
     from stentor.model import Notification, NotificationId
     from stentor.node.hooks import VETO, Hooks
+    from stentor.pipeline.archives.selection import history
 
 __all__ = [
     "NULL",
@@ -59,6 +60,7 @@ __all__ = [
     "Transaction",
     "connect",
     "connect_sync",
+    "history",
     "merge_all",
     "recorded",
 ]
@@ -75,6 +77,7 @@ _ELSEWHERE = {
     "NotificationId": "stentor.model",
     "Recorder": "stentor.client.recorder",
     "StentorError": "stentor.errors",
+    "history": "stentor.pipeline.archives.selection",
     "merge_all": "stentor.filters",
     "recorded": "stentor.client.recordings",
 }

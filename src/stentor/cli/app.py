@@ -78,6 +78,7 @@ app = Group(
         "drain": "stentor.cli.operate:drain",
         "journal": "stentor.cli.journal:journal",
         "pipeline": "stentor.cli.pipeline:pipeline",
+        "archive": "stentor.cli.archive:archive",
         "replay": "stentor.cli.replay:replay",
         "record": "stentor.cli.record:record",
         "check": "stentor.cli.check:check",
