@@ -37,6 +37,7 @@ COMMANDS = [
     ["journal", "repair"],
     ["record"],
     ["check"],
+    ["why-not"],
     ["explain"],
     ["completion"],
     ["version"],
@@ -119,6 +120,25 @@ class TestHelp:
         )
         assert done.stdout.startswith(f"stentor {stentor.__version__}\n")
         assert done.returncode == 0
+
+
+class TestWhyNot:
+    def test_each_part_is_shown_with_what_the_event_says(self, run: Run) -> None:
+        wanted = "price > 100 and symbol = 'IBM'"
+        done = run("why-not", wanted, '{"symbol": "IBM", "price": 99}')
+        assert done.code == 0
+        assert done.out.splitlines() == [
+            "it does not match:",
+            "  FAIL  price > 100     price is 99",
+            "  ok    symbol = 'IBM'  symbol is 'IBM'",
+        ]
+        assert run("why-not", wanted, '{"symbol": "IBM", "price": 101}').out == "it matches\n"
+
+    def test_alternatives_that_are_far_off_are_only_counted(self, run: Run) -> None:
+        wanted = " or ".join(f"(x = {n} and y = {n})" for n in range(9))
+        shown = run("why-not", wanted, '{"x": 5, "y": 1}').out
+        assert shown.count("ok") == 2
+        assert "and 6 alternatives that are further off" in shown
 
 
 class TestMistakes:

@@ -14,7 +14,8 @@ from overlay_processes import Overlay
 
 ROOT = Path(__file__).parents[2]
 HIDDEN = (
-    "numba,llvmlite,numpy,pyarrow,pandas,uvloop,pyspark,py4j,fcntl,resource,pwd,grp,termios,tty,pty"
+    "numba,llvmlite,numpy,pyarrow,pandas,rich,uvloop,pyspark,py4j,"
+    "fcntl,resource,pwd,grp,termios,tty,pty"
 )
 PATIENCE = 60
 
@@ -70,8 +71,9 @@ def test_the_commands(overlay: Overlay) -> None:
     for arguments, printed in [
         (["publish", address, '{"price": 120.5}'], ""),
         (["subscribe", address, "price > 100", "--since", "earliest", "--count", "1"], "120.5"),
-        (["status", address], name),
-        (["durables", address], ""),
+        (["status", address, "--json"], name),
+        (["durables", address, "--json"], ""),
+        (["links", "list", address, "--json"], ""),
         (["offers", address], ""),
         (["explain", "STN-602"], "STN-602"),
         (["version"], "stentor"),

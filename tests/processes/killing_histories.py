@@ -7,9 +7,10 @@ and come back, brokers are stopped by SIGTERM, hang, or are drained for good, an
 durable moves. At the end everything is there again, and what all clients recorded is judged: each
 acknowledged order was confirmed once, or is a dead letter once, told and counted as it should be.
 
-Run as a program it takes a number of histories and a first seed, and goes on after a wrong one:
+Run as a program it takes a number of histories, a first seed, and perhaps a directory in which the
+recordings and logs of wrong ones are kept. It goes on after a wrong one:
 
-    python tests/processes/killing_histories.py 100 0
+    python tests/processes/killing_histories.py 100 0 wrong
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import shutil
 import sys
 import tempfile
 import time
@@ -57,7 +59,7 @@ class History:
         self.overtake = rng.random() < 0.4
         self.deadline = rng.choice([None, None, 0.3])
         self.attempts = rng.choice([2, 3, 4])
-        #: Whether its publishers may turn to another broker, which ends their order.
+        #: Whether publishers may turn to another broker, which ends their order.
         self.roams = False
         self.gone: set[str] = set()
         self.workers: list[MortalWorker] = []
@@ -181,6 +183,7 @@ class History:
         broker.start()
 
     async def _stop(self) -> None:
+        self.roams = True  # it sends its clients on
         broker = self.overlay[self.rng.choice(self._running())]
         await broker.terminate()
         await asyncio.sleep(0.1 * self.rng.random())
@@ -221,7 +224,7 @@ class History:
             await asyncio.sleep(0.02)
 
 
-def run_history(nursery: Nursery, seed: int) -> tuple[History, Report]:
+def run_history(nursery: Nursery, seed: int, keep: Path | None = None) -> tuple[History, Report]:
     with (
         tempfile.TemporaryDirectory() as directory,
         Overlay(Path(directory), nursery) as overlay,
@@ -232,13 +235,18 @@ def run_history(nursery: Nursery, seed: int) -> tuple[History, Report]:
         except BaseException as error:
             error.add_note(f"history with seed {seed}: {dict(history.kinds)}")
             error.add_note(f"group {history.group}, overtaking {history.overtake}")
+            if keep is not None:
+                shutil.copytree(directory, keep / str(seed), dirs_exist_ok=True)
             raise
 
 
 def main() -> None:
     wanted = int(sys.argv[1]) if len(sys.argv) > 1 else 100
     first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
-    logging.getLogger("stentor.client").setLevel(logging.CRITICAL)  # handlers fail all the time
+    keep = Path(sys.argv[3]) if len(sys.argv) > 3 else None
+    # Handlers fail all the time; but no subscription ends.
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("stentor.client").addFilter(lambda said: "has ended" in said.msg)
     began = time.monotonic()
     kinds: Counter[str] = Counter()
     wrong: list[int] = []
@@ -247,12 +255,14 @@ def main() -> None:
     try:
         for seed in range(first, first + wanted):
             try:
-                history, report = run_history(nursery, seed)
+                history, report = run_history(nursery, seed, keep)
             except Exception as error:
                 wrong.append(seed)
                 print(f"seed {seed}: {error}", *getattr(error, "__notes__", ()), sep="\n  ")
                 continue
             kinds += history.kinds
+            if not (seed + 1 - first) % 20:
+                print(f"{seed + 1 - first} histories, {len(wrong)} wrong")
             published += report.publications
             owed += report.owed
             again += history.seen.again

@@ -2,13 +2,15 @@
 
 A notification is the object of its attributes, flat: a nested record appears under dotted names,
 and may be given either way. Strings, truth values and numbers are JSON's own, where 1 is an
-integer and 1.0 is not. What JSON lacks is written as an object with one member, whose name is the
-value's type after a dollar sign. Its text is that of the typed literal in the filter language:
+integer and 1.0 is not; the objects in an array are records. What JSON lacks is written as an object
+with one member, whose name is the value's type after a dollar sign. Its text is that
+of the typed literal in the filter language:
 
     {"$time": "2026-01-01T12:00:00Z"}      an instant
     {"$bytes": "00ff"}                     bytes, in hexadecimal
     {"$number": "inf"}                     an infinity
     {"$set": ["a", "b"]}                   a set; a list is a JSON array
+    {"$record": {"$set": 1}}               a record that would look like one of these
     {"$version": "1.2"}                    a value of a registered type
 
 What a notification has beside its attributes goes under names that begin with an underscore, and no
@@ -21,6 +23,7 @@ what is published is new.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from datetime import datetime
 from math import isinf
@@ -29,8 +32,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from stentor.errors import InvalidNotification, InvalidValue, StentorError
-from stentor.model import Notification, value_type, value_type_of
+from stentor.model import Notification, normal, value_type, value_type_of
 from stentor.model.names import shown
+from stentor.model.record import Record
 
 if TYPE_CHECKING:
     from stentor.filters import Filter
@@ -80,6 +84,10 @@ def _out(value: Any) -> Any:
         return value
     if kind is tuple:
         return [_out(each) for each in value]
+    if kind is Record:
+        fields = {name: _out(field) for name, field in value.items()}
+        looks_special = len(fields) == 1 and next(iter(fields)).startswith("$")
+        return {"$record": fields} if looks_special else fields
     if kind is frozenset:
         elements = [_out(each) for each in value]
         return {"$set": sorted(elements, key=_encoder.encode)}
@@ -144,6 +152,8 @@ def _special(kind: str, inner: Any, name: str) -> Any:
         if not isinstance(inner, list):
             raise InvalidValue(f'attribute {shown(name)}: write a set as {{"$set": [...]}}')
         return {_hashable(_in(each, name), name) for each in inner}
+    if kind == "record" and isinstance(inner, dict):
+        return {key: _in(each, f"{name}.{key}") for key, each in inner.items()}
     try:
         parse = value_type(kind).parse
     except KeyError:
@@ -164,9 +174,9 @@ def _special(kind: str, inner: Any, name: str) -> Any:
 
 
 def _hashable(value: Any, name: str) -> Any:
-    if isinstance(value, list | set | Mapping):
-        raise InvalidValue(f"attribute {shown(name)}: a set holds plain values")
-    return value
+    if isinstance(value, list | set):
+        raise InvalidValue(f"attribute {shown(name)}: a set holds plain values and records")
+    return normal([value])[0] if isinstance(value, Mapping) else value
 
 
 def _kind(value: Any) -> str:
@@ -179,3 +189,9 @@ def _reason(error: Exception) -> str:
     if "keys must be strings" in reason:
         reason += '; names and texts are in double quotes: {"symbol": "IBM"}'
     return reason
+
+
+def print_json(data: Any) -> None:
+    """Any other data, for scripts: indented, on stdout."""
+    text = msgspec.json.format(msgspec.json.encode(data, enc_hook=str)).decode()
+    sys.stdout.write(f"{text}\n")

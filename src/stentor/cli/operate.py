@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from stentor.cli.command import Argument, Group, Option
 from stentor.cli.exits import complain
+from stentor.cli.json_forms import print_json
 from stentor.cli.options import BrokerArgument, Connecting, asks
 
 links = Group(
@@ -132,12 +133,12 @@ def replace_link(
 
 
 def _show_links(found: list[dict[str, Any]], *, json: bool) -> None:
-    from stentor.cli.status_view import links_table, print_json, print_tables
-
     if json:
         print_json(found)
-    else:
-        print_tables(links_table(found))
+        return
+    from stentor.cli.status_view import links_table, print_tables
+
+    print_tables(links_table(found))
 
 
 @asks
@@ -155,8 +156,6 @@ def drain(
     Examples:
       stentor drain 127.0.0.1:7412
     """
-    from stentor.cli.status_view import print_json
-
     answer = _ask(how, "drain", patiently="draining; this ends when a neighbor has the journal")
     if isinstance(answer, dict):
         complain(f"stentor: {answer.get('to')} has taken over; the broker ends")
@@ -188,7 +187,6 @@ def offers(
       stentor offers 127.0.0.1:7411
       stentor offers 127.0.0.1:7411 "price > 100"
     """
-    from stentor.cli.status_view import print_json
     from stentor.filters import Filter
 
     arguments = {} if overlapping is None else {"overlapping": str(Filter(overlapping))}

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -250,7 +251,7 @@ class Publishing:
     @contextmanager
     def _progress(self) -> Iterator[None]:
         """A bar on stderr, if somebody can see it."""
-        if not sys.stderr.isatty():
+        if not (sys.stderr.isatty() and find_spec("rich")):
             yield
             return
         from stentor.cli.progress import progress  # a lot to load, and seldom seen

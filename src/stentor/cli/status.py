@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from stentor.cli.command import Option
 from stentor.cli.options import BrokerArgument, asks
+
+#: Rows of a table, unless all are asked for.
+ROWS: Final = 20
 
 
 @asks
@@ -54,7 +57,6 @@ def status(
     """
     from stentor.cli.asking import once, watched
     from stentor.cli.running import run
-    from stentor.cli.status_view import ROWS
     from stentor.notation.units import parse_duration
 
     every = max(0.1, parse_duration(interval))

@@ -71,6 +71,7 @@ from stentor.protocol.messages import (
     Renew,
     Settle,
     Settlement,
+    StreamId,
     Subscribe,
     Subscribed,
     Unsubscribe,
@@ -209,7 +210,7 @@ class Subscription(Generic[T]):
         self._unsettled: Unsettled | None = None
         if terms.settlement is not None:
             self._arrivals = self._unsettled = Unsettled(
-                Delivery(self._ack, self._nack, self._extend),
+                Delivery(self._ack, self._nack, self._extend, self),
                 ordered=not terms.settlement.overtake,
                 timed=terms.settlement.deadline > 0,
                 shared=terms.group is not None,
@@ -491,6 +492,7 @@ class Subscription(Generic[T]):
         arrived = message.stream, message.offsets, message.items, message.retained
         if self._unsettled is not None:
             new = self._unsettled.deliver(*arrived, message.attempt)
+            self._handed_out(0)  # what was settled before is settled once more, unseen
         else:
             new = self._arrivals.deliver(*arrived)
         if not message.retained:
@@ -606,7 +608,7 @@ class Subscription(Generic[T]):
         self._stop_lease()
         for answer in self._asked:
             if not answer.done():
-                answer.set_result(_AGAIN)
+                answer.set_result(AGAIN)
         self._notify()
 
     def subscribe_again(self) -> None:
@@ -669,6 +671,49 @@ class Subscription(Generic[T]):
     def amended(self, message: Amended) -> None:
         """What it asks for has changed at the broker, which is so for inboxes only."""
 
+    # -- transactions
+
+    def check_takeable(self) -> None:
+        """Raise why no transaction can take from it, if none can."""
+        if self._unsettled is None or self._terms.durable is None:
+            raise InvalidConfiguration(
+                "a transaction takes from a durable subscription that settles one by one; "
+                "subscribe with durable='name' and settle=True"
+            )
+
+    def has(self, notification: Notification) -> bool:
+        """Whether the application has it, and has not settled it."""
+        return self._unsettled is not None and self._unsettled.has(notification)
+
+    async def served(self) -> Uplink:
+        """The connection over which it is in force, as soon as there is one."""
+        await self._until(lambda: (self._settled and self.link is not None) or self.over)
+        if self.over or self.link is None:
+            raise self._error or NoReply("the subscription has ended")
+        return self.link
+
+    @property
+    def number(self) -> int:
+        """By which its broker knows it."""
+        return self._number
+
+    def ask(self, answer: asyncio.Future[Any]) -> None:
+        """This is answered by `AGAIN` if the connection is lost."""
+        self._asked.append(answer)
+        answer.add_done_callback(self._asked.remove)
+
+    def places(self, notifications: list[Notification]) -> dict[StreamId, list[int]]:
+        """Where these are settled, by stream."""
+        assert self._unsettled is not None
+        return self._unsettled.places(notifications)
+
+    def committed(self, notifications: list[Notification]) -> None:
+        """These were settled by a transaction."""
+        assert self._unsettled is not None
+        self._unsettled.committed(notifications)
+        if self._recorded is not None:
+            self._recorded.committed(self._unsettled.told)
+
     async def _put(self, question: Callable[[int], Any]) -> None:
         """Put a question about it, over new connections again until it is answered."""
         while True:
@@ -681,7 +726,7 @@ class Subscription(Generic[T]):
             self._asked.append(answer)
             self.link.send(question(number))
             try:
-                if await answer is not _AGAIN:
+                if await answer is not AGAIN:
                     return
             finally:
                 self._asked.remove(answer)
@@ -740,7 +785,8 @@ class Subscription(Generic[T]):
             return
         assert self._unsettled is not None
         if self._recorded is not None and self._unsettled.has(notification):
-            self._recorded.refused(notification)
+            assert notification.id is not None  # it has come from a broker
+            self._recorded.refused(notification.id, notification.place)
         self._unsettled.nack(notification, delay, cause)
         self._tell_soon()
 
@@ -771,7 +817,8 @@ class Subscription(Generic[T]):
             message = self._unsettled.message(self._number)
             if message is not None:
                 if self._recorded is not None:
-                    message.request = self._answered_by(self._recorded.told(message))
+                    stored = self._recorded.told(self._unsettled.told)
+                    message.request = self._answered_by(stored)
                 self.link.send(message)
 
     def _answered_by(self, stored: Callable[[], None]) -> int:
@@ -783,7 +830,7 @@ class Subscription(Generic[T]):
         def answered(future: asyncio.Future[Any]) -> None:
             self._asked.remove(answer)
             heard = not future.cancelled() and future.exception() is None
-            if heard and future.result() is not _AGAIN:
+            if heard and future.result() is not AGAIN:
                 stored()
 
         answer.add_done_callback(answered)
@@ -801,8 +848,11 @@ class Subscription(Generic[T]):
         """Return when what was settled is on disk."""
         assert self._unsettled is not None
         self._stop_confirm()
-        message = self._unsettled.message(self._number) or Settle(self._number, {})
-        stored = None if self._recorded is None else self._recorded.told(message)
+        message = self._unsettled.message(self._number)
+        stored = None
+        if self._recorded is not None and message is not None:
+            stored = self._recorded.told(self._unsettled.told)
+        message = message or Settle(self._number, {})
 
         def asked(number: int) -> Settle:
             message.request = number
@@ -1065,4 +1115,5 @@ class _Again:
     pass
 
 
-_AGAIN: Final = _Again()
+#: In place of an answer that was lost with its connection.
+AGAIN: Final = _Again()

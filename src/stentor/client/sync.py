@@ -267,6 +267,10 @@ class SyncBus:
         """See `Bus.flush`."""
         self._loop.call(self._bus.flush(timeout))
 
+    def cancel(self, id: NotificationId, timeout: float | None = None) -> bool:
+        """See `Bus.cancel`."""
+        return self._loop.call(self._bus.cancel(id, timeout))
+
     def transaction(self, timeout: float | None = None) -> SyncTransaction:
         """See `Bus.transaction`."""
         return SyncTransaction(self._loop, self._bus.transaction(timeout))
@@ -662,6 +666,14 @@ class SyncTransaction:
     def publish(self, event: Any, *, retain: str | None = None, **parts: Any) -> Held:
         """See `Transaction.publish`."""
         return self._loop.call(self._transaction.publish(event, retain=retain, **parts))
+
+    def take(self, subscription: SyncSubscription[T], timeout: float | None = None) -> T:
+        """See `Transaction.take`."""
+        return self._loop.call(self._transaction.take(subscription._subscription, timeout))
+
+    def ack(self, notification: Notification) -> None:
+        """See `Transaction.ack`."""
+        self._transaction.ack(notification)
 
     def transaction(self) -> SyncTransaction:
         """See `Transaction.transaction`."""

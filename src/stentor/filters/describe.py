@@ -15,7 +15,7 @@ from stentor.filters.collection import Cell, CollectionSet
 from stentor.filters.conjunct import Conjunct
 from stentor.filters.constraint import Constraint, Part
 from stentor.filters.domains import BYTES, Cut, first_above, last_below
-from stentor.filters.effort import TooCostly, afresh
+from stentor.filters.effort import TooCostly, afresh, spend
 from stentor.filters.expression import And, Atom, Expression, Not, Or, Quantified, Truth
 from stentor.filters.numbers import SplitNumbers
 from stentor.filters.patterns import Pattern
@@ -24,6 +24,9 @@ from stentor.filters.records import Records
 from stentor.filters.tested import Tested, prefix_ranges
 from stentor.filters.unordered import plain
 from stentor.model.values import COLLECTION, RECORD
+
+#: Elementary steps (see `effort`) for an interval: fewer than it takes to read what describes it.
+PIECE: Final = 16
 
 
 def expression_of(conjuncts: tuple[Conjunct, ...]) -> Expression:
@@ -103,6 +106,7 @@ def _ranges(name: str, type_name: str, ranges: Ranges, some: str) -> Expression:
         gap = _closed(ranges, opposite.pieces[0], some)
         if gap is not None:
             return Atom(name, some + "not between", gap)
+    spend(PIECE * len(ranges.pieces))
     return any_of([_piece(name, ranges, piece, some) for piece in ranges.pieces])
 
 
@@ -206,7 +210,7 @@ def _cell(name: str, cell: Cell) -> Expression:
     for hit in hits:
         values = _finite(hit)
         if _has_records(hit):
-            parts.append(Quantified("any", name, constraint_expression("", hit)))
+            parts.append(_over_records("any", name, hit))
         elif values is not None:
             parts.append(_listed(name, "has", "overlaps", values))
         else:
@@ -229,7 +233,7 @@ def _only(constraint: Constraint) -> Any:
 
 def _universe(name: str, universe: Constraint) -> Expression:
     if _has_records(universe):
-        return _every(name, universe)
+        return _over_records("all", name, universe)
     values = _finite(universe)
     if values is not None:
         return Atom(name, "subset", tuple(values))
@@ -240,22 +244,24 @@ def _universe(name: str, universe: Constraint) -> Expression:
     return Not(constraint_expression(name, outside, "some "))
 
 
-def _every(name: str, universe: Constraint) -> Expression:
-    """All elements lie in the universe. If that has plainer words for what lies outside: none does.
+def _over_records(word: str, name: str, said: Constraint) -> Expression:
+    """Any or all elements are so. Where what lies outside has plainer words: not all, or not any.
 
     Whoever reads that must get back what was written, or what it was found to mean.
     """
-    if universe.rest:
-        is_settled = all(p.is_settled for _, p in universe.parts if isinstance(p, Records))
+    if said.rest:
+        is_settled = all(p.is_settled for _, p in said.parts if isinstance(p, Records))
         try:
             with afresh(_OUTSIDE_STEPS):
-                outside = universe.complement().settled()
+                outside = said.complement().settled()
                 back = outside.complement()
-                if back == universe or (is_settled and back.settled() == universe):
-                    return Not(Quantified("any", name, constraint_expression("", outside)))
+                same = back == said or (is_settled and back.settled() == said)
+                if same and 2 * outside.size < said.size:
+                    other = "all" if word == "any" else "any"
+                    return Not(Quantified(other, name, constraint_expression("", outside)))
         except (TooCostly, FilterTooComplex):
             pass
-    return Quantified("all", name, constraint_expression("", universe))
+    return Quantified(word, name, constraint_expression("", said))
 
 
 #: Steps that looking for such words may take.

@@ -16,9 +16,9 @@ How the pieces are translated:
 - A notification has no null: to give one is to leave the attribute out, and `null` asks for that.
 - `exists` asks for a value. An empty array has none, so it counts as missing.
 - An object asks for a record, or for an array of records in which one and the same record has all
-  that the object asks for: `{"lines": {"sku": ["A"], "count": [5]}}` does not match a line with that
-  product and another with that count. What must not be there (`exists`, `null`) must not be in that
-  record; if the object asks for nothing else, it must be in none of the array.
+  that the object asks for: `{"lines": {"sku": ["A"], "count": [5]}}` does not match a line with
+  that product and another with that count. What must not be there (`exists`, `null`) must not be
+  in that record; if the object asks for nothing else, it must be in none of the array.
 - What a notification cannot hold (arrays that hold arrays or null) is refused where it is
   matched or published: no answer is better than a wrong one.
 - `anything-but` needs the field, and accepts values of any other type: `{"anything-but": 5}`
@@ -135,8 +135,7 @@ class _Reader:
             return flat
         inner = self.fields(value, "", path)
         if inner.absent is None:
-            some = Quantified("any", name, inner.whole)
-            either = Or((flat.whole, some))
+            either = Or((flat.whole, Quantified("any", name, inner.whole)))
             return _Asked(either, either, None)
         # Where nothing need be there, a list of records must not pass for a record without fields.
         assert flat.absent is not None

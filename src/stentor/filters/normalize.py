@@ -130,7 +130,7 @@ def _disjuncts(expression: Expression, negated: bool) -> list[Conjunct]:
 
 
 def _element(conjuncts: list[Conjunct]) -> Constraint:
-    """What they say of an element: of its value, or of its fields, of which a plain value has none."""
+    """What they say of an element: of its value, or of its fields. A plain value has none."""
     said: list[Constraint] = []
     records: list[Conjunct] = []
     for conjunct in folded(conjuncts):

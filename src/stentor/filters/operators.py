@@ -318,7 +318,7 @@ def _some(operator: str, constants: Constants) -> Constraint:
 
 
 def quantified(quantifier: str, element: Constraint, negated: bool) -> Constraint:
-    """Collections of which some element, or every one, satisfies a constraint; or none, or not all."""
+    """Collections of which some element, or every one, is as it should be; or none, or not all."""
     if quantifier == "any":
         return _all_in(element.complement()) if negated else _hit(element)
     return _hit(element.complement()) if negated else _all_in(element)

@@ -22,6 +22,7 @@ within the budget of whoever asks.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from stentor.errors import FilterTooComplex
@@ -114,6 +115,7 @@ class Records:
             spend(8 * (1 + len(conjunct.constraints)))
             ways = [Conjunct.of({n: c.others()}) for n, c in conjunct.constraints.items()]
             failures.append([way for way in ways if way is not None])
+        spend(8 * prod(map(len, failures)))  # so many choices of a failure from each
         return Records.of(product_of([Conjunct({})], *failures))
 
     def merge(self, other: Records) -> Records | None:

@@ -1,4 +1,4 @@
-"""Relations between unions of conjuncts: one that includes another, two that have something in common.
+"""Relations between unions of conjuncts: one includes another, two have something in common.
 
 Both err on the safe side where the constraints do. They take steps from the budget of whoever asks,
 who answers cautiously when it is used up.

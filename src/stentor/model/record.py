@@ -24,56 +24,54 @@ class Record(Mapping[str, Any]):
     True
     """
 
-    __slots__ = ("_fields", "_hash")
+    __slots__ = ("_hash", "fields")
+
+    #: All fields, not to be changed.
+    fields: dict[str, Any]
 
     def __init__(self, fields: dict[str, Any]) -> None:
         """The dictionary is kept, not copied; names and values are taken as checked."""
-        self._fields = fields
+        self.fields = fields
         self._hash = 0
 
-    @property
-    def fields(self) -> dict[str, Any]:
-        """All fields, not to be changed."""
-        return self._fields
-
     def __getitem__(self, name: str) -> Any:
-        return self._fields[name]
+        return self.fields[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._fields)
+        return iter(self.fields)
 
     def __len__(self) -> int:
-        return len(self._fields)
+        return len(self.fields)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._fields
+        return name in self.fields
 
     def get(self, name: str, default: Any = None) -> Any:
-        return self._fields.get(name, default)
+        return self.fields.get(name, default)
 
     def keys(self) -> KeysView[str]:
-        return self._fields.keys()
+        return self.fields.keys()
 
     def values(self) -> ValuesView[Any]:
-        return self._fields.values()
+        return self.fields.values()
 
     def items(self) -> ItemsView[str, Any]:
-        return self._fields.items()
+        return self.fields.items()
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Record):
             return self is other or (
-                self._fields == other._fields and _typed(self._fields) == _typed(other._fields)
+                self.fields == other.fields and _typed(self.fields) == _typed(other.fields)
             )
-        return self._fields == other if isinstance(other, Mapping) else NotImplemented
+        return self.fields == other if isinstance(other, Mapping) else NotImplemented
 
     def __hash__(self) -> int:
         if not self._hash:
-            self._hash = hash(frozenset(self._fields.items()))
+            self._hash = hash(frozenset(self.fields.items()))
         return self._hash
 
     def __repr__(self) -> str:
-        return repr(self._fields)
+        return repr(self.fields)
 
     def __copy__(self) -> Record:
         return self
@@ -82,7 +80,7 @@ class Record(Mapping[str, Any]):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Record, (self._fields,)
+        return Record, (self.fields,)
 
 
 def _typed(value: Any) -> Any:

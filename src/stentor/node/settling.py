@@ -338,6 +338,34 @@ class Settling:
             gone.append((consumer, refused.stream, taken, refused.offset))
         return gone
 
+    # -- transactions
+
+    def state_of(self, consumer: Consumer, key: Key) -> str:
+        """Whether a consumer may settle this in a transaction.
+
+        "held", "unknown" if it is yet to come here, or "gone" if it is done or another's.
+        """
+        assert self._durable is not None
+        entry = self._entries.get(key)
+        if entry is not None:
+            own = entry.holder is consumer or entry.holder is None
+            return "held" if own and entry.due != -inf else "gone"
+        if self._durable.is_done(*key) or key in self._durable.dying:
+            return "gone"
+        return "unknown"
+
+    def claim(self, keys: Iterable[Key]) -> None:
+        """These are settled by a transaction that is on its way: nobody has them meanwhile."""
+        for key in keys:
+            entry = self._entries[key]
+            self._let_go(entry)
+            entry.due = -inf
+
+    def settle_claimed(self, keys: Iterable[Key]) -> None:
+        """That is on disk."""
+        for key in keys:
+            self.finish(self._entries[key])
+
     def _begin(self, entry: Entry | None, attempt: int) -> None:
         """The application has what it was given this time."""
         if entry is not None and not entry.begun and entry.attempt == attempt:

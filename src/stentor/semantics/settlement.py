@@ -27,7 +27,7 @@ missed; then having been refused at the last attempt is enough.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -78,7 +78,9 @@ class _Given:
     refused: bool = False
     dealt: bool = False
     confirmed: tuple[int, str] | None = None
-    #: Up to which attempt the broker has noted refusals.
+    #: Attempts at which it was refused and the broker has not said that it noted that; and up to
+    #: which it has.
+    refusals: deque[int] = field(default_factory=deque)
     noted: int = 0
     letter: tuple[int, NotificationId] | None = None
 
@@ -230,11 +232,13 @@ class _Judge:
                 given.dealt = True
             elif action.word == CONFIRMED:
                 yield from self._confirmed(component, position, action, id)
-            elif action.word == NOTED:
-                given.noted = max(given.noted, given.attempt if mine else 0)
+            elif action.word == NOTED and given.refusals:
+                given.noted = max(given.noted, given.refusals.popleft())
             elif action.word in (REFUSED, TAKEN) and mine:
                 given.let_go = position
                 given.refused = True
+                if action.word == REFUSED:
+                    given.refusals.append(given.attempt)
                 component.waiting[id.producer, id.epoch].add(id)
 
     def _confirmed(

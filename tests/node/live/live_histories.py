@@ -31,6 +31,7 @@ from stentor.node.parts import deliveries, offers, probing, publishing, routing,
 from stentor.node.parts import overlay as overlay_part
 from stentor.protocol import messages as m
 from stentor.routing import STRATEGIES, Strategy
+from stentor.routing.graph import router as graph_router
 from stentor.routing.reducers import covering
 from stentor.routing.tree import layer
 from stentor.simulation.broker import SimulatedBroker
@@ -78,6 +79,8 @@ EFFORTS: list[tuple[Any, str, int]] = [
     (covering, "EFFORT", -1),
     (layer, "TOLD_AT_ONCE", 1),
     (traffic, "FED_AT_ONCE", 1),
+    (layer, "STEERED", 1),
+    (graph_router, "STEERED", 1),
 ]
 
 

@@ -213,3 +213,29 @@ def test_who_needs_longer_is_given_longer() -> None:
         sim.tick(1.0)
         sim.advance()
     assert handed(inbox) == (key, 2)
+
+
+def test_a_home_that_is_fenced_tells_of_the_dead_letter_that_was_on_its_way() -> None:
+    """Or the new home would give it again, and there would be a second one."""
+    sim = Overlay([("b0", "b1")])
+    terms = m.Settlement(attempts=1, dead_letter=True)
+    inbox = sim.client(at="b0").open("exists x", durable=NAME, settlement=terms)
+    sim.settle()
+    sim.client(at="b0").send([{"x": 1}])
+    sim.settle()
+    refuse(inbox)
+    old, new = (sim.hosts[name] for name in ("b0", "b1"))
+    while not old.core.durables[NAME].dying:
+        assert sim.step()
+    assert letters(sim) == 0
+    known = old.core.homes.registry.get(NAME)
+    assert known is not None
+    word = m.Homes([m.Home(NAME, known.term + 1, new.core.directory.own, known.since)])
+    for host, other in ((old, "b1"), (new, "b0")):
+        host.core.homes.homes_heard(other, word)
+        host.flush()
+    sim.settle()
+    assert letters(sim) == 1
+    assert list(old.core.durables) == []
+    assert new.core.durables[NAME].is_done("b0#", 1)
+    assert not inbox.waiting

@@ -15,6 +15,8 @@ it, and otherwise only where some element satisfies what all must satisfy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -22,9 +24,10 @@ from numpy.typing import NDArray
 
 from stentor.filters.conjunct import Conjunct
 from stentor.filters.constraint import NO_VALUE, Constraint, everything, nothing
+from stentor.filters.constraint import Part as ValueSet
 from stentor.filters.records import Records
 from stentor.matching.index.axes import Axis
-from stentor.matching.index.columns import Column, RowSource
+from stentor.matching.index.columns import Column, ObjectColumn, RowSource
 from stentor.matching.index.distinct import distinct
 from stentor.matching.index.plan import Box, boxes_of
 from stentor.matching.index.recent import CAPACITY, Recent, searchable
@@ -41,6 +44,9 @@ EMPTY: Final = NO_VALUE
 #: Up to this many elements are searched for one by one.
 _FEW: Final = 4
 _ITSELF: Final = ""
+_RECORDS: Final = {Record}
+_LISTS: Final = frozenset({tuple, frozenset})
+_fields: Final = attrgetter("fields")
 
 
 class Conditions:
@@ -51,11 +57,17 @@ class Conditions:
         self._empty: int | None = None
         #: Whether some condition asks for more than fields.
         self._asks_itself = False
+        #: Whether an element may be found in several boxes of one condition.
+        self._several = False
 
     @property
     def parts(self) -> Sequence[Part]:
         """What is searched."""
         raise NotImplementedError
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self.parts if isinstance(part, Segment))
 
     def _enter(self, number: int, condition: Constraint) -> list[tuple[Box, Conjunct]]:
         if condition == EMPTY:
@@ -63,8 +75,11 @@ class Conditions:
             return []
         found: list[tuple[Box, Conjunct]] = []
         for conjunct in _conjuncts(condition):
+            self._several = self._several or bool(found)
             self._asks_itself = self._asks_itself or _ITSELF in conjunct.constraints
-            found += [(box, conjunct) for box in boxes_of(conjunct, _first)[0]]
+            boxes, shared = boxes_of(conjunct, _first)
+            self._several = self._several or shared
+            found += [(box, conjunct) for box in boxes]
         return found
 
     def of_value(self, value: Any) -> list[int]:
@@ -75,7 +90,8 @@ class Conditions:
             return [] if self._empty is None else [self._empty]
         parts = self.parts
         if len(value) > _FEW:
-            return distinct(self._search(parts, list(value))[1]).tolist()  # type: ignore[no-any-return]
+            numbers: list[int] = distinct(self._search(parts, list(value))[1]).tolist()
+            return numbers
         found: set[int] = set()
         for element in value:
             facts = self._facts(element)
@@ -86,29 +102,33 @@ class Conditions:
     def of_column(self, column: Column) -> tuple[Int64s, Int64s]:
         """For all values of a column: rows and numbers in parallel, no pair twice, by row."""
         values = column.values()
-        lists = [i for i, v in enumerate(values) if type(v) is tuple or type(v) is frozenset]
-        elements: list[Any] = []
-        sizes: list[int] = []
-        for i in lists:
-            elements += values[i]
-            sizes.append(len(values[i]))
+        lists = values
+        if not (isinstance(column, ObjectColumn) and column.kinds <= _LISTS):
+            lists = [v if type(v) in _LISTS else () for v in values]
+        elements = list(chain.from_iterable(lists))
         pairs: list[Int64s] = []
         numbers = len(self._alive)
         if elements:
+            sizes = np.fromiter(map(len, lists), np.int64, len(lists))
             places, found = self._search(self.parts, elements)
-            rows = np.repeat(np.array(lists, np.int64), np.array(sizes, np.int64))
-            pairs.append(rows[places] * numbers + found)
+            rows = np.repeat(np.arange(len(lists)), sizes)[places]
+            if self._empty is None and not self._several and sizes.max() < 2:
+                return rows, found
+            pairs.append(rows * numbers + found)
         if self._empty is not None:
-            bare = [i for i, size in zip(lists, sizes, strict=True) if not size]
-            pairs.append(np.array(bare, np.int64) * numbers + self._empty)
+            empty = [i for i, v in enumerate(values) if v == () or v == frozenset()]
+            pairs.append(np.array(empty, np.int64) * numbers + self._empty)
         if not pairs:
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        every = distinct(np.concatenate(pairs))
-        return every // numbers, every % numbers
+        every = distinct(pairs[0] if len(pairs) == 1 else np.concatenate(pairs))
+        return np.divmod(every, numbers)
 
     def _search(self, parts: Sequence[Part], elements: list[Any]) -> tuple[Int64s, Int64s]:
-        source = RowSource.of_facts([self._facts(element) for element in elements])
-        places, found = search_parts(parts, source, self._alive, None)
+        if not self._asks_itself and set(map(type, elements)) == _RECORDS:
+            facts = list(map(_fields, elements))  # nearly always
+        else:
+            facts = [self._facts(element) for element in elements]
+        places, found = search_parts(parts, RowSource.of_facts(facts), self._alive, None)
         return places, found.astype(np.int64)
 
     def _facts(self, element: Any) -> dict[str, Any]:
@@ -134,10 +154,6 @@ class SettledConditions(Conditions):
     def parts(self) -> Sequence[Part]:
         return () if self._segment is None else (self._segment,)
 
-    @property
-    def nbytes(self) -> int:
-        return 0 if self._segment is None else self._segment.nbytes
-
 
 class GrowingConditions(Conditions):
     """Those of recent boxes, found as soon as they are appended."""
@@ -155,7 +171,8 @@ class GrowingConditions(Conditions):
         if self._count == len(self._alive):
             self._alive = np.ones(max(64, 2 * self._count), np.uint8)
         for box, conjunct in self._enter(self._count, condition):
-            found, _ = searchable(box, conjunct)
+            found, wider = searchable(box, conjunct)
+            self._several = self._several or wider
             self._room_for(found).append(self._count, found)
         self._count += 1
 
@@ -170,7 +187,7 @@ class GrowingConditions(Conditions):
 
 def _conjuncts(condition: Constraint) -> Iterable[Conjunct]:
     """A condition on an element as conjuncts on its fields and on itself."""
-    others = []
+    others: list[tuple[str, ValueSet]] = []
     records: Records | None = None
     for name, part in condition.parts:
         if isinstance(part, Records):
