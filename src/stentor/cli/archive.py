@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated, TypeAlias
 
-import typer
-
+from stentor.cli.command import Argument, Group, Option
+from stentor.cli.exits import complain
 from stentor.notation.counts import counted
 
-archive = typer.Typer(
-    name="archive",
-    help="Tidy up archives of events, and convert old ones.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+archive = Group(
+    "archive",
+    "Tidy up archives of events, and convert old ones.",
+    {
+        "compact": "stentor.cli.archive:compact",
+        "convert": "stentor.cli.archive:convert",
+    },
 )
 
 _Path: TypeAlias = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="PATH",
         help="The archive: a directory, or a URI such as s3://bucket/events.",
         show_default=False,
@@ -25,12 +27,11 @@ _Path: TypeAlias = Annotated[
 ]
 
 
-@archive.command()
 def compact(
     path: _Path,
     grace: Annotated[
         str,
-        typer.Option(
+        Option(
             "--grace",
             metavar="DURATION",
             help="How long files that were replaced stay, for readers who began before.",
@@ -48,19 +49,17 @@ def compact(
     from stentor.pipeline.archives import compact
 
     done = compact(None, path, grace=grace)
-    typer.echo(
+    complain(
         f"{counted(done.files_before, 'file')} joined to {done.files_after:,}, with "
         f"{counted(done.rows, 'event')}; {counted(done.deleted, 'file')} deleted",
-        err=True,
     )
 
 
-@archive.command()
 def convert(
     path: _Path,
     to: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--to",
             metavar="PATH",
             help="Where the Delta table is made. By default it takes the place of the archive, "
@@ -79,8 +78,7 @@ def convert(
     from stentor.pipeline.archives.conversion import convert
 
     done = convert(path, to)
-    typer.echo(
+    complain(
         f"{counted(done.rows, 'event')} in {counted(done.files, 'file')} at {done.path}; the old "
         f"archive is at {done.before}, and can be deleted",
-        err=True,
     )

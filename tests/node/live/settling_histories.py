@@ -22,8 +22,8 @@ from typing import Any
 from overlay import Overlay
 
 from stentor.model import Notification, NotificationId, decode
+from stentor.model.dead_letter import PRODUCER
 from stentor.node import settling
-from stentor.node.dead_letter import PRODUCER
 from stentor.protocol import messages as m
 from stentor.protocol.messages import StreamId
 from stentor.simulation.client import Client, Key, SimulatedInbox

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import repeat
 from math import nan
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,10 +34,13 @@ from stentor.filters.conjunct import Conjunct
 from stentor.matching.index import kernels
 from stentor.matching.index.arrays import RUNS_PER_ROW, Floats, Int32s, Int64s, Scan, Scratch
 from stentor.matching.index.axes import FLAGS, Axis, Bound
-from stentor.matching.index.checks import Compiled, compiled
+from stentor.matching.index.checks import CheckMaker, Compiled
 from stentor.matching.index.plan import Box, Check
 from stentor.matching.index.ranking import Coordinates, Reader, reader_of
 from stentor.matching.index.substrings import Substrings
+
+if TYPE_CHECKING:
+    from stentor.matching.index.elements import GrowingConditions
 
 #: More boxes than this are never held.
 CAPACITY: Final = 4_096
@@ -50,13 +53,15 @@ _SIGNATURES: Final = 64
 class Arrivals:
     """Coordinates on a ranked axis: constants by their arrival, 0 for everything else."""
 
-    __slots__ = ("_found", "_parts", "places")
+    __slots__ = ("_found", "_parts", "elements", "places")
 
     def __init__(self, axis: Axis) -> None:
         #: No value has no place.
         self.places: dict[Any, float] = {None: nan}
         self._parts: list[str] | None = [] if axis.kind == "part" else None
         self._found: tuple[int, Substrings | None] = 0, None
+        #: On an axis of elements, what finds the conditions that they satisfy.
+        self.elements = _conditions() if axis.kind == "element" else None
 
     def __call__(self, value: Any) -> float:
         return self.places.get(value, 0.0)
@@ -83,8 +88,16 @@ class Arrivals:
         if found is None:
             if self._parts is not None:
                 self._parts.append(constant)
+            if self.elements is not None:
+                self.elements.append(constant)
             found = self.places[constant] = 2.0 * len(self.places) - 1
         return found
+
+
+def _conditions() -> GrowingConditions:
+    from stentor.matching.index.elements import GrowingConditions  # which is made of recent boxes
+
+    return GrowingConditions()
 
 
 def searchable(box: Box, conjunct: Conjunct) -> tuple[Box, bool]:
@@ -156,8 +169,10 @@ class Recent:
         self.count = 0
         #: How many of them every notification with the same attributes is tested against.
         self.unled = 0
+        self.is_checked = checked
         self.checked_from = 0 if checked else CAPACITY
         self.tests: list[tuple[Compiled, ...]] = []
+        self._make_checks = CheckMaker()
         self.axes: dict[Axis, int] = {}
         self.axes_of: dict[str, list[tuple[Axis, int]]] = {}
         self.readers: dict[str, list[Reader]] = {}
@@ -233,7 +248,7 @@ class Recent:
         self._arrays["bound_ptr"][number + 1] = at
         self.slots[number] = slot
         if box.checks:
-            self.tests.append(tuple([compiled(check) for check in box.checks]))
+            self.tests.append(self._make_checks(box.checks))
         if box.token is not None:
             self._lead_by_token(number, *box.token)
         elif points:

@@ -171,6 +171,14 @@ class Carriage:
         """Nothing has to be done before a neighbor is heard."""
         return iter(())
 
+    def served(self) -> Iterator[None]:
+        """Nor is a probe passed on."""
+        return iter(())
+
+    @property
+    def is_serving(self) -> bool:
+        return False
+
     def describe(self, streams: object) -> None:
         """Nobody is told which streams there are."""
 
@@ -238,6 +246,8 @@ class Carriage:
         else:
             if self._encoded[0] != notification.id:
                 self._encoded = notification.id, encode(notification)
+            if notification.handling is not None:
+                subscription.feed.perishable = True
             subscription.feed.offer(Run(m.VOLATILE, [], [self._encoded[1]]))
             self._ready.add(id)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from stentor.pipeline.lazily import lazily
+from stentor.pipeline.lazy_names import lazily
 
 if TYPE_CHECKING:
     from stentor.pipeline.archives.archiving import archive

@@ -51,7 +51,7 @@ from stentor.pipeline.archives.spark_schemas import spark_schema
 from stentor.pipeline.archives.statistics import Pruner
 from stentor.pipeline.archives.tables import Archive, File, Table
 from stentor.pipeline.columns.layout import arrow_schema
-from stentor.pipeline.registering import register_source
+from stentor.pipeline.registration import register_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

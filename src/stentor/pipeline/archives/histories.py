@@ -16,7 +16,7 @@ from stentor.pipeline.archives.places import place_of
 from stentor.pipeline.archives.reading import load
 from stentor.pipeline.archives.statistics import Pruner
 from stentor.pipeline.archives.tables import Archive
-from stentor.pipeline.filters.given import given_filter
+from stentor.pipeline.filters.filter_text import given_filter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -159,7 +159,7 @@ def place_of(
     (('AWS_REGION', 'eu-central-1'),)
     """
     if spark is not None:
-        from stentor.pipeline.registering import require_own
+        from stentor.pipeline.registration import require_own
 
         require_own(spark, "an archive")
     options = tuple(sorted((storage_options or {}).items()))

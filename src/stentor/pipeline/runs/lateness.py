@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from stentor.pipeline.steps.naming import WINDOWS
+from stentor.pipeline.steps.names import WINDOWS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
