@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 #: What a run consists of.
-PARTS: Final = ("stock", "shapes", "sweep", "tuples")
+PARTS: Final = ("stock", "shapes", "sweep", "tuples", "lists")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@
 ./dev bench pipeline       Spark: match beside a join, journals beside Parquet; ten minutes
 ./dev bench --quick        small sizes, about a minute
 ./dev bench --full         a million filters, too; for routing and live, 100,000
-./dev bench --only stock   only some of: stock, shapes, sweep, tuples;
+./dev bench --only stock   only some of: stock, shapes, sweep, tuples, lists;
                            for routing of: traffic, locality, changes, survey, replacement, scale
                            for live of: throughput, durability, latency, overlay, clients
                            for pipeline of: match, journal

@@ -17,6 +17,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from measure.lists import measure_lists
 from measure.shapes import measure_shapes
 from measure.stocks import measure_stock
 from measure.sweep import measure_sweep
@@ -41,6 +42,9 @@ def run_suite(profile: Profile, parts: tuple[str, ...]) -> dict[str, Any]:
     if "tuples" in parts:
         progress("tuples and records")
         results["tuples"] = apart(measure_tuples, profile)
+    if "lists" in parts:
+        progress("lists of records")
+        results["lists"] = apart(measure_lists, profile)
     results["seconds"] = perf_counter() - started
     return results
 

@@ -40,6 +40,8 @@ def tables_of(results: Results) -> list[Table]:
         tables.append(_sweep(sweep))
     if tuples := results.get("tuples"):
         tables.append(_tuples(tuples))
+    if lists := results.get("lists"):
+        tables.append(_lists(lists))
     return tables
 
 
@@ -316,6 +318,25 @@ def _tuples(tuples: dict[str, Any]) -> Table:
                 times(forms["tuples"] / forms["records"]),
                 rate(forms["tuples"]),
                 rate(forms["records"]),
+            ]
+        )
+    return table
+
+
+def _lists(lists: dict[str, Any]) -> Table:
+    table = Table(
+        f"Lists of records against flat ones: the same lines, {lists['filters']:,} filters",
+        ["Lines of an order", "List to flat", "As a list, orders/s", "Flat, orders/s"],
+        "Flat, each line is a notification of its own; as a list, an order is one.",
+    )
+    for lines in ("1", "3"):
+        seconds = lists[lines]
+        table.rows.append(
+            [
+                lines,
+                times(seconds["lists"] / seconds["flat"]),
+                rate(1 / seconds["lists"]),
+                rate(1 / seconds["flat"]),
             ]
         )
     return table

@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
-EXTRAS = ("dev", "spark", "connect")
+EXTRAS = ("dev", "broker", "archive", "spark", "connect", "kafka")
 
 HEADER = """\
 # Exact versions of everything Stentor uses, its extras included, for Python 3.11 to 3.13.
@@ -29,7 +29,7 @@ def wanted() -> list[str]:
     requirements: list[str] = list(project["dependencies"])
     for extra in EXTRAS:
         requirements += project["optional-dependencies"][extra]
-    return requirements
+    return [each for each in requirements if not each.startswith(f"{project['name']}[")]
 
 
 def resolve(requirements: list[str]) -> dict[str, str]:

@@ -16,10 +16,6 @@ Against a running broker:
 
 from typing import TYPE_CHECKING, Any
 
-from stentor.errors import StentorError
-from stentor.filters import Filter, merge_all
-from stentor.model import Notification, NotificationId
-
 if TYPE_CHECKING:
     from stentor.client import (
         Advertisement,
@@ -37,7 +33,11 @@ if TYPE_CHECKING:
     )
     from stentor.client.recorder import Recorder
     from stentor.client.recordings import recorded
+    from stentor.errors import StentorError
+    from stentor.filters import Filter, merge_all
+    from stentor.model import Notification, NotificationId
     from stentor.node.hooks import VETO, Hooks
+    from stentor.pipeline.archives.selection import history
 
 __all__ = [
     "VETO",
@@ -59,16 +59,24 @@ __all__ = [
     "Transaction",
     "connect",
     "connect_sync",
+    "history",
     "merge_all",
     "recorded",
 ]
 __version__ = "0.1.0"
 
-# Event loops and sockets are loaded when they are asked for: many uses of filters have none.
+# Everything is loaded when it is asked for: a publisher needs no filters, and many uses of filters
+# need neither event loops nor sockets.
 _ELSEWHERE = {
     "VETO": "stentor.node.hooks",
+    "Filter": "stentor.filters",
     "Hooks": "stentor.node.hooks",
+    "Notification": "stentor.model",
+    "NotificationId": "stentor.model",
     "Recorder": "stentor.client.recorder",
+    "StentorError": "stentor.errors",
+    "history": "stentor.pipeline.archives.selection",
+    "merge_all": "stentor.filters",
     "recorded": "stentor.client.recordings",
 }
 

@@ -262,6 +262,12 @@ class DurableElsewhere(StentorError, RuntimeError):
     code = "STN-625"
 
 
+class TransactionLost(StentorError, RuntimeError):
+    """A transaction has taken something that another consumer has now, or has dealt with."""
+
+    code = "STN-626"
+
+
 class DataInUse(StentorError, OSError):
     """A data directory that another broker is using."""
 

@@ -183,6 +183,23 @@ class TestNames:
 
         run(test)
 
+    def test_a_group_stays_with_its_grant(self) -> None:
+        """Who takes the name of a group first does not keep others from theirs."""
+
+        async def test(broker: Broker) -> None:
+            mallory = await welcome(broker, "mallory", "t2")
+            squat = m.Subscribe(1, "kind = 'm'", 10, group="workers")
+            assert await mallory.ask(squat, m.Failure, m.Subscribed)
+            for number, more in enumerate(({}, {"durable": "jobs"}), 1):
+                desk = await welcome(broker, f"desk-{number}", "t1")
+                asked = m.Subscribe(1, "secret > 1", 10, group="workers", **more)
+                answer = await desk.ask(asked, m.Failure, m.Subscribed)
+                assert isinstance(answer, m.Subscribed), answer
+                desk.connection.close()
+                assert await desk.hear() is None
+
+        run(test)
+
     def test_a_name_cannot_be_used_up_while_its_owner_is_away(self) -> None:
         async def test(broker: Broker) -> None:
             mallory = await welcome(broker, "desk", "t2")

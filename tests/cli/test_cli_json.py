@@ -21,7 +21,11 @@ _scalars = (
     | st.binary(max_size=8)
     | st.datetimes(timezones=st.just(UTC))
 )
-_values = _scalars | st.lists(_scalars, max_size=4) | st.frozensets(_scalars, max_size=4)
+_lists = st.lists(_scalars, max_size=4) | st.frozensets(_scalars, max_size=4)
+_records = st.dictionaries(
+    _names.filter(lambda name: "." not in name), _scalars | _lists, max_size=3
+)
+_values = _scalars | _lists | st.lists(_scalars | _records, max_size=3)
 notifications = st.builds(
     Notification,
     st.dictionaries(_names, _values, min_size=1, max_size=4).filter(
@@ -153,7 +157,7 @@ class TestMistakes:
             ('{"x": {"$set": [[1]]}}', "a set holds plain values"),
             ('{"a": {"b": {"$set": 1}}}', "attribute 'a.b': write a set as"),
             ('{"x": 99999999999999999999}', "does not fit a 64-bit integer"),
-            ('{"x": [[1]]}', "a collection holds plain values"),
+            ('{"x": [[1]]}', "a collection holds values and records"),
         ],
     )
     def test_say_what_is_wrong(self, line: str | bytes, says: str) -> None:

@@ -524,9 +524,13 @@ class TestOperation:
         (found,) = json.loads(run("durables", b1.address, "--json").out)
         assert (found["name"], found["home"], found["reachable"]) == ("desk-7", "b1", True)
         assert found["lag"] >= 1
+        assert 0 <= found["oldest"] < 600
+        assert found["refused"] == 0
         assert "desk-7" in run("durables", other.address).out
         shown = run("durables", other.address, "show", "desk-7")
         assert "'desk-7' lives at 'b1'; asking there" in shown.err
+        assert re.search(r"^oldest +\d+\.\d s$", shown.out, re.MULTILINE)
+        assert re.search(r"^resting +none$", shown.out, re.MULTILINE)
         assert run("durables", other.address, "move", "desk-7").code == 0
         here = ("subscribe", other.address, "isa kept", "--durable", "desk-7")
         assert run(*here, "--count", 1).out == '{"n":2}\n'

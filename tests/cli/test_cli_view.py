@@ -13,6 +13,7 @@ import stentor
 from stentor.broker.host import Broker
 from stentor.broker.settings import Grant, Settings, TlsFiles
 from stentor.cli.serving import open_doors
+from stentor.cli.status import ROWS
 from stentor.cli.status_view import plain, rates_table, status_view
 
 
@@ -69,7 +70,7 @@ class TestView:
 
     def test_many_rows_are_cut_unless_all_are_asked_for(self, status: dict[str, Any]) -> None:
         clients = [status["clients"][0] | {"name": f"client-{n:03}"} for n in range(50)]
-        text = drawn(status_view(status | {"clients": clients}))
+        text = drawn(status_view(status | {"clients": clients}, limit=ROWS))
         assert "Clients (50)" in text
         assert text.count("client-0") == 20
         assert "30 more; --all shows them" in text

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from stentor.filters.expression import And, Atom, Expression, Not, Or, Truth
+from stentor.filters.expression import And, Atom, Expression, Not, Or, Quantified, Truth
 from stentor.filters.language import parse
 
 Facts = Mapping[str, Any]
@@ -31,12 +31,27 @@ def evaluate(expression: Expression, facts: Facts, negated: bool = False) -> boo
         case Or(parts):
             answers = [evaluate(p, facts, negated) for p in parts]
             return all(answers) if negated else any(answers)
+        case Quantified(quantifier, name, part):
+            elements = facts.get(name)
+            if kind(elements) != "collection":
+                return False
+            found = [evaluate(part, element_facts(element)) for element in elements or ()]
+            return (any(found) if quantifier == "any" else all(found)) is not negated
         case Atom(name, operator, constants):
             return atom_holds(operator, constants, facts.get(name), negated)
     raise AssertionError(expression)
 
 
+def element_facts(element: Any) -> Facts:
+    """What an element says: its fields under their names, and itself under the empty one."""
+    return {"": element, **element} if isinstance(element, Mapping) else {"": element}
+
+
 def kind(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "record"
+    if value is None:
+        return "nothing"
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int | float):

@@ -65,3 +65,9 @@ class MortalProducer(Mortal):
     """A publisher whose process dies again and again."""
 
     what, started = "producer", BEGIN
+
+
+class MortalWorker(Mortal):
+    """A handler that fails on some orders, in a process that dies again and again."""
+
+    what, started = "worker", IN_FORCE

@@ -12,6 +12,7 @@ to the wrong one, out of order, or of which nobody knows.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from itertools import count
@@ -26,7 +27,8 @@ from stentor.client import Bus, Subscription, connect
 from stentor.filters import Filter
 from stentor.model import Notification, NotificationId, decode
 from stentor.semantics import Report, check
-from stentor.semantics.lines import ACKNOWLEDGED, IN_FORCE, Line, decoded
+from stentor.semantics.lines import ACKNOWLEDGED, ATTACHED, DEALT, IN_FORCE, Line, decoded
+from stentor.semantics.settlement import is_dead_letter
 
 S = TypeVar("S", bound=Subscription[Any])
 
@@ -62,6 +64,11 @@ class Component:
         self.received: set[str] = set()
         #: What it must still be notified of, as far as it is acknowledged, and for which filters.
         self.missing: dict[str, set[str]] = {}
+        #: Whether its readers settle what they get; and what none of them has dealt with.
+        self.settles = False
+        self.unsettled: set[str] = set()
+        self._dealt: set[str] = set()
+        self._given: defaultdict[str, list[str]] = defaultdict(list)
 
     def published(self, at: int, nid: str, notification: Notification) -> None:
         """Somebody has published this."""
@@ -73,10 +80,21 @@ class Component:
         if wanted and nid not in self.received:
             self.missing[nid] = wanted
 
-    def notified(self, nid: str) -> None:
+    def notified(self, nid: str, reader: str) -> None:
         """It has come."""
         self.received.add(nid)
         self.missing.pop(nid, None)
+        self._given[reader].append(nid)
+        if self.settles and nid not in self._dealt:
+            self.unsettled.add(nid)
+
+    def dealt(self, line: Line) -> None:
+        """A reader has dealt with some."""
+        self.done(line.nids if line.seq is None else self._given[str(line.fid)][: line.seq])
+
+    def done(self, nids: Iterable[str]) -> None:
+        self._dealt.update(nids)
+        self.unsettled.difference_update(nids)
 
     def unsubscribed(self, fid: str) -> None:
         """Nothing is owed for this any more."""
@@ -99,6 +117,8 @@ class Run:
         self.components: dict[str, Component] = {}
         #: Notifications that came again to the clients of durable subscriptions that died.
         self.again = 0
+        #: Dead letters that somebody got.
+        self.dead = 0
 
     # -- clients
 
@@ -160,9 +180,16 @@ class Run:
                 notification = decode(body)
                 for component in self.components.values():
                     component.published(line.pos, nid, notification)
-            case Line(op="notify", comp=str(comp), nid=str(nid)):
+            case Line(op="notify", comp=str(comp), nid=str(nid), body=bytes(body)):
                 self._delivered.add(nid)
-                self.components[comp].notified(nid)
+                self.components[comp].notified(nid, str(line.fid))
+                notification = decode(body)
+                if is_dead_letter(notification):
+                    self._buried(notification)
+            case Line(step=str(step), comp=str(comp)) if step == ATTACHED:
+                self.components.setdefault(comp, Component()).settles = True
+            case Line(step=str(step), comp=str(comp)) if step == DEALT:
+                self.components[comp].dealt(line)
             case Line(op="sub", comp=str(comp), fid=str(fid), filter=str(filter)):
                 component = self.components.setdefault(comp, Component())
                 component.filters[fid] = Filter(filter)
@@ -177,14 +204,21 @@ class Run:
                     for sequence in range(first.sequence, last + 1)
                 }
 
+    def _buried(self, letter: Notification) -> None:
+        kind = "durable" if "durable" in letter else "group"
+        component = self.components.get(f"{kind} {letter[kind]}")
+        self.dead += 1
+        if component is not None:
+            component.done([str(letter["original"])])
+
     def lacking(self) -> dict[str, set[str]]:
-        """What is certainly published, and has not come."""
+        """What is certainly published, and has not come or was not dealt with."""
         self.read()
         certain = self.acknowledged | self._delivered
         return {
             name: lacking
             for name, component in self.components.items()
-            if (lacking := component.missing.keys() & certain)
+            if (lacking := component.missing.keys() & certain | component.unsettled)
         }
 
     # -- the end

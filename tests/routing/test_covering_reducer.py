@@ -93,7 +93,7 @@ class Reducing(RuleBasedStateMachine):
         slot = free[which % len(free)]
         self.slots.add(slot)
         self.told[slot] = set()
-        first = self.reducer.announcements.announced(0)
+        first = self.reducer.announced(0)
         keys = sorted(self.wanted, key=lambda filter: filter not in first)
         self.unfilled[slot] = [f for f in keys if all_ or chance.random() < 0.7]
         if chance.random() < 0.5:
@@ -142,13 +142,13 @@ class Reducing(RuleBasedStateMachine):
             assert held >= set(change.removed.values())
             self.told[slot] = (held | set(change.added.values())) - set(change.removed.values())
         for slot in self.slots:
-            assert self.told[slot] == set(self.reducer.announcements.announced(slot).values())
+            assert self.told[slot] == set(self.reducer.announced(slot).values())
 
     @invariant()
     def announces_the_maximal(self) -> None:
         for slot in self.slots:
             here = [f for f, wanted in self.wanted.items() if wanted >> slot & 1]
-            announced = self.reducer.announcements.announced(slot)
+            announced = self.reducer.announced(slot)
             assert list(announced) == list(announced.values())
             if self.reducer.has_work:
                 # Too much is announced, but nothing wanted is missing.
@@ -168,7 +168,7 @@ class Reducing(RuleBasedStateMachine):
         while self.reducer.has_work:
             self.reducer.work()
         assert len(self.reducer) == 0
-        assert all(not self.reducer.announcements.announced(slot) for slot in self.slots)
+        assert all(not self.reducer.announced(slot) for slot in self.slots)
 
 
 class ReducingStepwise(Reducing):
@@ -223,13 +223,13 @@ def test_filters_of_all_kinds_announce_their_maximal_ones(
     reducer = CoveringReducer()
     for filter in wanted:
         reducer.want(filter, filter, REFERENCE | 0b10)
-    assert set(reducer.announcements.announced(1).values()) == maximal(wanted)
+    assert set(reducer.announced(1).values()) == maximal(wanted)
     left = list(dict.fromkeys(wanted))
     chance.shuffle(left)
     while left:
         filter = left.pop()
         reducer.want(filter, filter, 0)
-        assert set(reducer.announcements.announced(1).values()) == maximal(left)
+        assert set(reducer.announced(1).values()) == maximal(left)
     assert len(reducer) == 0
 
 
@@ -261,7 +261,7 @@ def test_what_comes_and_goes_between_two_messages_is_not_mentioned(
     reducer.want(filter, filter, 0)
     reducer.want(filter, filter, REFERENCE | 0b10)
     assert reducer.announcements.take().get(1) is None
-    assert set(reducer.announcements.announced(1)) == {filter}
+    assert set(reducer.announced(1)) == {filter}
 
 
 @pytest.mark.spec("08/6.6")
@@ -277,7 +277,7 @@ def test_what_is_announced_does_not_depend_on_history(numbers: list[int], chance
         if passing not in map(chosen, numbers):
             reducer.want(passing, passing, REFERENCE | 0b10)
             reducer.want(passing, passing, 0)
-        announced.append(set(reducer.announcements.announced(1)))
+        announced.append(set(reducer.announced(1)))
     assert announced[0] == announced[1]
 
 
@@ -323,7 +323,7 @@ def test_a_change_does_not_look_at_all_filters(monkeypatch: pytest.MonkeyPatch) 
             reducer.want(filter, filter, REFERENCE | 0b110)
         monkeypatch.undo()
         spent.append((counting.compared, visits))
-        assert len(reducer.announcements.announced(1)) == size // 10
+        assert len(reducer.announced(1)) == size // 10
     (few_compared, few_visits), (many_compared, many_visits) = spent
     assert many_visits == few_visits
     assert many_compared <= 2 * few_compared
@@ -336,12 +336,12 @@ def test_a_new_neighbor_is_told_the_maximal_ones_without_a_search(
     reducer = CoveringReducer()
     for filter in stocks(500):
         reducer.want(filter, filter, REFERENCE)
-    first = reducer.announcements.announced(0)
+    first = reducer.announced(0)
     keys = sorted(stocks(500), key=lambda filter: filter not in first)
     counting = _Counting(monkeypatch)
     reducer.fill_slot(1, [(filter, filter, REFERENCE | 0b10) for filter in keys])
     assert counting.compared == 0
-    assert set(reducer.announcements.announced(1)) == set(stocks(500)[::10])
+    assert set(reducer.announced(1)) == set(stocks(500)[::10])
 
 
 @pytest.mark.spec("R-03.19", "R-03.38")
@@ -354,7 +354,7 @@ def test_a_new_neighbor_where_only_some_filters_are_wanted() -> None:
     here, elsewhere = REFERENCE | 0b10, REFERENCE
     wanted = ((wide, here), (between, elsewhere), (narrow, here))
     reducer.fill_slot(1, [(filter, filter, where) for filter, where in wanted])
-    assert set(reducer.announcements.announced(1)) == {wide}
+    assert set(reducer.announced(1)) == {wide}
 
 
 @pytest.mark.spec("R-03.17", "R-03.18")
@@ -374,11 +374,11 @@ def test_the_plain_reducer_announces_exactly_what_is_wanted(
         reducer.want(key, chosen(key), mask << 1 | (REFERENCE if mask else 0))
     for slot in SLOTS:
         here = {key: chosen(key) for key, mask in wanted.items() if slot in slots_of(mask)}
-        assert dict(reducer.announcements.announced(slot)) == here
+        assert reducer.announced(slot) == here
     reducer.drop_slot(2)
-    assert not reducer.announcements.announced(2)
+    assert not reducer.announced(2)
     reducer.fill_slot(2, [(key, chosen(key), mask | REFERENCE) for key, mask in wanted.items()])
-    assert set(reducer.announcements.announced(2)) == {k for k, m in wanted.items() if m >> 2 & 1}
+    assert set(reducer.announced(2)) == {k for k, m in wanted.items() if m >> 2 & 1}
     assert len(reducer) == sum(mask > 0 for mask in wanted.values())
 
 
@@ -426,4 +426,4 @@ def test_where_searches_take_long_few_are_placed_in_one_step() -> None:
         steps.append(before - effort.left)
         before = effort.left
     assert max(steps) < 2 * covering.EFFORT < sum(steps)
-    assert set(reducer.announcements.announced(1)) == set(boxes)
+    assert set(reducer.announced(1)) == set(boxes)

@@ -35,6 +35,7 @@ from stentor.broker.config_keys import (
 from stentor.broker.settings import Grant, Settings, TlsFiles
 from stentor.errors import InvalidConfiguration, StentorError
 from stentor.notation.document import Document, Problems, near
+from stentor.notation.secrets import names_file, read_secret
 from stentor.notation.toml_lines import KeyPath
 from stentor.notation.units import (
     DURATION_FORM,
@@ -216,7 +217,7 @@ def has_secrets(layer: Layer) -> bool:
     grants = layer.get(("grants",))
     if grants is not None:
         own += [one[("token",)].value for one in grants.value if ("token",) in one]
-    return any(isinstance(value, str) and not _names_file(value) for value in own)
+    return any(isinstance(value, str) and not names_file(value) for value in own)
 
 
 def readable_by_others(file: Path) -> bool:
@@ -413,29 +414,6 @@ def _items(value: Any, textual: bool) -> Sequence[str]:
 def _path(value: str, base: Path | None) -> Path:
     path = Path(value).expanduser()
     return path if base is None else base / path
-
-
-def _names_file(secret: str) -> bool:
-    return secret.startswith("@") and not secret.startswith("@@")
-
-
-def read_secret(value: str, base: Path | None = None) -> str:
-    """The secret itself, if it is not the name of a file that holds it.
-
-    >>> read_secret("hush"), read_secret("@@hush")
-    ('hush', '@hush')
-    """
-    if not _names_file(value):
-        return value.removeprefix("@")
-    path = _path(value[1:], base)
-    try:
-        secret = path.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise InvalidConfiguration(f"cannot read the secret in {path}: {reason}") from None
-    if not secret:
-        raise InvalidConfiguration(f"{path} is empty; it should hold the secret")
-    return secret
 
 
 def _address(text: str, base: Path | None) -> str:

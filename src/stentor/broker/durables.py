@@ -6,13 +6,16 @@ its home; there it is reset and deleted.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from stentor.errors import DurableElsewhere, InvalidConfiguration, ProtocolError
 from stentor.node.core import Core
 from stentor.node.durable import Durable
 from stentor.node.last_values import label
 from stentor.protocol import messages as m
+
+#: Refused notifications that are shown of one durable subscription.
+SHOWN: Final = 100
 
 
 def asked(core: Core, arguments: dict[str, Any]) -> Any:
@@ -26,7 +29,9 @@ def asked(core: Core, arguments: dict[str, Any]) -> Any:
     name = home.name
     match arguments.get("do"):
         case None:
-            return _listed(core, home) | {"copy": core.homes.copied(name)}
+            found = _listed(core, home) | {"copy": core.homes.copied(name)}
+            durable = core.durables.get(name)
+            return found if durable is None else found | {"resting": _resting(core, durable)}
         case "reset":
             to = arguments.get("to")
             if not isinstance(to, int | float) or to != to:
@@ -93,4 +98,28 @@ def _listed(core: Core, home: m.Home) -> dict[str, Any]:
         "positions": dict(durable.positions),
         "lag": sum(behind.values()),
         "behind": {stream: count for stream, count in behind.items() if count},
+        "oldest": _age(core, durable),
+        "refused": sum(map(len, durable.refused.values())),
     }
+
+
+def _age(core: Core, durable: Durable) -> float | None:
+    """Seconds since the oldest was published that is not confirmed."""
+    since = core.homes.waiting_since(durable)
+    return None if since is None else max(0.0, core.clock.time - since)
+
+
+def _resting(core: Core, durable: Durable) -> list[dict[str, Any]]:
+    """What its subscribers have refused, those first that come again soonest."""
+    found: list[dict[str, Any]] = [
+        {
+            "stream": stream,
+            "offset": offset,
+            "attempts": refusal.attempts,
+            "due": max(0.0, refusal.due - core.clock.time),
+            "cause": refusal.cause,
+        }
+        for stream, refused in durable.refused.items()
+        for offset, refusal in refused.items()
+    ]
+    return sorted(found, key=lambda each: each["due"])[:SHOWN]

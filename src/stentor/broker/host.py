@@ -84,6 +84,8 @@ TICK: Final = 0.1
 WANTED_EVERY: Final = 1.0
 #: Questions of one client that may wait to be answered.
 MAX_QUESTIONS: Final = 16
+#: What every client may ask.
+FOR_CLIENTS: Final = ("offers", "streams", "where", "cancel")
 #: Bytes of frames that are not complete, of all connections together; but four always fit.
 HALF_FRAMES: Final = 256 * 2**20
 #: Seconds before a neighbor is dialed again: the first time, and at most.
@@ -275,6 +277,8 @@ class Broker:
             max_subscriptions=settings.limits.subscriptions_per_client,
             max_durables=settings.limits.durables,
             max_groups=settings.limits.groups,
+            max_scheduled=settings.limits.scheduled,
+            max_scheduled_bytes=settings.limits.scheduled_bytes,
             owners=[grant.name for grant in settings.grants],
             window=settings.limits.window,
             queue=settings.limits.queue,
@@ -284,6 +288,7 @@ class Broker:
             clock=self._clock(),
         )
         self.core.restore(self.journal.durables())
+        self.core.restore_schedule(self.journal.scheduled())
         self.journal.start(self._loop.call_soon_threadsafe, self._committed)
 
     def _clock(self) -> float:
@@ -514,9 +519,11 @@ class Broker:
         self._store(
             JournalBatch(
                 action.items,
-                producers={action.producer: action.newest} if action.items else {},
+                producers=action.marks,
                 retain=action.retain,
                 durables=dict(action.states),
+                schedule=action.schedule,
+                unschedule=action.unschedule,
                 line=action.line,
                 context=action,
             )
@@ -541,6 +548,8 @@ class Broker:
                 self.core.stored(action.context, batch.error)
             elif isinstance(action, Imported):
                 action.stored(batch.error)
+                if batch.error is None:
+                    self.core.restore_schedule(each.entry for each in batch.schedule)
             elif batch.error is not None:
                 self.core.failed(action.context, batch.error)
             else:
@@ -644,6 +653,7 @@ class Broker:
             limits.timeout,
             producer,
             self.core.routing.terms,
+            self._clock(),
         )
 
     def _new_client(
@@ -917,7 +927,7 @@ class Broker:
     def asked(self, client: ConnectedClient, ask: m.Ask) -> None:
         """A client or an operator asks something."""
         try:
-            if ask.what not in ("offers", "streams", "where") and not client.permissions.operate:
+            if ask.what not in FOR_CLIENTS and not client.permissions.operate:
                 raise NotPermitted(
                     f"{client.name!r} may not operate this broker; set `operate = true` in the "
                     "grant if it should"
@@ -972,6 +982,8 @@ class Broker:
                 directory = self.core.directory
                 named = (o for o in (directory.own, *directory.others) if o.broker == broker)
                 return list(next((origin.addresses for origin in named), ()))
+            case "cancel":
+                return self._cancel(arguments.get("id"), client)
             case "status":
                 return self._in_turn(client, self._status())
             case "links":
@@ -987,6 +999,26 @@ class Broker:
             case "drain":
                 return self.drain()
         raise ProtocolError(f"there is no question {ask.what!r}")
+
+    async def _cancel(self, id: Any, client: ConnectedClient) -> bool:
+        """Whether something that is to be delivered later will not be."""
+        if not isinstance(id, str):
+            raise ProtocolError(f"id={id!r} is no id of a publication")
+        answered: asyncio.Future[bool] = self._loop.create_future()
+
+        def answer(cancelled: bool, error: StentorError | None) -> None:
+            if not answered.done():
+                if error is None:
+                    answered.set_result(cancelled)
+                else:
+                    answered.set_exception(error)
+
+        session = self.core.sessions.get(client.id)
+        if session is None:
+            return False
+        self.core.scheduling.cancel(session, id, answer)
+        self.changed()
+        return await answered
 
     async def _replace_link(self, given: Any) -> Any:
         if not isinstance(given, list) or len(given) != 2:

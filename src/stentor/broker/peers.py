@@ -210,7 +210,7 @@ class ConnectedClient:
         self.received = Backlog(connection, broker.rota, self._heard, self._dealt).add
 
     def _heard(self, message: Any) -> Steps | None:
-        if isinstance(message, m.Publish) and not self.is_operator:
+        if isinstance(message, m.Publish | m.Commit) and not self.is_operator:
             return self.broker.core.hear(self.id, message)
         match self._handshake.hear(message):
             case None:

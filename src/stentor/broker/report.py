@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from stentor.node.last_values import label
+
 if TYPE_CHECKING:
     from stentor.broker.host import Broker
     from stentor.broker.peers import Link
@@ -188,12 +190,13 @@ def _subscription(id: str, subscription: Subscription) -> dict[str, Any]:
         "id": id,
         "filter": str(subscription.interest),
         "durable": None if subscription.durable is None else subscription.durable.label,
-        "group": subscription.group,
+        "group": None if subscription.group is None else label(subscription.group),
         "consumers": len(subscription.consumers),
         "credit": sum(consumer.credit for consumer in subscription.consumers),
         "queue": len(subscription.feed),
         "delivered": subscription.feed.delivered,
         "dropped": subscription.feed.dropped,
+        "expired": subscription.expired,
         "catching_up": subscription.feed.catching,
     }
 
@@ -208,6 +211,9 @@ _COUNTERS = {
     "off_path": "Notifications that came another way than their stream, and were ignored.",
     "kept_out": "Notifications from neighbors whose grants do not allow them to publish these.",
     "delivered": "Notifications to clients.",
+    "expired": "Notifications that nobody was given because they had expired.",
+    "delayed": "Notifications that had waited until they were due, and were then delivered.",
+    "cancelled": "Notifications that were to be delivered later, and cancelled before.",
     "dead_letters": "Dead letters that were published here.",
     "given_up": "Notifications that were given in vain as often as allowed, without a dead letter.",
     "served": "Stretches of the journal that were read for subscribers who catch up.",
@@ -256,6 +262,11 @@ def metrics(broker: Broker) -> list[Metric]:
         gauge("brokers", "Other brokers that can be reached.", len(core.directory.others)),
         gauge("subscriptions", "Subscriptions of connected clients.", len(subscriptions)),
         gauge("durables", "Durable subscriptions.", len(core.durables)),
+        gauge(
+            "scheduled",
+            "Publications that wait to be delivered later.",
+            len(core.scheduling.schedule),
+        ),
         gauge(
             "catching_up",
             "Subscriptions that read journals to catch up.",

@@ -199,6 +199,24 @@ class Limits:
             group="Limits",
         ),
     ] = 1_000
+    scheduled: Annotated[
+        int,
+        About(
+            "Publications that wait to be delivered later, shared likewise.",
+            "count",
+            least=1,
+            group="Limits",
+        ),
+    ] = 100_000
+    scheduled_bytes: Annotated[
+        int,
+        About(
+            "Bytes of those, on disk, shared likewise.",
+            "size",
+            least=1,
+            group="Limits",
+        ),
+    ] = 2**30
     frame: Annotated[
         int, About("The largest frame that is accepted.", "size", least=4096, group="Limits")
     ] = 16 * 2**20

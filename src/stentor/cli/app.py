@@ -6,95 +6,118 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Final
 
-import typer
+import click
 
 from stentor.cli import exits
-from stentor.cli.broker import broker
-from stentor.cli.check import check
-from stentor.cli.durables import durables
-from stentor.cli.explain import explain
-from stentor.cli.journal import journal
-from stentor.cli.operate import drain, links, offers
-from stentor.cli.pipeline import pipeline
-from stentor.cli.publish import publish
-from stentor.cli.record import record
-from stentor.cli.replay import replay
-from stentor.cli.shell import completion, version
-from stentor.cli.status import status
-from stentor.cli.subscribe import subscribe
-from stentor.cli.up import up
+from stentor.cli.command import Group
 from stentor.errors import StentorError
 
-app = typer.Typer(
-    name="stentor",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
+_BROKER: Final = "pip install 'stentor[broker]'"
+_SPARK: Final = "pip install 'stentor[spark]'"
+#: What a client works without, and what to do where something else needs it.
+_MISSING: Final = {
+    "fcntl": "a broker runs on Linux or macOS; connect to one there",
+    "numba": _BROKER,
+    "numpy": _BROKER,
+    "pyarrow": _BROKER,
+    "rich": f"{_BROKER}, or ask for --json",
+    "pandas": _SPARK,
+    "pyspark": _SPARK,
+}
+
+_HELP: Final = """\
+Publish and subscribe by content: every event reaches those who asked for it, by what it
+says.
+
+\b
+Begin here, each in a terminal of its own:
+  stentor broker
+  stentor subscribe 127.0.0.1:7411 "symbol = 'IBM' and price > 100"
+  stentor publish 127.0.0.1:7411 '{"symbol": "IBM", "price": 120.5}'
+
+\b
+Exit codes:
+  0    it did what was asked
+  1    it failed; one line on stderr says why, and what to do
+  2    it was used wrongly, or configured so
+  130  it was interrupted by Ctrl-C; 143 by SIGTERM
+
+\b
+A broker and an overlay run until they are told to stop, by Ctrl-C or SIGTERM: that is 0. So it
+is for a pipeline with SIGTERM.
+"""
 
 
-@app.callback()
-def root(
-    debug: Annotated[
-        bool,
-        typer.Option(
-            "--debug",
-            metavar="",
-            envvar="STENTOR_DEBUG",
-            help="Show a traceback with errors.",
-        ),
-    ] = False,
-) -> None:
-    """Publish and subscribe by content: every event reaches those who asked for it, by what it
-    says.
-
-    \b
-    Begin here, each in a terminal of its own:
-      stentor broker
-      stentor subscribe 127.0.0.1:7411 "symbol = 'IBM' and price > 100"
-      stentor publish 127.0.0.1:7411 '{"symbol": "IBM", "price": 120.5}'
-
-    \b
-    Exit codes:
-      0    it did what was asked
-      1    it failed; one line on stderr says why, and what to do
-      2    it was used wrongly, or configured so
-      130  it was interrupted by Ctrl-C; 143 by SIGTERM
-
-    \b
-    A broker and an overlay run until they are told to stop, by Ctrl-C or SIGTERM: that is 0. So it
-    is for a pipeline with SIGTERM.
-    """
-    if debug:
+def _debug(context: click.Context, option: click.Parameter, wanted: bool) -> None:
+    if wanted:
         os.environ["STENTOR_DEBUG"] = "1"
 
 
-app.command()(broker)
-app.command()(up)
-app.command()(subscribe)
-app.command()(publish)
-app.command()(offers)
-app.command()(status)
-app.add_typer(links)
-app.command()(durables)
-app.command()(drain)
-app.add_typer(journal)
-app.add_typer(pipeline)
-app.command()(replay)
-app.command()(record)
-app.command()(check)
-app.command(short_help="Say what an error or a setting means.")(explain)
-app.command(short_help="Print a completion script for a shell.")(completion)
-app.command()(version)
+def _version(context: click.Context, option: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from stentor import __version__
+
+        print(f"stentor {__version__}")
+        context.exit()
+
+
+app = Group(
+    "stentor",
+    _HELP,
+    {
+        "broker": "stentor.cli.broker:broker",
+        "up": "stentor.cli.up:up",
+        "subscribe": "stentor.cli.subscribe:subscribe",
+        "publish": "stentor.cli.publish:publish",
+        "offers": "stentor.cli.operate:offers",
+        "status": "stentor.cli.status:status",
+        "links": "stentor.cli.operate:links",
+        "durables": "stentor.cli.durables:durables",
+        "drain": "stentor.cli.operate:drain",
+        "journal": "stentor.cli.journal:journal",
+        "pipeline": "stentor.cli.pipeline:pipeline",
+        "archive": "stentor.cli.archive:archive",
+        "replay": "stentor.cli.replay:replay",
+        "record": "stentor.cli.record:record",
+        "check": "stentor.cli.check:check",
+        "filter": "stentor.cli.filter:filter",
+        "why-not": "stentor.cli.why_not:why_not",
+        "explain": "stentor.cli.explain:explain",
+        "completion": "stentor.cli.shell:completion",
+        "version": "stentor.cli.shell:version",
+    },
+    params=[
+        click.Option(
+            ["--debug"],
+            is_flag=True,
+            envvar="STENTOR_DEBUG",
+            show_envvar=True,
+            expose_value=False,
+            callback=_debug,
+            help="Show a traceback with errors.",
+        ),
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_version,
+            help="Print the release, and end.",
+        ),
+    ],
+)
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
     """Run a command line; always ends with `SystemExit`."""
     try:
-        app(args=None if arguments is None else list(arguments), prog_name="stentor")
+        given = None if arguments is None else list(arguments)
+        sys.exit(app.main(given, prog_name="stentor", standalone_mode=False))
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
     except StentorError as error:
         _trace()
         exits.complain(exits.describe(error))
@@ -103,7 +126,14 @@ def run(arguments: Sequence[str] | None = None) -> None:
         # Who reads our output has enough. What is still buffered has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(exits.OK)
-    except KeyboardInterrupt:
+    except ModuleNotFoundError as error:
+        advice = _MISSING.get(error.name or "")
+        if advice is None:
+            raise
+        _trace()
+        exits.complain(f"stentor: this needs {error.name}, which is not installed: {advice}")
+        sys.exit(exits.FAILURE)
+    except (click.Abort, KeyboardInterrupt):
         sys.exit(exits.INTERRUPTED)
     except Exception as error:
         _trace()

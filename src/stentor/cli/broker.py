@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import typer
+from click.exceptions import Exit
 
 from stentor.broker.config_keys import Key, broker_keys, value_form
+from stentor.cli.command import Option
 
 _METAVARS: Final = {
     "text": "TEXT",
@@ -51,7 +52,7 @@ def _option(key: Key) -> inspect.Parameter:
         kind = bool | None
         flag = f"{key.flag}/--no-{key.flag[2:]}"
         metavar = ""
-    option = typer.Option(flag, help=help, metavar=metavar or None, show_default=False)
+    option = Option(flag, help=help, metavar=metavar or None, show_default=False)
     return inspect.Parameter(
         "_".join(key.path),
         inspect.Parameter.KEYWORD_ONLY,
@@ -87,7 +88,7 @@ def broker(
     settings: dict[str, Any],
     config: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--config",
             "-c",
             metavar="FILE",
@@ -97,14 +98,14 @@ def broker(
     ] = None,
     show_config: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--show-config",
             metavar="",
             help="Print the settings in force, and where each comes from, as a configuration file, "
             "and end.",
         ),
     ] = False,
-    supervised: Annotated[bool, typer.Option("--supervised", hidden=True)] = False,
+    supervised: Annotated[bool, Option("--supervised", hidden=True)] = False,
 ) -> None:
     """Run a broker.
 
@@ -130,4 +131,4 @@ def broker(
     if show_config:
         sys.stdout.write(to_toml(configuration.settings, origins=configuration.origins))
         return
-    raise typer.Exit(serve(configuration, supervised=supervised))
+    raise Exit(serve(configuration, supervised=supervised))

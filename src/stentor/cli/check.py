@@ -6,15 +6,16 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from click.exceptions import Exit
 
+from stentor.cli.command import Argument, Option
 from stentor.cli.exits import FAILURE, warn
 
 
 def check(
     recordings: Annotated[
         list[Path],
-        typer.Argument(
+        Argument(
             metavar="FILE...",
             help="Recordings of the clients of one run.",
             show_default=False,
@@ -22,7 +23,7 @@ def check(
     ],
     order: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--order",
             metavar="WORD",
             help="An order that has to hold: fifo, causal, total_pairwise or total_global. May be "
@@ -31,7 +32,7 @@ def check(
     ] = None,
     among: Annotated[
         str,
-        typer.Option(
+        Option(
             "--among",
             metavar="FILTER",
             help="Ask for the orders only among what this filter matches, such as what goes "
@@ -40,7 +41,7 @@ def check(
     ] = "",
     settled: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--settled",
             metavar="",
             help="Everything had arrived when the recordings were ended, so what is missing is "
@@ -49,7 +50,7 @@ def check(
     ] = False,
     advertisements: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--advertisements",
             metavar="",
             help="Only what its publisher has advertised may be delivered, and must be.",
@@ -60,7 +61,8 @@ def check(
 
     Nobody may be notified of what nobody published, of what it did not subscribe to, of one thing
     twice, of other content than was published, or against the orders that are asked for; and with
-    --settled, of nothing less than everything. If something of that happened, each case is told,
+    --settled, of nothing less than everything. What a durable subscription or a group was given is
+    confirmed once, or is a dead letter once. If something of that happened, each case is told,
     and the exit code is 1. Give the recordings of all who published, or what they published counts
     as invented.
 
@@ -93,4 +95,4 @@ def check(
             "had not confirmed it, as is right"
         )
     if not report.ok:
-        raise typer.Exit(FAILURE)
+        raise Exit(FAILURE)

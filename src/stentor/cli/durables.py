@@ -10,9 +10,11 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any
 
-import typer
+from click import BadParameter
 
+from stentor.cli.command import Argument, Option
 from stentor.cli.exits import complain
+from stentor.cli.json_forms import print_json
 from stentor.cli.options import BrokerArgument, Connecting, asks
 
 
@@ -31,29 +33,31 @@ def durables(
     how: BrokerArgument,
     action: Annotated[
         Action,
-        typer.Argument(help="What to do; all but `list` need a NAME.", show_default=True),
+        Argument(help="What to do; all but `list` need a NAME.", show_default=True),
     ] = Action.LIST,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="Of the durable subscription.", show_default=False),
+        Argument(metavar="[NAME]", help="Of the durable subscription.", show_default=False),
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--to",
             metavar="TIME",
             help='reset: where it begins again: an ISO time, "1h" for an hour ago, or "earliest".',
             show_default=False,
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", metavar="", help="JSON, for scripts.")] = False,
+    json: Annotated[bool, Option("--json", metavar="", help="JSON, for scripts.")] = False,
 ) -> None:
     """Show where durable subscriptions live and how far they are; move, reset or delete one.
 
-    `list` shows all of the overlay, and how far those are behind that live at this broker. `show`
-    tells all about one. `move` lets it live at this broker; if its own cannot be reached, the
-    newest copy is taken, and what was confirmed after that comes again. `reset` lets it begin again
-    with what was published since a time, and `delete` forgets it: who consumes it is told so.
+    `list` shows all of the overlay, and of those that live at this broker how many events they are
+    behind, how old the oldest of these is, and how many were refused. `show` tells all about one,
+    also what rests after it was refused, how often that was so, and why. `move` lets it live at
+    this broker; if its own cannot be reached, the newest copy is taken, and what was confirmed
+    after that comes again. `reset` lets it begin again with what was published since a time, and
+    `delete` forgets it: who consumes it is told so.
 
     \b
     Examples:
@@ -63,17 +67,15 @@ def durables(
       stentor durables 127.0.0.1:7411 reset desk-7 --to 2h
       stentor durables 127.0.0.1:7411 delete desk-7
     """
-    from stentor.cli.status_view import homes_table, print_json, print_tables
-
     arguments: dict[str, Any] = {}
     if (action is Action.RESET) != (to is not None):
-        raise typer.BadParameter("--to TIME goes with reset, and reset needs it", param_hint="--to")
+        raise BadParameter("--to TIME goes with reset, and reset needs it", param_hint="--to")
     if action is not Action.LIST:
         if name is None:
-            raise typer.BadParameter(f"{action} needs the name of one", param_hint="NAME")
+            raise BadParameter(f"{action} needs the name of one", param_hint="NAME")
         arguments["name"] = name
     elif name is not None:
-        raise typer.BadParameter("list shows all; did you mean show?", param_hint="NAME")
+        raise BadParameter("list shows all; did you mean show?", param_hint="NAME")
     if action not in (Action.LIST, Action.SHOW):
         arguments["do"] = str(action)
     if to is not None:
@@ -87,6 +89,8 @@ def durables(
     if json:
         print_json(found)
     elif action is Action.LIST:
+        from stentor.cli.status_view import homes_table, print_tables
+
         print_tables(homes_table(found))
     else:
         _show(found)
@@ -115,11 +119,22 @@ def _ask(how: Connecting, arguments: dict[str, Any], *, at_home: bool) -> Any:
 
 def _show(found: dict[str, Any]) -> None:
     for key, value in found.items():
-        match value:
-            case dict():
+        match key, value:
+            case "resting", list():
+                shown = f"\n{' ' * 10} ".join(map(_resting, value))
+            case "oldest", float():
+                shown = f"{value:.1f} s"
+            case _, dict():
                 shown = ", ".join(f"{stream} {offset}" for stream, offset in value.items())
-            case list():
+            case _, list():
                 shown = " or ".join(value)
             case _:
                 shown = "" if value is None else str(value)
         sys.stdout.write(f"{key:<10} {shown or 'none'}\n")
+
+
+def _resting(refused: dict[str, Any]) -> str:
+    """One that was refused, in a line."""
+    place = f"{refused['stream']} {refused['offset']}"
+    when = f"again in {refused['due']:.1f} s" if refused["due"] else "due"
+    return f"{place}: {refused['attempts']} in vain, {when}: {refused['cause']}"

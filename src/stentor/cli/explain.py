@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
+from stentor.cli.command import Argument
 
 
 def explain(
     what: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="[CODE|KEY|errors|settings]",
             help="An error such as STN-606, or a setting such as limits.queue. Nothing lists all "
             "codes.",

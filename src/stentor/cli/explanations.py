@@ -244,6 +244,13 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
         "broker if it is down.",
         "Where it is better to go on without that broker, subscribe with `takeover='30s'`.",
     ),
+    errors.TransactionLost: (
+        "A transaction has taken a notification that is no longer its own: another consumer of the "
+        "group was given it, since it took longer than its deadline or lost its connection, or it "
+        "has been dealt with. Nothing of the transaction was published.",
+        "Go on with the next one. What was published and settled in its place was so once.",
+        "If it happens often, give a longer `Retry(deadline=…)`, or call `extend` while you work.",
+    ),
     errors.DataInUse: (
         "A data directory that another process is using. One directory belongs to one broker.",
         "Stop the other process, or give this broker a directory of its own: `--data`.",

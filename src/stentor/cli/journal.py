@@ -6,27 +6,30 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-import typer
+from click.exceptions import Exit
 
+from stentor.cli.command import Argument, Group, Option
 from stentor.cli.exits import FAILURE
 
-journal = typer.Typer(
-    name="journal",
-    help="Look at, check and repair the journal in a data directory.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+journal = Group(
+    "journal",
+    "Look at, check and repair the journal in a data directory.",
+    {
+        "info": "stentor.cli.journal:info",
+        "check": "stentor.cli.journal:check",
+        "repair": "stentor.cli.journal:repair",
+    },
 )
 
 _Directory: TypeAlias = Annotated[
     Path,
-    typer.Argument(metavar="DIRECTORY", help="The broker's data directory.", show_default=False),
+    Argument(metavar="DIRECTORY", help="The broker's data directory.", show_default=False),
 ]
 _Json: TypeAlias = Annotated[
-    bool, typer.Option("--json", metavar="", help="One JSON object, for scripts.")
+    bool, Option("--json", metavar="", help="One JSON object, for scripts.")
 ]
 
 
-@journal.command()
 def info(directory: _Directory, json: _Json = False) -> None:
     """Say what a journal holds. It is quick, and the broker may be running.
 
@@ -41,7 +44,6 @@ def info(directory: _Directory, json: _Json = False) -> None:
     _print(found if json else shown(found), json=json)
 
 
-@journal.command()
 def check(directory: _Directory, json: _Json = False) -> None:
     """Verify every notification in a journal. The broker may be running.
 
@@ -57,15 +59,14 @@ def check(directory: _Directory, json: _Json = False) -> None:
     report = check(directory)
     _print(_data(report) if json else str(report), json=json)
     if not report.ok:
-        raise typer.Exit(FAILURE)
+        raise Exit(FAILURE)
 
 
-@journal.command()
 def repair(
     directory: _Directory,
     force: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--force",
             metavar="",
             help="Make a new stream even of a journal that is in order, as is right for one that "

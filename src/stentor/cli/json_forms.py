@@ -2,37 +2,45 @@
 
 A notification is the object of its attributes, flat: a nested record appears under dotted names,
 and may be given either way. Strings, truth values and numbers are JSON's own, where 1 is an
-integer and 1.0 is not. What JSON lacks is written as an object with one member, whose name is the
-value's type after a dollar sign. Its text is that of the typed literal in the filter language:
+integer and 1.0 is not; the objects in an array are records. What JSON lacks is written as an object
+with one member, whose name is the value's type after a dollar sign. Its text is that
+of the typed literal in the filter language:
 
     {"$time": "2026-01-01T12:00:00Z"}      an instant
     {"$bytes": "00ff"}                     bytes, in hexadecimal
     {"$number": "inf"}                     an infinity
     {"$set": ["a", "b"]}                   a set; a list is a JSON array
+    {"$record": {"$set": 1}}               a record that would look like one of these
     {"$version": "1.2"}                    a value of a registered type
 
 What a notification has beside its attributes goes under names that begin with an underscore, and no
-attribute does: `_type`, `_subject`, `_channel`, `_content_type`, `_payload` and `_time`, the latter
-two in the forms above. Only `subscribe --meta` writes them; `publish` reads them. `_id` is written
+attribute does: `_type`, `_subject`, `_channel`, `_content_type`, `_priority`, `_payload`, `_time`,
+`_deliver_at` and `_expires`, the latter four in the forms above. Only `subscribe --meta` writes
+them; `publish` reads them. `_id` is written
 too, and so are `_filters`, those of several that match; both are ignored when they are read, since
 what is published is new.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from datetime import datetime
 from math import isinf
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from stentor.errors import InvalidNotification, InvalidValue, StentorError
-from stentor.filters import Filter
-from stentor.model import Notification, value_type, value_type_of
+from stentor.model import Notification, normal, value_type, value_type_of
 from stentor.model.names import shown
+from stentor.model.record import Record
+
+if TYPE_CHECKING:
+    from stentor.filters import Filter
 
 _PLAIN: Final = frozenset({str, int, bool})
+_MOMENTS: Final = ("_time", "_deliver_at", "_expires")
 _PARTS: Final = ("_type", "_subject", "_channel", "_content_type")
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final = msgspec.json.Decoder()
@@ -62,6 +70,9 @@ def _meta(n: Notification, words: Mapping[Filter, str]) -> dict[str, Any]:
         "_channel": n.channel,
         "_content_type": n.content_type,
         "_payload": _out(n.payload) if n.payload else None,
+        "_deliver_at": None if n.deliver_at is None else _out(n.deliver_at),
+        "_expires": None if n.expires is None else _out(n.expires),
+        "_priority": None if n.handling is None else n.priority,
         "_filters": [words.get(filter, str(filter)) for filter in filters] or None,
     }
     return {name: value for name, value in found.items() if value is not None}
@@ -73,6 +84,10 @@ def _out(value: Any) -> Any:
         return value
     if kind is tuple:
         return [_out(each) for each in value]
+    if kind is Record:
+        fields = {name: _out(field) for name, field in value.items()}
+        looks_special = len(fields) == 1 and next(iter(fields)).startswith("$")
+        return {"$record": fields} if looks_special else fields
     if kind is frozenset:
         elements = [_out(each) for each in value]
         return {"$set": sorted(elements, key=_encoder.encode)}
@@ -108,13 +123,16 @@ def from_json(line: bytes | str) -> Notification:
     data.pop("_id", None)
     data.pop("_filters", None)
     payload = _in(data.pop("_payload", None), "_payload")
-    time = _in(data.pop("_time", None), "_time")
     if payload is not None and not isinstance(payload, bytes):
         raise InvalidNotification('_payload is bytes: {"$bytes": "00ff"}')
-    if time is not None and not isinstance(time, datetime):
-        raise InvalidNotification('_time is an instant: {"$time": "2026-01-01T00:00:00Z"}')
+    for name in _MOMENTS:
+        moment = parts[name[1:]] = _in(data.pop(name, None), name)
+        if moment is not None and not isinstance(moment, datetime):
+            raise InvalidNotification(f'{name} is an instant: {{"$time": "2026-01-01T00:00:00Z"}}')
+    if "_priority" in data:
+        parts["priority"] = data.pop("_priority")
     attributes = {name: _in(value, name) for name, value in data.items()}
-    return Notification(attributes, payload=payload or b"", time=time, **parts)
+    return Notification(attributes, payload=payload or b"", **parts)
 
 
 def _in(value: Any, name: str) -> Any:
@@ -134,6 +152,8 @@ def _special(kind: str, inner: Any, name: str) -> Any:
         if not isinstance(inner, list):
             raise InvalidValue(f'attribute {shown(name)}: write a set as {{"$set": [...]}}')
         return {_hashable(_in(each, name), name) for each in inner}
+    if kind == "record" and isinstance(inner, dict):
+        return {key: _in(each, f"{name}.{key}") for key, each in inner.items()}
     try:
         parse = value_type(kind).parse
     except KeyError:
@@ -154,9 +174,9 @@ def _special(kind: str, inner: Any, name: str) -> Any:
 
 
 def _hashable(value: Any, name: str) -> Any:
-    if isinstance(value, list | set | Mapping):
-        raise InvalidValue(f"attribute {shown(name)}: a set holds plain values")
-    return value
+    if isinstance(value, list | set):
+        raise InvalidValue(f"attribute {shown(name)}: a set holds plain values and records")
+    return normal([value])[0] if isinstance(value, Mapping) else value
 
 
 def _kind(value: Any) -> str:
@@ -169,3 +189,9 @@ def _reason(error: Exception) -> str:
     if "keys must be strings" in reason:
         reason += '; names and texts are in double quotes: {"symbol": "IBM"}'
     return reason
+
+
+def print_json(data: Any) -> None:
+    """Any other data, for scripts: indented, on stdout."""
+    text = msgspec.json.format(msgspec.json.encode(data, enc_hook=str)).decode()
+    sys.stdout.write(f"{text}\n")

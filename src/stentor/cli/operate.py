@@ -5,22 +5,26 @@ from __future__ import annotations
 import sys
 from typing import Annotated, Any, Final, TypeAlias
 
-import typer
-
+from stentor.cli.command import Argument, Group, Option
 from stentor.cli.exits import complain
+from stentor.cli.json_forms import print_json
 from stentor.cli.options import BrokerArgument, Connecting, asks
 
-links = typer.Typer(
-    name="links",
-    help="Show, add, remove and replace the links of a running broker.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+links = Group(
+    "links",
+    "Show, add, remove and replace the links of a running broker.",
+    {
+        "list": "stentor.cli.operate:list_links",
+        "add": "stentor.cli.operate:add_link",
+        "remove": "stentor.cli.operate:remove_link",
+        "replace": "stentor.cli.operate:replace_link",
+    },
 )
 
-_Json: TypeAlias = Annotated[bool, typer.Option("--json", metavar="", help="JSON, for scripts.")]
+_Json: TypeAlias = Annotated[bool, Option("--json", metavar="", help="JSON, for scripts.")]
 _Neighbor: TypeAlias = Annotated[
     str,
-    typer.Argument(metavar="NEIGHBOR", help="Address of the other broker.", show_default=False),
+    Argument(metavar="NEIGHBOR", help="Address of the other broker.", show_default=False),
 ]
 
 #: Seconds in which a broker refuses what it does not do.
@@ -44,7 +48,6 @@ def _ask(how: Connecting, what: str, *, patiently: str | None = None, **argument
     return run(main)
 
 
-@links.command("list")
 @asks
 def list_links(
     how: BrokerArgument,
@@ -59,7 +62,6 @@ def list_links(
     _show_links(_ask(how, "links"), json=json)
 
 
-@links.command("add")
 @asks
 def add_link(
     how: BrokerArgument,
@@ -81,13 +83,12 @@ def add_link(
     _show_links(_ask(how, "links", add=[str(Address.parse(neighbor))]), json=json)
 
 
-@links.command("remove")
 @asks
 def remove_link(
     how: BrokerArgument,
     neighbor: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="NEIGHBOR", help="Address or name of the other broker.", show_default=False
         ),
     ],
@@ -103,19 +104,18 @@ def remove_link(
     _show_links(_ask(how, "links", remove=[neighbor]), json=json)
 
 
-@links.command("replace")
 @asks
 def replace_link(
     how: BrokerArgument,
     old: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="OLD", help="Address or name of the neighbor until now.", show_default=False
         ),
     ],
     new: Annotated[
         str,
-        typer.Argument(metavar="NEW", help="Address of the new neighbor.", show_default=False),
+        Argument(metavar="NEW", help="Address of the new neighbor.", show_default=False),
     ],
     json: _Json = False,
 ) -> None:
@@ -133,12 +133,12 @@ def replace_link(
 
 
 def _show_links(found: list[dict[str, Any]], *, json: bool) -> None:
-    from stentor.cli.status_view import links_table, print_json, print_tables
-
     if json:
         print_json(found)
-    else:
-        print_tables(links_table(found))
+        return
+    from stentor.cli.status_view import links_table, print_tables
+
+    print_tables(links_table(found))
 
 
 @asks
@@ -156,8 +156,6 @@ def drain(
     Examples:
       stentor drain 127.0.0.1:7412
     """
-    from stentor.cli.status_view import print_json
-
     answer = _ask(how, "drain", patiently="draining; this ends when a neighbor has the journal")
     if isinstance(answer, dict):
         complain(f"stentor: {answer.get('to')} has taken over; the broker ends")
@@ -174,7 +172,7 @@ def offers(
     how: BrokerArgument,
     overlapping: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="[FILTER]",
             help="Only those that may match something of what this filter matches.",
             show_default=False,
@@ -189,7 +187,6 @@ def offers(
       stentor offers 127.0.0.1:7411
       stentor offers 127.0.0.1:7411 "price > 100"
     """
-    from stentor.cli.status_view import print_json
     from stentor.filters import Filter
 
     arguments = {} if overlapping is None else {"overlapping": str(Filter(overlapping))}

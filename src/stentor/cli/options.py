@@ -7,20 +7,35 @@ on the command line. The options of `connecting` are added to its own.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar, get_args
 
-import typer
-
+from stentor.cli.command import Argument, Option
 from stentor.errors import InvalidConfiguration
 
 if TYPE_CHECKING:
     from stentor.client import Bus
 
 R = TypeVar("R")
+
+#: Where a broker listens that was started without options.
+LOCAL: Final = "127.0.0.1:7411"
+_ADDRESS: Final = re.compile(r"unix:.+|\w+://\S+|[\w.\[\]:,-]*[.:][\w.\[\]:,-]*|localhost")
+
+
+def is_address(text: str) -> bool:
+    """Whether this is meant as an address, where a filter, JSON or a word may stand as well.
+
+    >>> [is_address(each) for each in ("b1:7411", "tls://b1", "localhost", "10.0.0.7,b2:1")]
+    [True, True, True, True]
+    >>> [is_address(each) for each in ("price > 100", '{"a":1}', "show", "x='a:b'", "true")]
+    [False, False, False, False, False]
+    """
+    return _ADDRESS.fullmatch(text) is not None
 
 
 @dataclass(frozen=True)
@@ -34,10 +49,11 @@ class Connecting:
     trust: tuple[str, ...] = ()
 
     def bus(self, name: str | None, **options: Any) -> Bus:
-        """A client of these brokers, not yet open."""
+        """A client of these brokers, not yet open, that says so when it cannot reach them."""
+        from stentor.cli.contact import Contact
         from stentor.client import connect
 
-        return connect(
+        bus = connect(
             *self.addresses,
             name=name,
             token=self.token,
@@ -46,20 +62,24 @@ class Connecting:
             trust=self.trust,
             **options,
         )
+        Contact(bus)
+        return bus
 
 
 BrokerArgument: TypeAlias = Annotated[
     Connecting,
-    typer.Argument(
-        metavar="ADDRESS",
+    Argument(
+        metavar="[ADDRESS]",
         help="The broker: host:port, tls://host:port or unix:path. Several that serve equally well "
-        "are separated by commas.",
+        f"are separated by commas.  [default: {LOCAL}]",
+        omitted=LOCAL,
+        told_by=is_address,
         show_default=False,
     ),
 ]
 NameOption: TypeAlias = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--name",
         metavar="NAME",
         help="The client's name, unique among all. By default something random.",
@@ -71,7 +91,7 @@ def connecting(
     address: str,
     token: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--token",
             metavar="TOKEN",
             envvar="STENTOR_TOKEN",
@@ -81,7 +101,7 @@ def connecting(
     ] = None,
     tls_ca: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--tls-ca",
             metavar="FILE",
             envvar="STENTOR_TLS_CA",
@@ -91,7 +111,7 @@ def connecting(
     ] = None,
     tls_certificate: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--tls-certificate",
             metavar="FILE",
             envvar="STENTOR_TLS_CERTIFICATE",
@@ -100,7 +120,7 @@ def connecting(
     ] = None,
     tls_key: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--tls-key",
             metavar="FILE",
             envvar="STENTOR_TLS_KEY",
@@ -109,7 +129,7 @@ def connecting(
     ] = None,
     trust: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--trust",
             metavar="HOSTS",
             envvar="STENTOR_TRUST",
@@ -120,7 +140,7 @@ def connecting(
     ] = None,
     connect_timeout: Annotated[
         str,
-        typer.Option(
+        Option(
             "--connect-timeout",
             metavar="DURATION",
             envvar="STENTOR_CONNECT_TIMEOUT",
@@ -130,12 +150,10 @@ def connecting(
     ] = "10s",
 ) -> Connecting:
     """The shared options, checked."""
-    from stentor.broker.config import read_secret
+    from stentor.notation.secrets import read_secret
     from stentor.notation.units import parse_duration
     from stentor.transport.address import Address
 
-    if address.lstrip().startswith("{"):
-        raise InvalidConfiguration("the address of a broker comes first, then JSON objects")
     addresses = tuple(str(Address.parse(part.strip())) for part in address.split(","))
     tls = {"ca": tls_ca, "certificate": tls_certificate, "key": tls_key}
     given = {name: file for name, file in tls.items() if file is not None}

@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from click.exceptions import Exit
 
+from stentor.cli.command import Argument, Option
 from stentor.cli.options import BrokerArgument, NameOption, connects
 
 
@@ -16,7 +17,7 @@ def publish(
     how: BrokerArgument,
     events: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="[JSON]...",
             help="Notifications, each a JSON object. Without any, they are read from stdin, one "
             "per line.",
@@ -25,7 +26,7 @@ def publish(
     ] = None,
     ack: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--ack/--no-ack",
             metavar="",
             help="Whether to wait until all of them are in the broker's journal, on disk if it has "
@@ -34,7 +35,7 @@ def publish(
     ] = True,
     volatile: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--volatile",
             metavar="",
             help="Skip the journal: delivered at most once, to who is connected now.",
@@ -42,13 +43,13 @@ def publish(
     ] = False,
     type: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--type", metavar="NAME", help="The event type of those that have no _type themselves."
         ),
     ] = None,
     retain: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--retain",
             metavar="KEY",
             help="Keep the newest under this key, for subscribers who ask for last values.",
@@ -56,19 +57,47 @@ def publish(
     ] = None,
     retain_by: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--retain-by",
             metavar="ATTRIBUTE",
             help="The same with a key for each value of an attribute.",
         ),
     ] = None,
+    deliver_at: Annotated[
+        str | None,
+        Option(
+            "--deliver-at",
+            metavar="TIME",
+            help="Deliver to nobody before: an ISO time with its time zone, or a duration from now "
+            "on such as 10m. Until then the broker keeps it on disk.",
+        ),
+    ] = None,
+    expires: Annotated[
+        str | None,
+        Option(
+            "--expires",
+            metavar="TIME",
+            help="Deliver to nobody from then on: an ISO time, or a duration such as 1h, which "
+            "begins when it may be delivered.",
+        ),
+    ] = None,
+    priority: Annotated[
+        int | None,
+        Option(
+            "--priority",
+            metavar="0..9",
+            min=0,
+            max=9,
+            help="Higher ones come first to who subscribes by priority; 4 is the usual one.",
+        ),
+    ] = None,
     rate: Annotated[
         float | None,
-        typer.Option("--rate", metavar="N", min=0.001, help="At most N per second."),
+        Option("--rate", metavar="N", min=0.001, help="At most N per second."),
     ] = None,
     skip_bad: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--skip-bad",
             metavar="",
             help="Go on after a line that is no notification; otherwise it is the end.",
@@ -76,7 +105,7 @@ def publish(
     ] = False,
     sequencer: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--sequencer",
             metavar="BROKER",
             help="Publish at the broker with this name, wherever it is: everything that is "
@@ -85,7 +114,7 @@ def publish(
     ] = None,
     record: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--record",
             metavar="FILE",
             help="Write down what is published, for `stentor check`. The name ends with .jsonl.",
@@ -102,8 +131,8 @@ def publish(
     Values that JSON lacks are written as `stentor subscribe` prints them:
     {"$time": "2026-01-01T12:00:00Z"}, {"$bytes": "00ff"} in hexadecimal,
     {"$set": ["a", "b"]}, {"$number": "inf"}. The members _type, _subject, _channel,
-    _content_type, _payload and _time are what a notification has beside its attributes; _id is
-    ignored.
+    _content_type, _payload, _time, _deliver_at, _expires and _priority are what a notification has
+    beside its attributes; _id is ignored.
 
     \b
     Examples:
@@ -111,6 +140,7 @@ def publish(
       stentor publish 127.0.0.1:7411 < quotes.jsonl
       tail -f events.log | stentor publish 127.0.0.1:7411 --type log --skip-bad
       stentor publish 127.0.0.1:7411 --retain-by symbol '{"symbol": "IBM", "price": 121}'
+      stentor publish 127.0.0.1:7411 --deliver-at 10m --expires 1h '{"remind": "ann"}'
       stentor subscribe b1:7411 --meta | stentor publish b2:7411
     """
     from stentor.cli.publishing import Publishing, key_of
@@ -123,6 +153,10 @@ def publish(
         )
     if retain is not None and retain_by is not None:
         raise InvalidConfiguration("--retain and --retain-by contradict each other; choose one")
+    if volatile and deliver_at is not None:
+        raise InvalidConfiguration(
+            "what is delivered later is kept on disk until then, which --volatile skips; choose one"
+        )
     if volatile and (retain is not None or retain_by is not None):
         raise InvalidConfiguration(
             "a last value is kept by the journal, which --volatile skips; choose one"
@@ -136,9 +170,12 @@ def publish(
         skip_bad=skip_bad,
         sequencer=sequencer,
         record=record,
+        deliver_at=deliver_at,
+        expires=expires,
+        priority=priority,
     )
 
     async def main() -> int:
         return await publishing.run(how, name, events or [])
 
-    raise typer.Exit(run(main))
+    raise Exit(run(main))

@@ -11,16 +11,20 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from stentor.cli.exits import FAILURE, OK, complain, describe, exit_code
 from stentor.cli.json_forms import from_json
 from stentor.cli.options import Connecting
 from stentor.cli.streams import CHUNK, Worker
 from stentor.client import Bus
+from stentor.client.times import resolve
 from stentor.errors import InvalidNotification, StentorError
 from stentor.model import Notification
+from stentor.model.handling import DEFAULT
 from stentor.notation.counts import counted
 
 #: Bytes of the longest line: the largest notification, its payload in hexadecimal.
@@ -116,6 +120,10 @@ class Publishing:
     skip_bad: bool
     sequencer: str | None = None
     record: Path | None = None
+    #: When, until when, and before which others those are delivered that do not say it themselves.
+    deliver_at: str | None = None
+    expires: str | None = None
+    priority: int | None = None
     #: Handed to the client so far, and of these not answered when it was over.
     handed: int = 0
     unanswered: int = 0
@@ -171,7 +179,7 @@ class Publishing:
             failure: StentorError | None = None
             for number, line in batch:
                 try:
-                    good.append((number, self._notification(line)))
+                    good.append((number, self._notification(line, bus.local.now())))
                 except StentorError as error:
                     failure = type(error)(f"{refusals.what} {number}: {error}")
                     if not self.skip_bad:
@@ -187,11 +195,21 @@ class Publishing:
             if bus.rejected and self.ack:
                 break
 
-    def _notification(self, line: bytes) -> Notification:
+    def _notification(self, line: bytes, now: datetime) -> Notification:
         notification = from_json(line)
+        parts: dict[str, Any] = {}
         if self.type is not None and notification.type is None:
-            notification = notification.replace(type=self.type)
-        return notification
+            parts["type"] = self.type
+        if self.deliver_at is not None and notification.deliver_at is None:
+            parts["deliver_at"] = self.deliver_at
+        if self.expires is not None and notification.expires is None:
+            parts["expires"] = self.expires
+        if self.priority is not None and notification.priority == DEFAULT:
+            parts["priority"] = self.priority
+        if not parts:
+            return notification
+        resolve(parts, now)
+        return notification.replace(**parts)
 
     def _skip(self, error: Exception) -> None:
         self.skipped += 1
@@ -233,7 +251,7 @@ class Publishing:
     @contextmanager
     def _progress(self) -> Iterator[None]:
         """A bar on stderr, if somebody can see it."""
-        if not sys.stderr.isatty():
+        if not (sys.stderr.isatty() and find_spec("rich")):
             yield
             return
         from stentor.cli.progress import progress  # a lot to load, and seldom seen

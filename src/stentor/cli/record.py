@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from stentor.cli.command import Argument, Option
 from stentor.cli.options import BrokerArgument, NameOption, connects
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ def record(
     how: BrokerArgument,
     filters: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="[FILTER]...",
             help="What to subscribe to, each in the subscription language. None means everything.",
             show_default=False,
@@ -27,7 +26,7 @@ def record(
     ] = None,
     out: Annotated[
         Path,
-        typer.Option(
+        Option(
             "--out",
             "-o",
             metavar="FILE",
@@ -36,7 +35,7 @@ def record(
     ] = Path("recording.jsonl"),
     durable: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--durable",
             metavar="NAME",
             help="Let the broker keep filters and position under this name.",

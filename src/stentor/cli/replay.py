@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from click.exceptions import Exit
 
+from stentor.cli.command import Argument, Option
 from stentor.cli.options import Connecting, asks
 
 
@@ -15,7 +16,7 @@ from stentor.cli.options import Connecting, asks
 def replay(
     path: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="PATH",
             help="The archive: a directory, or a URI such as s3://bucket/events.",
             show_default=False,
@@ -23,7 +24,7 @@ def replay(
     ],
     to: Annotated[
         Connecting,
-        typer.Option(
+        Option(
             "--to",
             metavar="ADDRESS",
             help="The broker that gets the events: host:port, tls://host:port or unix:path. Of "
@@ -33,7 +34,7 @@ def replay(
     ],
     speed: Annotated[
         str,
-        typer.Option(
+        Option(
             "--speed",
             metavar="SPEED",
             help="How fast, compared to the original times: 1x, 10x, 0.5x; or max for as fast as "
@@ -42,13 +43,13 @@ def replay(
     ] = "1x",
     filter: Annotated[
         str,
-        typer.Option(
+        Option(
             "--filter", metavar="FILTER", help="Only these events, in the subscription language."
         ),
     ] = "",
     since: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--since",
             metavar="TIME",
             help="Only events from this time on: 2026-01-01T00:00:00Z, or 2h for so long ago.",
@@ -56,11 +57,11 @@ def replay(
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option("--until", metavar="TIME", help="Only events before this time."),
+        Option("--until", metavar="TIME", help="Only events before this time."),
     ] = None,
     keep_time: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--keep-time",
             metavar="",
             help="Let the events keep their old times, instead of the time of the replay.",
@@ -68,7 +69,7 @@ def replay(
     ] = False,
     resume: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--resume",
             metavar="",
             help="Go on with a replay that was interrupted. Give the same options as before; "
@@ -77,14 +78,14 @@ def replay(
     ] = False,
     note: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--note",
             metavar="FILE",
             help="Where to keep how far the replay is. By default inside of the archive.",
         ),
     ] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", metavar="", help="Do not ask before it begins.")
+        bool, Option("--yes", "-y", metavar="", help="Do not ask before it begins.")
     ] = False,
 ) -> None:
     """Publish archived events again, in the order in which they were published.
@@ -116,7 +117,7 @@ def replay(
         tls=to.tls,
         timeout=to.timeout,
     )
-    raise typer.Exit(run(request, ask=not yes and sys.stdin.isatty()))
+    raise Exit(run(request, ask=not yes and sys.stdin.isatty()))
 
 
 def _speed(text: str) -> float | None:

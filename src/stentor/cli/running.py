@@ -9,27 +9,22 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final, TypeVar
 
-import typer
+from click.exceptions import Exit
 
 from stentor.cli.exits import INTERRUPTED, TERMINATED
+from stentor.transport.event_loop import new_event_loop
 
 T = TypeVar("T")
 
 _EXIT_CODES: Final = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
 
 
-def event_loop() -> asyncio.AbstractEventLoop:
-    """A new loop of the fast kind."""
-    import uvloop
-
-    return uvloop.new_event_loop()
-
-
 def run(command: Callable[[], Awaitable[T]], *, fast: bool = True) -> T:
-    """The command's result; `typer.Exit` with the signal's code if one came."""
-    with asyncio.Runner(loop_factory=event_loop if fast else None) as runner:
+    """The command's result; `Exit` with the signal's code if one came."""
+    with asyncio.Runner(loop_factory=new_event_loop if fast else None) as runner:
         return runner.run(_interruptible(command))
 
 
@@ -46,15 +41,17 @@ async def _interruptible(command: Callable[[], Awaitable[T]]) -> T:
             signal.signal(each, signal.SIG_DFL)
         task.cancel()
 
-    for number in _EXIT_CODES:
-        loop.add_signal_handler(number, interrupt, number)
+    with suppress(NotImplementedError):  # on Windows Ctrl-C cancels by itself
+        for number in _EXIT_CODES:
+            loop.add_signal_handler(number, interrupt, number)
     try:
         return await command()
     except asyncio.CancelledError:
         if not received:
             raise
-        raise typer.Exit(_EXIT_CODES[received[0]]) from None
+        raise Exit(_EXIT_CODES[received[0]]) from None
     finally:
         if not received:
-            for number in _EXIT_CODES:
-                loop.remove_signal_handler(number)
+            with suppress(NotImplementedError):
+                for number in _EXIT_CODES:
+                    loop.remove_signal_handler(number)

@@ -16,10 +16,10 @@ from stentor.broker.host import Broker
 from stentor.broker.logs import LogHandler, configure
 from stentor.broker.settings import Settings
 from stentor.cli.exits import FAILURE, OK, complain, describe
-from stentor.cli.running import event_loop
 from stentor.errors import InvalidAddress
 from stentor.notation.counts import counted
 from stentor.transport.address import Address
+from stentor.transport.event_loop import new_event_loop
 
 _log: Final = logging.getLogger("stentor.broker")
 
@@ -28,7 +28,7 @@ def serve(configuration: Configuration, *, supervised: bool) -> int:
     """Run the broker that is configured; the exit code."""
     handler = configure(configuration.settings)
     try:
-        with asyncio.Runner(loop_factory=event_loop) as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             return runner.run(_life(configuration, handler, supervised=supervised))
     except InvalidAddress as error:
         # The address is well formed, or it would not have come this far: somebody else has it. That

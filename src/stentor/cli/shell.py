@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from enum import StrEnum
 from typing import Annotated
 
-import typer
+from stentor.cli.command import Argument
 
 
 def version() -> None:
@@ -37,23 +36,19 @@ class Shell(StrEnum):
     BASH = "bash"
     ZSH = "zsh"
     FISH = "fish"
-    POWERSHELL = "powershell"
 
 
 def completion(
-    context: typer.Context,
     shell: Annotated[
         Shell | None,
-        typer.Argument(
+        Argument(
             metavar="[SHELL]",
-            help="bash, zsh, fish or powershell. By default what $SHELL says.",
+            help="bash, zsh or fish. By default what $SHELL says.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
     """Print a script that lets a shell complete commands and options.
-
-    `stentor --install-completion` puts it where the shell finds it.
 
     \b
     Examples:
@@ -70,10 +65,10 @@ def completion(
                 "which shell? give one of " + ", ".join(each.value for each in Shell)
             )
         shell = Shell(name)
-    # The same that the shell asks for when it loads the script itself.
-    os.environ["_STENTOR_COMPLETE"] = f"source_{shell.value}"
-    try:
-        context.find_root().command(args=[], prog_name="stentor")
-    finally:
-        del os.environ["_STENTOR_COMPLETE"]
-        sys.stdout.flush()
+    from click.shell_completion import get_completion_class
+
+    from stentor.cli.app import app
+
+    script = get_completion_class(shell)
+    assert script is not None
+    print(script(app, {}, "stentor", "_STENTOR_COMPLETE").source())

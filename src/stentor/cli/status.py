@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
-import typer
-
+from stentor.cli.command import Option
 from stentor.cli.options import BrokerArgument, asks
+
+#: Rows of a table, unless all are asked for.
+ROWS: Final = 20
 
 
 @asks
@@ -14,7 +16,7 @@ def status(
     how: BrokerArgument,
     watch: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--watch",
             "-w",
             metavar="",
@@ -23,19 +25,19 @@ def status(
     ] = False,
     interval: Annotated[
         str,
-        typer.Option(
+        Option(
             "--interval", metavar="DURATION", help="How often --watch asks; a number is seconds."
         ),
     ] = "1s",
     all: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--all", "-a", metavar="", help="Every client and subscription, not only the busiest."
         ),
     ] = False,
     json: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--json",
             metavar="",
             help="One JSON object, for scripts; with --watch, one per line and interval.",
@@ -55,7 +57,6 @@ def status(
     """
     from stentor.cli.asking import once, watched
     from stentor.cli.running import run
-    from stentor.cli.status_view import ROWS
     from stentor.notation.units import parse_duration
 
     every = max(0.1, parse_duration(interval))

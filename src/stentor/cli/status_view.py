@@ -6,30 +6,21 @@ control characters that could play tricks with the terminal.
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import msgspec
 from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from stentor.errors import StentorError
 from stentor.notation.units import format_duration, short_size
-
-#: Rows of a table, unless all are asked for.
-ROWS: Final = 20
 
 _GOOD: Final = "green"
 _BAD: Final = "bold red"
-
-
-def print_json(data: Any) -> None:
-    """Indented, on stdout."""
-    text = msgspec.json.format(msgspec.json.encode(data, enc_hook=str)).decode()
-    sys.stdout.write(f"{text}\n")
 
 
 def print_tables(*tables: RenderableType | None) -> None:
@@ -206,12 +197,20 @@ def homes_table(homes: Sequence[dict[str, Any]]) -> Group | None:
             h.get("filter") or ("(everything)" if "filter" in h else ""),
             h.get("attached", ""),
             h.get("lag", ""),
+            _age(h.get("oldest")),
+            h.get("refused", ""),
             h["owner"] or "",
         )
         for h in sorted(homes, key=lambda h: h["name"])
     )
-    columns = ["name", "home", "filter", "attached", ">behind", "owner"]
+    columns = [
+        *("name", "home", "filter", "attached", ">behind", ">oldest", ">refused", "owner"),
+    ]
     return _table("Durable subscriptions", columns, rows)
+
+
+def _age(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds:,.0f} s"
 
 
 def numbers_table(status: dict[str, Any], before: dict[str, Any] | None = None) -> Table:
@@ -311,7 +310,7 @@ def status_view(
     status: dict[str, Any],
     before: dict[str, Any] | None = None,
     seconds: float | None = None,
-    limit: int | None = ROWS,
+    limit: int | None = None,
 ) -> Group:
     """Everything, from the most to the least asked for."""
     parts: list[RenderableType | None] = [
@@ -331,6 +330,36 @@ def status_view(
     return Group(*spaced[:-1])
 
 
-def clock() -> str:
-    """For the corner of something that is redrawn."""
-    return time.strftime("%H:%M:%S")
+async def draw(samples: AsyncGenerator[dict[str, Any] | StentorError], limit: int | None) -> None:
+    """Each sample in the place of the one before it."""
+    console = Console(highlight=False)
+    with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
+        last: dict[str, Any] | None = None
+        at = 0.0
+        async for sample in samples:
+            if isinstance(sample, StentorError):
+                if last is None:
+                    raise sample
+                gone = Text(
+                    f"{time.strftime('%H:%M:%S')}  {sample.code}: {sample}", style="bold red"
+                )
+                live.update(_with_note(gone, last, console, limit), refresh=True)
+                at = 0.0
+                continue
+            now = time.monotonic()
+            # Counters begin anew with the broker, and then there is nothing to compare with.
+            again = last is not None and at and last["started"] == sample["started"]
+            before, seconds = (last, now - at) if again else (None, None)
+            live.update(status_view(sample, before, seconds, _rows(console, limit)), refresh=True)
+            last, at = sample, now
+
+
+def _with_note(
+    note: Text, status: dict[str, Any], console: Console, limit: int | None
+) -> RenderableType:
+    return Group(note, Text(""), status_view(status, limit=_rows(console, limit)))
+
+
+def _rows(console: Console, limit: int | None) -> int | None:
+    """So many that the tables fit on the screen, more or less."""
+    return None if limit is None else max(3, min(limit, console.height // 6))

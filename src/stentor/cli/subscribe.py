@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from click.exceptions import Exit
 
+from stentor.cli.command import Argument, Option
 from stentor.cli.options import BrokerArgument, NameOption, connects
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ def subscribe(
     how: BrokerArgument,
     words: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="[FILTER]...",
             help="What you want, in the subscription language. Nothing means everything. What "
             "several filters match is printed once.",
@@ -26,11 +27,11 @@ def subscribe(
         ),
     ] = None,
     count: Annotated[
-        int, typer.Option("--count", "-n", metavar="N", min=0, help="End after N; 0 is never.")
+        int, Option("--count", "-n", metavar="N", min=0, help="End after N; 0 is never.")
     ] = 0,
     timeout: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--timeout",
             metavar="DURATION",
             help="End when nothing came for so long, such as 500ms, 30s or 5m. If --count asked "
@@ -39,29 +40,38 @@ def subscribe(
     ] = None,
     meta: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--meta",
             metavar="",
-            help="Add _id, _time, _type, _subject, _channel, _content_type and _payload, as far as "
-            "there are any, and of several filters under _filters those that match.",
+            help="Add _id, _time, _type, _subject, _channel, _content_type, _payload, _deliver_at, "
+            "_expires and _priority, as far as there are any, and of several filters under "
+            "_filters those that match.",
         ),
     ] = False,
     durable: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--durable",
             metavar="NAME",
             help="Let the broker keep the position under this name. The next time you go on there, "
             "whatever was published meanwhile.",
         ),
     ] = None,
+    expires: Annotated[
+        str | None,
+        Option(
+            "--expires",
+            metavar="DURATION",
+            help="Leave out what is older, by its time: 10s, 1h.",
+        ),
+    ] = None,
     forget: Annotated[
         bool,
-        typer.Option("--forget", metavar="", help="Delete the durable subscription at the end."),
+        Option("--forget", metavar="", help="Delete the durable subscription at the end."),
     ] = False,
     since: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--since",
             metavar="TIME",
             help="History first, then what is new: from 2026-01-01T00:00:00Z on, or 2h for the "
@@ -70,7 +80,7 @@ def subscribe(
     ] = None,
     archive: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--archive",
             metavar="PATH",
             help="History from this archive first, then from the journals behind it, then what is "
@@ -79,7 +89,7 @@ def subscribe(
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--group",
             metavar="NAME",
             help="Share the notifications with the other members: each goes to one of them.",
@@ -87,7 +97,7 @@ def subscribe(
     ] = None,
     choice: Annotated[
         str,
-        typer.Option(
+        Option(
             "--choice",
             metavar="WORD",
             help="How a group chooses: round_robin, least_loaded or key:ATTRIBUTE, which keeps "
@@ -96,13 +106,11 @@ def subscribe(
     ] = "round_robin",
     retained: Annotated[
         bool,
-        typer.Option(
-            "--retained", metavar="", help="Begin with the last value of every key there is."
-        ),
+        Option("--retained", metavar="", help="Begin with the last value of every key there is."),
     ] = False,
     verbose: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--verbose",
             "-v",
             metavar="",
@@ -141,6 +149,7 @@ def subscribe(
         "group": group,
         "choice": choice,
         "retained": retained,
+        "expires": None if expires is None else _duration("--expires", expires),
     }
     patience = None if timeout is None else _duration("--timeout", timeout)
     printer = Printer(count, patience, meta=meta, words=wanted)
@@ -149,7 +158,7 @@ def subscribe(
         filters = list(wanted)
         return await print_all(how, name, filters, options, printer, verbose=verbose, forget=forget)
 
-    raise typer.Exit(run(main))
+    raise Exit(run(main))
 
 
 def _filters(words: list[str]) -> dict[Filter, str]:

@@ -6,19 +6,20 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from click.exceptions import Exit
 
+from stentor.cli.command import Argument, Option
 from stentor.cli.exits import warn
 
 
 def up(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="The overlay, in TOML.", show_default=False),
+        Argument(metavar="FILE", help="The overlay, in TOML.", show_default=False),
     ] = Path("overlay.toml"),
     check: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--check",
             metavar="",
             help="Only read the file, and say what is wrong with it or what it describes.",
@@ -26,9 +27,7 @@ def up(
     ] = False,
     watch: Annotated[
         bool,
-        typer.Option(
-            "--watch", "-w", metavar="", help="Show a table of the brokers below their logs."
-        ),
+        Option("--watch", "-w", metavar="", help="Show a table of the brokers below their logs."),
     ] = False,
 ) -> None:
     """Run a whole overlay as processes of this machine.
@@ -63,4 +62,4 @@ def up(
     if check:
         sys.stdout.write(describe(overlay) + "\n")
         return
-    raise typer.Exit(supervise(overlay, watch=watch))
+    raise Exit(supervise(overlay, watch=watch))

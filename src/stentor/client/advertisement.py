@@ -13,13 +13,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from stentor.client.encoding import PARTS, notification_of
+from stentor.client.times import resolve
+from stentor.client.typed import filter_of
 from stentor.errors import NotAdvertised, StentorError
-from stentor.filters import Filter
 from stentor.model import Notification, NotificationId
 from stentor.protocol.messages import Advertise, Unadvertise
 
 if TYPE_CHECKING:
     from stentor.client.bus import Bus
+    from stentor.filters import Filter
 
 _log: Final = logging.getLogger("stentor.client")
 
@@ -73,7 +75,7 @@ class Advertisement:
     def demand(self, filters: list[str]) -> None:
         """The broker says what is asked for."""
         try:
-            self._filters = [Filter(text) for text in filters]
+            self._filters = [filter_of(text) for text in filters]
         except StentorError:  # an operator that is registered elsewhere only: cannot tell
             self._filters = None
         for callback in self._callbacks:
@@ -91,6 +93,7 @@ class Advertisement:
     async def publish(self, event: Any, ack: bool = False, **options: Any) -> NotificationId:
         """As `Bus.publish`, but `NotAdvertised` for what this advertisement does not announce."""
         parts: dict[str, Any] = {name: options.pop(name) for name in PARTS if name in options}
+        resolve(parts, self._local.now())
         notification = notification_of(event, parts)
         if not self.filter.matches(notification):
             raise NotAdvertised(

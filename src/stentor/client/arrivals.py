@@ -295,6 +295,11 @@ class Arrivals:
             return None
         return chunk.stream, chunk.offsets[done]
 
+    @property
+    def held(self) -> int:
+        """How many the application was given and has not dealt with."""
+        return self._index - self._done
+
     def deal(self) -> None:
         """What was handed out has been dealt with, says the application."""
         self._done = self._index

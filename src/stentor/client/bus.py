@@ -27,7 +27,7 @@ from stentor.client.past import Past
 from stentor.client.requests import Requests, answer, requests_of
 from stentor.client.retry import Retry
 from stentor.client.subscription import WINDOW, Subscription, Terms
-from stentor.client.times import since_seconds
+from stentor.client.times import resolve, since_seconds
 from stentor.client.transaction import Transaction
 from stentor.client.typed import Reader, filter_of, is_event_class
 from stentor.client.uplink import State
@@ -37,13 +37,14 @@ from stentor.errors import (
     InvalidNotification,
     NoReply,
     StentorError,
+    UnknownStrategy,
 )
-from stentor.filters import Filter
 from stentor.model import Notification, NotificationId
 from stentor.model.names import shown, text_problem
-from stentor.notation.units import parse_duration
+from stentor.notation.units import parse_duration, seconds_of
 
 if TYPE_CHECKING:
+    from stentor.filters import Filter
     from stentor.node.hooks import Hooks
 
 T = TypeVar("T")
@@ -51,6 +52,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 #: Events that `publish_many` encodes at a time.
 CHUNK: Final = 500
+#: In which order a subscriber may have what waits for it.
+ORDERS: Final = ("published", "priority")
+#: Notifications that the broker may deliver ahead of the application where higher priorities come
+#: first: what was delivered cannot be overtaken by what the broker still has.
+RANKED_WINDOW: Final = 100
 
 _log: Final = logging.getLogger("stentor.client")
 
@@ -67,7 +73,7 @@ class InboxOptions(TypedDict, total=False):
     retained: bool
     overflow: str
     limit: int
-    window: int
+    window: int | None
     auto_confirm: bool
     retry: Retry | None
     dead_letter: bool
@@ -75,6 +81,8 @@ class InboxOptions(TypedDict, total=False):
     handler: Callable[[Any], Any] | None
     timeout: float | None
     takeover: float | str | None
+    expires: str | float | timedelta | None
+    order: str
 
 
 class ReplyOptions(InboxOptions, total=False):
@@ -205,6 +213,9 @@ class Bus:
         payload: bytes | None = None,
         content_type: str | None = None,
         time: datetime | None = None,
+        deliver_at: str | float | timedelta | datetime | None = None,
+        expires: str | float | timedelta | datetime | None = None,
+        priority: int | None = None,
     ) -> NotificationId:
         """Publish a mapping of attributes, a `Notification` or an instance of a dataclass.
 
@@ -212,6 +223,10 @@ class Bus:
         A `volatile` one skips the journal: it is delivered at most once. With `retain`, it is kept
         as the last value under that key. `timeout` bounds the waiting; `NoReply` leaves open
         whether it is published.
+
+        Nobody is given it before `deliver_at`, nor from `expires` on: a datetime, a text in ISO
+        8601, or a duration ("10m"). Those who subscribe with `order="priority"` get a higher
+        `priority` first, of 0 to 9, where 4 is the usual one.
         """
         local = self.local
         local.check_open()
@@ -232,6 +247,15 @@ class Bus:
             parts["content_type"] = content_type
         if time is not None:
             parts["time"] = time
+        if priority is not None:
+            parts["priority"] = priority
+        if deliver_at is not None or expires is not None:
+            if deliver_at is not None:
+                _check_delay(volatile)
+                parts["deliver_at"] = deliver_at
+            if expires is not None:
+                parts["expires"] = expires
+            resolve(parts, local.now())
         sequence = local.next_sequence
         if parts or local.careful:
             admitted = local.admit(notification_of(event, parts))
@@ -325,6 +349,16 @@ class Bus:
         """
         await self.local.flush(timeout)
 
+    async def cancel(self, id: NotificationId, timeout: float | None = None) -> bool:
+        """Have something never delivered that was published with `deliver_at`.
+
+        Whether that was in time. It is asked of the broker that serves now, which has to be the one
+        where it was published.
+        """
+        async with TimeLimit(timeout, "the broker did not say whether it was cancelled"):
+            await self.local.answers_of_all(None)  # what is not on disk would come after all
+            return bool(await self.local.ask("cancel", {"id": str(id)}))
+
     def transaction(self, timeout: float | None = None) -> Transaction:
         """Publications that are all made or none, when the `async with` is left."""
         return Transaction(self, timeout=timeout)
@@ -371,7 +405,7 @@ class Bus:
         overflow: str = "spill",
         limit: int = 0,
         volatile: bool = False,
-        window: int = WINDOW,
+        window: int | None = None,
         auto_confirm: bool = True,
         retry: Retry | None = None,
         dead_letter: bool = False,
@@ -379,6 +413,8 @@ class Bus:
         handler: Callable[[Any], Any] | None = None,
         timeout: float | None = None,
         takeover: float | str | None = None,
+        expires: str | float | timedelta | None = None,
+        order: str = "published",
     ) -> Subscription[Any]:
         """Ask for what a filter matches, or for the events of a dataclass (`where` narrows them).
 
@@ -404,6 +440,9 @@ class Bus:
         timeout       seconds for the subscription to be in force
         takeover      for how long ("30s") the broker where a durable one lives may be out of reach
                       before another one takes it over; without it that broker is waited for
+        expires       how old a notification may be ("10s"), by its time; older ones do not come
+        order         "published": of each publisher in its order; "priority": higher priorities
+                      first, settled one by one
         """
         reader = Reader(filter) if is_event_class(filter) else None
         terms = _terms(
@@ -425,6 +464,8 @@ class Bus:
             handled=handler is not None,
             timeout=timeout,
             takeover=takeover,
+            expires=expires,
+            order=order,
         )
         wanted = filter_of(filter, where)
         return Subscription(self.local, wanted, terms, reader=reader, handler=handler)
@@ -492,7 +533,7 @@ class Bus:
     ) -> list[Filter]:
         """What is advertised anywhere, as far as it overlaps a filter."""
         arguments = {} if overlapping is None else {"overlapping": str(filter_of(overlapping))}
-        return [Filter(text) for text in await self.local.ask("offers", arguments, timeout)]
+        return [filter_of(text) for text in await self.local.ask("offers", arguments, timeout)]
 
     # -- request and reply
 
@@ -580,6 +621,14 @@ def _check_key(key: str, volatile: bool) -> None:
         raise InvalidNotification(f"the key retain={shown(key)} {problem}")
 
 
+def _check_delay(volatile: bool) -> None:
+    if volatile:
+        raise InvalidConfiguration(
+            "what is delivered later is kept on disk until then, which volatile publications skip; "
+            "leave out volatile, or deliver_at"
+        )
+
+
 def _terms(
     *,
     durable: str | None = None,
@@ -591,22 +640,37 @@ def _terms(
     dead_letter: bool = False,
     settle: bool | None = None,
     handled: bool = False,
+    window: int | None = None,
+    expires: str | float | timedelta | None = None,
+    order: str = "published",
     **others: Any,
 ) -> Terms:
+    if order not in ORDERS:
+        raise UnknownStrategy(f"there is no order={order!r}; choose one of {', '.join(ORDERS)}")
+    ranked = order == "priority"
+    if ranked and durable is None and group is None:
+        raise InvalidConfiguration(
+            "order='priority' is for what waits in a queue that the broker keeps, and is settled "
+            "one by one; subscribe with durable= or group="
+        )
     past = since if isinstance(since, Past) else None
     if isinstance(since, Past):
         since = "earliest"  # journals that an archive does not know are read from their beginning
     if settle is None:
         by_default = handled and auto_confirm and (durable is not None or group is not None)
-        settle = by_default or retry is not None or dead_letter
-    elif not settle and (retry is not None or dead_letter):
+        settle = by_default or retry is not None or dead_letter or ranked
+    elif not settle and (retry is not None or dead_letter or ranked):
         raise InvalidConfiguration(
-            "what comes again, or becomes a dead letter, is settled one by one; leave out "
-            "settle=False, or retry and dead_letter"
+            "what comes again, becomes a dead letter, or comes by priority is settled one by one; "
+            "leave out settle=False, or retry, dead_letter and order"
         )
     settlement = None
     if settle:
-        settlement = (retry or Retry()).terms(dead_letter=dead_letter, group=group is not None)
+        settlement = (retry or Retry()).terms(
+            dead_letter=dead_letter, group=group is not None, ranked=ranked
+        )
+    if window is None:
+        window = RANKED_WINDOW if ranked else WINDOW
     return Terms(
         auto_confirm=auto_confirm,
         settlement=settlement,
@@ -615,6 +679,8 @@ def _terms(
         past=past,
         group=_name(group, "group"),
         takeover=parse_duration(takeover) if isinstance(takeover, str) else takeover,
+        expires=None if expires is None else seconds_of(expires, "expires"),
+        window=window,
         **others,
     )
 

@@ -1,8 +1,8 @@
 """From what an application publishes to the bytes that travel.
 
-An event is a mapping, a dataclass instance or a `Notification`. The careful way is to make a
-`Notification`, which checks everything, and to encode it. Publishers repeat themselves, though: the
-same few names again and again, with plain values. So there is a short way for a plain dictionary
+An event is a mapping, an instance of an event class or a `Notification`. The careful way is to make
+a `Notification`, which checks everything, and to encode it. Publishers repeat themselves, though:
+the same few names again and again, with plain values. So there is a short way for a dictionary
 whose names passed the checks before and whose values are visibly good: it is encoded as it is,
 under the id and the time that the client gives. It must give exactly the bytes that the careful way
 gives; everything that it is not sure of goes the careful way, errors included.
@@ -11,20 +11,29 @@ gives; everything that it is not sure of goes the careful way, errors included.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import is_dataclass
 from datetime import UTC, datetime
 from struct import Struct
 from typing import Any, Final
 
 from msgspec.msgpack import Encoder
 
-from stentor.client.typed import attributes_of, event_type_of
+from stentor.client.typed import attributes_of, event_type_of, is_event
 from stentor.errors import InvalidNotification
 from stentor.model import INT_MAX, INT_MIN, Notification, NotificationId, encode
 from stentor.model.codec import VERSION
 
 #: What a publication may have besides its attributes.
-PARTS: Final = ("type", "subject", "channel", "payload", "content_type", "time")
+PARTS: Final = (
+    "type",
+    "subject",
+    "channel",
+    "payload",
+    "content_type",
+    "time",
+    "deliver_at",
+    "expires",
+    "priority",
+)
 
 #: Longer texts are checked.
 _SHORT: Final = 4_096
@@ -48,12 +57,13 @@ def notification_of(event: Any, parts: Mapping[str, Any] | None = None) -> Notif
         return event.replace(**parts) if parts else event
     if isinstance(event, Mapping):
         return Notification(event, **parts) if parts else Notification(event)
-    if is_dataclass(event) and not isinstance(event, type):
+    if is_event(event):
         kind = {"type": event_type_of(type(event)), **(parts or {})}
         return Notification(attributes_of(event), **kind)
     raise InvalidNotification(
         f"a {type(event).__name__} cannot be published; "
-        "give a mapping of attributes, a Notification, or an instance of a dataclass"
+        "give a mapping of attributes, a Notification, or an instance of a dataclass, a msgspec "
+        "struct or a pydantic model"
     )
 
 
@@ -96,6 +106,7 @@ class EventEncoder:
                 n.content_type,
                 NotificationId(self.producer, self.epoch, sequence),
                 n.time or now,
+                n.handling,
             )
         )
 

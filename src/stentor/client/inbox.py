@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from stentor.client.arrivals import Arrivals
 from stentor.client.interest import InboxInterest, SubId
@@ -21,9 +21,11 @@ from stentor.client.subscription import Subscription, Terms
 from stentor.client.typed import filter_of
 from stentor.client.waiting import TimeLimit
 from stentor.errors import InvalidConfiguration
-from stentor.filters import Filter
 from stentor.model import Notification
 from stentor.protocol.messages import Amend, Amended
+
+if TYPE_CHECKING:
+    from stentor.filters import Filter
 
 _log: Final = logging.getLogger("stentor.client")
 
@@ -52,7 +54,7 @@ class Inbox(Subscription[Notification]):
                 "history and last values are those of the filters that an inbox begins with; give "
                 "them to `inbox`, as in bus.inbox('price > 100', since='earliest')"
             )
-        super().__init__(local, Filter("false"), terms, reader=_as_it_is, handler=handler)
+        super().__init__(local, filter_of("false"), terms, reader=_as_it_is, handler=handler)
 
     @property
     def filter(self) -> Filter:

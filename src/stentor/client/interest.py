@@ -13,15 +13,17 @@ of a filter that the broker no longer has are over.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from stentor.client.typed import filter_of
 from stentor.errors import InvalidConfiguration
-from stentor.filters import Filter
 from stentor.model import Notification
 
 if TYPE_CHECKING:
+    from stentor.filters import Filter
     from stentor.matching import Index
 
 #: So few filters are tested one by one: to load an index takes longer.
@@ -43,6 +45,7 @@ class SubId:
 class InboxInterest:
     """The subscriptions of an inbox.
 
+    >>> from stentor.filters import Filter
     >>> interest = InboxInterest([Filter("price > 100")])
     >>> quotes = interest.add(Filter("symbol = 'IBM'"))
     >>> interest.matching(Notification({"symbol": "IBM", "price": 120}))
@@ -59,6 +62,7 @@ class InboxInterest:
         #: Subscriptions that nobody has asked for here, by their filters.
         self._unclaimed: dict[Filter, SubId] = {}
         self._index: Index[Filter] | None = None
+        self._few = FEW
         for filter in filters:
             self.add(filter)
             self._told[filter] = None
@@ -69,6 +73,8 @@ class InboxInterest:
     @property
     def filter(self) -> Filter:
         """The union of all filters."""
+        from stentor.filters import Filter
+
         return Filter.of_conjuncts(c for filter in self._ids for c in filter.conjuncts)
 
     # -- what the application does
@@ -104,18 +110,24 @@ class InboxInterest:
 
     def matching(self, notification: Notification) -> tuple[SubId, ...]:
         """The subscriptions that want this now."""
-        if self._index is None and len(self._ids) > FEW:
-            from stentor.matching import Index  # not needed by most, and a lot to load
-
-            self._index = Index(background=False)
-            for filter in self._ids:
-                self._index.add(filter, filter)
+        if self._index is None and len(self._ids) > self._few:
+            self._load_index()
         if self._index is None:
             return tuple(
                 id for f, ids in self._ids.items() if f.matches(notification) for id in ids
             )
         found = self._index.match(notification)
         return tuple(id for filter in found for id in self._ids[filter])
+
+    def _load_index(self) -> None:
+        try:
+            from stentor.matching import Index  # not needed by most, and a lot to load
+        except ModuleNotFoundError:  # a client alone, without the extra `broker`
+            self._few = sys.maxsize
+            return
+        self._index = Index(background=False)
+        for filter in self._ids:
+            self._index.add(filter, filter)
 
     # -- what is said to the broker
 
@@ -153,10 +165,10 @@ class InboxInterest:
 
     def amended(self, added: Iterable[str], removed: Iterable[str]) -> None:
         """The broker has more filters from here on, or fewer."""
-        for filter in map(Filter, removed):
+        for filter in map(filter_of, removed):
             self._told.pop(filter, None)
             self._agree(filter)
-        for filter in map(Filter, added):
+        for filter in map(filter_of, added):
             self._told[filter] = None
             self._agree(filter)
 

@@ -26,6 +26,7 @@ import secrets
 import ssl
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from stentor.client.backoff import Backoff
@@ -79,7 +80,7 @@ if TYPE_CHECKING:
     from stentor.client.subscription import Subscription
     from stentor.node.hooks import Hooks
 
-#: How often a subscription may be sent on to another broker before that is taken for an error.
+#: How often a subscription may be sent on to another broker before it waits for a moment.
 MAX_MOVES: Final = 8
 #: Rejections that nobody waited for are logged, but not more than so many in a row.
 _LOGGED: Final = 10
@@ -128,6 +129,8 @@ class LocalBroker:
         self._seeking = False
         self._encoder: EventEncoder | None = None
         self._sequence = 0
+        #: How far the broker's clock is ahead of the loop's; unknown as long as none has told.
+        self._ahead: float | None = None
         self._numbers = itertools.count(1)
         self._link: Uplink | None = None
         #: Links to brokers at which groups live, by the addresses that were named.
@@ -233,8 +236,16 @@ class LocalBroker:
             link.send(question)
         self.pump()
 
+    def now(self) -> datetime:
+        """The time, by the broker's clock if it is known: that is the one that moments meet."""
+        if self._ahead is None:
+            return datetime.now(UTC)
+        return datetime.fromtimestamp(self.loop.time() + self._ahead, UTC)
+
     def _take_up(self, welcome: Welcome) -> None:
         """Settle the epoch, or what has become of the publications that were on their way."""
+        if welcome.time:
+            self._ahead = welcome.time - self.loop.time()
         if self._sequencer is not None:
             self._sequencer.check(welcome)
         published = welcome.published
@@ -584,13 +595,13 @@ class LocalBroker:
 
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until everything that was published so far is answered; raise the first refusal."""
-        await self._answers_of_all(timeout)
+        await self.answers_of_all(timeout)
         error, self._unheard = self._unheard, None
         if error is not None:
             self._unlogged = 0
             raise error
 
-    async def _answers_of_all(self, timeout: float | None) -> None:
+    async def answers_of_all(self, timeout: float | None) -> None:
         future: asyncio.Future[None] = self.loop.create_future()
         self.outbox.barrier(settles(future))
         waiting = counted(len(self.outbox), "publication is", "publications are")
@@ -604,12 +615,14 @@ class LocalBroker:
         elsewhere = error_of(message.code or GroupElsewhere.code, message.message)
         subscription.sent_on(elsewhere, self.loop.time())
         places, refused = self._trust.followed(message.instead, via)
-        if subscription.moves > MAX_MOVES:
-            text = f"{message.message}; it was sent on {MAX_MOVES} times, brokers disagree"
-            subscription.ended(type(elsewhere)(text))
-        elif not places:
+        if not places:
             text = f"{message.message}, which this client does not do: {refused}"
             subscription.ended(RedirectRefused(text))
+        elif subscription.moves > MAX_MOVES:  # while it moves, brokers disagree for a moment
+            if not subscription.waits:
+                _log.warning("%r waits: it was sent on %d times", subscription, MAX_MOVES)
+            subscription.waits, subscription.moves = True, 0
+            self._go_home(subscription)
         else:
             self.start(self._move_to(subscription, tuple(places), message))
 
@@ -669,7 +682,7 @@ class LocalBroker:
         problem: StentorError | None = None
         if self._link is not None and self._link.state != "closed" and len(self.outbox):
             try:
-                await self._answers_of_all(timeout)
+                await self.answers_of_all(timeout)
             except NoReply as error:
                 problem = NoReply(f"{error} when the bus was closed, and may be lost")
             except StentorError as error:

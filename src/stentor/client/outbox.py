@@ -162,7 +162,7 @@ class Outbox:
             or len(frame.items) + len(items) > FRAME_ITEMS
             or frame.size + size > self._frame_bytes
         ):
-            self._check(items, size, atomic)
+            self.check(items, size, atomic)
             self._tickets += 1
             frame = _Frame(self._tickets, volatile=volatile, atomic=atomic)
             self._queue.append(frame)
@@ -181,7 +181,8 @@ class Outbox:
         self._count += len(items)
         self._bytes += size
 
-    def _check(self, items: list[bytes], size: int, atomic: bool) -> None:
+    def check(self, items: list[bytes], size: int, atomic: bool) -> None:
+        """Raise `Overloaded` if no frame can hold these."""
         if self.max_frame and size > self.max_frame - _FRAME_OVERHEAD:
             what = "the transaction takes" if atomic else "this takes"
             raise Overloaded(

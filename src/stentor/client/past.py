@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from stentor.filters import Filter
 from stentor.model import Notification
 from stentor.protocol.messages import Positions
+
+if TYPE_CHECKING:
+    from stentor.filters import Filter
 
 
 class Recalled(Protocol):

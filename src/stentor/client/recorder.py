@@ -10,6 +10,11 @@ an inbox with all its subscriptions: the first of a client has the client's name
 publications, and the others are "desk#2" and so on. What is durable is the component
 "durable NAME", whoever reads it, and a group is the component "group NAME".
 
+Of what is durable, and of groups, it is recorded as well what became of each notification: that its
+reader has dealt with it or refused it, that the broker has this on disk, and what was taken back or
+may be another's since the connection was lost. Therefore a client that records asks for an answer
+to each of its confirmations.
+
 What is recorded is what went to the broker and what came from there, after the application's hooks
 on what is published and before those on what is delivered.
 """
@@ -18,20 +23,28 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterable, Sequence
-from itertools import count, groupby
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import count, groupby, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from stentor.errors import DecodeError, InvalidConfiguration
 from stentor.filters import Filter
 from stentor.model import Notification, NotificationId, encode
 from stentor.model.codec import decode_headers
+from stentor.semantics.actions import ReadingTerms
 from stentor.semantics.lines import (
     ACKNOWLEDGED,
+    ATTACHED,
     BEGIN,
     CONFIRMED,
+    CUT_OFF,
+    DEALT,
     IN_FORCE,
+    LEFT,
+    NOTED,
+    REFUSED,
+    TAKEN,
     WITHDRAWN,
     Line,
     decoded,
@@ -39,9 +52,12 @@ from stentor.semantics.lines import (
 
 if TYPE_CHECKING:
     from stentor.client.subscription import Terms
+    from stentor.protocol.messages import StreamId, Withdrawn
 
 #: Bytes that are read at once when the end of a file is looked for.
 _BLOCK: Final = 64 * 1024
+#: Notifications that were taken back and may yet be settled, late, that are remembered.
+_TAKEN_BACK: Final = 100_000
 
 
 class Recorder:
@@ -184,7 +200,10 @@ class Recording:
         else:
             component = self._name if number == 1 else f"{self._name}#{number}"
         id = f"{self._name}/{self._life}/{number}"
-        return RecordedComponent(self._recorder, component, id)
+        recorded = RecordedComponent(self._recorder, component, id)
+        if terms.durable is not None or terms.group is not None:
+            recorded.attached(_reading(terms))
+        return recorded
 
     def advertised(self, number: int, filter: Filter | None) -> None:
         """An advertisement is about to be made; without a filter, it is withdrawn."""
@@ -204,6 +223,19 @@ class Recording:
         """The client is closed."""
         if self._own:
             self._recorder.close()
+
+
+def _reading(terms: Terms) -> ReadingTerms:
+    settlement = terms.settlement
+    return ReadingTerms(
+        durable=terms.durable is not None,
+        shared=terms.group is not None,
+        one_by_one=settlement is not None,
+        overtake=settlement is not None and (settlement.overtake or settlement.ranked),
+        attempts=0 if settlement is None else settlement.attempts,
+        dead_letter=settlement is not None and settlement.dead_letter,
+        exact=terms.takeover is None,
+    )
 
 
 class Asking(Protocol):
@@ -230,12 +262,26 @@ class RecordedComponent:
         self._in_force: set[Asking] = set()
         #: Notifications that were given.
         self.given = 0
+        self._terms: ReadingTerms | None = None
+        #: How often the connection was lost.
+        self._cuts = 0
+        #: Where notifications are settled one by one: those that are with the reader, those that
+        #: it had and was relieved of, and those of which it has just said that it refuses them.
+        self._held: dict[str, tuple[StreamId, int]] = {}
+        self._places: dict[tuple[StreamId, int], str] = {}
+        self._gone: dict[str, None] = {}
+        self._refused: dict[tuple[StreamId, int], str] = {}
+        #: Refusals that the broker has heard, and taken for such.
+        self._counted: set[tuple[StreamId, int]] = set()
 
-    def _write(self, op: str, id: str, **more: str | int) -> None:
+    def _write(self, op: str, id: str, **more: Any) -> None:
         line = Line(pos=self._recorder.pos(), op=op, comp=self.name, fid=id)
         for name, value in more.items():
             setattr(line, name, value)
         self._recorder.write([line])
+
+    def _note(self, step: str, **more: Any) -> None:
+        self._write("internal", self._id, step=step, **more)
 
     def has(self, subscriptions: Collection[Asking], in_force: Iterable[Asking]) -> None:
         """It has these from now on, and no others. Some of them are in force, says the broker."""
@@ -261,6 +307,9 @@ class RecordedComponent:
         for notification in notifications:
             id = notification.id
             assert id is not None  # it has come from a broker
+            if notification.delivery is not None:
+                self._held[str(id)] = notification.place
+                self._places[notification.place] = str(id)
             lines.append(
                 Line(
                     pos=recorder.pos(),
@@ -271,16 +320,111 @@ class RecordedComponent:
                     producer=id.producer,
                     seq=id.sequence,
                     body=encode(notification),
+                    attempt=notification.attempt,
                 )
             )
         recorder.write(lines)
 
+    # -- readers of durable subscriptions and groups
+
+    def attached(self, terms: ReadingTerms) -> None:
+        """It is about to be consumed."""
+        self._terms = terms
+        self._note(ATTACHED, terms=terms)
+
+    def cut_off(self) -> None:
+        """Its connection is lost."""
+        if self._terms is not None:
+            self._cuts += 1
+            self._note(CUT_OFF)
+            self._refused.clear()
+            self._counted.clear()
+            if self._terms.shared:
+                self._let_go(list(self._held))
+
+    def dealt(self, count: int) -> None:
+        """The reader has dealt with the first so many that it was given."""
+        self._note(DEALT, seq=count)
+
     def confirmed(self, count: int) -> None:
-        """The first so many that were given will not be given again."""
-        self._write("internal", self._id, step=CONFIRMED, seq=count)
+        """These will not be given again."""
+        self._note(CONFIRMED, seq=count)
+
+    def refused(self, id: NotificationId, place: tuple[StreamId, int]) -> None:
+        """The reader could not deal with one that it has."""
+        self._let_go([str(id)])
+        self._refused[place] = str(id)
+        self._note(REFUSED, nids=[str(id)])
+
+    def taken(self, message: Withdrawn) -> None:
+        """The broker has taken some back, which the reader has, or has settled meanwhile."""
+        if message.refused in message.offsets:  # else it was somebody else's when that was heard
+            self._counted.add((message.stream, message.refused))
+        places = [(message.stream, offset) for offset in message.offsets]
+        nids = [self._places[place] for place in places if place in self._places]
+        self._let_go(nids)
+        if nids:
+            self._note(TAKEN, nids=nids)
+
+    def _let_go(self, nids: Iterable[str]) -> None:
+        for nid in nids:
+            self._release(nid)
+            self._gone[nid] = None
+        for nid in list(islice(self._gone, max(0, len(self._gone) - _TAKEN_BACK))):
+            del self._gone[nid]
+
+    def _release(self, nid: str) -> None:
+        place = self._held.pop(nid, None)
+        if place is not None and self._places.get(place) == nid:
+            del self._places[place]
+
+    def told(self, done: Iterable[NotificationId]) -> Callable[[], None]:
+        """The broker is about to be told that these are dealt with, and what was refused.
+
+        What is returned is to be called when that is on its disk.
+        """
+        nids = self._dealt_with(done)
+        refused, self._refused = self._refused, {}
+        cuts = self._cuts
+
+        def stored() -> None:
+            # What was taken back meanwhile, or told again over another connection, may be
+            # another's; the broker answers, and takes no notice.
+            if cuts != self._cuts:
+                return
+            self._confirmed(nids)
+            noted = [nid for place, nid in refused.items() if place in self._counted]
+            self._counted.difference_update(refused)
+            if noted:
+                self._note(NOTED, nids=noted)
+
+        return stored
+
+    def committed(self, done: Iterable[NotificationId]) -> None:
+        """These were dealt with by a transaction, which is on the broker's disk."""
+        self._confirmed(self._dealt_with(done))
+
+    def _dealt_with(self, done: Iterable[NotificationId]) -> list[str]:
+        nids = list(dict.fromkeys(str(id) for id in done))
+        known = [nid for nid in nids if nid in self._held or nid in self._gone]
+        for nid in known:
+            self._gone.pop(nid, None)
+        if known:
+            self._note(DEALT, nids=known)
+        return nids
+
+    def _confirmed(self, nids: Iterable[str]) -> None:
+        sure = [nid for nid in nids if nid in self._held]
+        for nid in sure:
+            self._release(nid)
+        if sure:
+            self._note(CONFIRMED, nids=sure)
 
     def ended(self) -> None:
         """Nothing more is given to this reader."""
         for id in self._ids.values():
             self._write("unsub", id)
         self._ids.clear()
+        if self._terms is not None:
+            self._terms = None
+            self._note(LEFT)

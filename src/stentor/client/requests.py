@@ -22,12 +22,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stentor.client.encoding import notification_of
 from stentor.client.subscription import Subscription, Terms
+from stentor.client.times import resolve
+from stentor.client.typed import filter_of
 from stentor.errors import InvalidConfiguration, InvalidNotification, NoReply
-from stentor.filters import Filter
 from stentor.model import Notification
 
 if TYPE_CHECKING:
     from stentor.client.bus import Bus
+    from stentor.filters import Filter
 
 #: The attributes by which requests and replies find each other.
 REPLY_TO: Final = "reply_to"
@@ -53,7 +55,7 @@ class Requests:
     async def _ready(self) -> None:
         async with self._lock:
             if self._subscription is None or self._subscription.over:
-                filter = Filter(f"{IN_REPLY_TO} = '{self._inbox.replace(chr(39), chr(39) * 2)}'")
+                filter = filter_of(f"{IN_REPLY_TO} = '{self._inbox.replace(chr(39), chr(39) * 2)}'")
                 self._subscription = await Subscription[Notification](
                     self._bus.local, filter, Terms(), handler=self._arrived
                 ).open()
@@ -76,6 +78,7 @@ class Requests:
         """Replies as they come."""
         if max_replies is not None and max_replies < 1:
             raise InvalidConfiguration(f"max_replies={max_replies} leaves no reply to wait for")
+        resolve(parts, self._bus.local.now())
         request = notification_of(event, parts)
         for name in (REPLY_TO, CORRELATION):
             if name in request:
@@ -110,7 +113,7 @@ class Requests:
 
 def requests_of(filter: Filter) -> Filter:
     """Of what the filter matches, the requests."""
-    return filter & Filter(f"exists {REPLY_TO}")
+    return filter & filter_of(f"exists {REPLY_TO}")
 
 
 async def answer(bus: Bus, request: Notification, result: Any, volatile: bool) -> int:

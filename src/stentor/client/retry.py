@@ -40,7 +40,9 @@ class Retry:
             raise InvalidConfiguration(f"attempts={self.attempts} never gives anything")
         self.terms()
 
-    def terms(self, *, dead_letter: bool = False, group: bool = False) -> Settlement:
+    def terms(
+        self, *, dead_letter: bool = False, group: bool = False, ranked: bool = False
+    ) -> Settlement:
         """The same in the words of the protocol."""
         least, most = self.backoff, self.backoff
         if isinstance(self.backoff, str) and ".." in self.backoff:
@@ -56,6 +58,7 @@ class Retry:
             deadline=seconds_of(deadline, "deadline"),
             dead_letter=dead_letter,
             overtake=self.overtake,
+            ranked=ranked,
         )
         if terms.least > terms.most:
             raise InvalidConfiguration(f"backoff={self.backoff!r} ends before it begins")

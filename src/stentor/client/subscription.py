@@ -36,6 +36,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from dataclasses import dataclass
 from inspect import isawaitable
+from math import inf
 from threading import get_ident
 from time import time as clock
 from types import TracebackType
@@ -57,8 +58,7 @@ from stentor.errors import (
     StentorError,
     Vetoed,
 )
-from stentor.filters import Filter
-from stentor.model import Notification
+from stentor.model import Notification, any_handled
 from stentor.notation.counts import counted
 from stentor.protocol.messages import (
     Amended,
@@ -71,6 +71,7 @@ from stentor.protocol.messages import (
     Renew,
     Settle,
     Settlement,
+    StreamId,
     Subscribe,
     Subscribed,
     Unsubscribe,
@@ -80,6 +81,7 @@ from stentor.protocol.messages import (
 
 if TYPE_CHECKING:
     from stentor.client.recorder import RecordedComponent
+    from stentor.filters import Filter
 
     Handler = Callable[[Any], Awaitable[object] | object]
 
@@ -128,6 +130,7 @@ class Terms:
     settlement: Settlement | None = None
     timeout: float | None = None
     takeover: float | None = None
+    expires: float | None = None
 
     def __post_init__(self) -> None:
         if self.takeover is not None and (self.durable is None or not self.takeover >= 0):
@@ -152,6 +155,10 @@ class Terms:
             raise InvalidConfiguration(
                 "a volatile subscription has no past and shares with nobody; leave out durable, "
                 "since, retained and group, or volatile"
+            )
+        if self.expires is not None and not self.expires > 0:
+            raise InvalidConfiguration(
+                f"what is older than expires={self.expires} seconds is everything; give more"
             )
         if self.settlement is not None and self.durable is None and self.group is None:
             raise InvalidConfiguration(
@@ -203,10 +210,11 @@ class Subscription(Generic[T]):
         self._unsettled: Unsettled | None = None
         if terms.settlement is not None:
             self._arrivals = self._unsettled = Unsettled(
-                Delivery(self._ack, self._nack, self._extend),
+                Delivery(self._ack, self._nack, self._extend, self),
                 ordered=not terms.settlement.overtake,
                 timed=terms.settlement.deadline > 0,
                 shared=terms.group is not None,
+                ranked=terms.settlement.ranked,
             )
             self._acked = self._unsettled.ack
         #: Handed out or dropped since credit was granted last.
@@ -266,6 +274,9 @@ class Subscription(Generic[T]):
         self.lost = 0
         #: How often publishers had waited for it ("block") for as long as they do.
         self.yields = 0
+        #: Whether something of it may expire, and notifications that have, here.
+        self._perishable = terms.expires is not None
+        self.expired = 0
         #: Handlers that failed, and notifications that did not fit the class subscribed to.
         self.errors = 0
 
@@ -303,6 +314,8 @@ class Subscription(Generic[T]):
                 await self._more()
                 continue
             self._handed_out(1)
+            if self._perishable and self._is_over(notification):
+                continue
             if self._reader is None and self._recorded is None and self._local.hooks is None:
                 self.last = notification
                 return notification  # type: ignore[return-value]
@@ -341,16 +354,38 @@ class Subscription(Generic[T]):
                 except StopAsyncIteration:
                     return []
                 continue
+            if self._perishable:
+                batch = [n for n in batch if not self._is_over(n)]
+                if not batch:
+                    continue
             if self._reader is None and self._recorded is None and self._local.hooks is None:
                 self.last = batch[-1]
                 return batch  # type: ignore[return-value]
             if shown := self._given(batch):
                 return shown
 
+    def _is_over(self, notification: Notification) -> bool:
+        """Whether it has expired while it waited here; then it has been settled."""
+        end = inf if notification.handling is None else notification.handling.end
+        if self._terms.expires is not None and notification.time is not None:
+            begin = notification.time.timestamp()
+            if notification.handling is not None:
+                begin = max(begin, notification.handling.due)
+            end = min(end, begin + self._terms.expires)
+        if end > self._local.loop.time() + self._ahead:
+            return False
+        self.expired += 1
+        if notification.delivery is not None:
+            if notification.attempt > 1:  # the broker knows what becomes of it
+                notification.nack(0.0, "it has expired")
+            else:
+                notification.ack()
+        return True
+
     def _given(self, batch: list[Notification]) -> list[T]:
         """What the application sees of these."""
         if self._recorded is not None:
-            self._recorded.notified([n for n in batch if n.attempt == 1])
+            self._recorded.notified(batch)
         return [each for each in map(self._shown, batch) if each is not None]
 
     def _shown(self, notification: Notification) -> T | None:
@@ -453,9 +488,11 @@ class Subscription(Generic[T]):
         if self.over or self.closing:
             return
         count = len(message.items)
+        self._perishable = self._perishable or any_handled(message.items)
         arrived = message.stream, message.offsets, message.items, message.retained
         if self._unsettled is not None:
             new = self._unsettled.deliver(*arrived, message.attempt)
+            self._handed_out(0)  # what was settled before is settled once more, unseen
         else:
             new = self._arrivals.deliver(*arrived)
         if not message.retained:
@@ -496,6 +533,8 @@ class Subscription(Generic[T]):
     def withdrawn(self, message: Withdrawn) -> None:
         """The broker has taken some back."""
         if self._unsettled is not None:
+            if self._recorded is not None:
+                self._recorded.taken(message)
             self._unsettled.withdrawn(message)
             self._handed_out(0)
             self._notify()
@@ -545,6 +584,8 @@ class Subscription(Generic[T]):
         """It has to be made again. The broker was there until then, by the loop's clock."""
         if self._settled and self._lost_at is None:
             self._lost_at = at + self._ahead
+        if self._settled and self._recorded is not None:
+            self._recorded.cut_off()
         self._unsettle()
         if self._unsettled is not None:
             self._unsettled.forget_waiting()
@@ -567,7 +608,7 @@ class Subscription(Generic[T]):
         self._stop_lease()
         for answer in self._asked:
             if not answer.done():
-                answer.set_result(_AGAIN)
+                answer.set_result(AGAIN)
         self._notify()
 
     def subscribe_again(self) -> None:
@@ -620,6 +661,7 @@ class Subscription(Generic[T]):
             terms.takeover,
             self.cut_off and terms.group is None,
             terms.settlement,
+            terms.expires,
         )
 
     def _asks(self) -> str | list[str]:
@@ -628,6 +670,49 @@ class Subscription(Generic[T]):
 
     def amended(self, message: Amended) -> None:
         """What it asks for has changed at the broker, which is so for inboxes only."""
+
+    # -- transactions
+
+    def check_takeable(self) -> None:
+        """Raise why no transaction can take from it, if none can."""
+        if self._unsettled is None or self._terms.durable is None:
+            raise InvalidConfiguration(
+                "a transaction takes from a durable subscription that settles one by one; "
+                "subscribe with durable='name' and settle=True"
+            )
+
+    def has(self, notification: Notification) -> bool:
+        """Whether the application has it, and has not settled it."""
+        return self._unsettled is not None and self._unsettled.has(notification)
+
+    async def served(self) -> Uplink:
+        """The connection over which it is in force, as soon as there is one."""
+        await self._until(lambda: (self._settled and self.link is not None) or self.over)
+        if self.over or self.link is None:
+            raise self._error or NoReply("the subscription has ended")
+        return self.link
+
+    @property
+    def number(self) -> int:
+        """By which its broker knows it."""
+        return self._number
+
+    def ask(self, answer: asyncio.Future[Any]) -> None:
+        """This is answered by `AGAIN` if the connection is lost."""
+        self._asked.append(answer)
+        answer.add_done_callback(self._asked.remove)
+
+    def places(self, notifications: list[Notification]) -> dict[StreamId, list[int]]:
+        """Where these are settled, by stream."""
+        assert self._unsettled is not None
+        return self._unsettled.places(notifications)
+
+    def committed(self, notifications: list[Notification]) -> None:
+        """These were settled by a transaction."""
+        assert self._unsettled is not None
+        self._unsettled.committed(notifications)
+        if self._recorded is not None:
+            self._recorded.committed(self._unsettled.told)
 
     async def _put(self, question: Callable[[int], Any]) -> None:
         """Put a question about it, over new connections again until it is answered."""
@@ -641,7 +726,7 @@ class Subscription(Generic[T]):
             self._asked.append(answer)
             self.link.send(question(number))
             try:
-                if await answer is not _AGAIN:
+                if await answer is not AGAIN:
                     return
             finally:
                 self._asked.remove(answer)
@@ -666,15 +751,23 @@ class Subscription(Generic[T]):
             return
         assert isinstance(self._arrivals, Arrivals)
         self._arrivals.deal()
-        given = 0 if self._recorded is None else self._recorded.given
-        await self._confirm_now(self._arrivals.dealt(), timeout)
-        if self._recorded is not None:
-            self._recorded.confirmed(given)
+        await self._confirm_now(self._arrivals.dealt(), self._dealt_with(), timeout)
 
-    async def _confirm_now(self, positions: Positions, timeout: float | None) -> None:
+    def _dealt_with(self, *, handed_out: bool = False) -> int:
+        """How many were dealt with, if that is recorded."""
+        if self._recorded is None or not isinstance(self._arrivals, Arrivals):
+            return 0
+        count = self._recorded.given - (0 if handed_out else self._arrivals.held)
+        self._recorded.dealt(count)
+        return count
+
+    async def _confirm_now(self, positions: Positions, count: int, timeout: float | None) -> None:
+        """Have it stored how far the application is, which has dealt with so many."""
         async with TimeLimit(timeout, "the confirmation was not stored"):
             await self._put(lambda number: Confirm(self._number, positions, number))
             self._confirmed = positions
+        if self._recorded is not None:
+            self._recorded.confirmed(count)
 
     # -- settlement, one by one
 
@@ -691,6 +784,9 @@ class Subscription(Generic[T]):
             self._elsewhere(self._nack, notification, delay, cause)
             return
         assert self._unsettled is not None
+        if self._recorded is not None and self._unsettled.has(notification):
+            assert notification.id is not None  # it has come from a broker
+            self._recorded.refused(notification.id, notification.place)
         self._unsettled.nack(notification, delay, cause)
         self._tell_soon()
 
@@ -720,7 +816,25 @@ class Subscription(Generic[T]):
         if self._settled and self.link is not None and self._unsettled is not None:
             message = self._unsettled.message(self._number)
             if message is not None:
+                if self._recorded is not None:
+                    stored = self._recorded.told(self._unsettled.told)
+                    message.request = self._answered_by(stored)
                 self.link.send(message)
+
+    def _answered_by(self, stored: Callable[[], None]) -> int:
+        """The number of a request; when it is answered, this is called."""
+        number = self._local.number()
+        answer = self._local.expect(number)
+        self._asked.append(answer)
+
+        def answered(future: asyncio.Future[Any]) -> None:
+            self._asked.remove(answer)
+            heard = not future.cancelled() and future.exception() is None
+            if heard and future.result() is not AGAIN:
+                stored()
+
+        answer.add_done_callback(answered)
+        return number
 
     async def _settle_all(self, timeout: float | None) -> None:
         """Everything that was handed out is done; return when that is on disk."""
@@ -734,13 +848,19 @@ class Subscription(Generic[T]):
         """Return when what was settled is on disk."""
         assert self._unsettled is not None
         self._stop_confirm()
-        message = self._unsettled.message(self._number) or Settle(self._number, {})
+        message = self._unsettled.message(self._number)
+        stored = None
+        if self._recorded is not None and message is not None:
+            stored = self._recorded.told(self._unsettled.told)
+        message = message or Settle(self._number, {})
 
         def asked(number: int) -> Settle:
             message.request = number
             return message
 
         await self._put(asked)
+        if stored is not None:
+            stored()
 
     def _send_confirm(self) -> None:
         """Tell the broker what was dealt with, if that is news."""
@@ -748,7 +868,11 @@ class Subscription(Generic[T]):
         assert isinstance(self._arrivals, Arrivals)
         positions = self._arrivals.dealt()
         if self._settled and self.link is not None and positions != self._confirmed:
-            self.link.send(Confirm(self._number, positions))
+            message = Confirm(self._number, positions)
+            if self._recorded is not None:
+                recorded, count = self._recorded, self._dealt_with()
+                message.request = self._answered_by(lambda: recorded.confirmed(count))
+            self.link.send(message)
             self._confirmed = positions
             self._unconfirmed = 0
 
@@ -901,18 +1025,19 @@ class Subscription(Generic[T]):
         if self._confirms and self._terms.auto_confirm and isinstance(self._arrivals, Arrivals):
             dealt = self._arrivals.dealt(handed_out=handed_out)
             positions = dealt if dealt != self._confirmed else None
+        count = 0 if positions is None else self._dealt_with(handed_out=handed_out)
         owed = positions is not None or (self._unsettled is not None and self._unsettled.pending)
         self._arrivals.clear()
         self._stop_confirm()
         self._stop_lease()
         try:
             if not self.over and self._number and (self._settled or forget or owed):
-                await self._leave(positions, forget, refused)
+                await self._leave(positions, count, forget, refused)
         finally:
             self.ended(None)
 
     async def _leave(
-        self, positions: Positions | None, forget: bool, refused: Refused | None
+        self, positions: Positions | None, count: int, forget: bool, refused: Refused | None
     ) -> None:
         """Confirm, then unsubscribe, as far as the connection allows it in a few seconds."""
         durable = self._terms.durable is not None
@@ -925,7 +1050,7 @@ class Subscription(Generic[T]):
                     if self._unsettled is not None and self._unsettled.pending:
                         await self._store_settled()
                     if positions is not None and durable:
-                        await self._confirm_now(positions, None)
+                        await self._confirm_now(positions, count, None)
                     elif positions is not None:
                         self.link.send(Confirm(self._number, positions))
                     self.link.send(Unsubscribe(self._number, forget))
@@ -956,7 +1081,7 @@ class Subscription(Generic[T]):
             positions = self._arrivals.dealt()
             if positions != self._confirmed:
                 try:
-                    await self._confirm_now(positions, CLOSING)
+                    await self._confirm_now(positions, self._dealt_with(), CLOSING)
                 except StentorError as error:
                     _log.warning("%r: %s", self, error)
         self.closing = True
@@ -990,4 +1115,5 @@ class _Again:
     pass
 
 
-_AGAIN: Final = _Again()
+#: In place of an answer that was lost with its connection.
+AGAIN: Final = _Again()

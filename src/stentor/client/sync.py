@@ -20,8 +20,6 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack, overload
 
-import uvloop
-
 from stentor.client.advertisement import Advertisement, OnDemand
 from stentor.client.bus import Bus, InboxOptions, ReplyOptions, SubscribeOptions
 from stentor.client.connecting import connect
@@ -33,11 +31,12 @@ from stentor.client.transaction import Held, Transaction
 from stentor.client.typed import filter_of
 from stentor.client.uplink import State
 from stentor.errors import InvalidConfiguration, NoReply, ShuttingDown, StentorError
-from stentor.filters import Filter
 from stentor.model import Notification, NotificationId
 from stentor.protocol.messages import Positions
+from stentor.transport.event_loop import new_event_loop
 
 if TYPE_CHECKING:
+    from stentor.filters import Filter
     from stentor.node.hooks import Hooks
 
 T = TypeVar("T")
@@ -58,7 +57,7 @@ class LoopThread:
     """An event loop that runs in a thread of its own."""
 
     def __init__(self, name: str) -> None:
-        self._loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop = new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         #: Whether work is taken; everything that was taken before it ended is ended too.
         self._lock = threading.Lock()
@@ -267,6 +266,10 @@ class SyncBus:
     def flush(self, timeout: float | None = None) -> None:
         """See `Bus.flush`."""
         self._loop.call(self._bus.flush(timeout))
+
+    def cancel(self, id: NotificationId, timeout: float | None = None) -> bool:
+        """See `Bus.cancel`."""
+        return self._loop.call(self._bus.cancel(id, timeout))
 
     def transaction(self, timeout: float | None = None) -> SyncTransaction:
         """See `Bus.transaction`."""
@@ -663,6 +666,14 @@ class SyncTransaction:
     def publish(self, event: Any, *, retain: str | None = None, **parts: Any) -> Held:
         """See `Transaction.publish`."""
         return self._loop.call(self._transaction.publish(event, retain=retain, **parts))
+
+    def take(self, subscription: SyncSubscription[T], timeout: float | None = None) -> T:
+        """See `Transaction.take`."""
+        return self._loop.call(self._transaction.take(subscription._subscription, timeout))
+
+    def ack(self, notification: Notification) -> None:
+        """See `Transaction.ack`."""
+        self._transaction.ack(notification)
 
     def transaction(self) -> SyncTransaction:
         """See `Transaction.transaction`."""

@@ -1,10 +1,13 @@
-"""Moments from which on history is wanted."""
+"""Moments that applications name: from which on history is wanted, when something is due."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from stentor.errors import InvalidValue
+from stentor.errors import InvalidConfiguration, InvalidValue
+from stentor.notation.units import seconds_of
 
 
 def since_seconds(since: str | datetime | timedelta) -> float:
@@ -46,3 +49,39 @@ def since_seconds(since: str | datetime | timedelta) -> float:
             f"since={since!r} has no time zone; append Z for UTC, or an offset such as +01:00"
         )
     return max(0.0, moment.timestamp())
+
+
+def moment_of(value: str | float | timedelta | datetime, what: str, now: datetime) -> datetime:
+    """A moment: a datetime or a text in ISO 8601, with a time zone; or so long after `now`.
+
+    >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    >>> moment_of("1h", "expires", noon).hour, moment_of("2026-01-02T00:00:00Z", "x", noon).day
+    (13, 2)
+    """
+    if isinstance(value, str):
+        with suppress(ValueError):  # then it is a duration, or nothing
+            value = datetime.fromisoformat(value)
+    if not isinstance(value, datetime):
+        try:
+            return now + timedelta(seconds=seconds_of(value, what))
+        except (InvalidConfiguration, OverflowError, TypeError, ValueError) as error:
+            raise InvalidValue(
+                f"{what}={value!r} is no moment; give a duration such as '10m', a datetime, or a "
+                "text such as '2026-01-01T00:00:00Z'"
+            ) from error
+    if value.utcoffset() is None:
+        raise InvalidValue(f"{what}={value!r} has no time zone; give it one, such as UTC")
+    return value.astimezone(UTC)
+
+
+def resolve(parts: dict[str, Any], now: datetime) -> None:
+    """Make moments of what an application has said about when to deliver, and until when.
+
+    A duration until it expires begins when it may be delivered.
+    """
+    deliver_at, expires = parts.get("deliver_at"), parts.get("expires")
+    if deliver_at is not None:
+        parts["deliver_at"] = moment_of(deliver_at, "deliver_at", now)
+        now = max(now, parts["deliver_at"])
+    if expires is not None:
+        parts["expires"] = moment_of(expires, "expires", now)

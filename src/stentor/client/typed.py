@@ -1,11 +1,11 @@
-"""Events as dataclasses (R-01.73, typed on untyped).
+"""Events as objects of a class (R-01.73, typed on untyped).
 
-A dataclass is an event class: its fields are the attributes, and its event type is its name. A
-class that extends another has the path of both as its type, `Quote.StockQuote`, so that every
-broker knows by the name alone that each stock quote is a quote; nothing has to be declared
-anywhere. `__event_type__` in a class sets its type to something else. A field that holds another
-dataclass becomes attributes with dotted names, an enumeration is sent as its value, and None means
-that the attribute is absent.
+A dataclass, a msgspec struct or a pydantic model is an event class: its fields are the attributes,
+and its event type is its name. A class that extends another has the path of both as its type,
+`Quote.StockQuote`, so that every broker knows by the name alone that each stock quote is a quote;
+nothing has to be declared anywhere. `__event_type__` in a class sets its type to something else. A
+field that holds another such object becomes attributes with dotted names, a list of them a list of
+records, an enumeration is sent as its value, and None means that the attribute is absent.
 
 On the way back a notification becomes an instance of the class that its type names among the
 subclasses of the one subscribed to; a type that this program has no class for becomes an instance
@@ -15,18 +15,23 @@ of the nearest class that it does have. Attributes without a field are left out.
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from enum import Enum
-from typing import Any, Final, Generic, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeGuard, TypeVar
 from weakref import WeakKeyDictionary
 
 import msgspec
 import msgspec.inspect
 
 from stentor.errors import InvalidConfiguration, InvalidNotification, UnknownEventType
-from stentor.filters import Filter
 from stentor.model import Notification
 from stentor.model.names import name_problem, shown
+from stentor.model.record import Record
+
+if TYPE_CHECKING:
+    from stentor.filters import Filter
 
 T = TypeVar("T")
 
@@ -34,15 +39,41 @@ _MAX_DEPTH: Final = 32
 
 
 def is_event_class(candidate: object) -> TypeGuard[type[Any]]:
-    """Whether this is a dataclass, not an instance of one."""
-    return isinstance(candidate, type) and dataclasses.is_dataclass(candidate)
+    """Whether this is a dataclass, a struct or a model, not an instance of one."""
+    return isinstance(candidate, type) and _is_record_class(candidate)
+
+
+def is_event(candidate: object) -> bool:
+    """Whether this is an instance of an event class."""
+    return not isinstance(candidate, type) and _is_record_class(type(candidate))
+
+
+def _is_record_class(cls: type) -> bool:
+    known = _record_classes.get(cls)
+    if known is None:
+        known = _record_classes[cls] = (
+            dataclasses.is_dataclass(cls)
+            or (issubclass(cls, msgspec.Struct) and cls is not msgspec.Struct)
+            or _is_model(cls)
+        )
+    return known
+
+
+_record_classes: WeakKeyDictionary[type, bool] = WeakKeyDictionary()
+
+
+def _is_model(cls: type) -> bool:
+    """Whether it is a pydantic model; whoever has defined one has imported pydantic."""
+    pydantic = sys.modules.get("pydantic")
+    base = getattr(pydantic, "BaseModel", None)
+    return base is not None and issubclass(cls, base) and cls is not base
 
 
 _names: WeakKeyDictionary[type, str] = WeakKeyDictionary()
 
 
 def event_type_of(cls: type) -> str:
-    """The event type of a dataclass.
+    """The event type of a class.
 
     >>> @dataclasses.dataclass
     ... class Quote:
@@ -62,7 +93,7 @@ def event_type_of(cls: type) -> str:
 def _event_type(cls: type) -> str:
     own = cls.__dict__.get("__event_type__")
     if own is None:
-        bases = [base for base in cls.__bases__ if dataclasses.is_dataclass(base)]
+        bases = [base for base in cls.__bases__ if _is_record_class(base)]
         if len(bases) > 1:
             raise UnknownEventType(
                 f"{cls.__name__} extends several event classes, "
@@ -100,32 +131,47 @@ def _record(event: Any, depth: int) -> dict[str, Any]:
         raise InvalidNotification(
             f"the event nests deeper than {_MAX_DEPTH} records, or contains itself"
         )
-    return {name: _plain(getattr(event, name), depth) for name in _field_names(type(event))}
+    return {name: _plain(getattr(event, field), depth) for field, name in _field_names(type(event))}
+
+
+_BUILT_IN: Final = frozenset({str, int, float, bool, bytes, datetime, type(None)})
 
 
 def _plain(value: Any, depth: int) -> Any:
+    if type(value) in _BUILT_IN:
+        return value
     if isinstance(value, Enum):
         return value.value
-    if dataclasses.is_dataclass(value):
+    if is_event(value):
         return _record(value, depth + 1)
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(each, depth) for each in value] if _has_enums(value) else value
+        return [_plain(each, depth + 1) for each in value] if _has_more(value) else value
+    if isinstance(value, Mapping):
+        return {name: _plain(each, depth + 1) for name, each in value.items()}
     return value
 
 
-def _has_enums(values: Any) -> bool:
-    return any(isinstance(each, Enum) for each in values)
+def _has_more(values: Any) -> bool:
+    """Whether some element is not sent as it is."""
+    return any(type(each) not in _BUILT_IN for each in values)
 
 
-_fields: WeakKeyDictionary[type, tuple[str, ...]] = WeakKeyDictionary()
+#: For each class its fields, each with the name under which it is sent.
+_fields: WeakKeyDictionary[type, tuple[tuple[str, str], ...]] = WeakKeyDictionary()
 
 
-def _field_names(cls: type) -> tuple[str, ...]:
+def _field_names(cls: type) -> tuple[tuple[str, str], ...]:
     names = _fields.get(cls)
     if names is None:
-        names = _fields[cls] = tuple(
-            field.name for field in dataclasses.fields(cls) if not field.name.startswith("_")
-        )
+        found: list[tuple[str, str]]
+        if issubclass(cls, msgspec.Struct):
+            found = list(zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True))
+        elif dataclasses.is_dataclass(cls):
+            found = [(field.name, field.name) for field in dataclasses.fields(cls)]
+        else:
+            models: Any = cls
+            found = [(name, field.alias or name) for name, field in models.model_fields.items()]
+        names = _fields[cls] = tuple([pair for pair in found if not pair[0].startswith("_")])
     return names
 
 
@@ -136,11 +182,14 @@ def filter_of(filter: object, where: str | Filter | None = None) -> Filter:
     """The filter that a text, a filter or an event class says, narrowed by another."""
     if is_event_class(filter):
         return class_filter(filter, where)
+    from stentor.filters import Filter  # half of what a publisher would load
+
     if isinstance(filter, str):
         filter = Filter(filter)
     if not isinstance(filter, Filter):
         raise InvalidConfiguration(
-            f'{filter!r} is no filter; give a text such as "price > 100", a Filter, or a dataclass'
+            f'{filter!r} is no filter; give a text such as "price > 100", a Filter, or a class '
+            "of events"
         )
     return filter if where is None else filter & filter_of(where)
 
@@ -154,10 +203,8 @@ def class_filter(cls: type, where: str | Filter | None = None) -> Filter:
     >>> print(class_filter(Quote, "price > 100"))
     _types has 'Quote' and price > 100
     """
-    kind = Filter("_types has '" + event_type_of(cls).replace("'", "''") + "'")
-    if where is None:
-        return kind
-    return kind & (Filter(where) if isinstance(where, str) else where)
+    kind = filter_of("_types has '" + event_type_of(cls).replace("'", "''") + "'")
+    return kind if where is None else kind & filter_of(where)
 
 
 class Reader(Generic[T]):
@@ -205,18 +252,24 @@ class Reader(Generic[T]):
 def _family(cls: type[T]) -> Iterator[type[T]]:
     yield cls
     for subclass in cls.__subclasses__():
-        if dataclasses.is_dataclass(subclass):
+        if _is_record_class(subclass):
             yield from _family(subclass)
 
 
 def _maker(cls: type[T]) -> Callable[[Notification], T]:
+    convert: Callable[[dict[str, Any]], T]
+    if _is_model(cls):
+        model: Any = cls
+        convert = model.model_validate
+    else:
+
+        def convert(record: dict[str, Any]) -> T:
+            return msgspec.convert(record, cls, dec_hook=_model)
+
     def make(notification: Notification) -> T:
-        attributes: Mapping[str, Any] = notification
-        if any("." in name for name in attributes):
-            attributes = _nested(attributes)
         try:
-            return msgspec.convert(dict(attributes), cls)
-        except msgspec.ValidationError as error:
+            return convert(_nested(notification))
+        except (msgspec.ValidationError, ValueError) as error:  # pydantic's is a ValueError
             raise InvalidNotification(
                 f"{notification.id}: this is no {cls.__name__}: {error}; "
                 "publisher and subscriber use different definitions of the event"
@@ -225,10 +278,25 @@ def _maker(cls: type[T]) -> Callable[[Notification], T]:
     return make
 
 
+def _model(cls: type, value: Any) -> Any:
+    """A field of a type that msgspec does not know: a model, or what has the type already."""
+    if _is_model(cls):
+        model: Any = cls
+        return model.model_validate(value)
+    if isinstance(value, cls):
+        return value
+    raise msgspec.ValidationError(f"expected {cls.__name__}, got {type(value).__name__}")
+
+
 def _nested(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted names as records again."""
+    """Dotted names as records again, here and in lists."""
     root: dict[str, Any] = {}
     for name, value in attributes.items():
+        if type(value) is tuple or type(value) is frozenset:
+            value = [_nested(each) if type(each) is Record else each for each in value]
+        if "." not in name:
+            root[name] = value
+            continue
         *path, last = name.split(".")
         record = root
         for segment in path:

@@ -221,7 +221,7 @@ class Uplink:
                 try:
                     await self._attempt(address, share)
                 except StentorError as error:
-                    reasons[address] = error
+                    self.error = reasons[address] = error
                 else:
                     if self._lasting:
                         self._keeper = self._loop.create_task(self._keep())

@@ -29,6 +29,7 @@ from stentor.filters.merging import exact_union, merge_conjuncts
 from stentor.filters.normalize import conjuncts_of, folded
 from stentor.filters.numbers import SplitNumbers
 from stentor.filters.ranges import Ranges
+from stentor.filters.records import Records
 from stentor.filters.tested import Tested
 
 #: Steps that deciding the form of a filter may take.
@@ -44,19 +45,19 @@ def canonical(conjuncts: Iterable[Conjunct]) -> Form:
         return tuple(written), None
     try:
         with afresh(DECISION_STEPS):
-            decided = _decided(written)
+            found = decided(written)
     except (TooCostly, FilterTooComplex):
         return tuple(written), None
     key: Hashable = None
-    if len(decided) > 1:
-        shape = diagram(decided)
+    if len(found) > 1:
+        shape = diagram(found)
         if shape is not None:
             single = shape.conjunct
             if single is None:
                 key = shape.key
             else:
-                decided = (single,)
-    return (decided, key) if _is_stable(written, decided) else (tuple(written), None)
+                found = (single,)
+    return (found, key) if _is_stable(written, found) else (tuple(written), None)
 
 
 def _written(conjuncts: Iterable[Conjunct]) -> list[Conjunct]:
@@ -73,7 +74,7 @@ def is_plain(conjunct: Conjunct) -> bool:
     return all(type(part) is Ranges for c in conjunct.constraints.values() for _, part in c.parts)
 
 
-def _decided(written: list[Conjunct]) -> tuple[Conjunct, ...]:
+def decided(written: list[Conjunct]) -> tuple[Conjunct, ...]:
     """The conjuncts in their plainest form, those that were written first in that order."""
     place: dict[Conjunct, int] = {}
     for i, conjunct in enumerate(written):
@@ -106,6 +107,8 @@ def _constraint_weight(constraint: Constraint) -> int:
                 total += 24 + _constraint_weight(cell.universe)
                 for hit in cell.hits:
                     total += _constraint_weight(hit)
+        elif type(part) is Records:
+            total += 8 + sum(map(weight, part.conjuncts))
         elif type(part) is SplitNumbers:
             total += 8 + len(part.floats.cuts) + len(part.ints.cuts)
     return total
@@ -118,15 +121,15 @@ def _settled(conjunct: Conjunct) -> Conjunct | None:
     return Conjunct.of(constraints, conjunct.residuals)
 
 
-def _is_stable(written: list[Conjunct], decided: tuple[Conjunct, ...]) -> bool:
+def _is_stable(written: list[Conjunct], found: tuple[Conjunct, ...]) -> bool:
     """Whether the decided form would be decided again to be itself."""
-    if len(decided) < 2 and all(is_plain(c) for c in decided):
+    if len(found) < 2 and all(is_plain(c) for c in found):
         return True
-    if set(written) == set(decided):
+    if set(written) == set(found):
         return True
     try:
         with afresh(DECISION_STEPS):
-            again = _decided(_written(conjuncts_of(expression_of(decided))))
+            again = decided(_written(conjuncts_of(expression_of(found))))
     except (TooCostly, FilterTooComplex):
         return False
-    return set(again) == set(decided)
+    return set(again) == set(found)

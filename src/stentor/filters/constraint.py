@@ -28,12 +28,15 @@ from stentor.filters.collection import Cell, CollectionSet
 from stentor.filters.domains import REAL, domain
 from stentor.filters.numbers import SplitNumbers
 from stentor.filters.ranges import Ranges
+from stentor.filters.records import Records
 from stentor.filters.tested import Tested
 from stentor.filters.unordered import comparable as comparable
-from stentor.model.values import COLLECTION, value_type_of
+from stentor.model.values import COLLECTION, RECORD, value_type_of
 
-Part = Ranges | SplitNumbers | Tested | CollectionSet
+Part = Ranges | SplitNumbers | Tested | CollectionSet | Records
 Parts = tuple[tuple[str, Part], ...]
+#: Sets that have one form as they are written and another when it is known what they mean.
+_WRITTEN: Final = (Tested, CollectionSet, Records)
 
 
 class Constraint:
@@ -155,7 +158,7 @@ class Constraint:
             return self
         parts: list[tuple[str, Part]] = []
         for name, part in self.parts:
-            if isinstance(part, Tested | CollectionSet):
+            if isinstance(part, _WRITTEN):
                 part = part.settled()
             if not (part.is_all if self.rest else part.is_none):
                 parts.append((name, part))
@@ -174,7 +177,7 @@ class Constraint:
     def as_written(self) -> Constraint:
         """The same as if nobody had."""
         parts = [
-            (name, part.as_written() if isinstance(part, Tested | CollectionSet) else part)
+            (name, part.as_written() if isinstance(part, _WRITTEN) else part)
             for name, part in self.parts
         ]
         return Constraint(tuple(parts), rest=self.rest, absent=self.absent)
@@ -241,13 +244,23 @@ def _restore(parts: Parts, rest: bool, absent: bool) -> Constraint:
 def everything(type_name: str) -> Part:
     if type_name == COLLECTION:
         return CollectionSet((Cell(EXISTS, frozenset()),))
+    if type_name == RECORD:
+        return _every_record()
     return Ranges(REAL if type_name == "number" else domain(type_name), True, ())
 
 
 def nothing(type_name: str) -> Part:
     if type_name == COLLECTION:
         return CollectionSet(())
+    if type_name == RECORD:
+        return Records(())
     return Ranges(REAL if type_name == "number" else domain(type_name), False, ())
+
+
+def _every_record() -> Records:
+    from stentor.filters.conjunct import Conjunct
+
+    return Records((Conjunct({}),))
 
 
 def _types(a: Constraint, b: Constraint) -> list[str]:

@@ -10,18 +10,20 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from stentor.errors import FilterTooComplex
 from stentor.filters.collection import Cell, CollectionSet
 from stentor.filters.conjunct import Conjunct
 from stentor.filters.constraint import Constraint, Part
 from stentor.filters.domains import BYTES, Cut, first_above, last_below
-from stentor.filters.effort import spend
-from stentor.filters.expression import And, Atom, Expression, Not, Or, Truth
+from stentor.filters.effort import TooCostly, afresh, spend
+from stentor.filters.expression import And, Atom, Expression, Not, Or, Quantified, Truth
 from stentor.filters.numbers import SplitNumbers
 from stentor.filters.patterns import Pattern
 from stentor.filters.ranges import Piece, Ranges
+from stentor.filters.records import Records
 from stentor.filters.tested import Tested, prefix_ranges
 from stentor.filters.unordered import plain
-from stentor.model.values import COLLECTION
+from stentor.model.values import COLLECTION, RECORD
 
 #: Elementary steps (see `effort`) for an interval: fewer than it takes to read what describes it.
 PIECE: Final = 16
@@ -52,6 +54,9 @@ def _rest(name: str, constraint: Constraint, some: str) -> list[Expression]:
     """Every type but those mentioned, or what is accepted of those."""
     if not constraint.parts:
         return [Atom(name, some + "exists")]
+    only = constraint.parts[0][1]
+    if len(constraint.parts) == 1 and isinstance(only, Records) and only.has_empty:
+        return [expression_of(only.conjuncts)]
     options: list[Expression] = [
         _part(name, type_name, part, some)
         for type_name, part in constraint.parts
@@ -70,11 +75,21 @@ def _part(name: str, type_name: str, part: Part, some: str) -> Expression:
         if part.is_all:
             return Atom(name, "is", (COLLECTION,))
         return any_of([_cell(name, cell) for cell in sorted(part.cells, key=repr)])
+    if isinstance(part, Records):
+        return _records(name, part)
     if isinstance(part, Tested):
         return _tested(name, part, some)
     if isinstance(part, SplitNumbers):
         return _split(name, part, some)
     return _ranges(name, type_name, part, some)
+
+
+def _records(name: str, records: Records) -> Expression:
+    """About an element that has no name of its own: the names are those of its fields."""
+    if records.is_all:
+        return Atom(name, "is", (RECORD,))
+    fields = expression_of(records.conjuncts)
+    return all_of([Atom(name, "is", (RECORD,)), fields]) if records.has_empty else fields
 
 
 def _ranges(name: str, type_name: str, ranges: Ranges, some: str) -> Expression:
@@ -195,7 +210,9 @@ def _cell(name: str, cell: Cell) -> Expression:
         hits = [hit for hit in hits if not hit.is_single]
     for hit in hits:
         values = _finite(hit)
-        if values is not None:
+        if _has_records(hit):
+            parts.append(_over_records("any", name, hit))
+        elif values is not None:
             parts.append(_listed(name, "has", "overlaps", values))
         else:
             parts.append(constraint_expression(name, hit, "some "))
@@ -216,6 +233,8 @@ def _only(constraint: Constraint) -> Any:
 
 
 def _universe(name: str, universe: Constraint) -> Expression:
+    if _has_records(universe):
+        return _over_records("all", name, universe)
     values = _finite(universe)
     if values is not None:
         return Atom(name, "subset", tuple(values))
@@ -224,6 +243,34 @@ def _universe(name: str, universe: Constraint) -> Expression:
     if values is not None:
         return _listed(name, "lacks", "disjoint", values)
     return Not(constraint_expression(name, outside, "some "))
+
+
+def _over_records(word: str, name: str, said: Constraint) -> Expression:
+    """Any or all elements are so. Where what lies outside has plainer words: not all, or not any.
+
+    Whoever reads that must get back what was written, or what it was found to mean.
+    """
+    if said.rest:
+        is_settled = all(p.is_settled for _, p in said.parts if isinstance(p, Records))
+        try:
+            with afresh(_OUTSIDE_STEPS):
+                outside = said.complement().settled()
+                back = outside.complement()
+                same = back == said or (is_settled and back.settled() == said)
+                if same and 2 * outside.size < said.size:
+                    other = "all" if word == "any" else "any"
+                    return Not(Quantified(other, name, constraint_expression("", outside)))
+        except (TooCostly, FilterTooComplex):
+            pass
+    return Quantified(word, name, constraint_expression("", said))
+
+
+#: Steps that looking for such words may take.
+_OUTSIDE_STEPS: Final = 2_000
+
+
+def _has_records(constraint: Constraint) -> bool:
+    return any(isinstance(part, Records) for _, part in constraint.parts)
 
 
 def _has_split(constraint: Constraint) -> bool:

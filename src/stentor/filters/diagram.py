@@ -69,13 +69,13 @@ class Diagram:
         return Conjunct.of(constraints) if node == _TRUE else None
 
 
-def diagram(conjuncts: tuple[Conjunct, ...]) -> Diagram | None:
+def diagram(conjuncts: tuple[Conjunct, ...], steps: int = DIAGRAM_STEPS) -> Diagram | None:
     """The diagram of the union; None if it would be too large or the union has residuals."""
     if any(c.residuals for c in conjuncts):
         return None
     builder = _Builder()
     try:
-        with afresh(DIAGRAM_STEPS):
+        with afresh(steps):
             root = builder.build(frozenset(tuple(c.constraints.items()) for c in conjuncts))
     except (TooCostly, FilterTooComplex):
         return None

@@ -15,7 +15,11 @@ How the pieces are translated:
   test for a single value and of its `some` form for a collection.
 - A notification has no null: to give one is to leave the attribute out, and `null` asks for that.
 - `exists` asks for a value. An empty array has none, so it counts as missing.
-- What a notification cannot hold (arrays that hold records, arrays or null) is refused where it is
+- An object asks for a record, or for an array of records in which one and the same record has all
+  that the object asks for: `{"lines": {"sku": ["A"], "count": [5]}}` does not match a line with
+  that product and another with that count. What must not be there (`exists`, `null`) must not be
+  in that record; if the object asks for nothing else, it must be in none of the array.
+- What a notification cannot hold (arrays that hold arrays or null) is refused where it is
   matched or published: no answer is better than a wrong one.
 - `anything-but` needs the field, and accepts values of any other type: `{"anything-but": 5}`
   accepts every string. For an array it is enough that some element is not excluded, as for all
@@ -33,11 +37,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from stentor.errors import FilterSyntaxError, FilterTypeError, InvalidValue
 from stentor.filters.effort import spend
-from stentor.filters.expression import And, Atom, Expression, Or
+from stentor.filters.expression import And, Atom, Expression, Or, Quantified
 from stentor.filters.language.mistakes import syntax_error
 from stentor.filters.language.parser import MAX_LENGTH
 from stentor.filters.networks import network
@@ -45,6 +49,9 @@ from stentor.model.values import COLLECTION, normal, value_type_of
 
 #: How deep objects may be nested.
 MAX_DEPTH: Final = 200
+#: A pattern with more objects than this inside of it is not looked for in lists of records: each of
+#: them could be a record or a list, and all combinations are alternatives of the filter.
+MAX_OBJECTS: Final = 8
 #: What reading takes for each value and for each test (see `stentor.filters.effort`).
 STEPS_PER_VALUE: Final = 3
 STEPS_PER_TEST: Final = 16
@@ -59,61 +66,127 @@ def parse_pattern(pattern: str | Mapping[str, Any]) -> Expression:
     value = _decode(pattern) if isinstance(pattern, str) else pattern
     if not isinstance(value, Mapping):
         _refuse("$", "a pattern is an object", 'an object such as {"source": ["aws.ec2"]}')
-    return _fields(value, "", "$", 1)
+    looks_into_lists = _objects(value, "$", 1) <= MAX_OBJECTS
+    return _Reader(looks_into_lists).fields(value, "", "$").whole
 
 
 # The structure
 
 
-def _fields(fields: Mapping[Any, Any], prefix: str, path: str, depth: int) -> Expression:
+def _objects(value: Any, path: str, depth: int) -> int:
+    """How many objects there are below this one."""
     if depth > MAX_DEPTH:
         _refuse(path, f"objects are nested more than {MAX_DEPTH} levels deep")
-    if not fields:
-        _refuse(path, "an empty object asks for nothing", "at least one field")
-    parts = []
-    for key, value in fields.items():
-        if not isinstance(key, str) or not key:
-            _refuse(path, f"the name of a field is a nonempty string, not {key!r}")
-        place = f"{path}.{key}"
+    found = 0
+    for key, inner in value.items():
         if key == "$or":
-            parts.append(_alternatives(value, prefix, place, depth))
-        elif isinstance(value, Mapping):
-            parts.append(_fields(value, f"{prefix}{key}.", place, depth + 1))
-        elif isinstance(value, list | tuple):
-            parts.append(_field(_attribute(prefix + key, place), value, place))
+            inner = inner if isinstance(inner, list | tuple) else ()
+            places = [(f"{path}.$or[{i}]", each) for i, each in enumerate(inner)]
         else:
-            _refuse(place, "the values of a field are listed in an array", f"[{_json(value)}]")
-    return _joined(And, parts)
+            places = [(f"{path}.{key}", inner)]
+            found += isinstance(inner, Mapping)
+        for place, each in places:
+            if isinstance(each, Mapping):
+                found += _objects(each, place, depth + 1)
+    return found
 
 
-def _alternatives(value: Any, prefix: str, path: str, depth: int) -> Expression:
-    if not isinstance(value, list | tuple) or len(value) < 2:
-        _refuse(path, "$or takes an array of at least two objects")
-    parts = []
-    for i, fields in enumerate(value):
-        place = f"{path}[{i}]"
-        if not isinstance(fields, Mapping):
-            _refuse(place, "$or takes objects", "an object with fields")
-        parts.append(_fields(fields, prefix, place, depth + 1))
-    return Or(tuple(parts))
+class _Asked(NamedTuple):
+    """What fields are asked for, and the two ways to satisfy that, either of which may be None:
+    with a value for at least one of them, or with none for any."""
+
+    whole: Expression
+    present: Expression | None
+    absent: Expression | None
 
 
-def _field(name: str, alternatives: Any, path: str) -> Expression:
+class _Reader:
+    def __init__(self, looks_into_lists: bool) -> None:
+        self._looks_into_lists = looks_into_lists
+
+    def fields(self, fields: Mapping[Any, Any], prefix: str, path: str) -> _Asked:
+        if not fields:
+            _refuse(path, "an empty object asks for nothing", "at least one field")
+        asked = []
+        for key, value in fields.items():
+            if not isinstance(key, str) or not key:
+                _refuse(path, f"the name of a field is a nonempty string, not {key!r}")
+            place = f"{path}.{key}"
+            if key == "$or":
+                asked.append(self._alternatives(value, prefix, place))
+            elif isinstance(value, Mapping):
+                asked.append(self._object(value, prefix + key, place))
+            elif isinstance(value, list | tuple):
+                asked.append(_field(_attribute(prefix + key, place), value, place))
+            else:
+                _refuse(place, "the values of a field are listed in an array", f"[{_json(value)}]")
+        whole = _joined(And, [one.whole for one in asked])
+        absent = [one.absent for one in asked if one.absent is not None]
+        if len(absent) < len(asked):
+            return _Asked(whole, whole, None)
+        present = [one.present for one in asked if one.present is not None]
+        some = And((whole, _joined(Or, present))) if present else None
+        return _Asked(whole, some, _joined(And, absent))
+
+    def _object(self, value: Mapping[Any, Any], name: str, path: str) -> _Asked:
+        """A record, or a list of records one of which has to be as the object says."""
+        flat = self.fields(value, name + ".", path)
+        if not self._looks_into_lists:
+            return flat
+        inner = self.fields(value, "", path)
+        if inner.absent is None:
+            either = Or((flat.whole, Quantified("any", name, inner.whole)))
+            return _Asked(either, either, None)
+        # Where nothing need be there, a list of records must not pass for a record without fields.
+        assert flat.absent is not None
+        no_list = Or((Atom(name, "missing"), Atom(name, "is not", (COLLECTION,))))
+        none = Or((And((flat.absent, no_list)), Quantified("all", name, inner.absent)))
+        if inner.present is None or flat.present is None:
+            return _Asked(none, None, none)
+        some = Or((flat.present, Quantified("any", name, inner.present)))
+        return _Asked(Or((some, none)), some, none)
+
+    def _alternatives(self, value: Any, prefix: str, path: str) -> _Asked:
+        if not isinstance(value, list | tuple) or len(value) < 2:
+            _refuse(path, "$or takes an array of at least two objects")
+        asked: list[_Asked] = []
+        for i, fields in enumerate(value):
+            place = f"{path}[{i}]"
+            if not isinstance(fields, Mapping):
+                _refuse(place, "$or takes objects", "an object with fields")
+            asked.append(self.fields(fields, prefix, place))
+        present = [one.present for one in asked if one.present is not None]
+        absent = [one.absent for one in asked if one.absent is not None]
+        return _Asked(
+            Or(tuple([one.whole for one in asked])),
+            _joined(Or, present) if present else None,
+            _joined(Or, absent) if absent else None,
+        )
+
+
+def _field(name: str, alternatives: Any, path: str) -> _Asked:
     if not alternatives:
         _refuse(path, "an empty array matches nothing", "at least one value")
     spend(STEPS_PER_VALUE * len(alternatives))
     exact: dict[str, list[Any]] = {}
-    parts: list[Expression] = []
+    present: list[Expression] = []
+    absent: list[Expression] = []
     for i, alternative in enumerate(alternatives):
         place = f"{path}[{i}]"
         if isinstance(alternative, Mapping):
-            parts.append(_test(name, alternative, place))
+            found = _test(name, alternative, place)
+            (absent if alternative == {"exists": False} else present).append(found)
         elif alternative is None:
-            parts.append(Atom(name, "missing"))
+            absent.append(Atom(name, "missing"))
         else:
             value = _scalar(alternative, place)
             exact.setdefault(value_type_of(value), []).append(value)
-    return _joined(Or, [*(_one_of(name, values) for values in exact.values()), *parts])
+    present = [*(_one_of(name, values) for values in exact.values()), *present]
+    return _Asked(
+        _joined(Or, [*present, *absent]),
+        _joined(Or, present) if present else None,
+        _joined(Or, absent) if absent else None,
+    )
 
 
 def _joined(join: type[And] | type[Or], parts: list[Expression]) -> Expression:

@@ -77,5 +77,17 @@ class Compare:
     right: Term
 
 
+@dataclass(frozen=True, slots=True)
+class Quantified:
+    """`any x in name: part` or `all x in name: part`, over the elements of a collection.
+
+    The names in `part` are those of the fields of an element; the empty name is the element itself.
+    """
+
+    quantifier: str
+    name: str
+    part: Expression
+
+
 Term = Attribute | Constant | Arithmetic
-Expression = Truth | Atom | And | Or | Not | Compare
+Expression = Truth | Atom | And | Or | Not | Compare | Quantified

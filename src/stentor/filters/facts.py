@@ -3,8 +3,7 @@
 Nested mappings are reached by dotted names, and None means absent, as in a `Notification`. Whoever
 matches has two ways to look: a filter knows the few names it asks for (`facts_of`), an engine with
 very many filters goes through the mapping instead (`flat_facts`). Either refuses what it is asked
-about and no notification could hold. A list of records is the case that would otherwise go
-unnoticed: `items.sku` is not absent where `items` is such a list, so either answer may be wrong.
+about and no notification could hold.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def facts_of(notification: Event, names: Iterable[str]) -> Mapping[str, Any]:
     for name in names:
         value = notification.get(name)
         if value is None and "." in name:
-            value = _nested(notification, name, name)
+            value = _nested(notification, name)
         if value is not None and not isinstance(value, Mapping):
             facts[name] = _value(name, value)
     return facts
@@ -59,15 +58,10 @@ def flat_facts(notification: Event, names: Collection[str], within: str = "") ->
             facts.update(flat_facts(value, names, name + "."))
         elif name in names:
             facts[name] = _value(name, value)
-        elif _holds_records(value):
-            inside = name + "."
-            for asked in tuple(names):  # at once: another thread may be adding some
-                if asked.startswith(inside):
-                    _refuse_records(name, asked)
     return facts
 
 
-def _nested(mapping: Mapping[str, Any], name: str, asked: str) -> Any:
+def _nested(mapping: Mapping[str, Any], name: str) -> Any:
     """The value at a dotted name, however the nesting and the dots are mixed."""
     head, dot, tail = name.partition(".")
     while dot:
@@ -75,11 +69,9 @@ def _nested(mapping: Mapping[str, Any], name: str, asked: str) -> Any:
         if isinstance(inner, Mapping):
             value = inner.get(tail)
             if value is None and "." in tail:
-                value = _nested(inner, tail, asked)
+                value = _nested(inner, tail)
             if value is not None:
                 return value
-        elif inner is not None and _holds_records(inner):
-            _refuse_records(asked[: -len(tail) - 1], asked)
         more, dot, tail = tail.partition(".")
         head = f"{head}.{more}"
     return None
@@ -94,17 +86,6 @@ def _value(name: str, value: Any) -> Any:
 
 def _about(name: str, error: InvalidValue) -> InvalidValue:
     return InvalidValue(f"attribute {shown(name)}: {error}")
-
-
-def _holds_records(value: Any) -> bool:
-    return isinstance(value, list | tuple) and any(isinstance(v, Mapping) for v in value)
-
-
-def _refuse_records(name: str, asked: str) -> None:
-    raise InvalidValue(
-        f"a filter asks for {shown(asked)}, but {shown(name)} is a list of records, into which "
-        "filters cannot look; publish one notification for each record, or a list of plain values"
-    )
 
 
 def _require_mapping(notification: Any) -> None:

@@ -8,14 +8,14 @@ a wrong disjointness would lose notifications.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from html import escape
 from typing import Any, Final
 
 from stentor.errors import FilterTooComplex, FilterTypeError
 from stentor.filters.canonical import canonical, weight
 from stentor.filters.conjunct import Conjunct
-from stentor.filters.constraint import ANYTHING
 from stentor.filters.describe import expression_of
 from stentor.filters.effort import TooCostly, afresh, effort, spend, within
 from stentor.filters.expression import Expression
@@ -24,6 +24,7 @@ from stentor.filters.language import parse, reading_steps
 from stentor.filters.language.printer import format_expression
 from stentor.filters.merging import merge_conjuncts, perfect_merger
 from stentor.filters.normalize import conjuncts_of, plain_conjunct, product_of
+from stentor.filters.unions import includes, intersects
 from stentor.model.notification import Notification
 
 #: Steps that a relation between two filters may take before the cautious answer is given.
@@ -140,6 +141,17 @@ class Filter:
 
         return cls.of_expression(parse_pattern(pattern))
 
+    @classmethod
+    def from_cesql(cls, expression: str) -> Filter:
+        """From an expression in CloudEvents SQL.
+
+        >>> print(Filter.from_cesql("type LIKE '%.error' AND hop < 100"))
+        hop < 100 and type suffix '.error'
+        """
+        from stentor.filters.cesql import parse_cesql
+
+        return cls.of_expression(parse_cesql(expression))
+
     def _express(self, expression: Expression) -> None:
         plain = plain_conjunct(expression)
         if plain is not None:
@@ -202,17 +214,7 @@ class Filter:
     def _covers(self, other: Filter) -> bool:
         if self == other:
             return True
-        mine = self.conjuncts
-        known = set(mine)
-        open_questions = []
-        for theirs in other.conjuncts:
-            if theirs not in known:
-                spend(4 * len(mine))
-                if not any(m.covers(theirs) for m in mine):
-                    open_questions.append(theirs)
-        if not open_questions or len(mine) < 2:
-            return not open_questions
-        return all(_covered(theirs, mine) for theirs in open_questions)
+        return includes(self.conjuncts, other.conjuncts)
 
     def overlaps(self, other: Filter) -> bool:
         """Whether some notification could match both."""
@@ -221,11 +223,7 @@ class Filter:
             return any(a.overlaps(b) for a in self.conjuncts for b in other.conjuncts)
         try:
             with within(RELATION_STEPS):
-                for mine in self.conjuncts:
-                    spend(2 + 3 * len(other.conjuncts))
-                    if any(mine.overlaps(theirs) for theirs in other.conjuncts):
-                        return True
-                return False
+                return intersects(self.conjuncts, other.conjuncts)
         except (TooCostly, FilterTooComplex):
             return True
 
@@ -298,6 +296,19 @@ class Filter:
     def __repr__(self) -> str:
         return f"Filter({str(self)!r})"
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the alternatives one below the other.
+
+        >>> Filter("price > 100 or symbol = 'IBM'")._repr_html_()
+        '<code>price &gt; 100</code><br>or <code>symbol = &#x27;IBM&#x27;</code>'
+        """
+        if self.is_always:
+            return "<em>every notification</em>"
+        if not self.conjuncts:
+            return "<em>no notification</em>"
+        texts = sorted(str(Filter.of_conjuncts([conjunct])) for conjunct in self.conjuncts)
+        return "<br>or ".join(f"<code>{escape(text)}</code>" for text in texts)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (self.conjuncts,)
 
@@ -367,28 +378,3 @@ def merge_all(filters: Iterable[Filter]) -> list[Filter]:
             result = [other for other in result if not candidate.covers(other)]
             result.append(candidate)
     return result
-
-
-def _covered(box: Conjunct, covers: Sequence[Conjunct]) -> bool:
-    """Whether a conjunct lies inside a union although inside none of its members.
-
-    Cut it along the first member it meets: what is inside that member is covered; each part
-    outside must be covered by the rest.
-    """
-    for i, cover in enumerate(covers):
-        spend(4)
-        if not cover.residuals <= box.residuals or not cover.overlaps(box):
-            continue
-        spend(len(covers) + 20 * len(cover.constraints))
-        inside = box
-        for name, constraint in cover.constraints.items():
-            mine = inside.constraints.get(name, ANYTHING)
-            outside = inside.replacing(name, mine.intersection(constraint.others()).settled())
-            if outside is not None and not _covered(outside, covers[i + 1 :]):
-                return False
-            shared = inside.replacing(name, mine.intersection(constraint).settled())
-            if shared is None:
-                return True  # nothing of it is inside, and all that is outside was covered
-            inside = shared
-        return True
-    return False

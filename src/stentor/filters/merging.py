@@ -26,6 +26,7 @@ from stentor.filters.conjunct import Conjunct
 from stentor.filters.constraint import Constraint, Part
 from stentor.filters.effort import spend
 from stentor.filters.ranges import Ranges
+from stentor.filters.records import Records
 
 if TYPE_CHECKING:
     from stentor.filters.filter import Filter
@@ -277,6 +278,8 @@ def _cell_around(part: CollectionSet) -> CollectionSet | None:
     if cell is None:
         return None
     universe = cell.universe
+    if any(isinstance(part, Records) for _, part in universe.parts):
+        return CollectionSet((cell,))
     if universe.is_all_values or _is_finite(universe) or _is_finite(universe.complement()):
         return CollectionSet((cell,))
     return None

@@ -13,14 +13,16 @@ from contextlib import contextmanager
 from math import prod
 from typing import Final
 
-from stentor.errors import FilterTooComplex
+from stentor.errors import FilterTooComplex, FilterTypeError
 from stentor.filters.conjunct import Conjunct
-from stentor.filters.constraint import EXISTS, Constraint, everything
+from stentor.filters.constraint import EXISTS, NO_VALUE, Constraint, everything
 from stentor.filters.effort import TooCostly, spend, within
-from stentor.filters.expression import And, Atom, Compare, Expression, Not, Truth
+from stentor.filters.expression import And, Atom, Compare, Expression, Not, Quantified, Truth
 from stentor.filters.merging import exact_union, merge_conjuncts
-from stentor.filters.operators import PLAIN, constraint, opposite
+from stentor.filters.operators import PLAIN, constraint, opposite, quantified
+from stentor.filters.records import Records
 from stentor.filters.residual import Residual
+from stentor.model.values import COLLECTION, RECORD
 
 #: A filter may have this many conjuncts at most.
 CONJUNCT_LIMIT: Final = 4_096
@@ -31,6 +33,9 @@ PRODUCT_LIMIT: Final = 16 * CONJUNCT_LIMIT
 WRITING_STEPS: Final = 4_000_000
 #: From so many on, conjuncts that can be merged are merged before they are multiplied out.
 MERGED_FIRST: Final = 64
+
+#: What an element is called in a filter over its list.
+_ITSELF: Final = ""
 
 _ANY_NUMBER: Final = Constraint((("number", everything("number")),))
 
@@ -113,10 +118,46 @@ def _disjuncts(expression: Expression, negated: bool) -> list[Conjunct]:
     if isinstance(expression, Compare):
         residual = Residual(expression)
         return _listed(_of_residual(residual.negated() if negated else residual))
+    if isinstance(expression, Quantified):
+        spend(24)
+        element = _element(_disjuncts(expression.part, False))
+        found = quantified(expression.quantifier, element, negated)
+        return _listed(Conjunct.of({expression.name: found}))
     branches = [_disjuncts(part, negated) for part in expression.parts]
     if isinstance(expression, And) is negated:
         return _union(branches)
     return _product(branches)
+
+
+def _element(conjuncts: list[Conjunct]) -> Constraint:
+    """What they say of an element: of its value, or of its fields. A plain value has none."""
+    said: list[Constraint] = []
+    records: list[Conjunct] = []
+    for conjunct in folded(conjuncts):
+        itself = conjunct.constraints.get(_ITSELF)
+        if any(_ITSELF in residual.names for residual in conjunct.residuals):
+            raise FilterTypeError("an element is compared with constants, its fields with fields")
+        fields = {n: c for n, c in conjunct.constraints.items() if n != _ITSELF}
+        of_fields = Conjunct(fields, conjunct.residuals)
+        if itself is None:
+            records.append(of_fields)
+        else:
+            said.append(itself.intersection(_with_fields([of_fields])))
+    if records:
+        said.append(_with_fields(records))
+    if not said:
+        return NO_VALUE
+    whole = Constraint.union_of(said)
+    # An element is never missing and never a collection: what is said of these goes.
+    parts = tuple([(name, part) for name, part in whole.parts if name != COLLECTION])
+    return Constraint(parts, rest=whole.rest)
+
+
+def _with_fields(conjuncts: list[Conjunct]) -> Constraint:
+    records = Records.of(conjuncts)
+    if records.is_all:
+        return EXISTS
+    return Constraint(((RECORD, records),), rest=records.has_empty)
 
 
 def _of_residual(residual: Residual) -> Conjunct | None:

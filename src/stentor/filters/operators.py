@@ -47,7 +47,7 @@ from stentor.filters.tested import Tested, prefix_ranges
 from stentor.filters.unordered import BUILT_IN, comparable
 from stentor.model import values
 from stentor.model.event_types import event_types
-from stentor.model.values import COLLECTION, INT_MAX, INT_MIN, normal, value_type_of
+from stentor.model.values import COLLECTION, INT_MAX, INT_MIN, RECORD, normal, value_type_of
 
 
 def register_operator(operator: Operator) -> Operator:
@@ -275,7 +275,7 @@ def _is_not(constants: Constants) -> Constraint:
 
 def _type_named(constants: Constants) -> str:
     (name,) = constants
-    known = ("int", "float", *values.value_type_names(), COLLECTION)
+    known = ("int", "float", *values.value_type_names(), COLLECTION, RECORD)
     if name not in known:
         raise FilterTypeError(f"there is no type {name!r}; known types: {', '.join(known)}")
     return str(name)
@@ -315,6 +315,13 @@ def _some(operator: str, constants: Constants) -> Constraint:
     # An element is never missing and never a collection: what is said of these goes.
     parts = tuple([(name, part) for name, part in inner.parts if name != COLLECTION])
     return _hit(Constraint(parts, rest=inner.rest))
+
+
+def quantified(quantifier: str, element: Constraint, negated: bool) -> Constraint:
+    """Collections of which some element, or every one, is as it should be; or none, or not all."""
+    if quantifier == "any":
+        return _all_in(element.complement()) if negated else _hit(element)
+    return _hit(element.complement()) if negated else _all_in(element)
 
 
 def _isa(constants: Constants) -> Constraint:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 from stentor.model import values
-from stentor.model.values import COLLECTION
+from stentor.model.values import COLLECTION, RECORD
 
-BUILT_IN = frozenset(("bool", "number", "string", "bytes", "time", COLLECTION))
+BUILT_IN = frozenset(("bool", "number", "string", "bytes", "time", COLLECTION, RECORD))
 
 
 class Unordered:

@@ -6,6 +6,7 @@ The registry that notifications consult is `stentor.model.event_types.event_type
 from stentor.model.codec import (
     MAX_HEADER_BYTES,
     Envelope,
+    any_handled,
     decode,
     decode_header,
     decode_headers,
@@ -60,6 +61,7 @@ __all__ = [
     "NotificationId",
     "SeenIds",
     "ValueType",
+    "any_handled",
     "decode",
     "decode_header",
     "decode_headers",

@@ -10,7 +10,7 @@ header only. The layout, all integers big-endian:
     9       h     header
     9 + h   p     payload, raw
 
-Nothing may follow the payload. The header is a MessagePack array of exactly seven items:
+Nothing may follow the payload. The header is a MessagePack array of seven items, or eight:
 
     attributes    map from name to value
     type          string or nil
@@ -19,6 +19,8 @@ Nothing may follow the payload. The header is a MessagePack array of exactly sev
     content type  string or nil
     id            array [producer, epoch, sequence], or nil
     time          timestamp, or nil
+    handling      array [deliver at, expires, priority]: timestamps or nil, and an integer from 0 to
+                  9; left out if it would be [nil, nil, 4]
 
 Values use MessagePack's own forms where there is one: boolean, integer, float (always 64 bits, so
 that 1 and 1.0 stay apart), string, binary, timestamp (extension -1; what is finer than a
@@ -27,6 +29,9 @@ microsecond is dropped on reading), array for a list. The others are extensions:
     1   a set: the MessagePack array of its elements, sorted by their encodings, so that equal sets
         have equal bytes
     2   a value of a registered value type: the MessagePack array [name of the type, its dump]
+
+A record in a list is the array of its names and values in turn. A list never holds another one
+directly, so there is nothing that it could be taken for.
 
 The reader trusts nothing. It accepts exactly the notifications that the constructor accepts, and
 every other input, of whatever kind, raises `DecodeError` and nothing else. The work is divided:
@@ -47,15 +52,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from operator import itemgetter
 from struct import Struct as Layout
 from sys import float_info
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
 from msgspec.msgpack import Decoder, Encoder, Ext
 
 from stentor.errors import DecodeError, InvalidNotification
+from stentor.model.handling import Handling
+from stentor.model.handling import check as check_handling
 from stentor.model.identity import NotificationId, check_producer, good_producers
 from stentor.model.names import MAX_ATTRIBUTES, check_attribute_names, plain_names, shown
 from stentor.model.notification import (
@@ -67,9 +75,11 @@ from stentor.model.notification import (
     check_texts,
     facts_of_parts,
 )
+from stentor.model.record import Record
 from stentor.model.values import (
     INT_MAX,
     INT_MIN,
+    MAX_LISTS,
     normal,
     value_type,
     value_type_names,
@@ -85,20 +95,29 @@ _REGISTERED: Final = 2
 
 _PREFIX: Final = Layout(">BII")
 _HEADER_AT: Final = _PREFIX.size
-#: The same with the first two bytes of the header: an array of seven, and the code of the map.
+#: The same with the first two bytes of the header: an array of so many, and the code of the map.
 _START: Final = Layout(">BIIBB")
 _START_SIZE: Final = _START.size
+#: An array of seven, and one of eight: with handling.
 _HEADER_START: Final = 0x97
+_HANDLED_START: Final = 0x98
+_header_start: Final = itemgetter(_HEADER_AT)
 _NATIVE: Final = frozenset({bool, int, float, str, bytes, datetime})
 
 Buffer = bytes | bytearray | memoryview
 
 
+if TYPE_CHECKING:
+    _Absent = Handling | None
+else:
+    _Absent = Handling  # what is absent is None; nil in its place is refused
+
+
 class Envelope(msgspec.Struct, array_like=True, eq=False, gc=False):
     """A notification whose payload is still in the encoded bytes. Made by `decode_header`."""
 
-    # The first seven fields are the header. The bytes read must begin with an array of exactly
-    # seven, or they could set the others as well.
+    # The first eight fields are the header. The bytes read must begin with an array of seven or
+    # eight, or they could set the others as well.
     attributes: dict[str, Any]
     type: str | None
     subject: str | None
@@ -106,6 +125,7 @@ class Envelope(msgspec.Struct, array_like=True, eq=False, gc=False):
     content_type: str | None
     id: NotificationId | None
     time: Any  # a datetime or None; declared as `datetime`, msgspec would also take a string
+    handling: _Absent = None
     _data: Any = b""
     #: Where the payload begins; 0 if there is none.
     _payload_start: int = 0
@@ -117,7 +137,13 @@ class Envelope(msgspec.Struct, array_like=True, eq=False, gc=False):
         facts: dict[str, Any] | None = self._facts
         if facts is None:
             facts = self._facts = facts_of_parts(
-                self.attributes, self.type, self.subject, self.channel, self.id, self.time
+                self.attributes,
+                self.type,
+                self.subject,
+                self.channel,
+                self.id,
+                self.time,
+                self.handling,
             )
         return facts
 
@@ -147,6 +173,7 @@ class Envelope(msgspec.Struct, array_like=True, eq=False, gc=False):
             self.content_type,
             self.id,
             self.time,
+            self.handling,
         )
 
     def __repr__(self) -> str:
@@ -208,9 +235,8 @@ def encode_batch(notifications: Iterable[Notification]) -> list[bytes]:
         attributes = n._attributes
         if not n._is_plain and not _NATIVE.issuperset(map(type, attributes.values())):
             attributes = {name: _outgoing(name, value) for name, value in attributes.items()}
-        header = encoded(
-            (attributes, n._type, n._subject, n._channel, n._content_type, n._id, n._time)
-        )
+        parts = (attributes, n._type, n._subject, n._channel, n._content_type, n._id, n._time)
+        header = encoded(parts if n._handling is None else (*parts, n._handling))
         size = len(header)
         if size > MAX_HEADER_BYTES:
             raise InvalidNotification(
@@ -269,6 +295,16 @@ def decode_headers(items: Sequence[Buffer]) -> list[Envelope]:
     return found
 
 
+def any_handled(items: Iterable[Buffer]) -> bool:
+    """Whether any of these well-formed items says how it is to be handled.
+
+    >>> any_handled([encode(Notification({"x": 1}))]), any_handled([encode(
+    ...     Notification({"x": 1}, priority=7))])
+    (False, True)
+    """
+    return _HANDLED_START in map(_header_start, items)
+
+
 def decode_many(items: Sequence[Buffer]) -> list[Notification]:
     """As `decode` for each, and faster; the error's `index` says which item is bad first.
 
@@ -286,6 +322,7 @@ def decode_many(items: Sequence[Buffer]) -> list[Notification]:
             e.content_type,
             e.id,
             e.time,
+            e.handling,
         )
         for e in decode_headers(items)
     ]
@@ -299,12 +336,29 @@ _MAX_FRAMES: Final = 4096
 _MAX_FRAME_PAYLOAD: Final = 1024
 
 
+def without_payloads(items: Sequence[bytes]) -> list[bytes]:
+    """Encoded notifications as they would be if they had no payloads.
+
+    >>> whole = encode(Notification({"x": 1}, payload=bytes(1000)))
+    >>> without_payloads([whole]) == [encode(Notification({"x": 1}))]
+    True
+    """
+    found = []
+    for item in items:
+        _, header, payload = _PREFIX.unpack_from(item)
+        if payload:
+            end = _PREFIX.size + header
+            item = _PREFIX.pack(VERSION, header, 0) + item[_PREFIX.size : end]
+        found.append(item)
+    return found
+
+
 def _frame(data: bytes) -> tuple[int, int, int]:
     """What the beginning of an item says; `ValueError` if that is nothing for the tight loop."""
     version, header_size, payload_size, first, code = _START.unpack_from(data)
     if (
         version != VERSION
-        or first != _HEADER_START
+        or first not in (_HEADER_START, _HANDLED_START)
         or not 0x80 <= code <= 0x8F  # a map of up to 15
         or header_size > MAX_VALUE_BYTES  # in less than that, nothing can be too long
         or payload_size > MAX_PAYLOAD_BYTES
@@ -350,6 +404,8 @@ def _read_plain(
             time = envelope.time
             if type(time) is not datetime and time is not None:
                 return
+            if envelope.handling is not None:
+                check_handling(envelope.handling)
             id = envelope.id
             if id is not None and id.producer != producer:
                 producer = id.producer
@@ -378,8 +434,8 @@ def _read(data: Buffer) -> Envelope:
             f"{payload_start + payload_size}: truncated, or followed by something else"
         )
     raw = data[_HEADER_AT:payload_start]
-    if len(raw) < 2 or raw[0] != _HEADER_START:
-        raise DecodeError("the header is not an array of seven items")
+    if len(raw) < 2 or raw[0] not in (_HEADER_START, _HANDLED_START):
+        raise DecodeError("the header is not an array of seven or eight items")
     declared = _map_size(raw)
     if declared > MAX_ATTRIBUTES:
         raise DecodeError(f"{declared} attributes; the limit is {MAX_ATTRIBUTES}")
@@ -409,6 +465,8 @@ def _read(data: Buffer) -> Envelope:
     )
     if envelope.time is not None and type(envelope.time) is not datetime:
         raise DecodeError(f"the time is a {type(envelope.time).__name__}, not a timestamp")
+    if envelope.handling is not None:
+        check_handling(envelope.handling)
     if envelope.id is not None and envelope.id.producer not in good_producers:
         check_producer(envelope.id.producer)
     envelope._data = data
@@ -435,6 +493,8 @@ def _outgoing(name: str, value: Any) -> Any:
         return value
     if kind is tuple:
         return [_outgoing(name, element) for element in value]
+    if kind is Record:
+        return [part for field, v in value.items() for part in (field, _outgoing(name, v))]
     if kind is frozenset:
         elements = sorted(_encoder.encode(_outgoing(name, element)) for element in value)
         return Ext(_SET, _encoder.encode([msgspec.Raw(element) for element in elements]))
@@ -458,30 +518,57 @@ def _outgoing(name: str, value: Any) -> Any:
     return Ext(_REGISTERED, _encoder.encode((registered.name, dump)))
 
 
-def _incoming(name: str, value: Any, room: list[int]) -> Any:
+def _incoming(name: str, value: Any, room: list[int], level: int = 1) -> Any:
     """A value that is not already as it should be; `room` is how many elements may still come."""
     if type(value) is list:
-        return tuple(_elements(name, value, room))
+        return tuple(_elements(name, value, room, level))
     if type(value) is Ext and value.code == _SET:
-        elements = list(_elements(name, _elements_decoder.decode(value.data), room))
+        elements = list(_elements(name, _elements_decoder.decode(value.data), room, level))
         found = frozenset(elements)
         if len(found) != len(elements):
             raise DecodeError(f"attribute {shown(name)}: a set holds an element twice")
         return found
-    return _element(name, value)
+    return _single(name, value)
 
 
-def _elements(name: str, values: list[Any], room: list[int]) -> Iterable[Any]:
-    room[0] -= len(values)
+def _elements(name: str, values: list[Any], room: list[int], level: int) -> Iterable[Any]:
+    if level > MAX_LISTS:
+        raise DecodeError(f"attribute {shown(name)}: more than {MAX_LISTS} lists in each other")
+    _take(name, len(values), room)
+    return [
+        _record(name, value, room, level) if type(value) is list else _single(name, value)
+        for value in values
+    ]
+
+
+def _take(name: str, count: int, room: list[int]) -> None:
+    room[0] -= count
     if room[0] < 0:
         raise DecodeError(
-            f"attribute {shown(name)}: {len(values)} elements; the limit for all lists and sets "
+            f"attribute {shown(name)}: {count} elements; the limit for all lists and sets "
             f"of a notification is {MAX_ELEMENTS}"
         )
-    return (_element(name, value) for value in values)
 
 
-def _element(name: str, value: Any) -> Any:
+def _record(name: str, parts: list[Any], room: list[int], level: int) -> Record:
+    """The record whose names and values follow each other."""
+    names, values = parts[::2], parts[1::2]
+    if len(names) != len(values):
+        raise DecodeError(f"attribute {shown(name)}: a record with a name that has no value")
+    if len(names) > MAX_ATTRIBUTES:
+        raise DecodeError(f"attribute {shown(name)}: a record with {len(names)} fields")
+    _take(name, len(names), room)
+    fields = dict(
+        zip(names, [_incoming(name, value, room, level + 1) for value in values], strict=True)
+    )
+    if len(fields) != len(names):
+        raise DecodeError(f"attribute {shown(name)}: a record with a name that occurs twice")
+    if not plain_names.issuperset(fields):
+        check_attribute_names(tuple(fields))
+    return Record(fields)
+
+
+def _single(name: str, value: Any) -> Any:
     if type(value) in _NATIVE:
         return normal(value)
     if type(value) is Ext and value.code == _REGISTERED:

@@ -37,6 +37,9 @@ RESERVED: Final = {
     "_channel": "channel",
     "_time": "time",
     "_producer": "id",
+    "_deliver_at": "deliver_at",
+    "_expires": "expires",
+    "_priority": "priority",
 }
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")

@@ -2,7 +2,8 @@
 
 A notification is a nonempty set of named values (`stentor.model.values`). Nested records are
 flattened by dotted names when it is made, so that everything after sees one flat namespace:
-`{"pos": {"x": 1}}` becomes `pos.x`. A value of None means that the attribute is absent.
+`{"pos": {"x": 1}}` becomes `pos.x`. A value of None means that the attribute is absent. A list of
+records stays a list, of `Record`s.
 
 Beside its attributes a notification may have an event type, a subject and a channel, which filters
 see under reserved names, and an opaque payload, which they do not see. `facts` is the complete view
@@ -22,6 +23,7 @@ from typing import Any, Final, TypeGuard, cast, final
 
 from stentor.errors import InvalidConfiguration, InvalidNotification, InvalidValue
 from stentor.model.event_types import event_types
+from stentor.model.handling import DEFAULT, Handling, handling
 from stentor.model.identity import NotificationId
 from stentor.model.names import (
     MAX_ATTRIBUTES,
@@ -33,12 +35,13 @@ from stentor.model.names import (
     shown,
     text_problem,
 )
+from stentor.model.record import Record
 from stentor.model.values import INT_MAX, INT_MIN, normal
 from stentor.notation.units import seconds_of
 
 #: The longest string (in UTF-8 bytes) or byte string that an attribute, or an element, can hold.
 MAX_VALUE_BYTES: Final = 2**20
-#: How many elements a collection may have.
+#: How many elements the collections may have, each field of a record among them counted as one.
 MAX_ELEMENTS: Final = 65_536
 #: The largest payload.
 MAX_PAYLOAD_BYTES: Final = 16 * 2**20
@@ -77,6 +80,7 @@ class Notification(Mapping[str, Any]):
         "_content_type",
         "_delivery",
         "_facts",
+        "_handling",
         "_id",
         "_is_plain",
         "_payload",
@@ -96,6 +100,7 @@ class Notification(Mapping[str, Any]):
     _content_type: str | None
     _id: NotificationId | None
     _time: datetime | None
+    _handling: Handling | None
     _facts: dict[str, Any] | None
     #: All values are numbers, strings or Booleans, for sure.
     _is_plain: bool
@@ -116,6 +121,9 @@ class Notification(Mapping[str, Any]):
         content_type: str | None = None,
         id: NotificationId | None = None,
         time: datetime | None = None,
+        deliver_at: datetime | None = None,
+        expires: datetime | None = None,
+        priority: int = DEFAULT,
     ) -> None:
         if _plain(attributes):
             self._attributes = attributes.copy()
@@ -144,6 +152,9 @@ class Notification(Mapping[str, Any]):
         self._content_type = content_type
         self._id = id
         self._time = time
+        self._handling = None
+        if not (deliver_at is expires is None and priority is DEFAULT):
+            self._handling = handling(deliver_at, expires, priority)
         self._facts = None
 
     @classmethod
@@ -157,6 +168,7 @@ class Notification(Mapping[str, Any]):
         content_type: str | None,
         id: NotificationId | None,
         time: datetime | None,
+        handling: Handling | None = None,
     ) -> Notification:
         """Make a notification of parts that the constructor would take unchanged.
 
@@ -171,6 +183,7 @@ class Notification(Mapping[str, Any]):
         self._content_type = content_type
         self._id = id
         self._time = time
+        self._handling = handling
         self._facts = None
         self._is_plain = False
         return self
@@ -211,6 +224,26 @@ class Notification(Mapping[str, Any]):
         return self._time
 
     @property
+    def handling(self) -> Handling | None:
+        """The three that follow, if it has any of them."""
+        return self._handling
+
+    @property
+    def deliver_at(self) -> datetime | None:
+        """Before that moment it is delivered to nobody."""
+        return None if self._handling is None else self._handling.deliver_at
+
+    @property
+    def expires(self) -> datetime | None:
+        """From that moment on it is delivered to nobody."""
+        return None if self._handling is None else self._handling.expires
+
+    @property
+    def priority(self) -> int:
+        """From 0 to 9; subscribers who want it so get the higher ones first."""
+        return DEFAULT if self._handling is None else self._handling.priority
+
+    @property
     def facts(self) -> dict[str, Any]:
         """Everything that filters can see: the attributes and, when set, the reserved names.
 
@@ -222,7 +255,13 @@ class Notification(Mapping[str, Any]):
         facts = self._facts
         if facts is None:
             facts = self._facts = facts_of_parts(
-                self._attributes, self._type, self._subject, self._channel, self._id, self._time
+                self._attributes,
+                self._type,
+                self._subject,
+                self._channel,
+                self._id,
+                self._time,
+                self._handling,
             )
         return facts
 
@@ -332,6 +371,9 @@ class Notification(Mapping[str, Any]):
             "content_type": self._content_type,
             "id": self._id,
             "time": self._time,
+            "deliver_at": self.deliver_at,
+            "expires": self.expires,
+            "priority": self.priority,
         }
 
     def __getitem__(self, name: str) -> Any:
@@ -386,7 +428,7 @@ class Notification(Mapping[str, Any]):
         for name, value in self._parts().items():
             if name == "payload" and len(value) > 32:
                 shown_parts.append(f"payload=<{len(value)} bytes>")
-            elif value:
+            elif value != DEFAULT if name == "priority" else value:
                 shown_parts.append(f"{name}={value!r}")
         return f"Notification({', '.join(shown_parts)})"
 
@@ -397,7 +439,9 @@ class Notification(Mapping[str, Any]):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Notification.from_checked, (self._attributes, *self._parts().values())
+        parts = self._attributes, self._type, self._subject, self._channel, self._payload
+        others = self._content_type, self._id, self._time, self._handling
+        return Notification.from_checked, (*parts, *others)
 
 
 def facts_of_parts(
@@ -407,6 +451,7 @@ def facts_of_parts(
     channel: str | None,
     id: NotificationId | None,
     time: datetime | None,
+    handling: Handling | None = None,
 ) -> dict[str, Any]:
     """What filters see of a notification that has these parts."""
     facts = attributes.copy()
@@ -421,6 +466,13 @@ def facts_of_parts(
         facts["_time"] = time
     if id is not None:
         facts["_producer"] = id.producer
+    if handling is not None:
+        if handling.deliver_at is not None:
+            facts["_deliver_at"] = handling.deliver_at
+        if handling.expires is not None:
+            facts["_expires"] = handling.expires
+        if handling.priority != DEFAULT:
+            facts["_priority"] = handling.priority
     return facts
 
 
@@ -468,14 +520,30 @@ def check_size(value: Any) -> None:
             )
         for element in value:
             check_size(element)
+    elif kind is Record:
+        for field in value.values():
+            check_size(field)
 
 
 def _check_elements(attributes: dict[str, Any]) -> None:
-    count = sum(len(v) for v in attributes.values() if type(v) is tuple or type(v) is frozenset)
+    count = sum(_size(v) for v in attributes.values() if type(v) is tuple or type(v) is frozenset)
     if count > MAX_ELEMENTS:
         raise InvalidNotification(
-            f"{count} elements in lists and sets; a notification may have at most {MAX_ELEMENTS}"
+            f"{count} elements in lists and sets, the fields of records among them; "
+            f"a notification may have at most {MAX_ELEMENTS}"
         )
+
+
+def _size(collection: Any) -> int:
+    """How many elements it has, and fields in them."""
+    count = len(collection)
+    for element in collection:
+        if type(element) is Record:
+            count += len(element)
+            for value in element.values():
+                if type(value) is tuple or type(value) is frozenset:
+                    count += _size(value)
+    return count
 
 
 def _plain(attributes: Mapping[str, Any]) -> TypeGuard[dict[str, Any]]:
@@ -570,4 +638,6 @@ def _on_the_wire(value: Any) -> Any:
         return kind, tuple([_on_the_wire(element) for element in value])
     if kind is frozenset:
         return kind, frozenset([_on_the_wire(element) for element in value])
+    if kind is Record:
+        return kind, frozenset([(name, _on_the_wire(field)) for name, field in value.items()])
     return kind, value

@@ -12,7 +12,9 @@ built-in ones:
     time      instants, UTC, microsecond resolution.
 
 A *collection* is a finite set of such values under one attribute name. It may be given as a set or
-as a list; filters see it as a set, so order and repetition are kept but mean nothing.
+as a list; filters see it as a set, so order and repetition are kept but mean nothing. Its elements
+may be *records* as well (`Record`): names with values, collections among them. A record is no value
+of its own; outside of a list it is flattened into the names around it.
 
 New value types are registered with `register_value_type`. A type whose class implements `<`, `==`
 and `hash` gains every comparison of the filter language; an unordered one gains equality and set
@@ -26,13 +28,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from stentor.errors import InvalidValue
+from stentor.errors import InvalidNotification, InvalidValue
+from stentor.model.names import MAX_ATTRIBUTES, MAX_DEPTH, check_attribute_names, shown
+from stentor.model.record import Record
 
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1
 
 #: The name under which collections appear beside the value types.
 COLLECTION: Final = "collection"
+#: The name under which records, as elements of collections, appear beside them.
+RECORD: Final = "record"
+#: How deep lists may lie in records of lists.
+MAX_LISTS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +131,8 @@ def _family(kind: type) -> str | None:
 def normal(value: Any) -> Any:
     """The value as Stentor stores it, or `InvalidValue`.
 
-    Lists become tuples, sets become frozensets, times become UTC; subclasses of the built-in
-    types and NumPy scalars become the built-in type itself.
+    Lists become tuples, sets become frozensets, mappings in them records, times become UTC;
+    subclasses of the built-in types and NumPy scalars become the built-in type itself.
 
     >>> normal({3, 4}) == frozenset({3, 4})
     True
@@ -153,29 +161,72 @@ def normal(value: Any) -> Any:
         return value
     if kind is datetime:
         return value if value.tzinfo is UTC and not value.fold else _in_utc(value)
-    if kind is tuple or kind is list:
-        return tuple([_normal_element(v) for v in value])
-    if kind is frozenset or kind is set:
-        return frozenset([_normal_element(v) for v in value])
+    if kind in _COLLECTIONS:
+        return _collection(value, 1)
+    if kind is Record:
+        raise InvalidValue("a record is an element of a list; as an attribute it is flattened")
     if kind in _type_of_class:
         return value
     return _normal_subclass(value)
 
 
-def _normal_element(value: Any) -> Any:
+def _collection(value: Any, level: int) -> Any:
+    elements = [_element(v, level) for v in value]
+    return frozenset(elements) if isinstance(value, set | frozenset) else tuple(elements)
+
+
+def _element(value: Any, level: int) -> Any:
+    if type(value) is Record and level == 1:
+        return value
     if value is None:
         raise InvalidValue("a collection holds no null; leave the element out instead")
     if isinstance(value, Mapping):
-        raise InvalidValue(
-            "a collection holds plain values, not records; publish one notification for each "
-            "record, or put the whole into the payload"
-        )
+        fields: dict[str, Any] = {}
+        _add_fields(value, "", fields, level)
+        try:
+            check_attribute_names(tuple(fields))
+        except InvalidNotification as error:
+            raise InvalidValue(f"in a record, {error}") from None
+        return Record(fields)
     element = normal(value)
     if type(element) is tuple or type(element) is frozenset:
         raise InvalidValue(
-            "a collection holds plain values, not other collections; put all elements into one"
+            "a collection holds values and records, not other collections; put all elements into "
+            "one, or each collection into a record"
         )
     return element
+
+
+def _add_fields(
+    mapping: Mapping[Any, Any], prefix: str, fields: dict[str, Any], level: int
+) -> None:
+    for key, value in mapping.items():
+        if value is None:
+            continue
+        if not isinstance(key, str):
+            raise InvalidValue(f"the name {shown(key)} in a record is not a string")
+        name = prefix + str.__str__(key)
+        if isinstance(value, Mapping):
+            if name.count(".") + 1 >= MAX_DEPTH:
+                raise InvalidValue(f"{shown(name)} nests deeper than {MAX_DEPTH} levels of records")
+            _add_fields(value, name + ".", fields, level)
+            continue
+        if name in fields:
+            raise InvalidValue(f"{shown(name)} is given twice in a record, flat and nested")
+        try:
+            fields[name] = _field(value, level)
+        except InvalidValue as error:
+            raise InvalidValue(f"{shown(name)} in a record: {error}") from None
+    if len(fields) > MAX_ATTRIBUTES:
+        raise InvalidValue(f"a record has {len(fields)} fields; at most {MAX_ATTRIBUTES} may be")
+
+
+def _field(value: Any, level: int) -> Any:
+    if isinstance(value, _COLLECTIONS):
+        if level >= MAX_LISTS:
+            raise InvalidValue(f"lists lie more than {MAX_LISTS} levels deep in each other")
+        return _collection(value, level + 1)
+    return normal(value)
 
 
 def _normal_subclass(value: Any) -> Any:
@@ -278,7 +329,9 @@ _register(
         format=lambda t: t.isoformat().replace("+00:00", "Z"),
     )
 )
-for _cls in (tuple, frozenset, list, set):
+_COLLECTIONS: Final = (tuple, frozenset, list, set)
+for _cls in _COLLECTIONS:
     _type_of_class[_cls] = COLLECTION
+_type_of_class[Record] = RECORD
 
-_BUILT_IN: Final = frozenset([*_types, COLLECTION])
+_BUILT_IN: Final = frozenset([*_types, COLLECTION, RECORD])

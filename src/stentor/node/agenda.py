@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
+from stentor.node.schedule import Delayed
 from stentor.node.session import Line
 from stentor.protocol.messages import BetweenBrokers, FromBroker, Origin
 from stentor.routing.protocol import Arm, Close, Message
@@ -29,6 +30,7 @@ class Append(NamedTuple):
     """Write notifications to the journal; `committed` or `failed` is then called."""
 
     items: list[bytes]
+    #: Empty for what the broker publishes.
     producer: str
     #: The newest epoch and sequence number of the producer up to here, to be stored with them.
     newest: tuple[int, int]
@@ -39,6 +41,15 @@ class Append(NamedTuple):
     context: Any
     #: States of durable subscriptions by name, stored in the same transaction.
     states: Mapping[str, bytes] = MappingProxyType({})
+    #: Publications that are kept until they are due, and ids of those that need not be any longer.
+    schedule: Sequence[Delayed] = ()
+    unschedule: Sequence[str] = ()
+
+    @property
+    def marks(self) -> dict[str, tuple[int, int]]:
+        """What is to be remembered of producers with it."""
+        known = self.producer and (self.items or self.schedule)
+        return {self.producer: self.newest} if known else {}
 
 
 class Persist(NamedTuple):

@@ -8,16 +8,28 @@ by one. A capability that has something to say about publications adds a check h
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Final, Protocol
 
-from stentor.errors import InvalidNotification, NotAdvertised, NotPermitted, StentorError
+from stentor.errors import (
+    InvalidNotification,
+    NotAdvertised,
+    NotPermitted,
+    Overloaded,
+    StentorError,
+)
 from stentor.model.codec import Envelope
 from stentor.model.names import shown
 from stentor.node.clock import Clock
+from stentor.node.schedule import Schedule
 from stentor.node.session import Session
 
 #: Seconds by which a publisher's clock may be ahead.
 EPOCH_AHEAD: Final = 86_400.0
+#: Seconds until what is to be delivered later has to be due.
+MOST_AHEAD: Final = 366 * 86_400.0
+
+_handling: Final = attrgetter("handling")
 
 
 class Check(Protocol):
@@ -102,6 +114,48 @@ class Permission:
                 "allows, or have the grant widened"
             )
         return None
+
+
+class Timely:
+    """What is to be delivered later finds room on the schedule, and is not too far away."""
+
+    def __init__(self, schedule: Schedule, clock: Clock) -> None:
+        self._schedule = schedule
+        self._clock = clock
+
+    def concerns(self, session: Session, envelopes: Sequence[Envelope]) -> bool:
+        return any(map(_handling, envelopes))
+
+    def problem(self, session: Session, envelope: Envelope) -> StentorError | None:
+        if envelope.handling is None:
+            return None
+        due = envelope.handling.due
+        if due <= self._clock.time:
+            return None
+        if due > self._clock.time + MOST_AHEAD:
+            return InvalidNotification(
+                f"deliver_at={envelope.handling.deliver_at.isoformat()} is more than a year away, "
+                "for which brokers keep nothing; publish it later"
+            )
+        problem = self._schedule.problem(session.owner, len(envelope.encoded))
+        if problem is not None:
+            return Overloaded(f"{problem}; publish it later, or raise limits.scheduled")
+        return None
+
+
+class AtOnce:
+    """What no journal holds cannot be delivered later."""
+
+    def concerns(self, session: Session, envelopes: Sequence[Envelope]) -> bool:
+        return any(map(_handling, envelopes))
+
+    def problem(self, session: Session, envelope: Envelope) -> StentorError | None:
+        if envelope.handling is None or envelope.handling.deliver_at is None:
+            return None
+        return InvalidNotification(
+            "what is delivered later is kept on disk until then, which volatile publications skip; "
+            "leave out deliver_at, or do not publish it as volatile"
+        )
 
 
 class Advertised:

@@ -15,6 +15,8 @@ hears which message.
     homes          where durable subscriptions live                   homes.py
     wanted         what journals have to keep for them                wanted.py
     settlements    what becomes of single notifications; dead letters settlements.py
+    scheduling     what is delivered later                            scheduling.py
+    transactions   what consumers publish and settle as one step      transactions.py
     leases         subscriptions that end by themselves               leases.py
     groups         which groups live where                            groups.py
     offers         advertisements, and demand for what is offered     offers.py
@@ -47,7 +49,7 @@ from stentor.node.agenda import Action, Agenda
 from stentor.node.allowance import Allowance, Shares
 from stentor.node.assurance import Assurance
 from stentor.node.border import Borders, Rights
-from stentor.node.checks import Advertised, Check, Identity, Permission, Repetition
+from stentor.node.checks import Advertised, Check, Identity, Permission, Repetition, Timely
 from stentor.node.clock import Clock
 from stentor.node.durable import Durable
 from stentor.node.feed import QUEUE_LIMIT
@@ -73,13 +75,16 @@ from stentor.node.parts.probing import Probing
 from stentor.node.parts.progress import Progress
 from stentor.node.parts.publishing import Publishing
 from stentor.node.parts.routing import Routing
+from stentor.node.parts.scheduling import Scheduling
 from stentor.node.parts.settlements import Settlements
 from stentor.node.parts.subscribing import Subscribing
 from stentor.node.parts.traffic import Traffic
+from stentor.node.parts.transactions import Transactions
 from stentor.node.parts.wanted import STORED, WantedHistory
 from stentor.node.portions import portions
 from stentor.node.reading import Fetches
 from stentor.node.rendezvous_directory import RendezvousDirectory
+from stentor.node.schedule import MOST, MOST_BYTES, Schedule, Scheduled
 from stentor.node.session import AdvertiseRule, PublishRule, Session, SubscribeRule
 from stentor.node.sessions import Sessions
 from stentor.node.stock import Stock
@@ -115,6 +120,8 @@ class Core:
         max_subscriptions: int = 10_000,
         max_durables: int = 10_000,
         max_groups: int = 1_000,
+        max_scheduled: int = MOST,
+        max_scheduled_bytes: int = MOST_BYTES,
         owners: Collection[str] = (),
         window: int = 20_000,
         queue: int = QUEUE_LIMIT,
@@ -190,17 +197,27 @@ class Core:
                 m.Forward: traffic.forward_heard,
             }
         self.routing = routing
-        checks: list[Check] = [Identity(time), Repetition(), Permission()]
+        schedule = Schedule(max_scheduled, max_scheduled_bytes, owners)
+        checks: list[Check] = [
+            Identity(time),
+            Repetition(),
+            Permission(),
+            Timely(schedule, time),
+        ]
         if enforce_advertisements:
             checks.append(Advertised())
         self.publishing = Publishing(
             self.traffic,
             checks=checks,
+            schedule=schedule,
             journals=journals,
             sessions=sessions,
             clock=time,
             agenda=agenda,
             window=window,
+        )
+        self.scheduling = Scheduling(
+            schedule, publishing=self.publishing, routing=routing, journals=journals, clock=time
         )
         self.deliveries = Deliveries(
             subscriptions,
@@ -223,6 +240,16 @@ class Core:
             journals=journals,
             hooks=hooks,
             ready=ready,
+            clock=time,
+            agenda=agenda,
+        )
+        self.transactions = Transactions(
+            subscriptions,
+            durables=durables,
+            publishing=self.publishing,
+            settlements=self.settlements,
+            journals=journals,
+            sessions=sessions,
             clock=time,
             agenda=agenda,
         )
@@ -373,6 +400,7 @@ class Core:
             m.Credit: self.subscribing.credit,
             m.Confirm: self.subscribing.confirm,
             m.Settle: self.settlements.settle,
+            m.Commit: self.transactions.commit,
             m.Amend: self.subscribing.amend,
             m.Advertise: self._offers.advertise,
             m.Unadvertise: self._offers.unadvertise,
@@ -431,6 +459,8 @@ class Core:
         if not self.deliveries.congested:
             self.publishing.answer()
         self.settlements.publish()
+        self.scheduling.look()
+        self.transactions.publish()
         self._durables.settle()
         self._offers.tell()
         return self.agenda.take()
@@ -624,6 +654,10 @@ class Core:
             for stream, position in durable.positions.items():
                 self._marks.seen(stream, position)
 
+    def restore_schedule(self, scheduled: Iterable[Scheduled]) -> None:
+        """Take up what was on disk to be delivered later."""
+        self.scheduling.schedule.restore(scheduled)
+
     def import_durables(self, durables: dict[str, bytes]) -> dict[str, bytes | None]:
         """Take over durable subscriptions of a broker that was removed; what is to be stored."""
         return self.homes.adopt(durables)
@@ -699,6 +733,8 @@ class Core:
             self.traffic,
             self.deliveries,
             self.settlements,
+            self.scheduling,
+            self.transactions,
             self.catching_up,
             self.bulk_reads,
             self.probing,

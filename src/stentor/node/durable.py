@@ -229,15 +229,20 @@ class Durable:
         if min(begins) >= 0:
             self.began[stream] = min(begins)
 
-    def to_data(self, done: Iterable[tuple[StreamId, int]] = ()) -> bytes:
-        """To be stored; with these it will be as if they were done."""
+    def to_data(
+        self,
+        done: Iterable[tuple[StreamId, int]] = (),
+        ids: Iterable[NotificationId] = (),
+    ) -> bytes:
+        """To be stored; with these it will be as if they were done, and these ids dealt with."""
+        new = [id for id in ids if self.recent.add(id)]
         above, floors = self.done, self.positions
         if done:
             above = {stream: offsets.copy() for stream, offsets in above.items()}
             for stream, offset in done:
                 above[stream].add(offset)
             floors = {stream: each.floor for stream, each in above.items() if each.floor >= 0}
-        return msgspec.msgpack.encode(
+        data = msgspec.msgpack.encode(
             _Stored(
                 str(self.interest) if self.interest.fixed else self.interest.texts,
                 self.since,
@@ -250,6 +255,9 @@ class Durable:
                 {s: refused for s, refused in self.refused.items() if refused},
             )
         )
+        for id in new:
+            self.recent.discard(id)
+        return data
 
     @classmethod
     def from_data(cls, name: str, data: bytes) -> Durable:

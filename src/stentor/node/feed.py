@@ -50,6 +50,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
+from math import inf
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from stentor.errors import InvalidConfiguration, UnknownStrategy
@@ -166,11 +167,13 @@ class Feed:
         made: float = 0.0,
         volatile: bool = False,
         patience: float = float("inf"),
+        lasts: float = inf,
     ) -> None:
         """`probe` is the number of the first probe that is sent after the subscription.
 
         Without `since` nothing of the past is wanted; `made` is the time at which that is said.
-        `patience` is for how many seconds publishers wait for this subscriber.
+        `patience` is for how many seconds publishers wait for this subscriber, and `lasts` for how
+        many it wants a notification.
         """
         if limit < 1:
             raise InvalidConfiguration(f"a queue of {limit} notifications can never deliver one")
@@ -185,6 +188,9 @@ class Feed:
         self.overflow = overflow
         self.volatile = volatile
         self.patience = patience
+        self.lasts = lasts
+        #: Whether something of it may expire: it is `lasts`, or a notification that said so came.
+        self.perishable = lasts < inf
         #: Whether publishers are made to wait.
         self.blocks = overflow == "block"
         self._probe = probe

@@ -7,6 +7,7 @@ millisecond, so they are plain calls.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from stentor.protocol.messages import StreamId
@@ -43,6 +44,9 @@ class Log(Protocol):
 
     def offset_at(self, since: float) -> int:
         """The first offset that was journaled at this time or later; `head + 1` if none was."""
+
+    def delayed(self, ids: Sequence[str]) -> dict[str, bytes]:
+        """Publications that are not yet due, by their ids, as far as they are on disk."""
 
     def last_values(self, after: str, limit: int) -> list[LastValue]:
         """Up to `limit` of what is kept under keys, in their order, behind one of them."""

@@ -35,9 +35,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from msgspec import Struct
 
 from stentor.model.codec import Envelope
+from stentor.model.dead_letter import PRODUCER, is_of
+from stentor.model.handling import DEFAULT, Ranked
 from stentor.model.identity import NotificationId
 from stentor.node.clock import Clock
-from stentor.node.dead_letter import PRODUCER, is_of
 from stentor.node.durable import Durable, Refusal
 from stentor.node.feed import QUEUE_BYTES, Run
 from stentor.protocol.messages import Positions, Settle, Settlement, StreamId
@@ -51,6 +52,9 @@ UNSETTLED: Final = 10_000
 LOOKED: Final = 1_000
 
 Key: TypeAlias = tuple[StreamId, int]
+#: What keeps its order: the notifications of a publisher in a stream, and where the subscriber
+#: wants higher priorities first, those of each priority.
+Line: TypeAlias = tuple[StreamId, str, int]
 #: For a consumer: what is taken from it, of which stream, and the refusal that this answers, or 0.
 Withdrawal: TypeAlias = tuple["Consumer", StreamId, list[int], int]
 
@@ -69,6 +73,11 @@ class Entry(Struct, eq=False):
     #: When it comes again, or is taken from its holder.
     due: float = inf
     cause: str = ""
+    #: When it expires, in seconds since 1970.
+    ends: float = inf
+    priority: int = DEFAULT
+    #: Whether only those of the same priority keep their order.
+    ranked: bool = False
 
     @property
     def stream(self) -> StreamId:
@@ -79,12 +88,24 @@ class Entry(Struct, eq=False):
         return self.key[1]
 
     @property
-    def line(self) -> tuple[StreamId, str]:
-        return self.key[0], self.id.producer
+    def line(self) -> Line:
+        return self.key[0], self.id.producer, self.priority if self.ranked else DEFAULT
 
 
 #: What no journal holds is not settled, so it matters to nobody whose it is.
 _NOBODY: Final = NotificationId("nobody", 0, 0)
+
+
+def end_of(envelope: Envelope, lasts: float) -> float:
+    """When a notification expires for a subscriber who wants it for so many seconds."""
+    handling = envelope.handling
+    end = inf if handling is None else handling.end
+    if lasts < inf and envelope.time is not None:
+        begin = envelope.time.timestamp()
+        if handling is not None:
+            begin = max(begin, handling.due)
+        end = min(end, begin + lasts)
+    return end
 
 
 def _place(entry: Entry) -> int:
@@ -108,13 +129,20 @@ class Settling:
         *,
         group: str = "",
         owner: str | None = None,
+        lasts: float = inf,
     ) -> None:
-        """`group` and `owner` are those of a group that is not durable."""
+        """`group` and `owner` are those of a group that is not durable.
+
+        What is older than `lasts` seconds is not given to anybody.
+        """
         self.terms = terms
         self._group = group, owner
         self._durable = durable
         self._clock = clock
-        self.ready: deque[Entry] = deque()
+        self._lasts = lasts
+        #: Those that have expired unseen; who counts them resets this.
+        self.expired = 0
+        self.ready: deque[Entry] | Ranked[Entry] = self._queue()
         #: Those that were given in vain as often as is allowed; to be taken, and then `finish`ed.
         self.dying: deque[Entry] = deque()
         #: Whether the durable subscription has changed; who stores it resets this.
@@ -124,7 +152,7 @@ class Settling:
         self._held: dict[Consumer, dict[Key, Entry]] = {}
         #: When each consumer was last heard of, or given something while it had nothing.
         self._active: dict[Consumer, float] = {}
-        self._lines: dict[tuple[StreamId, str], list[Entry]] = {}
+        self._lines: dict[Line, list[Entry]] = {}
         self._due: list[tuple[float, int, Entry]] = []
         self._order = count()
         #: The streams that came by. If there are several, one notification may be in two of them:
@@ -132,6 +160,15 @@ class Settling:
         self._streams: set[StreamId] = set()
         self._ids: set[NotificationId] | None = None
         self._twins: dict[NotificationId, list[Key]] = {}
+
+    def agree(self, terms: Settlement) -> None:
+        """From now on these hold."""
+        self.terms, before = terms, self.ready
+        self.ready = self._queue()
+        self.ready.extend(before)
+
+    def _queue(self) -> deque[Entry] | Ranked[Entry]:
+        return Ranked() if self.terms.ranked else deque()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -185,7 +222,7 @@ class Settling:
         self._streams.add(stream)
         if len(self._streams) > 1 and self._ids is None:
             self._ids = {entry.id for entry in known.values()}
-        ids, name = self._ids, self._group
+        ids, name, lasts = self._ids, self._group, self._lasts
         if self._durable is not None:
             name = self._durable.label, self._durable.owner
         for offset, data, envelope in zip(run.offsets, run.items, envelopes, strict=True):
@@ -196,6 +233,8 @@ class Settling:
                 continue
             if own and is_of(envelope, *name):
                 self._settled([entry])  # or who fails on everything would fail for ever
+                continue
+            if (envelope.handling is not None or lasts < inf) and self._is_over(entry, envelope):
                 continue
             if ids is not None:
                 if entry.id in ids:
@@ -209,9 +248,47 @@ class Settling:
             self._bytes = sum(len(entry.data) for entry in known.values())
         return found
 
-    def pass_on(self, run: Run) -> None:
-        """Take in what no journal holds: it is given once, and then nobody asks about it."""
-        self.ready.extend(Entry((run.stream, 0), data, _NOBODY) for data in run.items)
+    def _is_over(self, entry: Entry, envelope: Envelope) -> bool:
+        """Note how the notification is to be handled; whether it has expired, and is settled."""
+        if envelope.handling is not None:
+            entry.priority = envelope.handling.priority
+            entry.ranked = self.terms.ranked
+        entry.ends = end_of(envelope, self._lasts)
+        if entry.ends > self._clock.time or not entry.key[1]:
+            return False
+        refused = {} if self._durable is None else self._durable.refused.get(entry.stream, {})
+        if entry.offset in refused:
+            return False  # somebody has failed on it, which is to be told
+        self.expired += 1
+        self._settled([entry])
+        return True
+
+    def expire(self, entry: Entry) -> None:
+        """One that was ready, and is so no longer, has expired.
+
+        If it was given in vain before, it becomes a dead letter where these are wanted.
+        """
+        self.expired += 1
+        if not entry.key[1]:
+            return
+        if entry.attempt > 1 and self.terms.dead_letter:
+            entry.cause = f"it has expired; before that: {entry.cause}"
+            self._die(entry)
+            return
+        del self._entries[entry.key]
+        self._bytes -= len(entry.data)
+        self._leave_line(entry)
+        self._settled([entry])
+
+    def pass_on(self, run: Run, envelopes: Sequence[Envelope] = ()) -> None:
+        """Take in what no journal holds: it is given once, and then nobody asks about it.
+
+        Their envelopes, if any of them may expire.
+        """
+        entries = [Entry((run.stream, 0), data, _NOBODY) for data in run.items]
+        for entry, envelope in zip(entries, envelopes, strict=False):
+            self._is_over(entry, envelope)
+        self.ready.extend(entries)
 
     def _resume(self, entry: Entry, refusal: Refusal) -> None:
         """It was refused before, when somebody else was attached, or this broker was another."""
@@ -268,6 +345,34 @@ class Settling:
                 taken = [entry.offset, *self.refuse(entry, refused.cause, refused.delay)]
             gone.append((consumer, refused.stream, taken, refused.offset))
         return gone
+
+    # -- transactions
+
+    def state_of(self, consumer: Consumer, key: Key) -> str:
+        """Whether a consumer may settle this in a transaction.
+
+        "held", "unknown" if it is yet to come here, or "gone" if it is done or another's.
+        """
+        assert self._durable is not None
+        entry = self._entries.get(key)
+        if entry is not None:
+            own = entry.holder is consumer or entry.holder is None
+            return "held" if own and entry.due != -inf else "gone"
+        if self._durable.is_done(*key) or key in self._durable.dying:
+            return "gone"
+        return "unknown"
+
+    def claim(self, keys: Iterable[Key]) -> None:
+        """These are settled by a transaction that is on its way: nobody has them meanwhile."""
+        for key in keys:
+            entry = self._entries[key]
+            self._let_go(entry)
+            entry.due = -inf
+
+    def settle_claimed(self, keys: Iterable[Key]) -> None:
+        """That is on disk."""
+        for key in keys:
+            self.finish(self._entries[key])
 
     def _begin(self, entry: Entry | None, attempt: int) -> None:
         """The application has what it was given this time."""
@@ -354,6 +459,9 @@ class Settling:
         if ready or entry.holder is not None:
             self._let_go(entry)
         entry.due = inf
+        self._leave_line(entry)
+
+    def _leave_line(self, entry: Entry) -> None:
         line = self._lines.get(entry.line) if self._lines else None
         if line is None:
             return
@@ -381,7 +489,7 @@ class Settling:
         elif self.ready and entry in self.ready:
             self.ready.remove(entry)
 
-    def _advance(self, line: list[Entry], key: tuple[StreamId, str]) -> None:
+    def _advance(self, line: list[Entry], key: Line) -> None:
         """The first of a line has changed: what need not wait any more is ready."""
         released = 0
         while released < len(line) and line[released].attempt == 1:
@@ -512,7 +620,7 @@ class Settling:
 
     def leave(self, consumer: Consumer) -> None:
         """What it has not settled is for others, before everything else."""
-        before, self.ready = self.ready, deque()
+        before, self.ready = self.ready, self._queue()
         self._active.pop(consumer, None)
         for entry in self._held.pop(consumer, {}).values():
             entry.holder = None

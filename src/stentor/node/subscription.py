@@ -26,7 +26,7 @@ from stentor.model.identity import NotificationId
 from stentor.node.durable import Durable
 from stentor.node.feed import Feed, Run
 from stentor.node.interest import Interest
-from stentor.node.settling import Settling
+from stentor.node.settling import Settling, end_of
 from stentor.protocol.messages import Positions, StreamId
 
 #: Notifications that are remembered until they are confirmed.
@@ -87,6 +87,9 @@ class Subscription:
         self._turn = 0
         #: Drops that hooks were told of.
         self.told_dropped = 0
+        #: Notifications that nobody was given because they had expired, and those not yet told of.
+        self.expired = 0
+        self._expired = 0
         #: Repeats of a notification that another broker's journal holds as well.
         self.repeated = 0
         #: How far the only consumer knows that each stream has come for it.
@@ -117,10 +120,13 @@ class Subscription:
             return 0.0
         return self.durable.rests_until
 
-    def deliveries(self, blocked: set[int]) -> Iterator[tuple[Consumer, Run]]:
-        """What goes to whom now, as far as credit reaches. Blocked sessions get nothing."""
+    def deliveries(self, blocked: set[int], time: float = 0.0) -> Iterator[tuple[Consumer, Run]]:
+        """What goes to whom now, as far as credit reaches. Blocked sessions get nothing.
+
+        `time` is in seconds since 1970.
+        """
         if self.settling is not None:
-            yield from self._settled(self.settling, blocked)
+            yield from self._settled(self.settling, blocked, time)
             return
         for consumer in self.consumers:
             given = False  # repeats do not count
@@ -129,6 +135,10 @@ class Subscription:
                 if not taken:
                     break
                 for run in taken:
+                    if self.feed.perishable and not run.gap:
+                        run = self._lasting(run, time)
+                        if not run.items:
+                            continue
                     if self.durable is not None and run.offsets and not run.gap:
                         run, envelopes = self._fresh(run, decode_headers(run.items))
                         if not run.items:
@@ -150,17 +160,43 @@ class Subscription:
             and any(c.credit > 0 and c.session not in blocked for c in self.consumers)
         )
 
-    def _settled(self, settling: Settling, blocked: set[int]) -> Iterator[tuple[Consumer, Run]]:
+    def _lasting(self, run: Run, time: float) -> Run:
+        """Without what has expired. That counts as passed: the subscriber hears of the position."""
+        keep = [
+            i
+            for i, envelope in enumerate(decode_headers(run.items))
+            if end_of(envelope, self.feed.lasts) > time
+        ]
+        if len(keep) == len(run.items):
+            return run
+        self._expired += len(run.items) - len(keep)
+        offsets = [run.offsets[i] for i in keep] if run.offsets else []
+        return Run(run.stream, offsets, [run.items[i] for i in keep], run.retained)
+
+    def take_expired(self) -> int:
+        """How many have expired since this was asked last."""
+        expired, self._expired = self._expired, 0
+        if self.settling is not None:
+            expired += self.settling.expired
+            self.settling.expired = 0
+        self.expired += expired
+        return expired
+
+    def _settled(
+        self, settling: Settling, blocked: set[int], time: float
+    ) -> Iterator[tuple[Consumer, Run]]:
         """One at a time to one consumer; neighbors for the same one go together.
 
         Those that come again go alone.
         """
+        if settling.terms.ranked:
+            yield from self._fill(settling)
         batch: Run | None = None
         last: Consumer | None = None
         sole = self.consumers[0] if len(self.consumers) == 1 else None
         while ready := [c for c in self.consumers if c.credit > 0 and c.session not in blocked]:
             if sole is not None and settling.ready:
-                yield from self._to_one(settling, sole)
+                yield from self._to_one(settling, sole, time)
                 continue
             if not settling.ready:
                 most = AT_ONCE if sole is None else sole.credit
@@ -174,6 +210,9 @@ class Subscription:
                     yield from self._admit(settling, run)
                 continue
             entry = settling.ready[0]
+            if entry.ends <= time:
+                settling.expire(settling.ready.popleft())
+                continue
             consumer = self._choose(ready, entry.data)
             if consumer is None:
                 break
@@ -192,12 +231,23 @@ class Subscription:
         if batch is not None and last is not None:
             yield last, batch
 
-    def _to_one(self, settling: Settling, consumer: Consumer) -> Iterator[tuple[Consumer, Run]]:
+    def _fill(self, settling: Settling) -> Iterator[tuple[Consumer, Run]]:
+        """Take in as much as there is room for, so that the highest of many priorities is known."""
+        while settling.room > 0 and (taken := self.feed.take(settling.room)):
+            for run in taken:
+                yield from self._admit(settling, run)
+
+    def _to_one(
+        self, settling: Settling, consumer: Consumer, time: float
+    ) -> Iterator[tuple[Consumer, Run]]:
         """All that is ready goes to the only consumer, as far as its credit reaches."""
         ready = settling.ready
         run: Run | None = None
         for _ in range(min(len(ready), consumer.credit)):
             entry = ready.popleft()
+            if entry.ends <= time:
+                settling.expire(entry)
+                continue
             settling.give(entry, consumer)
             stream, offset = entry.key
             if (
@@ -231,7 +281,7 @@ class Subscription:
             if not fresh.items:
                 return
             given = None
-            if len(self.consumers) == 1:
+            if len(self.consumers) == 1 and not settling.terms.ranked:
                 given = settling.admit_to(self.consumers[0], fresh, envelopes)
             if given is None:
                 settling.admit(fresh, envelopes)
@@ -239,7 +289,7 @@ class Subscription:
                 self.consumers[0].credit -= len(given.items)
                 yield self.consumers[0], given
         else:
-            settling.pass_on(run)
+            settling.pass_on(run, decode_headers(run.items) if self.feed.perishable else ())
 
     def _choose(self, ready: list[Consumer], data: bytes) -> Consumer | None:
         """Which consumer gets this; None if the one that must have it is not ready."""

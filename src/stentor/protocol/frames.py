@@ -56,6 +56,7 @@ _BULKY: Final = {
     kind.__struct_config__.tag: 1 + len(kind.__struct_fields__)
     for kind in (
         m.Publish,
+        m.Commit,
         m.Deliver,
         m.Stretch,
         m.Subscriptions,

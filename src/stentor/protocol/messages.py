@@ -105,6 +105,9 @@ class Welcome(_Message, tag=2):
     producer: str = ""
     #: To brokers: how this one routes; empty for the default.
     terms: str = ""
+    #: The broker's clock, in seconds since 1970: by it, and not by those of publishers, moments are
+    #: compared.
+    time: float = 0.0
 
 
 class Failure(_Message, tag=3):
@@ -164,6 +167,8 @@ class Settlement(Struct, array_like=True, frozen=True, gc=False):
     dead_letter: bool = False
     #: Whether later ones of the same publisher may come before one that was refused.
     overtake: bool = False
+    #: Whether those of higher priority come first.
+    ranked: bool = False
 
 
 class Subscribe(_Message, tag=11):
@@ -207,6 +212,8 @@ class Subscribe(_Message, tag=11):
     here: bool = False
     #: Notifications are settled one by one, by `Settle`, and not confirmed by positions.
     settlement: Settlement | None = None
+    #: Seconds after which a notification is too old to be delivered, by its own time.
+    expires: float | None = None
 
 
 class Unsubscribe(_Message, tag=12):
@@ -263,8 +270,8 @@ class Unadvertise(_Message, tag=17):
 class Ask(_Message, tag=18):
     """A question to the broker; `Done` answers. Operators ask more than clients may.
 
-    "offers" {overlapping}; "streams" {since}; "where" {broker}; "status" {}; "links" {add, remove};
-    "durables" {name, do: "reset" | "delete" | "move", to}; "drain" {}.
+    "offers" {overlapping}; "streams" {since}; "where" {broker}; "cancel" {id}; "status" {};
+    "links" {add, remove}; "durables" {name, do: "reset" | "delete" | "move", to}; "drain" {}.
     """
 
     number: int
@@ -284,8 +291,10 @@ class Read(_Message, tag=19):
     #: Not beyond this offset; 0 for the end of the journal.
     last: int = 0
     filter: _Filter = ""
-    #: Send no items, but when each was: "_time", or the name of an attribute.
+    #: Send no items, but when each was and how large: "_time", or the name of an attribute.
     times: _Text = ""
+    #: Send items without their payloads.
+    headers: bool = False
 
 
 class Amend(_Message, tag=20):
@@ -335,6 +344,27 @@ class Settle(_Message, tag=21):
     request: int | None = None
     #: As `begun`, for those that were given more than once: stream, offset, and how often.
     again: _Items[tuple[StreamId, int, int]] = field(default_factory=list)
+
+
+class Commit(_Message, tag=22):
+    """Publish, and settle what was taken, as one step: both are on disk, or neither.
+
+    `Done` answers; `Failure` if nothing of it was done.
+    """
+
+    number: int
+    #: Notifications, each encoded.
+    items: _Items[bytes]
+    #: By the number of the subscription and by stream, the offsets of what was taken.
+    settled: Annotated[
+        dict[int, Annotated[dict[StreamId, _Items[int]], Meta(max_length=MAX_STREAMS)]],
+        Meta(max_length=MAX_STREAMS),
+    ]
+    #: Producer, epoch and sequence number by which the transaction is known again, if it is sent
+    #: once more over another connection.
+    name: tuple[_Text, int, int]
+    #: Keys under which items (by index) are kept as last values.
+    retain: Annotated[dict[int, str], Meta(max_length=MAX_ITEMS)] = field(default_factory=dict)
 
 
 # -- broker to client
@@ -439,6 +469,8 @@ class Stretch(_Message, tag=39):
     low: int = 1
     #: Instead of the items, if times were asked for.
     times: _Items[float | None] = field(default_factory=list)
+    #: The same, how many bytes each item has.
+    sizes: _Items[int] = field(default_factory=list)
 
 
 class Amended(_Message, tag=40):
@@ -748,6 +780,7 @@ FromClient: TypeAlias = (
     | Read
     | Amend
     | Settle
+    | Commit
 )
 FromBroker: TypeAlias = (
     Published

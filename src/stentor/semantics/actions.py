@@ -6,6 +6,10 @@ kinds of entries are not actions of the interface: `Quiescent` states that at th
 in flight, neither data nor control messages, and `Internal` stands for any step inside the service,
 which never changes a verdict.
 
+Durable subscriptions and groups outlive their readers, who settle what they are given. So more is
+seen of these: `Attach`, `Detach` and `CutOff` of readers, `Settle`, and `Again` for what is
+delivered again because nobody has settled it. Only `settlement` looks at them.
+
 A component is named by a string. A subscription or advertisement is known by its id, which may be
 any hashable value, and ids are apart for each component: two filters that match the same
 notifications under different ids are two subscriptions (R-01.14). A notification is known by its
@@ -94,8 +98,89 @@ class Pub(_About, frozen=True):
 class Notify(_About, frozen=True):
     """The service delivers to a component: the only thing that it does."""
 
+    #: Which reader of the component got it, the how manieth delivery that was said to be, and
+    #: whether it may have waited for its reader while others were given it.
+    reader: str | None = None
+    attempt: int = 1
+    late: bool = False
+
     def __str__(self) -> str:
         return f"notify({self.component}, {self.id})"
+
+
+class Again(_About, frozen=True):
+    """It delivers something again, which is right: nobody had settled it, or it was refused."""
+
+    reader: str | None = None
+    attempt: int = 1
+    late: bool = False
+
+    def __str__(self) -> str:
+        return f"again({self.component}, {self.id}: attempt {self.attempt})"
+
+
+class ReadingTerms(Struct, frozen=True, omit_defaults=True):
+    """How a durable subscription or a group is consumed by a reader.
+
+    durable      what was confirmed is on disk
+    shared       there are several readers, so no order is promised
+    one_by_one   notifications are settled one by one, and deliveries of each are counted
+    overtake     what was refused may be overtaken, or higher priorities come first
+    attempts     how often something is given at most; 0 for as often as it takes
+    dead_letter  whether there is a dead letter of what was given so often
+    exact        whether its reader waits for its home rather than have it taken over
+    """
+
+    durable: bool = False
+    shared: bool = False
+    one_by_one: bool = False
+    overtake: bool = False
+    attempts: int = 0
+    dead_letter: bool = False
+    exact: bool = True
+
+
+class Attach(Struct, frozen=True):
+    """A reader begins to consume a durable subscription or a group."""
+
+    component: str
+    reader: str
+    terms: ReadingTerms
+
+    def __str__(self) -> str:
+        return f"attach({self.component}, {self.reader})"
+
+
+class Detach(Struct, frozen=True):
+    """A reader has ended, or has died."""
+
+    component: str
+    reader: str
+
+    def __str__(self) -> str:
+        return f"detach({self.component}, {self.reader})"
+
+
+class CutOff(Struct, frozen=True):
+    """A reader has lost its connection."""
+
+    component: str
+    reader: str
+
+    def __str__(self) -> str:
+        return f"cut_off({self.component}, {self.reader})"
+
+
+class Settle(Struct, frozen=True):
+    """What has become of notifications that a reader was given, by a word of `lines`."""
+
+    component: str
+    reader: str
+    word: str
+    ids: tuple[NotificationId, ...]
+
+    def __str__(self) -> str:
+        return f"{self.word}({self.component}, {', '.join(map(str, self.ids))})"
 
 
 class Quiescent(Struct, frozen=True):
@@ -114,7 +199,21 @@ class Internal(Struct, frozen=True):
         return f"internal({self.step})"
 
 
-Action: TypeAlias = Sub | Unsub | Adv | Unadv | Pub | Notify | Quiescent | Internal
+Action: TypeAlias = (
+    Sub
+    | Unsub
+    | Adv
+    | Unadv
+    | Pub
+    | Notify
+    | Quiescent
+    | Internal
+    | Attach
+    | Detach
+    | CutOff
+    | Again
+    | Settle
+)
 
 
 def identity(notification: Notification) -> NotificationId:

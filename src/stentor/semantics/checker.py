@@ -1,7 +1,8 @@
 """Does a run conform? All conditions, on a recorded trace.
 
 Safety is the oracle's judgment, action by action; liveness and the orders look at the history that
-is left when what is at fault by itself is taken out. Each part is near linear in the length of the
+is left when what is at fault by itself is taken out; `settlement` is about durable subscriptions
+and groups. Each part is near linear in the length of the
 trace, apart from matching and from comparing pairs of components once their orders disagree.
 """
 
@@ -16,6 +17,7 @@ from stentor.semantics.history import history_of
 from stentor.semantics.liveness import liveness
 from stentor.semantics.oracle import Oracle
 from stentor.semantics.orders import ORDERS
+from stentor.semantics.settlement import settlement, unordered
 from stentor.semantics.violations import Report
 
 
@@ -32,7 +34,9 @@ def check(
     `advertisements` turns on their stronger safety and weaker liveness (R-01.33, R-01.34). `order`
     names the orders to hold, any of `fifo`, `causal`, `causal_printed`, `total_pairwise` and
     `total_global`; they are asked of the notifications that `among` matches, if it is given.
-    `settling` asks for liveness by settling points; without it nothing is owed.
+    `settling` asks for liveness by settling points; without it nothing is owed. Readers of durable
+    subscriptions and groups are judged by what they settled (`settlement`); orders are not asked of
+    those to which none was promised.
 
     >>> from stentor.filters import Filter
     >>> from stentor.model import Notification, NotificationId
@@ -65,8 +69,15 @@ def check(
         judgment = liveness(history, oracle)
         owed = judgment.owed
         violations += judgment.violations
+    violations += settlement(trace, order="fifo" in orders, settling=settling)
     if among is not None:
         history = [(at, each) for at, each in history if among.matches(each.notification)]
+    if orders and (without := unordered(trace)):
+        history = [
+            (at, each)
+            for at, each in history
+            if not (isinstance(each, Notify) and each.component in without)
+        ]
     for name in orders:
         violations += ORDERS[name](history)
     return Report(

@@ -7,21 +7,29 @@ cannot accuse anybody of what did not happen, whatever the clocks say. Among the
 the one that follows the clocks: recordings are merged by time, and one whose next action is a
 delivery of something not yet published waits for that.
 
-Five things that recorders noted are settled on the way:
+Six things that recorders noted are settled on the way:
 
 *Lives.* A component is one life of a client. If a client was recorded several times, the later
 lives have names of their own, "desk (2)", and what the earlier ones subscribed to is over. A
-durable subscription, or a group, is a component that outlives its clients.
+durable subscription, or a group, is a component that outlives its clients; a reader of it has left
+when a later life of its client begins.
 
 *Withdrawn by another.* Who died has not said what he asks for no longer. So if somebody withdraws
 a filter from a durable inbox, or from that of a group, those that asked for it and never ended that
 themselves are taken to end it then.
 
 *Publications in doubt.* What a client published and was not acknowledged may have happened or not.
-It counts if somebody was notified of it; then it belongs to all others, too.
+It counts if somebody was notified of it; then it belongs to all others, too. Dead letters are
+published by brokers, which record nothing: they count as published in the order of their ids, no
+later than somebody was notified of them.
 
 *Given again.* A durable subscription whose client dies, or a group whose member does, is given
-again what was not confirmed. The second delivery of such a notification is taken for the first.
+again what was not confirmed, and so is who has refused something. Such a delivery is an `Again`.
+One of something that was confirmed stays a second `Notify`, unless it may be late: its reader was
+there before that, and lets go of it later, or says nothing more.
+
+*Confirmed, as it seemed.* What a reader had when it was cut off may be another's. If it was given
+to another indeed, that the first one confirms it later says nothing.
 
 *Settling.* Liveness is judged by points at which nothing is in flight. Programs that know them
 record them. Otherwise whoever made the recordings may say that they are `settled`: everything had
@@ -40,8 +48,22 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stentor.model import NotificationId
-from stentor.semantics.actions import Trace
-from stentor.semantics.lines import ACKNOWLEDGED, BEGIN, CONFIRMED, IN_FORCE, WITHDRAWN, Line
+from stentor.model.dead_letter import PRODUCER
+from stentor.semantics.actions import ReadingTerms, Trace
+from stentor.semantics.lines import (
+    ACKNOWLEDGED,
+    ATTACHED,
+    BEGIN,
+    CONFIRMED,
+    CUT_OFF,
+    IN_FORCE,
+    LEFT,
+    REFUSED,
+    TAKEN,
+    WITHDRAWN,
+    WORDS,
+    Line,
+)
 
 
 class Interleaving(Struct, frozen=True):
@@ -50,7 +72,7 @@ class Interleaving(Struct, frozen=True):
     trace: Trace
     #: Publications that were left out, since nobody can tell whether they happened.
     doubtful: int = 0
-    #: Deliveries that were left out, since they repeat one that was not confirmed.
+    #: Deliveries that repeat one that was not confirmed, as is right.
     again: int = 0
 
 
@@ -77,7 +99,8 @@ def interleaved(recordings: Iterable[Sequence[Line]], *, settled: bool = False) 
         for lines in named
     ]
     doubtful = sum(map(len, named)) - sum(map(len, known))
-    lines, again = _once(_withdrawn(list(_merged(known))))
+    known += _dead_letters(known)
+    lines, again = _once(_spelled_out(list(_withdrawn(list(_merged(known))))))
     if settled:
         lines = list(_settled(lines))
     return Interleaving(Trace(line.action() for line in lines), doubtful, again)
@@ -187,25 +210,144 @@ def _withdrawn(lines: list[Line]) -> Iterator[Line]:
                 yield Line(pos=line.pos, op="unsub", comp=line.comp, fid=fid)
 
 
-def _once(lines: Iterable[Line]) -> tuple[list[Line], int]:
-    """Without deliveries that repeat one of another life that was not confirmed."""
-    #: By component, the reader to whom each notification was given and not confirmed.
-    open: defaultdict[str | None, dict[str | None, str | None]] = defaultdict(dict)
-    given: defaultdict[str | None, list[str | None]] = defaultdict(list)
+def _dead_letters(recordings: list[list[Line]]) -> Iterator[list[Line]]:
+    """The publications of dead letters that somebody got, by the brokers that published them."""
+    first: dict[str, Line] = {}
+    for lines in recordings:
+        for line in lines:
+            if line.op != "notify" or not (line.producer or "").startswith(PRODUCER):
+                continue
+            nid = str(line.nid)
+            if nid not in first or line.pos < first[nid].pos:
+                first[nid] = line
+    published = {line.nid for lines in recordings for line in lines if line.op == "pub"}
+    brokers: defaultdict[str, list[tuple[NotificationId, Line]]] = defaultdict(list)
+    for nid, line in first.items():
+        if nid not in published:
+            brokers[str(line.producer)].append((NotificationId.parse(nid), line))
+    for producer, letters in brokers.items():
+        letters.sort(key=lambda each: (each[0].epoch, each[0].sequence), reverse=True)
+        pos, found = letters[0][1].pos, []
+        for id, line in letters:
+            pos = min(pos, line.pos)
+            body = line.body
+            found.append(
+                Line(pos=pos, op="pub", comp=producer, nid=str(id), producer=producer, body=body)
+            )
+        yield found[::-1]
+
+
+def _spelled_out(lines: list[Line]) -> Iterator[Line]:
+    """With the ids of what readers settled in bulk, without what only seemed to be confirmed, and
+    with the ends of readers that died.
+    """
+    given: defaultdict[str | None, list[str]] = defaultdict(list)
+    #: How much of that each reader has said of it, by words.
+    said: defaultdict[tuple[str | None, str | None], int] = defaultdict(int)
+    readers: defaultdict[tuple[str | None, str | None], set[str | None]] = defaultdict(set)
+    for line in lines:
+        if line.op == "notify":
+            readers[line.comp, line.nid].add(line.fid)
+    confirmed: set[tuple[str | None, str | None]] = set()
+    doubted: set[tuple[str | None, str]] = set()
+    attached: dict[str, Line] = {}
+    for line in lines:
+        if line.op == "notify" and line.nid is not None:
+            given[line.fid].append(line.nid)
+        elif line.step == BEGIN:
+            for fid, reader in list(attached.items()):
+                name, life, _ = fid.rsplit("/", 2)
+                if name == line.comp and life != str(line.pos):
+                    del attached[fid]
+                    yield Line(pos=line.pos, op="internal", step=LEFT, comp=reader.comp, fid=fid)
+        elif line.step == ATTACHED and line.fid is not None and line.fid.count("/") >= 2:
+            attached[line.fid] = line
+        elif line.step == LEFT and line.fid is not None:
+            attached.pop(line.fid, None)
+        elif line.step == CUT_OFF:
+            doubted |= {
+                (line.fid, nid)
+                for nid in given[line.fid]
+                if len(readers[line.comp, nid]) > 1 and (line.comp, nid) not in confirmed
+            }
+        elif line.step in WORDS:
+            nids = line.nids
+            if line.seq is not None:
+                start = said[line.fid, line.step]
+                nids = given[line.fid][start : line.seq]
+                said[line.fid, line.step] = max(start, line.seq)
+            if line.step == CONFIRMED:
+                nids = [nid for nid in nids if (line.fid, nid) not in doubted]
+                confirmed.update((line.comp, nid) for nid in nids)
+            line = replace(line, nids=nids, seq=None)
+        yield line
+
+
+def _late(lines: list[Line]) -> set[int]:
+    """Which deliveries may have waited for their readers: these let go of them, or say no more."""
+    found: set[int] = set()
+    #: By reader, the deliveries that it has not let go of; and those behind which nothing comes.
+    had: defaultdict[str | None, dict[str | None, int]] = defaultdict(dict)
+    last: defaultdict[str | None, list[int]] = defaultdict(list)
+    for i, line in enumerate(lines):
+        if line.fid is None:
+            continue
+        if line.op == "notify":
+            had[line.fid][line.nid] = i
+            last[line.fid].append(i)
+            continue
+        last[line.fid].clear()
+        if line.step == CUT_OFF:
+            found.update(had.pop(line.fid, {}).values())
+        elif line.step in (TAKEN, CONFIRMED):
+            for nid in line.nids:
+                where = had[line.fid].pop(nid, None)
+                if line.step == TAKEN and where is not None:
+                    found.add(where)
+    return found.union(*last.values())
+
+
+def _once(all_lines: Iterable[Line]) -> tuple[list[Line], int]:
+    """With deliveries that are rightly made again told as such, and how many these are."""
+    lines = list(all_lines)
+    late = _late(lines)
+    terms: dict[str | None, ReadingTerms] = {}
+    inexact: set[str | None] = set()
+    #: Where readers begin, and where notifications were confirmed.
+    began: dict[str | None, int] = {}
+    confirmed: dict[tuple[str | None, str | None], int] = {}
+    #: The last delivery of each, and whether its reader is rid of it.
+    last: dict[tuple[str | None, str | None], Line] = {}
+    free: set[tuple[str | None, str | None, str | None]] = set()
     kept: list[Line] = []
     again = 0
-    for line in lines:
-        unconfirmed = open[line.comp]
-        if line.op == "notify" and line.fid is not None:
-            given[line.fid].append(line.nid)
-            before = unconfirmed.get(line.nid, line.fid)
-            unconfirmed[line.nid] = line.fid
-            if before != line.fid:
-                again += 1
-                continue
+    for i, line in enumerate(lines):
+        comp, fid, key = line.comp, line.fid, (line.comp, line.nid)
+        began.setdefault(fid, i)
+        if line.op == "notify" and fid is not None:
+            before = last.get(key)
+            line = replace(line, late=i in late and began[fid] < confirmed.get(key, i))
+            if before is not None:
+                rid = before.fid != fid or (*key, fid) in free or line.attempt > before.attempt
+                if rid and (key not in confirmed or comp in inexact or line.late):
+                    again += 1
+                    line = replace(line, op="again")
+            last[key] = line
+            free.discard((*key, fid))
+        elif line.step == ATTACHED and line.terms is not None:
+            terms[fid] = line.terms
+            if not line.terms.exact:
+                inexact.add(comp)
         elif line.step == CONFIRMED:
-            for nid in given[line.fid][: line.seq]:
-                unconfirmed.pop(nid, None)
+            for nid in line.nids:
+                confirmed.setdefault((comp, nid), i)
+        elif line.step in (REFUSED, TAKEN):
+            free.update((comp, nid, fid) for nid in line.nids)
+        elif line.step == CUT_OFF and fid in terms:
+            if not terms[fid].durable:
+                inexact.add(comp)
+            if terms[fid].shared and terms[fid].one_by_one:
+                free.update((*key, fid) for key, each in last.items() if each.fid == fid)
         kept.append(line)
     return kept, again
 
@@ -214,11 +356,21 @@ def _matters(line: Line) -> bool:
     return line.op in ("sub", "pub") or line.step == WITHDRAWN
 
 
+#: Steps that may stand behind the end of a run.
+_ENDING = frozenset({*WORDS, LEFT, CUT_OFF, ACKNOWLEDGED})
+
+
 def _settled(lines: list[Line]) -> Iterator[Line]:
     """With settling points, which nobody has recorded."""
     last = max((i for i, line in enumerate(lines) if _matters(line)), default=-1)
+    end = len(lines)  # from here on readers only settle what they have, and leave
+    while end and (lines[end - 1].op == "unsub" or lines[end - 1].step in _ENDING):
+        end -= 1
+    leaving = next((i for i in range(end, len(lines)) if lines[i].step == LEFT), len(lines))
     pending: set[str | None] = set()
     for i, line in enumerate(lines):
+        if i == leaving:
+            yield Line(pos=line.pos, op="quiescent")
         if line.op == "unsub":
             pending.discard(line.fid)
             if i > last:

@@ -5,14 +5,22 @@
     {"pos": 2, "op": "quiescent"}
 
 What an action does not have is left out. The members are the columns of the audit's trace table,
-and one more: an `internal` line may name its `step`. A recorder writes these steps, which tell
-whoever joins several recordings (`stentor.semantics.interleaving`) what the actions leave open:
+and some that only recorders need: an `internal` line may name its `step`. A recorder writes these,
+which tell whoever joins several recordings (`stentor.semantics.interleaving`) what the actions
+leave open:
 
     begin          a life of `comp` begins here, that is, of one client with its subscriptions
     in force       its subscription `fid` is in force: what is published from here on belongs to it
     withdrawn      it asks for `filter` no longer, also on behalf of readers that died
     acknowledged   the publications from `nid` up to the sequence number `seq` are in a journal
-    confirmed      the first `seq` notifications of the reader `fid` will not come again
+    attached       the reader `fid` consumes the durable subscription or group `comp`, on `terms`
+    left           it does so no longer
+    cut off        it has lost its connection: others may be given what it has not settled
+    dealt          it has dealt with these: the first `seq` that it was given, or the ones in `nids`
+    confirmed      the broker has that on disk, and they will not come again
+    refused        it could not deal with the ones in `nids`
+    noted          the broker has that on disk: they come again with the next `attempt`
+    taken          the broker has taken the ones in `nids` back from it
 """
 
 from __future__ import annotations
@@ -23,14 +31,20 @@ import msgspec
 
 from stentor.errors import DecodeError
 from stentor.filters import Filter
-from stentor.model import decode
+from stentor.model import NotificationId, decode
 from stentor.semantics.actions import (
     Action,
     Adv,
+    Again,
+    Attach,
+    CutOff,
+    Detach,
     Internal,
     Notify,
     Pub,
     Quiescent,
+    ReadingTerms,
+    Settle,
     Sub,
     Unadv,
     Unsub,
@@ -40,7 +54,17 @@ BEGIN: Final = "begin"
 IN_FORCE: Final = "in force"
 WITHDRAWN: Final = "withdrawn"
 ACKNOWLEDGED: Final = "acknowledged"
+ATTACHED: Final = "attached"
+LEFT: Final = "left"
+CUT_OFF: Final = "cut off"
+DEALT: Final = "dealt"
 CONFIRMED: Final = "confirmed"
+REFUSED: Final = "refused"
+NOTED: Final = "noted"
+TAKEN: Final = "taken"
+
+#: What a reader, or the broker, says of notifications that the reader was given.
+WORDS: Final = frozenset({DEALT, CONFIRMED, REFUSED, NOTED, TAKEN})
 
 
 class Line(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -58,6 +82,12 @@ class Line(msgspec.Struct, omit_defaults=True, kw_only=True):
     body: bytes | None = None
     clock: dict[str, int] | None = None
     step: str | None = None
+    #: Of a delivery: the how manieth it is, by what the broker says; and whether the reader may
+    #: have had it for long when it was recorded. The second is found out by who joins recordings.
+    attempt: int = 1
+    late: bool = False
+    nids: list[str] = []
+    terms: ReadingTerms | None = None
 
     def encoded(self) -> bytes:
         """As it stands in a file, with its newline.
@@ -81,7 +111,17 @@ class Line(msgspec.Struct, omit_defaults=True, kw_only=True):
             case Line(op="pub", comp=str(comp), body=bytes(body)):
                 return Pub(comp, decode(body))
             case Line(op="notify", comp=str(comp), body=bytes(body)):
-                return Notify(comp, decode(body))
+                return Notify(comp, decode(body), self.fid, self.attempt, self.late)
+            case Line(op="again", comp=str(comp), body=bytes(body)):
+                return Again(comp, decode(body), self.fid, self.attempt, self.late)
+            case Line(step="attached", comp=str(comp), fid=str(fid), terms=ReadingTerms() as terms):
+                return Attach(comp, fid, terms)
+            case Line(step="left", comp=str(comp), fid=str(fid)):
+                return Detach(comp, fid)
+            case Line(step="cut off", comp=str(comp), fid=str(fid)):
+                return CutOff(comp, fid)
+            case Line(step=str(word), comp=str(comp), fid=str(fid)) if word in WORDS:
+                return Settle(comp, fid, word, tuple(map(NotificationId.parse, self.nids)))
             case Line(op="quiescent"):
                 return Quiescent()
             case Line(op="internal"):

@@ -46,6 +46,20 @@ class Condition(StrEnum):
     TOTAL_PAIRWISE = "TOTAL_PAIRWISE"
     #: The orders in which the components were notified contradict each other (R-01.32).
     TOTAL_GLOBAL = "TOTAL_GLOBAL"
+    #: A durable subscription or group gave it, nobody has dealt with it, and it did not come again.
+    UNSETTLED = "UNSETTLED"
+    #: Two readers of a durable subscription or group have it confirmed.
+    CONFIRMED_TWICE = "CONFIRMED_TWICE"
+    #: There are two dead letters of it for one durable subscription or group.
+    DEAD_TWICE = "DEAD_TWICE"
+    #: It was confirmed, and there is a dead letter of it.
+    CONFIRMED_AND_DEAD = "CONFIRMED_AND_DEAD"
+    #: There is a dead letter of it, and it was not given as often as that says.
+    DEAD_TOO_EARLY = "DEAD_TOO_EARLY"
+    #: It was not told how often it had been given.
+    MISCOUNTED = "MISCOUNTED"
+    #: Given after an earlier one of its producer was refused, and before that came again.
+    OVERTAKEN = "OVERTAKEN"
 
 
 class Violation(Struct, frozen=True):

@@ -50,6 +50,7 @@ class SimulatedBroker:
         self.up = True
         self.core = self._host.core_of(self)
         self.core.restore(self.durables)
+        self.core.restore_schedule(self.log.scheduled())
 
     def stop(self) -> None:
         """It crashes: what was on its way to the disk is lost, like everything in memory."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 
 from stentor.node.agenda import Append
 from stentor.node.log import LastValue
+from stentor.node.schedule import Delayed, Scheduled
 from stentor.protocol.messages import StreamId
 
 
@@ -25,6 +27,7 @@ class MemoryLog:
         #: The newest epoch and sequence number of each producer.
         self.published: dict[str, tuple[int, int]] = {}
         self.kept: dict[str, LastValue] = {}
+        self.schedule: dict[str, Delayed] = {}
         self._low = 1
 
     @property
@@ -51,11 +54,22 @@ class MemoryLog:
         keys = sorted(key for key in self.kept if key > after)
         return [self.kept[key] for key in keys[: min(limit, self._at_once)]]
 
+    def delayed(self, ids: Sequence[str]) -> dict[str, bytes]:
+        return {id: self.schedule[id].data for id in ids if id in self.schedule}
+
+    def scheduled(self) -> list[Scheduled]:
+        """What is kept until it is due."""
+        entries = sorted(self.schedule.values(), key=lambda each: each.due)
+        return [each.entry for each in entries]
+
     def write(self, append: Append, time: float) -> int:
         """The offset of the first of what is written."""
         first = self.head + 1
         self.entries += [(data, time) for data in append.items]
-        self.published[append.producer] = append.newest
+        self.published |= append.marks
+        self.schedule |= {each.id: each for each in append.schedule}
+        for id in append.unschedule:
+            del self.schedule[id]  # nothing is delivered twice
         for key, i in append.retain:
             self.kept[key] = LastValue(key, time, append.items[i])
         return first

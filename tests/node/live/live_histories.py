@@ -29,6 +29,7 @@ from stentor.model import Notification
 from stentor.node import feed, reading, sessions
 from stentor.node.parts import deliveries, offers, probing, publishing, routing, traffic
 from stentor.node.parts import overlay as overlay_part
+from stentor.protocol import messages as m
 from stentor.routing import STRATEGIES, Strategy
 from stentor.routing.graph import router as graph_router
 from stentor.routing.reducers import covering
@@ -171,8 +172,15 @@ class History:
             client.slow = rng.random() < 0.3
             client.window = rng.choice([1, 2, 100])
         self.durable_names = 0
-        #: Brokers that hang are drawn apart, so that histories without them stay as they are.
+        #: Brokers that hang are drawn apart, so that histories without them stay as they are; and
+        #: so are clients that do not read.
         self.hanging = random.Random(seed) if hangs else None
+        self.deafness = random.Random(f"deaf {seed}")
+        self.deaf = 0.04 if self.deafness.random() < 0.3 else 0.0
+        #: Whether somebody publishes as soon as a subscription is in force, and which are known.
+        self.eagerness = random.Random(f"eager {seed}")
+        self.eager = self.eagerness.random() < 0.3
+        self.known_in_force: set[str] = set()
 
     def _strategies(self) -> tuple[Strategy, Strategy | None]:
         """Half of the histories have brokers as they are without any settings."""
@@ -194,7 +202,13 @@ class History:
             for _ in range(rng.randint(1, 3)):
                 for _ in range(rng.randint(40, 80) if self.busy else rng.randint(5, 40)):
                     self.act()
-                    sim.advance(rng.choice([0, 1, 5, 20]))
+                    most = rng.choice([0, 1, 5, 20])
+                    if self.eager:
+                        for _ in range(most):
+                            sim.advance(1)
+                            self.answer_subscribers()
+                    else:
+                        sim.advance(most)
                     self.bounds()
                 sim.settle()
                 self.bounds()
@@ -234,6 +248,8 @@ class History:
         [act] = self.rng.choices([a for a, _ in actions], [w for _, w in actions])
         if self.hanging is not None and self.hanging.random() < 0.05:
             act = self.hang
+        if self.deafness.random() < self.deaf:
+            act = self.stop_reading
         self.kinds[act.__name__] += 1
         act()
 
@@ -249,6 +265,19 @@ class History:
         client = self._client()
         self.offer_all(client)
         client.send(events, volatile=rng.random() < 0.15)
+
+    def answer_subscribers(self) -> None:
+        """Publish something for each who has just heard that it is in force."""
+        for sub in self.sim.subs:
+            if sub.in_force is not None and sub.component not in self.known_in_force:
+                self.known_in_force.add(sub.component)
+                others = [c for c in self.sim.clients if c.broker not in (None, sub.client.broker)]
+                wanted = [event for event in self.events if sub.wants(event)]
+                if others and wanted:
+                    client = self.eagerness.choice(others)
+                    self.offer_all(client)
+                    event = self.eagerness.choice(wanted)
+                    client.send([event if isinstance(event, Notification) else dict(event)])
 
     def _event(self) -> Any:
         event = self.rng.choice(self.events)
@@ -345,6 +374,12 @@ class History:
     def disconnect(self) -> None:
         self._client().disconnect()
 
+    def stop_reading(self) -> None:
+        if self.sim.deaf and self.deafness.random() < 0.6:
+            self.sim.read_on(min(self.sim.deaf, key=lambda client: client.id))
+        else:
+            self.sim.stop_reading(self.deafness.choice(self.sim.clients))
+
     def kill_client(self) -> None:
         client = self._client()
         client.restart()
@@ -418,6 +453,8 @@ class History:
             publisher = self._client()
             event = self._event()
             self.offer_all(publisher)
+            sim.settle()
+            before = sim.counters.copy()
             [id] = publisher.send([event])
             sim.settle()
             for client in sim.clients:
@@ -428,6 +465,41 @@ class History:
                         assert got <= sub.wants(event), (sub.component, event, got)
                         continue
                     assert got == sub.wants(event), (sub.component, event, got)
+            if sim.routing.is_exact and not sim.parents and not self.rendezvous:
+                used = (sim.counters - before).links["notification"]
+                assert used == self.needed(publisher, event), (used, event)
+        self.silence()
+
+    def needed(self, publisher: Client, event: Any) -> Counter[tuple[Any, Any]]:
+        """The links that lead from the publisher's broker to those who want the event."""
+        sim, links = self.sim, set()
+        entry = publisher.broker
+        assert entry is not None
+        for client in sim.clients:
+            if any(sub.wants(event) for sub in client.inboxes.values()):
+                at = client.broker
+                while at is not None and at is not entry:
+                    way = at.core.directory.towards(entry.log.stream)
+                    assert way is not None
+                    links.add((way, at.name))
+                    at = sim.hosts[way]
+        return Counter(links)
+
+    def silence(self) -> None:
+        """When nothing happens, nobody says anything, however much time passes."""
+        sim = self.sim
+        if any("lease" in s.options for c in sim.clients for s in c.inboxes.values()):
+            return  # its end may be told
+        sim.tick(1.1)  # copies of what has changed last
+        sim.advance()
+        before, heard = Counter(sim.said), [len(client.answers) for client in sim.clients]
+        for seconds in (0.2, 1.1, 5.1, 5.1):
+            sim.tick(seconds)
+            sim.advance()
+        said = sim.said - before
+        del said[m.Wanted]  # what journals have to keep is said again and again
+        assert not said, said
+        assert [len(client.answers) for client in sim.clients] == heard
 
     def leave(self) -> None:
         sim = self.sim

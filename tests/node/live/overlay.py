@@ -7,6 +7,7 @@ arrives, when the disk has written, when the core hears of it, when time passes,
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
 
 from stentor.node.border import Rights
@@ -57,6 +58,10 @@ class Overlay(Host):
         self.moves = False
         #: Where links belong, up or not.
         self.wires = [(a, b) for a, b in links]
+        #: Clients that do not read what they are sent.
+        self.deaf: set[Client] = set()
+        #: What brokers have said to each other, by its kind.
+        self.said: Counter[type] = Counter()
         self.subs: list[SimulatedInbox] = []
         self.clients: list[Client] = []
         names = brokers or list(dict.fromkeys(name for link in links for name in link))
@@ -105,6 +110,10 @@ class Overlay(Host):
     def queues(self) -> dict[Any, LinkRoom]:
         """Links that are up, in each direction."""
         return self._links
+
+    def _send(self, sender: Any, receiver: Any, message: Any) -> None:
+        self.said[type(message)] += 1
+        super()._send(sender, receiver, message)
 
     def begun(self, inbox: SimulatedInbox) -> None:
         if inbox not in self.subs:
@@ -206,9 +215,23 @@ class Overlay(Host):
                     host.core.tick(self.now, self.time)
                     self.carry_out(host)
 
+    def stop_reading(self, client: Client) -> None:
+        """A client does not read what it is sent, so nothing more is given to it."""
+        if client.broker is not None:
+            self.deaf.add(client)
+            client.broker.core.block(client.session)
+
+    def read_on(self, client: Client) -> None:
+        self.deaf.discard(client)
+        if client.broker is not None:
+            client.broker.core.unblock(client.session)
+            client.broker.flush()
+
     def heal(self) -> None:
         """Everything works again."""
         self.disks_fail = False
+        for client in sorted(self.deaf, key=lambda client: client.id):
+            self.read_on(client)
         for name, host in self.hosts.items():
             if not host.up:
                 self.restart(name)

@@ -23,8 +23,8 @@ from live_histories import small
 from overlay import Overlay
 
 from stentor.model import Notification, NotificationId, decode
+from stentor.model.dead_letter import PRODUCER
 from stentor.node import reading, settle_portions, settling
-from stentor.node.dead_letter import PRODUCER
 from stentor.node.parts import settlements
 from stentor.protocol import messages as m
 from stentor.protocol.messages import StreamId

@@ -94,7 +94,7 @@ class Sharing:
             sim.connect(a, b)
         for client in self.members:
             if client.broker is None:
-                client.connect(sim.hosts["b0"])
+                client.connect(self.rng.choice(list(sim.hosts.values())))
         if self.publisher.broker is None:
             self.publisher.connect(sim.hosts[self.publisher.homes[-1]])
 
@@ -342,3 +342,27 @@ def test_what_members_confirmed_out_of_order_stays_done_when_their_broker_dies()
     sim.advance()
     again = {offset for _, offset, _ in subs[1].given[before:]}
     assert again == held
+
+
+def test_a_broker_that_comes_later_knows_where_groups_live() -> None:
+    sim = Overlay([("a", "b"), ("b", "c")])
+    sim.disconnect("b", "c")
+    group(sim, sim.client(at="a"))
+    sim.disconnect("b", "c")
+    sim.connect("b", "c")
+    sim.settle()
+    late = sim.client(at="c")
+    group(sim, late)
+    assert late.broker is sim.hosts["a"]
+
+
+def test_an_old_list_of_groups_does_not_take_the_place_of_a_new_one() -> None:
+    """In a cycle it may come a long way round, behind what was said after it."""
+    sim = Overlay([("a", "b"), ("b", "c"), ("c", "a")], graph=True)
+    sim.settle()
+    core = sim.hosts["c"].core
+    core.receive("a", m.Groups("a#", ["new"], False, 8))
+    core.receive("b", m.Groups("a#", ["old"], False, 7))
+    assert core.groups.elsewhere["a#"] == {"new"}
+    core.receive("b", m.Groups("a#", ["more"], True, 9))
+    assert core.groups.elsewhere["a#"] == {"new", "more"}

@@ -278,3 +278,63 @@ def test_what_is_deleted_is_deleted_everywhere() -> None:
     assert homes(sim) == ["b1"]
     assert again.broker is sim.hosts["b1"]
     assert fresh.in_force is not None
+
+
+def test_takeover_waits_for_as_long_as_was_said() -> None:
+    sim = line(2)
+    first, _ = reader(sim, "b0")
+    sim.settle()
+    first.disconnect()
+    sim.clients.remove(first)
+    sim.crash("b0")
+    patient, _ = reader(sim, "b1", takeover=30.0)
+    patient.open("false")
+    for passed in range(40):
+        sim.tick(1.0)
+        sim.advance()
+        patient.ask_again()
+        sim.advance()
+        assert passed >= 28 or homes(sim) == [], f"taken over after {passed} s"
+    assert homes(sim) == ["b1"]
+
+
+def test_in_a_cycle_a_search_comes_to_an_end() -> None:
+    names = [f"b{i}" for i in range(5)]
+    sim = Overlay([(a, b) for i, a in enumerate(names) for b in names[:i]], graph=True)
+    first, _ = reader(sim, "b0")
+    sim.settle()
+    first.disconnect()
+    sim.clients.remove(first)
+    sim.crash("b0")
+    sim.advance()
+    hasty, _ = reader(sim, "b4", takeover=0.0)
+    hasty.open("false")
+    assert any(not sim.step() for _ in range(1_000)), "they ask each other again and again"
+    for _ in range(3):
+        sim.tick(1.0)
+        sim.advance()
+        hasty.ask_again()
+        sim.advance()
+    assert homes(sim) == ["b4"]
+
+
+def test_nobody_is_told_of_a_move_that_is_not_on_disk() -> None:
+    """Otherwise the old home, back from a crash, would serve what lives elsewhere."""
+    sim = line(2)
+    first, _ = reader(sim, "b0")
+    sim.settle()
+    first.disconnect()
+    sim.clients.remove(first)
+    sim.settle()
+    sim.hosts["b1"].core.homes.fetch("desk")
+    sim.hosts["b1"].flush()
+
+    def happen(*kinds: str) -> None:
+        while found := [each for each in sim.choices() if each[0] in kinds]:
+            sim.happen(*found[0])
+
+    happen("link", "work")
+    assert homes(sim) == []
+    happen("disk")
+    happen("written", "link", "work")
+    assert homes(sim) == ["b1"]

@@ -469,3 +469,58 @@ def test_a_type_that_was_first_published_in_a_partition_is_owed_from_the_first_o
     sim.settle()
     assert [offset for _, offset, _ in sub.given] == [1, 2, 3]
     judge(sim)
+
+
+@pytest.mark.spec("R-07.60")
+def test_what_is_confirmed_is_on_disk_when_that_is_answered() -> None:
+    sim = Overlay([], brokers=["a"])
+    client, publisher = sim.client(at="a"), sim.client(at="a")
+    sub = client.open("true", durable="desk")
+    sim.settle()
+    publish(publisher, 1)
+    sim.settle()
+    before = len(client.answers)
+    client.confirm(sub, request=True)
+
+    def happen(*kinds: str) -> None:
+        while found := [each for each in sim.choices() if each[0] in kinds]:
+            sim.happen(*found[0])
+
+    happen("up", "down", "work")
+    assert client.answers[before:] == []
+    happen("disk")
+    happen("written", "down", "work")
+    assert [type(answer) for answer in client.answers[before:]] == [m.Done]
+
+
+def test_who_does_not_read_gets_what_waits_when_it_reads_again() -> None:
+    sim = Overlay([], brokers=["a"])
+    client, publisher = sim.client(at="a"), sim.client(at="a")
+    sub = client.open("true")
+    sim.advance()
+    sim.stop_reading(client)
+    publish(publisher, 1, 2)
+    sim.advance()
+    assert sub.given == []
+    sim.read_on(client)
+    sim.advance()
+    assert [offset for _, offset, _ in sub.given] == [1, 2]
+
+
+@PROMISES
+def test_an_answer_from_before_it_was_asked_for_does_not_put_it_in_force() -> None:
+    """The probe was on its way when the second client came; what that asks for is behind it."""
+    sim = line_of("a", "b")
+    sim.settle()
+    clients = [sim.client(at="a") for _ in range(2)]
+    subs = []
+    for x, client in enumerate(clients):
+        subs.append(client.open(f"x = {x}"))
+        while said(client):
+            sim.happen("up", client)
+    while not sim.schedule.waiting(("b", "a")):
+        sim.happen("link", ("a", "b"))
+    only(sim, ("b", "a"))
+    assert [sub.in_force is not None for sub in subs] == [True, False]
+    sim.settle()
+    assert subs[1].in_force is not None

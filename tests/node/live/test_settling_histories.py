@@ -11,7 +11,7 @@ from settling_histories import NAME, run_history
 
 from stentor.filters import Filter
 from stentor.model import decode
-from stentor.node.dead_letter import PRODUCER
+from stentor.model.dead_letter import PRODUCER
 from stentor.protocol import messages as m
 from stentor.simulation.client import SimulatedInbox
 
@@ -145,3 +145,97 @@ def test_dead_letters_reach_those_who_ask_where_advertisements_steer() -> None:
     refuse(inbox)
     sim.settle()
     assert [held.notification["durable"] for held in far.waiting.values()] == [NAME]
+
+
+def handed(inbox: SimulatedInbox) -> tuple[tuple[str, int], int]:
+    """What the application gets next, and how often that was given."""
+    found = inbox.hand_out()
+    assert found is not None
+    return found[0], found[1].attempt
+
+
+@PROMISES
+@pytest.mark.parametrize("lost", ["connection", "process", "broker"])
+def test_attempts_are_counted_over_whatever_is_lost(lost: str) -> None:
+    sim, inbox = settled(m.Settlement(attempts=3, least=0.1))
+    client = inbox.client
+    sim.client(at="b0").send([{"x": 1}])
+    sim.settle()
+    for attempt in (1, 2):
+        key, given = handed(inbox)
+        assert given == attempt
+        client.settle(inbox, begun=[key], refused=[m.Refused(*key, 0.0, "wrong", attempt)])
+        sim.settle()
+        if lost == "broker":
+            sim.crash("b0")
+        elif lost == "process":
+            client.restart()
+        else:
+            client.disconnect()
+        sim.settle()
+    assert handed(inbox)[1] == 3
+
+
+@PROMISES
+def test_a_refusal_that_comes_too_late_says_nothing_about_the_next_attempt() -> None:
+    """The deadline has passed, and it was given again, when the first refusal is heard."""
+    sim, inbox = settled(m.Settlement(attempts=2, least=0.1, deadline=1.0))
+    sim.client(at="b0").send([{"x": 1}])
+    sim.settle()
+    key, _ = handed(inbox)
+    core, session = sim.hosts["b0"].core, inbox.client.session
+    core.heard(session, m.Settle(inbox.number, {}, begun={key[0]: [key[1]]}))
+    sim.tick(1.1)
+    sim.advance()
+    sim.tick(1.1)
+    sim.advance()
+    assert handed(inbox) == (key, 2)
+    late = m.Refused(*key, 0.0, "wrong", 1)
+    core.heard(session, m.Settle(inbox.number, {}, refused=[late]))
+    sim.settle()
+    [durable] = core.durables.values()
+    assert [r.attempts for r in durable.refused[key[0]].values()] == [1]
+
+
+@PROMISES
+def test_who_needs_longer_is_given_longer() -> None:
+    sim, inbox = settled(m.Settlement(least=0.1, deadline=2.0))
+    sim.client(at="b0").send([{"x": 1}])
+    sim.settle()
+    key, _ = handed(inbox)
+    inbox.client.settle(inbox, begun=[key], extended=[(*key, 5.0)])
+    sim.advance()
+    for _ in range(4):
+        sim.tick(1.0)
+        sim.advance()
+    assert list(inbox.hands) == [key]
+    for _ in range(2):
+        sim.tick(1.0)
+        sim.advance()
+    assert handed(inbox) == (key, 2)
+
+
+def test_a_home_that_is_fenced_tells_of_the_dead_letter_that_was_on_its_way() -> None:
+    """Or the new home would give it again, and there would be a second one."""
+    sim = Overlay([("b0", "b1")])
+    terms = m.Settlement(attempts=1, dead_letter=True)
+    inbox = sim.client(at="b0").open("exists x", durable=NAME, settlement=terms)
+    sim.settle()
+    sim.client(at="b0").send([{"x": 1}])
+    sim.settle()
+    refuse(inbox)
+    old, new = (sim.hosts[name] for name in ("b0", "b1"))
+    while not old.core.durables[NAME].dying:
+        assert sim.step()
+    assert letters(sim) == 0
+    known = old.core.homes.registry.get(NAME)
+    assert known is not None
+    word = m.Homes([m.Home(NAME, known.term + 1, new.core.directory.own, known.since)])
+    for host, other in ((old, "b1"), (new, "b0")):
+        host.core.homes.homes_heard(other, word)
+        host.flush()
+    sim.settle()
+    assert letters(sim) == 1
+    assert list(old.core.durables) == []
+    assert new.core.durables[NAME].is_done("b0#", 1)
+    assert not inbox.waiting

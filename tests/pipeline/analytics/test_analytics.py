@@ -26,7 +26,7 @@ from stentor.pipeline.analytics import (
 )
 from stentor.pipeline.analytics.attributes import attributes_of, constants_of
 from stentor.pipeline.analytics.potential import potential_of
-from stentor.pipeline.analytics.reducing import (
+from stentor.pipeline.analytics.reduction import (
     Last,
     deal,
     merge_loosely,

@@ -18,9 +18,7 @@ from pyspark.sql.types import TimestampType
 
 from stentor.errors import PipelineDefinitionError, PipelineError
 from stentor.filters import Filter
-from stentor.pipeline.matching import holding, keeping
-from stentor.pipeline.matching.holding import BUCKETS, Change, Held, Layout
-from stentor.pipeline.matching.keeping import Keeper
+from stentor.pipeline.matching import shard_index, shard_state
 from stentor.pipeline.matching.parcels import (
     CHANGES,
     EVENTS,
@@ -29,8 +27,10 @@ from stentor.pipeline.matching.parcels import (
     opened_parcels,
     unwrapped,
 )
-from stentor.pipeline.matching.remembering import Memory
+from stentor.pipeline.matching.shard_index import BUCKETS, Change, Held, Layout
+from stentor.pipeline.matching.shard_state import Keeper
 from stentor.pipeline.matching.vocabulary import Vocabulary
+from stentor.pipeline.matching.worker_cache import Memory
 
 LAYOUT = Layout(pa.string(), 2, {"n": (0,), "x": (1,)}, {"day": "column 'day' has the type date"})
 
@@ -94,8 +94,8 @@ class Shard:
         keeper = Keeper(self.layout, self.shards, self.on_error, Vocabulary(b"", b""))
         keeper.init(self)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(keeping, "_copies", self.memories[worker])
-            patch.setattr(keeping, "claim_kernel_cache", lambda: None)
+            patch.setattr(shard_state, "_copies", self.memories[worker])
+            patch.setattr(shard_state, "claim_kernel_cache", lambda: None)
             rows = [*_rows(_events(events)), *_rows(_changes(changes, names))]
             found = [row.content for row in keeper.handleInputRows((0,), iter(rows), None)]
         self.reads += keeper._buckets.reads
@@ -187,7 +187,7 @@ def test_a_worker_that_has_missed_changes_catches_up() -> None:
 
 
 def test_beyond_the_log_all_subscriptions_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "LOGGED", 3)
+    monkeypatch.setattr(shard_state, "LOGGED", 3)
     shard = Shard(workers=2)
     for n in range(10):
         shard.process([(f"s{n}", f"x = {n}")], [])
@@ -197,7 +197,7 @@ def test_beyond_the_log_all_subscriptions_are_read(monkeypatch: pytest.MonkeyPat
 
 
 def test_many_changes_at_once_are_not_logged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "LOGGED_CHANGES", 5)
+    monkeypatch.setattr(shard_state, "LOGGED_CHANGES", 5)
     shard = Shard(workers=2)
     shard.process([(f"s{n}", f"x = {n}") for n in range(10)], [])
     assert all(len(changes) < 20 for (changes,) in shard.state["log"].values())
@@ -210,7 +210,7 @@ def test_removed_subscriptions_leave_nothing_behind() -> None:
         shard.process([(f"s{n}", f"x = {n}") for n in range(30)], [])
         shard.process([(f"s{n}", None) for n in range(30)], [])
     assert shard.state["buckets"] == {}
-    assert len(shard.state["log"]) <= keeping.LOGGED
+    assert len(shard.state["log"]) <= shard_state.LOGGED
     (held,) = shard.memories[0]._known.values()
     assert len(held) == 0
     assert len(held._ids) <= 30
@@ -259,7 +259,7 @@ def test_ids_may_be_times() -> None:
 
 
 def test_matches_are_put_together_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holding, "_MATCHED_BYTES", 1_000)
+    monkeypatch.setattr(shard_index, "_MATCHED_BYTES", 1_000)
     held = Held(LAYOUT)
     held.apply([Change(f"s{n}", f"x >= {n}", 0) for n in range(50)])
     events = pa.record_batch({"n": pa.array(range(300)), "x": pa.array([10] * 300)})

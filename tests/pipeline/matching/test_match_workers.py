@@ -16,12 +16,12 @@ import pytest
 
 from stentor.filters import Filter, Operator, register_operator
 from stentor.model.event_types import event_types
-from stentor.pipeline.matching import indexed, kernels, packed, sizing, working
-from stentor.pipeline.matching.packed import Packed
-from stentor.pipeline.matching.remembering import Memory
-from stentor.pipeline.matching.seeing import events_batch
+from stentor.pipeline.matching import index_plan, kernel_cache, packed_index, search_size, worker
+from stentor.pipeline.matching.event_batches import events_batch
+from stentor.pipeline.matching.packed_index import Packed
 from stentor.pipeline.matching.subscriptions import from_pairs
 from stentor.pipeline.matching.vocabulary import Vocabulary
+from stentor.pipeline.matching.worker_cache import Memory
 
 EMPTY = Vocabulary(b"", b"")
 
@@ -64,32 +64,32 @@ def test_the_least_recently_used_is_forgotten_first() -> None:
 
 
 def test_filters_are_fetched_once_by_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(working, "_known", Memory())
-    monkeypatch.setattr(working, "claim_kernel_cache", lambda: None)
+    monkeypatch.setattr(worker, "_known", Memory())
+    monkeypatch.setattr(worker, "claim_kernel_cache", lambda: None)
     broadcasts = [Broadcast(small("x > 1")), Broadcast(small("x > 2"))]
-    parts: list[Any] = [working.Part(str(n), one) for n, one in enumerate(broadcasts)]
+    parts: list[Any] = [worker.Part(str(n), one) for n, one in enumerate(broadcasts)]
     batch = pa.array([1, 2, 3])
     for _ in range(3):
         for part, rows in zip(parts, ([[], ["s0"], ["s0"]], [[], [], ["s0"]]), strict=True):
-            (found,) = working.matched(part, ["x"], [batch])
+            (found,) = worker.matched(part, ["x"], [batch])
             assert found.to_pylist() == rows
     assert [one.fetched for one in broadcasts] == [1, 1]
 
 
 def test_a_batch_may_have_events_for_several_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(working, "_known", Memory())
-    monkeypatch.setattr(working, "claim_kernel_cache", lambda: None)
+    monkeypatch.setattr(worker, "_known", Memory())
+    monkeypatch.setattr(worker, "claim_kernel_cache", lambda: None)
     parts: list[Any] = [
-        working.Part("first", Broadcast(small("x > 1"))),
-        working.Part("second", Broadcast(small("", "x < 2"))),
+        worker.Part("first", Broadcast(small("x > 1"))),
+        worker.Part("second", Broadcast(small("", "x < 2"))),
     ]
     batch = (pa.array([1, 2, 1, 2, 3]), pa.array([0, 0, 1, 1, 0]))
-    found = pa.concat_arrays(list(working.matched_in_shards(parts, ["x"], [batch])))
+    found = pa.concat_arrays(list(worker.matched_in_shards(parts, ["x"], [batch])))
     assert [sorted(ids) for ids in found.to_pylist()] == [[], ["s0"], ["s0", "s1"], ["s0"], ["s0"]]
 
 
 def test_many_matches_are_reported_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sizing, "PAIRS_AT_A_TIME", 100)
+    monkeypatch.setattr(search_size, "PAIRS_AT_A_TIME", 100)
     filters = small(*["" for _ in range(10)])
     batch = pa.record_batch({"x": pa.array(range(1_000))})
     portions = list(filters.id_lists(batch))
@@ -99,7 +99,7 @@ def test_many_matches_are_reported_in_portions(monkeypatch: pytest.MonkeyPatch) 
 
 def test_portions_stay_small_where_many_matches_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody wants the first events, and everybody those that come behind them in the batch."""
-    monkeypatch.setattr(sizing, "PAIRS_AT_A_TIME", 2_000)
+    monkeypatch.setattr(search_size, "PAIRS_AT_A_TIME", 2_000)
     searched: list[int] = []
     filters = small(*[f"kind = 'hot' and x >= {n}" for n in range(100)])
     search = filters._index.match_batch
@@ -123,12 +123,12 @@ def test_portions_stay_small_where_many_matches_begin(monkeypatch: pytest.Monkey
     lengths = [len(ids) for portion in portions for ids in portion.to_pylist()]
     assert lengths == [0] * 30_000 + [100] * 2_000 + [0] * 8_000
     # What one row that is tried stands for may begin late, or end early.
-    assert max(searched) <= 2_000 + 2 * 100 * sizing._APART
+    assert max(searched) <= 2_000 + 2 * 100 * search_size._APART
     assert len(searched) < 150
 
 
 def test_however_many_ids_there_are_they_fit_one_array(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "MOST_IDS", 30)
+    monkeypatch.setattr(packed_index, "MOST_IDS", 30)
     filters = small(*["" for _ in range(10)])
     portions = list(filters.id_lists(pa.record_batch({"x": pa.array(range(100))})))
     assert [len(portion) for portion in portions] == 33 * [3] + [1]
@@ -136,30 +136,30 @@ def test_however_many_ids_there_are_they_fit_one_array(monkeypatch: pytest.Monke
 
 
 def test_the_more_filters_the_fewer_rows_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sizing, "_TRIED_PAIRS", 400)
+    monkeypatch.setattr(search_size, "_TRIED_PAIRS", 400)
     index = small(*["" for _ in range(20)])._index
     batch = pa.record_batch({"x": pa.array(range(4_000))})
-    assert list(sizing.portions(index, batch)) == [(0, 2_560), (2_560, 4_000)]  # 20 rows each
+    assert list(search_size.portions(index, batch)) == [(0, 2_560), (2_560, 4_000)]  # 20 rows each
 
 
 def test_threads_may_match_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """More sets of filters than are remembered, so that all of them forget and make."""
-    monkeypatch.setattr(indexed, "_made", OrderedDict())
+    monkeypatch.setattr(index_plan, "_made", OrderedDict())
     context = SimpleNamespace(applicationId="app", broadcast=Broadcast)
     session: Any = SimpleNamespace(sparkContext=context)
-    sets = [from_pairs({f"s{n}": f"x = {n}"}) for n in range(indexed.REMEMBERED + 3)]
+    sets = [from_pairs({f"s{n}": f"x = {n}"}) for n in range(index_plan.REMEMBERED + 3)]
 
     def work(seed: int) -> None:
         for n in range(200):
             chosen = (seed * 7 + n) % len(sets)
-            _, names = indexed._part(session, sets[chosen])
+            _, names = index_plan.part_of(session, sets[chosen])
             assert names == {"x"}
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(work, range(4)))
-    assert len(indexed._made) == indexed.REMEMBERED
-    first, _ = indexed._part(session, sets[0])
-    assert indexed._part(session, sets[0])[0] is first
+    assert len(index_plan._made) == index_plan.REMEMBERED
+    first, _ = index_plan.part_of(session, sets[0])
+    assert index_plan.part_of(session, sets[0])[0] is first
 
 
 def test_a_batch_without_rows_gives_nothing() -> None:
@@ -207,14 +207,14 @@ def test_event_types_bring_their_supertypes() -> None:
 
 
 def test_each_worker_compiles_into_a_directory_of_its_own(tmp_path: Path) -> None:
-    first, its_folder = kernels._claimed(tmp_path)
+    first, its_folder = kernel_cache._claimed(tmp_path)
     its_folder.mkdir()
     (its_folder / "code").write_text("compiled")
-    second, other_folder = kernels._claimed(tmp_path)
+    second, other_folder = kernel_cache._claimed(tmp_path)
     assert its_folder != other_folder
     assert (other_folder / "code").read_text() == "compiled"
     first.close()
-    third, again = kernels._claimed(tmp_path)
+    third, again = kernel_cache._claimed(tmp_path)
     assert again == its_folder
     second.close()
     third.close()
@@ -233,7 +233,7 @@ def test_what_was_registered_is_registered_where_filters_arrive(tmp_path: Path) 
     stored.write_bytes(pickle.dumps(made))
     program = """
 import pickle, sys, pyarrow as pa
-from stentor.pipeline.matching.seeing import events_batch
+from stentor.pipeline.matching.event_batches import events_batch
 packed = pickle.load(open(sys.argv[1], "rb"))
 batch = events_batch(["x", "_types"], [pa.array([4, 5]), pa.array(["quote", "quote.halt"])])
 print([ids for part in packed.id_lists(batch) for ids in part.to_pylist()])

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from stentor.errors import InvalidConfiguration, PipelineDefinitionError, PipelineError
-from stentor.pipeline.runs.checking import check_tables
-from stentor.pipeline.runs.loading import read
+from stentor.pipeline.runs.analysis import check_tables
+from stentor.pipeline.runs.loader import read
 from stentor.pipeline.runs.masters import check_master
 
 HEAD = """

@@ -19,7 +19,7 @@ from stentor.client.direct import Direct
 from stentor.model import Notification, NotificationId, encode
 from stentor.pipeline.columns import with_reserved
 from stentor.pipeline.source.options import reading
-from stentor.pipeline.source.stream import StreamReader
+from stentor.pipeline.source.stream_reader import StreamReader
 
 SCHEMA = with_reserved(StructType().add("n", "long").add("even", "boolean"))
 TIME = datetime(2026, 5, 1, 12, tzinfo=UTC)

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from stentor.pipeline.columns import with_reserved
 from stentor.pipeline.source.journals import Journals
-from stentor.pipeline.source.stream import StreamReader
+from stentor.pipeline.source.stream_reader import StreamReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -169,7 +169,9 @@ def test_heads_that_were_told_long_ago_are_asked_for_again(
     reader = stream_of(*brokers)
     start = reader.initialOffset()
     clock = iter([0.0, 5.0])
-    monkeypatch.setattr("stentor.pipeline.source.stream.time.monotonic", lambda: next(clock, 5.0))
+    monkeypatch.setattr(
+        "stentor.pipeline.source.stream_reader.time.monotonic", lambda: next(clock, 5.0)
+    )
     look, looks = Journals.seen, []
 
     def seen(self: Journals) -> Any:

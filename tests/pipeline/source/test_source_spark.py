@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from stentor.pipeline import register, session
-from stentor.pipeline.source.counting import counted
+from stentor.pipeline.source.row_counts import counted
 
 if TYPE_CHECKING:
     from nursery import Nursery

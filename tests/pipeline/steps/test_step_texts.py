@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from stentor.errors import FilterSyntaxError, PipelineDefinitionError
 from stentor.pipeline.steps.durations import interval, microseconds
-from stentor.pipeline.steps.finding import find_function
-from stentor.pipeline.steps.naming import check_names
+from stentor.pipeline.steps.names import check_names
 from stentor.pipeline.steps.options import Option
+from stentor.pipeline.steps.references import find_function
 from stentor.pipeline.steps.registry import register_step, steps
 from stentor.pipeline.steps.rules import (
     Aggregate,

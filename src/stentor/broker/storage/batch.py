@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from stentor.errors import StentorError
+from stentor.node.schedule import Delayed
 
 
 class JournalLine(Protocol):
@@ -33,7 +35,9 @@ class JournalBatch:
         "line",
         "producers",
         "retain",
+        "schedule",
         "size",
+        "unschedule",
     )
 
     def __init__(
@@ -44,6 +48,8 @@ class JournalBatch:
         retain: list[tuple[str, int]] | None = None,
         forget: list[str] | None = None,
         durables: dict[str, bytes | None] | None = None,
+        schedule: Sequence[Delayed] = (),
+        unschedule: Sequence[str] = (),
         line: JournalLine | None = None,
         context: Any = None,
     ) -> None:
@@ -57,6 +63,9 @@ class JournalBatch:
         self.forget = [] if forget is None else forget
         #: The state of durable subscriptions by name; None deletes.
         self.durables = {} if durables is None else durables
+        #: Publications to keep until they are due, and ids of those that are kept no longer.
+        self.schedule = schedule
+        self.unschedule = unschedule
         #: Whose batches must not be stored behind one that could not be.
         self.line = line
         #: Whatever the caller wants to find again.
@@ -64,7 +73,7 @@ class JournalBatch:
         #: Why nothing of it was stored.
         self.error: StentorError | None = None
         #: About how many bytes wait with it.
-        self.size = sum(map(len, self.items))
+        self.size = sum(map(len, self.items)) + sum(len(each.data) for each in schedule)
 
     def __len__(self) -> int:
         return len(self.items)
@@ -72,9 +81,10 @@ class JournalBatch:
     @property
     def weight(self) -> int:
         """What it counts among what waits: its notifications; a change of state alone is one."""
-        return len(self.items) or 1
+        return len(self.items) + len(self.schedule) or 1
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to store."""
-        return not (self.items or self.producers or self.forget or self.durables)
+        state = self.producers or self.forget or self.durables
+        return not (self.items or state or self.schedule or self.unschedule)

@@ -3,7 +3,8 @@
 `block` has one row per block, under the offset of its first entry. `state` is one row that every
 commit rewrites: what the first and last offset are, and the checksum of the last block, so that a
 block missing at either end is noticed too. `producer`, `durable` and `last_value` are what their
-names say. Every row of every table carries a checksum over its contents.
+names say, and `scheduled` has publications that are not yet due; it is there as soon as there was
+one. Every row of every table carries a checksum over its contents.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from zlib import crc32
 from stentor.broker.storage.blocks import BlockHeader
 from stentor.broker.storage.directory import advice
 from stentor.errors import InvalidConfiguration, JournalDamaged, JournalUnavailable, StentorError
+from stentor.node.schedule import Delayed
 
 #: The format of the file.
 VERSION: Final = 1
@@ -39,13 +41,18 @@ _SCHEMA: Final = (
     "CREATE TABLE last_value (key TEXT PRIMARY KEY, place INTEGER, time REAL, crc INTEGER,"
     " data BLOB)",
 )
-#: The tables beside the blocks; all of them are small.
+_SCHEDULED: Final = (
+    "CREATE TABLE IF NOT EXISTS scheduled (id TEXT PRIMARY KEY, due REAL, owner TEXT, key TEXT,"
+    " crc INTEGER, data BLOB)"
+)
+#: The tables beside the blocks that are always there; all of them are small.
 SMALL_TABLES: Final = ("state", "producer", "durable", "last_value")
 #: What their checksums go over.
 COLUMNS: Final = {
     "producer": "name, epoch, sequence, seen",
     "durable": "name, data",
     "last_value": "key, place, time, data",
+    "scheduled": "id, due, owner, key, data",
 }
 HEADERS: Final = "SELECT first, length, time, size, previous, crc FROM block"
 
@@ -225,6 +232,21 @@ def put_last_value(db: sqlite3.Connection, key: str, place: int, time: float, da
     db.execute(
         "INSERT OR REPLACE INTO last_value VALUES (?, ?, ?, ?, ?)",
         (key, place, time, checksum(key, place, time, data), data),
+    )
+
+
+def has_schedule(db: sqlite3.Connection) -> bool:
+    """Whether anything was ever to be delivered later."""
+    found = db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'scheduled'").fetchone()
+    return bool(found[0])
+
+
+def put_scheduled(db: sqlite3.Connection, each: Delayed) -> None:
+    db.execute(_SCHEDULED)
+    id, due, owner, key, data = each
+    db.execute(
+        "INSERT OR REPLACE INTO scheduled VALUES (?, ?, ?, ?, ?, ?)",
+        (id, due, owner, key, checksum(*each), data),
     )
 
 

@@ -28,7 +28,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeAlias
@@ -60,6 +60,7 @@ from stentor.errors import (
     StentorError,
 )
 from stentor.node.log import LastValue
+from stentor.node.schedule import Delayed, Scheduled
 from stentor.protocol.messages import StreamId
 
 #: Batches that were dealt with, each with the offset of its first item. `JournalBatch.error` tells
@@ -368,6 +369,18 @@ class Journal:
     def last_values(self, after: str = "", limit: int = -1) -> list[LastValue]:
         """What is kept under keys, in their order, behind one of them; all, or so many."""
         return self._reader.last_values(after, limit)
+
+    def scheduled(self) -> list[Scheduled]:
+        """What is kept until it is due."""
+        return self._reader.scheduled()
+
+    def schedule(self) -> list[Delayed]:
+        """The same with its content."""
+        return self._reader.schedule()
+
+    def delayed(self, ids: Sequence[str]) -> dict[str, bytes]:
+        """The content by ids."""
+        return {each.id: each.data for each in self._reader.delayed(ids)}
 
     def published(self, name: str) -> tuple[int, int] | None:
         """The newest epoch and sequence number of a producer that is journaled."""

@@ -109,6 +109,7 @@ def examine(db: sqlite3.Connection, path: Path, witnessed: Witnessed | None) -> 
     (size,) = db.execute("SELECT coalesce(sum(length(data)), 0) FROM last_value").fetchone()
     if size <= VERIFY_BYTES:
         reader.last_values()
+    reader.scheduled()
     reader.verify_ends(state.low, state.head)
     reader.verify_chain(lambda: state.low, state.head, state.tail, VERIFY_BYTES)
     return state

@@ -15,7 +15,7 @@ Whoever was given some of the last part under its old offsets recognizes it by t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -72,6 +72,9 @@ class Outdated:
 
     def last_values(self, after: str, limit: int) -> list[LastValue]:
         return self._journal.last_values(after, limit)
+
+    def delayed(self, ids: Sequence[str]) -> dict[str, bytes]:
+        return self._journal.delayed(ids)
 
     def not_shown(self) -> list[bytes]:
         """What was journaled before the broker knew."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -25,11 +25,13 @@ from stentor.broker.storage.database import (
     BlocksDamaged,
     checksum,
     damaged,
+    has_schedule,
     header,
     when,
 )
 from stentor.errors import JournalDamaged
 from stentor.node.log import LastValue
+from stentor.node.schedule import Delayed, Scheduled
 
 #: Bytes of decoded blocks that are kept.
 CACHE_BYTES: Final = 16 * 2**20
@@ -149,6 +151,23 @@ class Reader:
     def last_values(self, after: str = "", limit: int = -1) -> list[LastValue]:
         rows = self._rows("last_value", " WHERE key > ? ORDER BY key LIMIT ?", (after, limit))
         return [LastValue(key, time, data) for key, _, time, data in rows]
+
+    def scheduled(self) -> list[Scheduled]:
+        """What is not yet due, in the order of its times."""
+        return [each.entry for each in self.schedule()]
+
+    def schedule(self) -> list[Delayed]:
+        """The same with its content."""
+        if not has_schedule(self._db):
+            return []
+        return [Delayed(*row) for row in self._rows("scheduled", " ORDER BY due, rowid")]
+
+    def delayed(self, ids: Sequence[str]) -> list[Delayed]:
+        """The same by ids."""
+        if not has_schedule(self._db):
+            return []
+        found = [self._rows("scheduled", " WHERE id = ?", (id,)) for id in ids]
+        return [Delayed(*row) for rows in found for row in rows]
 
     def producers(self) -> dict[str, tuple[int, int]]:
         rows = self._rows("producer")

@@ -38,6 +38,7 @@ from stentor.broker.storage.opening import fault_of_commits, fault_of_emptiness,
 from stentor.broker.storage.scan import Rows, Scan, Unreadable, bounds, rows, scan
 from stentor.broker.storage.writer import Writer
 from stentor.errors import InvalidConfiguration, JournalDamaged
+from stentor.node.schedule import Delayed
 
 _PART = "journal.part.db"
 
@@ -60,6 +61,7 @@ class JournalReport:
     producers: int = 0
     durables: int = 0
     last_values: int = 0
+    scheduled: int = 0
     #: One sentence for each.
     problems: list[str] = field(default_factory=list)
     #: After a repair: the new stream's id, the number of its entries, and the old file.
@@ -86,6 +88,7 @@ class JournalReport:
         lines.append(
             f"  {self.producers} producers, {self.durables} durable subscriptions, "
             f"{self.last_values} last values"
+            + (f", {self.scheduled} to be delivered later" if self.scheduled else "")
         )
         lines += [f"  damaged: {problem}" for problem in self.problems]
         if self.ok:
@@ -230,6 +233,7 @@ def _check_contents(db: sqlite3.Connection, findings: _Findings, *, mark_reads: 
     report.producers = len(findings.tables["producer"].rows)
     report.durables = len(findings.tables["durable"].rows)
     report.last_values = len(findings.tables["last_value"].rows)
+    report.scheduled = len(findings.tables["scheduled"].rows)
     try:
         results = [result for (result,) in db.execute("PRAGMA integrity_check(10)").fetchall()]
     except sqlite3.Error as error:
@@ -323,6 +327,8 @@ def _copy(
             database.put_durable(new, *row)
         for key, _, kept_since, value in findings.tables["last_value"].rows:
             database.put_last_value(new, key, 0, kept_since, value)
+        for row in findings.tables["scheduled"].rows:
+            database.put_scheduled(new, Delayed(*row))
     return writer.state
 
 

@@ -16,7 +16,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from stentor.broker.storage.blocks import BlockHeader, intact
-from stentor.broker.storage.database import COLUMNS, HEADERS, JournalState, checksum, header, when
+from stentor.broker.storage.database import (
+    COLUMNS,
+    HEADERS,
+    JournalState,
+    checksum,
+    has_schedule,
+    header,
+    when,
+)
 
 _BELOW: Final = HEADERS + " WHERE first <= ? ORDER BY first DESC LIMIT 1"
 #: Whatever reading damaged rows may raise.
@@ -207,6 +215,8 @@ def rows(db: sqlite3.Connection, table: str) -> Rows:
 
 
 def _select(db: sqlite3.Connection, table: str, direction: str) -> Iterator[tuple[Any, ...]]:
+    if table == "scheduled" and not has_schedule(db):
+        return
     columns = COLUMNS[table]
     key = "rowid" if table != "producer" else columns.split(",")[0]
     yield from db.execute(f"SELECT {columns}, crc FROM {table} ORDER BY {key} {direction}")

@@ -37,6 +37,7 @@ from stentor.broker.storage.database import (
     put_durable,
     put_last_value,
     put_producer,
+    put_scheduled,
     save,
     transaction,
 )
@@ -154,6 +155,9 @@ class Writer:
         producers: dict[str, tuple[int, int]] = {}
         durables: dict[str, bytes | None] = {}
         values: dict[str, tuple[int, bytes] | None] = {}
+        # An id comes to the schedule at most once in a transaction, and leaves it after that.
+        scheduled = [each for batch in batches for each in batch.schedule]
+        unscheduled = [id for batch in batches for id in batch.unschedule]
         for batch in batches:
             first = state.head + 1 + len(items)
             firsts.append(first)
@@ -182,6 +186,14 @@ class Writer:
                     self._db.execute("DELETE FROM durable WHERE name = ?", (name,))
                 else:
                     put_durable(self._db, name, durable)
+            for number, each in enumerate(scheduled, 1):
+                if not number % _STEP_ROWS:
+                    yield 0.0
+                put_scheduled(self._db, each)
+            if unscheduled:
+                self._db.executemany(
+                    "DELETE FROM scheduled WHERE id = ?", [(id,) for id in unscheduled]
+                )
             for number, (key, value) in enumerate(values.items(), 1):
                 if not number % _STEP_ROWS:
                     yield 0.0
@@ -194,7 +206,7 @@ class Writer:
             self.look_around()
         self.state = state
         self._newest = newest
-        self._finished(sum(map(len, items)))
+        self._finished(sum(batch.size for batch in batches))
         if self._oldest_time is None and items:
             self._oldest_time, self._oldest_last = now, state.head
         for name, mark in producers.items():

@@ -102,7 +102,10 @@ class Succession:
     # -- of another
 
     async def _open(self, directory: Path) -> Journal:
-        """Open another's journal, and take over its durable subscriptions and producers."""
+        """Open another's journal, and take over what it has of subscriptions and producers.
+
+        That is also what is not yet due.
+        """
         broker = self._broker
         journal = await asyncio.to_thread(
             Journal.open, directory, name=None, retention=broker.settings.retention
@@ -120,6 +123,7 @@ class Succession:
                         [] if copy is None else copy.not_shown(),
                         producers=journal.producers(),
                         durables=durables,
+                        schedule=journal.schedule(),
                         context=context,
                     )
                 )
@@ -189,11 +193,13 @@ class Succession:
                 "was handed over earlier; link this broker with it first"
             )
         broker.draining = True
+        broker.core.scheduling.paused = True
         try:
             await broker.dismiss_clients("the broker is being removed")
             link = await self._hand_over()
         except BaseException:
             broker.draining = False
+            broker.core.scheduling.paused = False
             broker.dial_again()
             raise
         heir = link.origin.broker

@@ -12,8 +12,18 @@ from typing import Any, Final, NamedTuple, cast
 
 from lark import Token, Transformer_NonRecursive
 
-from stentor.filters.expression import And, Atom, Attribute, Constant, Expression, Not, Or, Truth
-from stentor.filters.language import literals, terms
+from stentor.filters.expression import (
+    And,
+    Atom,
+    Attribute,
+    Constant,
+    Expression,
+    Not,
+    Or,
+    Quantified,
+    Truth,
+)
+from stentor.filters.language import literals, scopes, terms
 from stentor.filters.language.mistakes import TextError
 from stentor.filters.language.tokens import SIGNS, Listed
 
@@ -139,6 +149,21 @@ class Compiler(Transformer_NonRecursive[Token, Any]):
         (part,) = children
         i = part.register
         return self._emit(lambda _t, r: Truth(r[i].value), part.place, [part])
+
+    def quantified(self, children: list[Any]) -> Part:
+        """`any x in xs: …`: the names inside are those of the element and its fields."""
+        word, variable, _, subject, _, part = children
+        i, j = subject.register, part.register
+        name, place = _at(variable), _at(word)
+        quantifier = word.type.lower()
+
+        def step(tokens: Tokens, r: list[Any]) -> Expression:
+            if "." in tokens[name]:
+                raise TextError(f"{tokens[name]} names an element, so it has no dot", name)
+            inside = scopes.inside(tokens[name], r[j], tokens, place)
+            return Quantified(quantifier, r[i].name, inside)
+
+        return self._emit(step, place, [subject, part])
 
     # Comparisons
 

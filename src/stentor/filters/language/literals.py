@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from stentor.errors import InvalidValue
 from stentor.filters.language.mistakes import TextError, shown
-from stentor.model.values import COLLECTION, INT_MAX, normal, value_type, value_type_names
+from stentor.model.values import COLLECTION, INT_MAX, RECORD, normal, value_type, value_type_names
 
 _INFINITY: Final = float("inf")
 
@@ -23,7 +23,7 @@ _INFINITY: Final = float("inf")
 _ALIASES: Final = {"x": "bytes", "X": "bytes", "timestamp": "time"}
 
 #: What `is` tests for beside the value types.
-_TESTED_TYPES: Final = ("int", "float", COLLECTION)
+_TESTED_TYPES: Final = ("int", "float", COLLECTION, RECORD)
 
 
 def string(token: str) -> str:
@@ -121,13 +121,18 @@ def tested_type(name: str) -> str:
     >>> tested_type("int")
     'int'
     """
-    known = (*value_type_names(), *_TESTED_TYPES)
+    known = tested_types()
     for candidate in (name, name.lower()):
         if candidate in known:
             return candidate
         if candidate in _ALIASES and candidate != "x":
             return _ALIASES[candidate]
     raise _unknown_type(name, known)
+
+
+def tested_types() -> tuple[str, ...]:
+    """The types that `is` may ask for."""
+    return (*value_type_names(), *_TESTED_TYPES)
 
 
 def listed(tokens: Sequence[str], kinds: Sequence[str]) -> tuple[Any, ...]:

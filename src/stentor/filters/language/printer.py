@@ -21,9 +21,11 @@ from stentor.filters.expression import (
     Expression,
     Not,
     Or,
+    Quantified,
     Term,
     Truth,
 )
+from stentor.filters.language.scopes import outside, variable
 from stentor.filters.language.tokens import is_plain_name
 from stentor.model.values import COLLECTION, normal, value_type, value_type_of
 
@@ -81,7 +83,7 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def format_atom(atom: Atom) -> str:
+def format_atom(atom: Atom, level: int = 0) -> str:
     """
     >>> print(format_atom(Atom("price", "between", (1, 5))))
     price between 1 and 5
@@ -90,14 +92,15 @@ def format_atom(atom: Atom) -> str:
         (event_type,) = atom.constants
         shown = event_type if is_plain_name(event_type) else _quoted(event_type)
         return f"{atom.operator} {shown}"
+    name = format_name(outside(level, atom.name))
     if atom.operator == "exists":
-        return f"exists {format_name(atom.name)}"
+        return f"exists {name}"
     operator = atom.operator
     before = ""
     for word in ("not some ", "some "):
         if operator.startswith(word):
             before, operator = word, operator.removeprefix(word)
-    return f"{before}{format_name(atom.name)} {_format_test(operator, atom.constants)}"
+    return f"{before}{name} {_format_test(operator, atom.constants)}"
 
 
 def _format_test(operator: str, constants: tuple[Any, ...]) -> str:
@@ -126,48 +129,58 @@ def _format_test(operator: str, constants: tuple[Any, ...]) -> str:
     return f"{operator} ({', '.join(literals)})"
 
 
-def format_term(term: Term) -> str:
+def format_term(term: Term, level: int = 0) -> str:
     """
     >>> print(format_term(Arithmetic("*", Attribute("x"), Constant(2))))
     x * 2
     """
     if isinstance(term, Attribute):
-        return format_name(term.name)
+        return format_name(outside(level, term.name))
     if isinstance(term, Constant):
         return format_literal(term.value)
     left, right = (
-        f"({format_term(side)})" if isinstance(side, Arithmetic) else format_term(side)
+        f"({format_term(side, level)})"
+        if isinstance(side, Arithmetic)
+        else format_term(side, level)
         for side in (term.left, term.right)
     )
     return f"{left} {term.operator} {right}"
 
 
-def format_expression(expression: Expression) -> str:
-    """The text of an expression.
+def format_expression(expression: Expression, level: int = 0) -> str:
+    """The text of an expression; `level` is how many lists it lies in.
 
     >>> print(format_expression(And((Atom("x", ">", (1,)), Not(Atom("y", "exists"))))))
     x > 1 and not (exists y)
+    >>> print(format_expression(Quantified("any", "lines", Atom("sku", "=", ("A-17",)))))
+    any item in lines: item.sku = 'A-17'
     """
     if isinstance(expression, Atom):
-        return format_atom(expression)
+        return format_atom(expression, level)
     if isinstance(expression, Truth):
         return "true" if expression.value else "false"
     if isinstance(expression, Not):
-        return f"not ({format_expression(expression.part)})"
+        return f"not ({format_expression(expression.part, level)})"
+    if isinstance(expression, Quantified):
+        name = format_name(outside(level, expression.name))
+        part = format_expression(expression.part, level + 1)
+        return f"{expression.quantifier} {variable(level + 1)} in {name}: {part}"
     if isinstance(expression, Compare):
-        right = format_term(expression.right)
+        right = format_term(expression.right, level)
         # A name right of a comparison is refused when bare: most often a string was meant.
         if isinstance(expression.right, Attribute) and (
             right.startswith('"') or expression.operator in ("=", "!=")
         ):
             right = f"({right})"
-        return f"{format_term(expression.left)} {expression.operator} {right}"
+        return f"{format_term(expression.left, level)} {expression.operator} {right}"
     word, empty = (" and ", "true") if isinstance(expression, And) else (" or ", "false")
     if len(expression.parts) == 1:
-        return format_expression(expression.parts[0])
-    return word.join([_format_part(part) for part in expression.parts]) or empty
+        return format_expression(expression.parts[0], level)
+    return word.join([_format_part(part, level) for part in expression.parts]) or empty
 
 
-def _format_part(part: Expression) -> str:
-    text = format_expression(part)
+def _format_part(part: Expression, level: int) -> str:
+    text = format_expression(part, level)
+    if isinstance(part, Quantified):
+        return f"({text})"
     return f"({text})" if isinstance(part, And | Or) and len(part.parts) > 1 else text

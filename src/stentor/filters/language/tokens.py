@@ -83,6 +83,7 @@ SIGNS: Final = {
     "(": "_LPAR",
     ")": "_RPAR",
     ",": "_COMMA",
+    ":": "COLON",
 }
 
 _MISTAKEN_SIGNS = {
@@ -151,7 +152,26 @@ def kinds(tokens: list[str]) -> tuple[str, ...]:
     """
     by_text = _by_text.get
     by_first = _by_first
-    return tuple([by_text(token) or by_first[token[0]] for token in tokens])
+    found = [by_text(token) or by_first[token[0]] for token in tokens]
+    if ":" in tokens:
+        _mark_quantifiers(tokens, found)
+    return tuple(found)
+
+
+#: Words that begin a filter over a list. They are names everywhere else.
+QUANTIFIERS: Final = {"any": "ANY", "all": "ALL"}
+
+
+def _mark_quantifiers(tokens: list[str], found: list[str]) -> None:
+    """`any` and `all` are keywords only where `NAME in NAME:` follows."""
+    for i in range(4, len(found)):
+        if (
+            found[i] == "COLON"
+            and found[i - 2] == "IN"
+            and found[i - 3] == "NAME"
+            and found[i - 4] == "NAME"
+        ):
+            found[i - 4] = QUANTIFIERS.get(tokens[i - 4].lower(), "NAME")
 
 
 #: A list of at least so many constants is taken together.
@@ -228,6 +248,8 @@ def alternatives(shape: Shape) -> list[tuple[int, int]]:
 
     >>> alternatives(kinds(scan("a = 1 or (b = 2 or c = 3)")))
     [(0, 3), (4, 13)]
+    >>> alternatives(kinds(scan("a = 1 or any x in xs: x.b = 2 or x.c = 3")))
+    [(0, 3), (4, 16)]
     """
     pieces: list[tuple[int, int]] = []
     depth = start = 0
@@ -236,6 +258,8 @@ def alternatives(shape: Shape) -> list[tuple[int, int]]:
             depth += 1
         elif kind == "_RPAR":
             depth -= 1
+        elif kind == "COLON" and not depth:
+            break  # what follows belongs to it
         elif kind == "_OR" and not depth:
             pieces.append((start, i))
             start = i + 1

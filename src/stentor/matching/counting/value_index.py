@@ -30,6 +30,7 @@ from stentor.filters.domains import BYTES, END, STRING
 from stentor.filters.numbers import SplitNumbers
 from stentor.filters.patterns import Pattern
 from stentor.filters.ranges import Ranges
+from stentor.filters.records import Records
 from stentor.filters.tested import Tested, prefix_ranges
 from stentor.matching.counting.cells import Cells
 from stentor.matching.counting.interval_tree import IntervalTree
@@ -205,7 +206,7 @@ def _entries(constraint: Constraint) -> Iterator[tuple[str, Entry]]:
             yield from ((type_name, entry) for entry in _part_entries(part))
 
 
-def _part_entries(part: Ranges | Tested | CollectionSet) -> Iterator[Entry]:
+def _part_entries(part: Ranges | Tested | CollectionSet | Records) -> Iterator[Entry]:
     if isinstance(part, Ranges):
         yield from _range_entries(part)
     elif isinstance(part, CollectionSet):
@@ -213,6 +214,8 @@ def _part_entries(part: Ranges | Tested | CollectionSet) -> Iterator[Entry]:
             yield "any", None
         elif not part.is_none:
             yield "elements", part
+    elif isinstance(part, Records):
+        yield "test", part
     elif is_plain(part, "suffix") or is_plain(part, "contains"):
         yield part.test.kind, part.test.text
     else:

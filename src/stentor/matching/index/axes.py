@@ -24,8 +24,9 @@ to one segment of the index and are worked out when it is compiled; before that 
     typed      1 if it is there with one particular type (for tests that no box can express)
     token      elements of a collection, by equality
     part       texts that a string contains, for `contains`; see `substrings`
+    element    conditions that an element of a list satisfies; see `elements`
 
-Tokens and parts are different: a notification has several of them on one axis. They only lead to
+The last three are different: a notification has several of them on one axis. They only lead to
 boxes and never bound one.
 """
 
@@ -38,7 +39,7 @@ from typing import Any, Final, NamedTuple
 from stentor.filters.ranges import Piece
 
 MEASURED: Final = frozenset(("number", "time", "bool"))
-MULTIPLE: Final = frozenset(("token", "part"))
+MULTIPLE: Final = frozenset(("token", "part", "element"))
 #: Ways to see a string that differ from its own order.
 OF_STRINGS: Final = frozenset(("head", "tail", "reverse"))
 #: Ranked axes whose constants have an order that cannot fail, or need none.

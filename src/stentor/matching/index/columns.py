@@ -177,6 +177,14 @@ class RowSource(Source):
         else:
             self._rows = [flat_facts(row, names) for row in rows]
 
+    @classmethod
+    def of_facts(cls, rows: list[Mapping[str, Any]]) -> RowSource:
+        """From what each row says, in normal values."""
+        source = cls((), ())
+        source.count = len(rows)
+        source._rows = rows
+        return source
+
     def names(self, among: Container[str]) -> Iterable[str]:
         rows: Iterable[Mapping[str, Any]] = self._rows
         if self._envelopes is not None:
@@ -386,7 +394,6 @@ def _field(batch: pa.RecordBatch, name: str) -> pa.Array | None:
             kind = batch.schema.field(head).type
             if pt.is_struct(kind):
                 return _inside(batch.column(head), parts[size:])
-            _refuse_records(head, kind)
     return None
 
 
@@ -408,17 +415,7 @@ def _inside(struct: pa.Array, parts: list[str]) -> pa.Array | None:
             return None if pt.is_struct(array.type) else array
         if pt.is_struct(array.type):
             return _inside(array, parts[size:])
-        _refuse_records(head, array.type)
     return None
-
-
-def _refuse_records(name: str, kind: pa.DataType) -> None:
-    """What lies inside of the records of a list is not absent, and cannot be told either."""
-    if _is_list(kind) and pt.is_struct(kind.value_type):
-        raise UnsupportedColumn(
-            f"a filter asks for what is inside of {name!r}, which holds lists of records "
-            f"({kind}); make a row of each record"
-        )
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -450,9 +447,11 @@ def _arrow_column(name: str, array: pa.Array) -> Column | None:
     if pt.is_timestamp(kind):
         return ArrowColumn(array.cast(pa.timestamp("us", "UTC"), safe=False), "time")
     if _is_list(kind):
+        if pt.is_struct(kind.value_type):
+            return ObjectColumn([_python_value(v) for v in array.to_pylist()])
         if pt.is_nested(kind.value_type):
             raise UnsupportedColumn(
-                f"column {name!r} holds {kind}; a collection has plain elements"
+                f"column {name!r} holds {kind}; a collection has plain elements, or records"
             )
         return ArrowColumn(array, COLLECTION)
     if pt.is_union(kind):
@@ -486,6 +485,13 @@ def _in_utc(value: Any) -> Any:
 def _python_value(value: Any) -> Any:
     if value is None or value != value:
         return None
+    return normal(_held(value))
+
+
+def _held(value: Any) -> Any:
+    """The same without what is null or NaN inside of it."""
     if isinstance(value, list):
-        value = [_in_utc(v) for v in value if v is not None and v == v]
-    return normal(value)
+        return [_held(v) for v in value if v is not None and v == v]
+    if isinstance(value, dict):
+        return {name: _held(v) for name, v in value.items() if v is not None and v == v}
+    return _in_utc(value)

@@ -19,11 +19,12 @@ from typing import Final
 
 from stentor.filters.collection import CollectionSet
 from stentor.filters.conjunct import Conjunct
-from stentor.filters.constraint import Constraint, Part
+from stentor.filters.constraint import NO_VALUE, Constraint, Part
 from stentor.filters.domains import REAL, STRING
 from stentor.filters.numbers import SplitNumbers
 from stentor.filters.patterns import Pattern
 from stentor.filters.ranges import Piece, Ranges
+from stentor.filters.records import Records
 from stentor.filters.residual import Residual
 from stentor.filters.tested import Tested, prefix_ranges
 from stentor.filters.unordered import BUILT_IN
@@ -72,9 +73,11 @@ class Option:
 
     @property
     def leads(self) -> bool:
-        """Whether it is better found by its texts within a string than by any equality."""
-        if not self.tokens or self.tokens[0][0].kind != "part":
-            return False
+        """Whether it is better found by its texts within a string, or by the conditions on its
+        elements, than by any equality."""
+        kind = self.tokens[0][0].kind if self.tokens else ""
+        if kind != "part":
+            return kind == "element"
         return self.exact or not any(bound.point for bound in self.bounds)
 
 
@@ -186,6 +189,7 @@ def _part_options(name: str, type_name: str, part: Part) -> list[Option]:
         return [_inexact(o) for o in _range_options(name, "number", together)]
     if isinstance(part, CollectionSet):
         return _collection_options(name, part)
+    assert isinstance(part, Tested)  # records are elements, and have no name of their own
     return [_tested_option(name, type_name, part)]
 
 
@@ -344,7 +348,19 @@ def _collection_options(name: str, part: CollectionSet) -> list[Option]:
     if listed:
         values = min(listed, key=len)
         return [Option((), simple, ((axis, value),), shared=True) for value in values]
+    axis = Axis(name, "element")
+    conditions = [hit for hit in cell.hits if _has_records(hit)]
+    if conditions:
+        return [Option((), simple, tuple((axis, hit) for hit in conditions))]
+    if not cell.hits and _has_records(cell.universe) and not cell.universe.rest:
+        # All elements are as they should be: there is none, or also some one is.
+        empty = Option((), True, ((axis, NO_VALUE),))
+        return [empty, Option((), False, ((axis, cell.universe),))]
     return [_flag(Axis(name, "typed", COLLECTION), exact=False)]
+
+
+def _has_records(constraint: Constraint) -> bool:
+    return any(isinstance(part, Records) for _, part in constraint.parts)
 
 
 def finite_values(constraint: Constraint) -> list[tuple[str, object]] | None:

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import repeat
 from math import nan
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,14 @@ from stentor.filters.constraint import comparable
 from stentor.matching.index.axes import MEASURED, OF_STRINGS, Axis, measure, numeric, seen_on
 from stentor.matching.index.substrings import Substrings
 
+if TYPE_CHECKING:
+    from stentor.matching.index.elements import Conditions
+
 
 class Ranking:
     """The constants of one ranked axis: from value to coordinate."""
 
-    __slots__ = ("_cache", "constants", "ordered", "places", "substrings")
+    __slots__ = ("_cache", "constants", "elements", "ordered", "places", "substrings")
 
     #: This many values that are not constants are remembered with their coordinates.
     CACHE = 65_536
@@ -29,6 +32,8 @@ class Ranking:
         self.ordered = ordered
         #: On an axis of parts, what finds them.
         self.substrings = Substrings(constants) if axis.kind == "part" else None
+        #: On an axis of elements, what finds the conditions that they satisfy.
+        self.elements = _conditions(constants) if axis.kind == "element" else None
         self.places: dict[Any, float] = {}
         self._cache: dict[Any, float] = {}
         for i in range(0, len(constants), 16_384):  # in portions: other threads get their turn
@@ -67,6 +72,12 @@ class Ranking:
         return place
 
 
+def _conditions(constants: Sequence[Any]) -> Conditions:
+    from stentor.matching.index.elements import SettledConditions  # which is made of segments
+
+    return SettledConditions(constants)
+
+
 class Coordinates(Protocol):
     """From values to coordinates on a ranked axis, of which a notification may have several."""
 
@@ -77,6 +88,10 @@ class Coordinates(Protocol):
     @property
     def substrings(self) -> Substrings | None:
         """On an axis of parts, what finds them."""
+
+    @property
+    def elements(self) -> Conditions | None:
+        """On an axis of elements, what finds the conditions that they satisfy."""
 
     def __call__(self, value: Any) -> float: ...
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import repeat
 from math import nan
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,9 @@ from stentor.matching.index.plan import Box, Check
 from stentor.matching.index.ranking import Coordinates, Reader, reader_of
 from stentor.matching.index.substrings import Substrings
 
+if TYPE_CHECKING:
+    from stentor.matching.index.elements import GrowingConditions
+
 #: More boxes than this are never held.
 CAPACITY: Final = 4_096
 #: Places of the hash table.
@@ -50,13 +53,15 @@ _SIGNATURES: Final = 64
 class Arrivals:
     """Coordinates on a ranked axis: constants by their arrival, 0 for everything else."""
 
-    __slots__ = ("_found", "_parts", "places")
+    __slots__ = ("_found", "_parts", "elements", "places")
 
     def __init__(self, axis: Axis) -> None:
         #: No value has no place.
         self.places: dict[Any, float] = {None: nan}
         self._parts: list[str] | None = [] if axis.kind == "part" else None
         self._found: tuple[int, Substrings | None] = 0, None
+        #: On an axis of elements, what finds the conditions that they satisfy.
+        self.elements = _conditions() if axis.kind == "element" else None
 
     def __call__(self, value: Any) -> float:
         return self.places.get(value, 0.0)
@@ -83,8 +88,16 @@ class Arrivals:
         if found is None:
             if self._parts is not None:
                 self._parts.append(constant)
+            if self.elements is not None:
+                self.elements.append(constant)
             found = self.places[constant] = 2.0 * len(self.places) - 1
         return found
+
+
+def _conditions() -> GrowingConditions:
+    from stentor.matching.index.elements import GrowingConditions  # which is made of recent boxes
+
+    return GrowingConditions()
 
 
 def searchable(box: Box, conjunct: Conjunct) -> tuple[Box, bool]:
@@ -156,6 +169,7 @@ class Recent:
         self.count = 0
         #: How many of them every notification with the same attributes is tested against.
         self.unled = 0
+        self.is_checked = checked
         self.checked_from = 0 if checked else CAPACITY
         self.tests: list[tuple[Compiled, ...]] = []
         self._make_checks = CheckMaker()

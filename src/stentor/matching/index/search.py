@@ -200,6 +200,8 @@ def _led_on(
         first = np.repeat((np.cumsum(sizes) - sizes)[codes], counts)
         within = np.arange(len(first)) - np.repeat(np.cumsum(counts) - counts, counts)
         rows, places = np.repeat(np.arange(len(codes)), counts), places[first + within]
+    elif ranking.elements is not None:
+        rows, places = ranking.elements.of_column(column)
     else:
         rows, codes, elements = column.tokens()
         found = [ranking.places.get(element, -1.0) for element in elements]
@@ -215,6 +217,8 @@ def _tokens(value: Any, ranking: Coordinates) -> list[int]:
     substrings = ranking.substrings
     if substrings is not None:
         return substrings.within(value) if type(value) is str else []
+    if ranking.elements is not None:
+        return ranking.elements.of_value(value)
     if value_type_of(value) != COLLECTION:
         return []
     places = [ranking.places.get((value_type_of(element), element)) for element in value]

@@ -133,4 +133,5 @@ class Segment:
         arrays = (*self.kernel_arguments, self.slots, self.distinct_slots)
         constants = sum(160 * len(r.constants) for r in self.rankings.values())
         constants += sum(r.substrings.nbytes for r in self.rankings.values() if r.substrings)
+        constants += sum(r.elements.nbytes for r in self.rankings.values() if r.elements)
         return sum(a.nbytes for a in arrays) + self._ragged.nbytes + constants

@@ -19,6 +19,7 @@ from stentor.filters.constraint import Constraint, Part
 from stentor.filters.domains import Cut
 from stentor.filters.numbers import SplitNumbers
 from stentor.filters.ranges import Piece, Ranges
+from stentor.filters.records import Records
 from stentor.filters.unordered import comparable
 from stentor.matching.counting.structure import T
 from stentor.matching.relations.witness import Absent, Sample
@@ -150,7 +151,7 @@ class PointIndex(Generic[T]):
             elif isinstance(part, SplitNumbers):
                 # 1 and 1.0 stand at one place, whichever of them it is
                 yield known, [*part.floats.pieces, *part.ints.pieces]
-            elif not isinstance(part, CollectionSet):
+            elif not isinstance(part, CollectionSet | Records):
                 yield known, part.bounds.pieces
 
     def _collections(self, constraint: Constraint) -> set[T] | None:

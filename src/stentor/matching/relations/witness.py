@@ -19,13 +19,16 @@ from math import inf, nextafter
 from typing import Any, Final
 
 from stentor.filters.collection import CollectionSet
+from stentor.filters.conjunct import Conjunct
 from stentor.filters.constraint import Constraint, Part, everything
 from stentor.filters.domains import BOOL, BYTES, INTEGER, REAL, STRING, TIME, Domain
 from stentor.filters.numbers import SplitNumbers
 from stentor.filters.patterns import Pattern
 from stentor.filters.ranges import Piece, Ranges
+from stentor.filters.records import Records
 from stentor.filters.tested import Tested
 from stentor.filters.unordered import plain
+from stentor.model.record import Record
 from stentor.model.values import COLLECTION, INT_MIN
 
 #: Type and comparable value.
@@ -92,6 +95,9 @@ def _proposals(part: Part) -> Iterator[Any]:
     elif isinstance(part, CollectionSet):
         for cell in part.cells:
             yield _collection([witness(hit) for hit in cell.key[1]])
+    elif isinstance(part, Records):
+        for conjunct in part.conjuncts:
+            yield _record(conjunct)
     elif _only_patterns(part):
         yield from _accepted(part)
 
@@ -104,6 +110,17 @@ def _collection(elements: list[Sample]) -> tuple[Any, ...] | None:
     if not all(isinstance(element, tuple) for element in elements):
         return None
     return tuple([plain(element[1]) for element in elements if isinstance(element, tuple)])
+
+
+def _record(conjunct: Conjunct) -> Record | None:
+    fields: dict[str, Any] = {}
+    for name, constraint in conjunct.constraints.items():
+        state = witness(constraint)
+        if state is None:
+            return None
+        if isinstance(state, tuple):
+            fields[name] = plain(state[1])
+    return Record(fields)
 
 
 def _only_patterns(part: Tested) -> bool:

@@ -246,6 +246,8 @@ class Carriage:
         else:
             if self._encoded[0] != notification.id:
                 self._encoded = notification.id, encode(notification)
+            if notification.handling is not None:
+                subscription.feed.perishable = True
             subscription.feed.offer(Run(m.VOLATILE, [], [self._encoded[1]]))
             self._ready.add(id)
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from stentor.errors import JournalDamaged, ProtocolError, StentorError
-from stentor.model.codec import decode_headers
+from stentor.model.codec import any_handled, decode_headers
 from stentor.node.agenda import Agenda
 from stentor.node.border import Borders
 from stentor.node.feed import Feed, Run
@@ -122,6 +122,7 @@ class CatchingUp:
 
     def _stretched(self, subscription: Subscription, asked: int, chunk: m.Chunk) -> None:
         feed = subscription.feed
+        feed.perishable = feed.perishable or any_handled(chunk.items)
         feed.stretch(
             Run(chunk.stream, chunk.offsets, chunk.items),
             asked=asked,

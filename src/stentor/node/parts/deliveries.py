@@ -64,7 +64,7 @@ class Deliveries:
         self._clock = clock
         self._agenda = agenda
         self._patience = patience
-        self.counters = {"delivered": 0, "yielded": 0}
+        self.counters = {"delivered": 0, "yielded": 0, "expired": 0}
         #: Clients that do not read what they are sent.
         self.blocked: set[int] = set()
         #: Subscriptions for which publishers wait, since when; and since when they do for any.
@@ -123,7 +123,7 @@ class Deliveries:
         if subscription.rests_until > self._clock.time:
             self._resting.add(feed.id)
             return
-        for consumer, run in subscription.deliveries(self.blocked):
+        for consumer, run in subscription.deliveries(self.blocked, self._clock.time):
             if run.gap:
                 gap = m.Gap(consumer.number, run.stream, run.offsets[0], run.offsets[1])
                 to_client(consumer.session, gap)
@@ -134,6 +134,7 @@ class Deliveries:
                     consumer.number, run.stream, offsets, items, run.retained, run.attempt
                 )
                 to_client(consumer.session, message)
+        self.counters["expired"] += subscription.take_expired()
         if feed.dropped > subscription.told_dropped:
             lost = feed.dropped - subscription.told_dropped
             subscription.told_dropped = feed.dropped

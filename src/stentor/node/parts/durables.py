@@ -140,6 +140,10 @@ class Durables:
         """Store no other state of it until `release`: the one that is on its way is newer."""
         self._on_hold.setdefault(name, [])
 
+    def is_on_hold(self, name: str) -> bool:
+        """Whether a state of it is on its way in another transaction."""
+        return name in self._on_hold
+
     def release(self, name: str) -> None:
         """That state is on disk, or could not be stored."""
         waiting = self._on_hold.pop(name, [])

@@ -9,6 +9,9 @@ hears that its subscription is in force, all brokers know the group. That groups
 by a new list of those that are left. It may be long, and therefore comes once in a while. Nothing
 is wrong meanwhile: who is sent to a broker at which the group has ended begins it there anew.
 
+Names belong to grants, like those of durable subscriptions: here a group is known by its name
+together with the grant of its members, where there are grants.
+
 What a broker says of its groups is numbered. In a graph with cycles it comes from several sides; it
 counts, and is passed on, once.
 """
@@ -26,6 +29,7 @@ from stentor.node.assurance import Assurance
 from stentor.node.border import Borders
 from stentor.node.clock import Clock
 from stentor.node.journals import Journals
+from stentor.node.last_values import label
 from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.routing import Routing
 from stentor.node.session import Session
@@ -122,7 +126,7 @@ class Groups:
     def send_home(self, session: Session, number: int, group: str, home: m.Origin) -> None:
         """Send a member to the broker at which the group lives."""
         places = " or ".join(home.addresses)
-        text = f"the group {group!r} lives at broker {home.broker!r}; connect to {places}"
+        text = f"the group {label(group)!r} lives at broker {home.broker!r}; connect to {places}"
         ended = m.Ended(number, GroupElsewhere.code, text, instead=list(home.addresses))
         self._agenda.to_client(session.id, ended)
 

@@ -33,6 +33,7 @@ import msgspec
 
 from stentor.errors import DurableElsewhere, JournalDamaged, StentorError
 from stentor.node.agenda import Agenda, Persist
+from stentor.node.ages import Ages
 from stentor.node.assurance import Assurance
 from stentor.node.border import Borders
 from stentor.node.clock import Clock
@@ -55,6 +56,8 @@ from stentor.protocol import messages as m
 #: Seconds between two copies of the same durable subscription, and how many are made in that time.
 COPY_EVERY: Final = 1.0
 COPIES: Final = 200
+#: Seconds between two notes of how far streams are.
+NOTE_EVERY: Final = 1.0
 #: Seconds for which copies are sought.
 SEEKING: Final = 1.0
 #: Homes that one message names.
@@ -75,6 +78,18 @@ class _Search:
     found: Durable | None = None
     #: Whether its giver has answered.
     given: bool = False
+
+
+@dataclass(slots=True)
+class _Owed:
+    """What was dealt with here of one that lives elsewhere, for its home.
+
+    A dead letter of it may be on its way to the disk: only then it is known whether that is done.
+    """
+
+    durable: Durable
+    term: int
+    to: m.StreamId
 
 
 class Homes:
@@ -107,15 +122,17 @@ class Homes:
         self._clock = clock
         self._agenda = agenda
         self.registry = Registry()
+        #: When streams were how far.
+        self._ages = Ages()
         #: What is kept of those that live elsewhere.
         self._copies: dict[str, m.Copy] = {}
         #: Names of which neighbors are to hear, and those of which they should have copies.
         self._news: dict[str, str | None] = {}
         self._outdated: Turns[str] = Turns()
-        self._next_copies = clock.now
+        self._next_copies = self._next_ages = clock.now
         self._searches: dict[str, _Search] = {}
         #: What the new homes of some are to hear as soon as they can be reached.
-        self._owed: list[m.Copy] = []
+        self._owed: list[_Owed] = []
         #: The newest search of each other broker, and of this one.
         self._sought: dict[m.StreamId, int] = {}
         self._number = int(clock.time * 1_000_000)
@@ -278,6 +295,17 @@ class Homes:
         """How far streams have come, as far as this broker knows."""
         return self._marks.heads | self._journals.heads()
 
+    def waiting_since(self, durable: Durable) -> float | None:
+        """About when the oldest was published that is not confirmed; None if there is none."""
+        positions = durable.positions
+        times = [
+            self._ages.at(stream, positions.get(stream, 0) + 1)
+            for stream, head in self.heads().items()
+            if head > positions.get(stream, 0)
+        ]
+        found = min((time for time in times if time is not None), default=None)
+        return found if found is None else max(found, durable.since)
+
     def reset(self, durable: Durable, since: float) -> None:
         """Let it begin again, with what was published since then; its consumers have to ask."""
         self._dismiss(durable, None)
@@ -330,11 +358,10 @@ class Homes:
     def _yield(self, durable: Durable, home: m.Home) -> None:
         """Another broker is its home: it hears what was dealt with here, and clients go there."""
         self._dismiss(durable, home.broker)
-        if home.broker is not None:
-            to = home.broker.stream
-            self._owed.append(m.Copy(durable.name, home.term - 1, durable.to_data(), to))
-            self._pay()
         self._durables.delete(durable)
+        if home.broker is not None:
+            self._owed.append(_Owed(durable, home.term - 1, home.broker.stream))
+            self._pay()
         self._outdated.discard(durable.name)
 
     def _dismiss(self, durable: Durable, to: m.Origin | None) -> None:
@@ -509,11 +536,12 @@ class Homes:
 
     def _pay(self) -> None:
         owed, self._owed = self._owed, []
-        for copy in owed:
-            if self._directory.relay(copy.to) is None:
-                self._owed.append(copy)
+        for each in owed:
+            name, to = each.durable.name, each.to
+            if self._directory.relay(to) is None or self._durables.is_on_hold(name):
+                self._owed.append(each)
             else:
-                self._towards(copy.to, copy)
+                self._towards(to, m.Copy(name, each.term, each.durable.to_data(), to))
         del self._owed[:-COPIES]
 
     def tick(self) -> None:
@@ -521,6 +549,9 @@ class Homes:
         for name, search in list(self._searches.items()):
             if self._clock.now >= search.until:
                 self._found(name, search)
+        if self._durables.held and self._clock.now >= self._next_ages:
+            self._next_ages = self._clock.now + NOTE_EVERY
+            self._ages.note(self.heads(), self._clock.time)
         if self._outdated and self._clock.now >= self._next_copies:
             self._next_copies = self._clock.now + COPY_EVERY
             for name in list(islice(self._outdated, COPIES)):

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
+from stentor.model.codec import any_handled
 from stentor.node.agenda import Agenda
 from stentor.node.clock import Clock
 from stentor.node.journals import Journals
@@ -115,5 +116,7 @@ class LastValues:
         collection = self.collections.pop(id)
         subscription = self._subscriptions.held.get(id)
         if subscription is not None:
-            subscription.feed.put_last_values(collection.in_order())
+            values = collection.in_order()
+            subscription.feed.perishable = subscription.feed.perishable or any_handled(values)
+            subscription.feed.put_last_values(values)
             self._ready.add(id)

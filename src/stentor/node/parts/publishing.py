@@ -5,7 +5,8 @@ A publication goes through these stages:
     count      as many as the window allows, of somebody who may publish at all
     hold       until what the client has advertised is in force, and while its grant is too fast
     check      each of the `checks`: the id, the grant, the advertisement
-    journal    unless it is volatile; what was published before is left out
+    journal    unless it is volatile; what was published before is left out. What is to be delivered
+               later is put on the schedule instead, on the same disk, and answered when it is there
     route      under its offset, when it is on disk
     answer     the client hears that it is done
 
@@ -35,19 +36,23 @@ from stentor.model.names import shown, text_problem
 from stentor.node.agenda import Agenda, Append, CloseClient
 from stentor.node.allowance import BURST, Pace
 from stentor.node.batch import Batch
-from stentor.node.checks import Check
+from stentor.node.checks import AtOnce, Check
 from stentor.node.clock import Clock
 from stentor.node.journals import Journals
 from stentor.node.last_values import owned
 from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.traffic import Traffic
+from stentor.node.schedule import Delayed, Schedule
 from stentor.node.session import Line, Session, nothing
 from stentor.node.sessions import Sessions
 from stentor.node.turns import Turns
 from stentor.protocol import messages as m
 
-#: For whom, the request, what is in it, from which offset on, and at most how many bytes.
-_Landed: TypeAlias = tuple[Session, list[int], list[Envelope], list[bytes], int, int]
+#: Called when something is on disk and routed, or with the reason why it is not.
+Then: TypeAlias = Callable[[StentorError | None], None]
+#: For whom, the request, what is in it, from which offset on, at most how many bytes, and what is
+#: to be done then.
+_Landed: TypeAlias = tuple[Session, list[int], list[Envelope], list[bytes], int, int, Then | None]
 
 _DONE: Final = object()
 #: Notifications beyond its window, as a multiple, that a client may have on their way.
@@ -70,6 +75,7 @@ class Publishing:
         traffic: Traffic | Carriage,
         *,
         checks: Sequence[Check],
+        schedule: Schedule,
         journals: Journals,
         sessions: Sessions,
         clock: Clock,
@@ -80,6 +86,8 @@ class Publishing:
         self._at_let_in: list[Callable[[list[Envelope]], None]] = []
         self._traffic = traffic
         self._checks = checks
+        self._volatile_checks = [*checks, AtOnce()]
+        self._schedule = schedule
         self._journals = journals
         self._sessions = sessions
         self._agenda = agenda
@@ -260,7 +268,7 @@ class Publishing:
                 if session.id not in self._sessions.held:
                     return
             items = all_items if end - start == len(all_items) else all_items[start:end]
-            items, envelopes, bad, problem = self._checked(session, items)
+            items, envelopes, bad, problem = self._checked(session, items, message.volatile)
             retain = all_retain
             if all_retain and (bad or len(items) < len(all_items)):
                 good = (i for i in range(start, end) if i - start not in bad)
@@ -290,18 +298,18 @@ class Publishing:
         self._done(session, entry)
 
     def _checked(
-        self, session: Session, items: list[bytes]
+        self, session: Session, items: list[bytes], volatile: bool
     ) -> tuple[list[bytes], list[Envelope], set[int], StentorError | None]:
         """What is in order; the indexes of the others, and why the first of those is not."""
         envelopes: Sequence[Envelope | DecodeError]
+        checks = self._volatile_checks if volatile else self._checks
         try:
             read = decode_headers(items)
         except DecodeError as error:
             alone = len(items) == 1
             envelopes = [error.with_traceback(None)] if alone else [_header(data) for data in items]
-            checks = self._checks
         else:
-            checks = [check for check in self._checks if check.concerns(session, read)]
+            checks = [check for check in checks if check.concerns(session, read)]
             if not checks:
                 return items, read, set(), None
             envelopes = read
@@ -323,6 +331,18 @@ class Publishing:
             first = first or problem
         return kept, found, bad, first
 
+    def checked(self, session: Session, items: list[bytes]) -> list[Envelope]:
+        """What is in these, if the client may publish all of them; else the error."""
+        if not items:
+            return []
+        if session.may_publish is nothing:
+            raise NotPermitted(f"{session.name!r} may not publish anything; have the grant widened")
+        _, envelopes, _, problem = self._checked(session, items, volatile=False)
+        if problem is not None:
+            raise problem
+        self._charge(session, len(items))
+        return envelopes
+
     def _reject(
         self, session: Session, message: m.Publish, refused: list[int], reason: StentorError
     ) -> None:
@@ -343,15 +363,13 @@ class Publishing:
         size: int,
         *,
         volatile: bool,
-        states: dict[str, bytes] | None = None,
     ) -> None:
         """Publications that are in order: to be routed, or to be journaled first.
 
         They have no more bytes than `size`.
         """
-        for note in self._at_let_in:
-            note(envelopes)
         if volatile:
+            self._note(envelopes)
             self.counters["volatile"] += len(items)
             self._volatile[0].extend(items)
             self._volatile[1].extend(envelopes)
@@ -360,27 +378,106 @@ class Publishing:
         entry[2] += 1
         if line.failed:
             return  # its connection is about to be closed
-        items, envelopes, keys = self._new(session, items, envelopes, retain)
+        items, envelopes, keys, handled = self._new(session, items, envelopes, retain)
+        self._note(envelopes)
         # If all are repeats, the originals may still be on their way to the disk: the empty batch
         # behind them says when they have arrived.
         line.pending.append((line.newest, envelopes))
-        context = (session, entry, envelopes, size)
+        delayed: list[Delayed] = []
+        then: Then | None = None
+        if handled:
+            owners = [session.owner] * len(items)
+            items, envelopes, keys, delayed = self._apart(owners, items, envelopes, keys)
+            then = self._put(delayed)
+        context = (session, entry, envelopes, size, then)
         self._agenda.add(
-            Append(items, session.producer, line.newest, line, keys, context, states or {})
+            Append(items, session.producer, line.newest, line, keys, context, schedule=delayed)
         )
+
+    def _note(self, envelopes: list[Envelope]) -> None:
+        for note in self._at_let_in:
+            note(envelopes)
+
+    def _apart(
+        self,
+        owners: Sequence[str | None],
+        items: list[bytes],
+        envelopes: list[Envelope],
+        keys: list[tuple[str, int]],
+    ) -> tuple[list[bytes], list[Envelope], list[tuple[str, int]], list[Delayed]]:
+        """Publications without those whose time has not come, and these."""
+        time, key_of = self._clock.time, {i: key for key, i in keys}
+        now: list[int] = []
+        delayed: list[Delayed] = []
+        for i, envelope in enumerate(envelopes):
+            due = 0.0 if envelope.handling is None else envelope.handling.due
+            if due > time:
+                id = str(envelope.id)
+                delayed.append(Delayed(id, due, owners[i], key_of.get(i), items[i]))
+            else:
+                now.append(i)
+        if not delayed:
+            return items, envelopes, keys, delayed
+        kept = [(key_of[i], new) for new, i in enumerate(now) if i in key_of]
+        return [items[i] for i in now], [envelopes[i] for i in now], kept, delayed
+
+    def _put(self, delayed: list[Delayed]) -> Then | None:
+        """Have these on the schedule as soon as they are on disk."""
+        if not delayed:
+            return None
+        for each in delayed:
+            self._schedule.put(each)
+
+        def then(error: StentorError | None) -> None:
+            if error is None:
+                self._schedule.arm(each.id for each in delayed)
+            else:
+                for each in delayed:
+                    self._schedule.drop(each.id)
+
+        return then
 
     def publish_own(
         self,
         session: Session,
         items: list[bytes],
         envelopes: list[Envelope],
-        states: dict[str, bytes],
+        *,
+        retain: list[tuple[str, int]] | None = None,
+        states: dict[str, bytes] | None = None,
+        unschedule: Sequence[str] = (),
+        then: Then | None = None,
+        owners: Sequence[str | None] = (),
     ) -> None:
-        """Publish what this broker has to say, with states of durable subscriptions."""
+        """Publish what this broker has to say, or says for others under the ids that they gave.
+
+        States of durable subscriptions are stored in the same transaction, and what need not be on
+        the schedule any longer leaves it. What is due later is put there if `owners` are given, the
+        grants of who has published each.
+        """
+        line = session.line
+        self._note(envelopes)
         entry = session.opened(0, len(items))
-        size = sum(map(len, items))
-        self._let_in(session, entry, items, envelopes, {}, size, volatile=False, states=states)
-        self._done(session, entry)
+        line.pending.append((line.newest, []))
+        delayed: list[Delayed] = []
+        keys = retain or []
+        if owners:
+            items, envelopes, keys, delayed = self._apart(owners, items, envelopes, keys)
+            then = _both(self._put(delayed), then)
+        context = (session, entry, envelopes, sum(map(len, items)), then)
+        self._agenda.add(
+            Append(
+                items,
+                "",
+                line.newest,
+                line,
+                keys,
+                context,
+                states or {},
+                schedule=delayed,
+                unschedule=unschedule,
+            )
+        )
 
     def _new(
         self,
@@ -388,10 +485,14 @@ class Publishing:
         items: list[bytes],
         envelopes: list[Envelope],
         retain: dict[int, str],
-    ) -> tuple[list[bytes], list[Envelope], list[tuple[str, int]]]:
-        """Without what was published before; the client sends again what was not answered."""
+    ) -> tuple[list[bytes], list[Envelope], list[tuple[str, int]], bool]:
+        """Without what was published before; the client sends again what was not answered.
+
+        And whether any says how it is to be handled.
+        """
         newest = session.line.newest
         keep: list[int] = []
+        handled = False
         for i, envelope in enumerate(envelopes):
             id = envelope.id
             assert id is not None
@@ -399,21 +500,23 @@ class Publishing:
             if this > newest:
                 newest = this
                 keep.append(i)
+                if envelope.handling is not None:
+                    handled = True
         session.line.newest = newest
         session.published += len(keep)
         self.counters["published"] += len(keep)
         keys = {i: owned(session.owner, key) for i, key in retain.items()}
         if len(keep) == len(items):
-            return items, envelopes, [(key, i) for i, key in keys.items()]
+            return items, envelopes, [(key, i) for i, key in keys.items()], handled
         self.counters["repeated"] += len(items) - len(keep)
         kept_keys = [(keys[i], new) for new, i in enumerate(keep) if i in keys]
-        return [items[i] for i in keep], [envelopes[i] for i in keep], kept_keys
+        return [items[i] for i in keep], [envelopes[i] for i in keep], kept_keys, handled
 
     def committed(self, commits: Iterable[tuple[Any, int, list[bytes]]]) -> None:
         """These are on disk, each from an offset on; they follow one another in the journal."""
         self._landed.extend(
-            (session, entry, envelopes, items, first, size)
-            for (session, entry, envelopes, size), first, items in commits
+            (session, entry, envelopes, items, first, size, then)
+            for (session, entry, envelopes, size, then), first, items in commits
         )
         self._route_landed()
 
@@ -422,9 +525,11 @@ class Publishing:
 
         The client loses its connection; it will send everything again, in order.
         """
-        session = context[0]
+        session, then = context[0], context[-1]
         session.line.failed = True
         self._arrived(session)
+        if then is not None:
+            then(error)
         for other in self._sessions.held.values():
             if other.line is session.line:
                 self._agenda.add(CloseClient(other.id, error.code, str(error)))
@@ -482,7 +587,7 @@ class Publishing:
         items: list[bytes] = []
         envelopes: list[Envelope] = []
         landed, room, space = self._landed, self._traffic.at_once, ROUTED_BYTES
-        for _, _, found, data, first, size in landed:
+        for _, _, found, data, first, size, _ in landed:
             count = len(data)
             fits = count <= room and size <= space
             if not fits:
@@ -510,14 +615,16 @@ class Publishing:
         """So many of what is on disk have gone to everybody."""
         landed = self._landed
         while landed and len(landed[0][3]) <= routed:
-            session, entry, _, data, *_ = landed.popleft()
+            session, entry, _, data, *_, then = landed.popleft()
             routed -= len(data)
             self._arrived(session)
             self._done(session, entry)
+            if then is not None:
+                then(None)
         if routed:
-            session, entry, found, data, first, _ = landed[0]
+            session, entry, found, data, first, _, then = landed[0]
             found, data = found[routed:], data[routed:]
-            landed[0] = (session, entry, found, data, first + routed, sum(map(len, data)))
+            landed[0] = (session, entry, found, data, first + routed, sum(map(len, data)), then)
 
     # -- answered
 
@@ -531,6 +638,17 @@ class Publishing:
         for id, through in self._answers.items():
             self._agenda.to_client(id, m.Published(through))
         self._answers.clear()
+
+
+def _both(first: Then | None, second: Then | None) -> Then | None:
+    if first is None or second is None:
+        return first or second
+
+    def then(error: StentorError | None) -> None:
+        first(error)
+        second(error)
+
+    return then
 
 
 def _header(data: bytes) -> Envelope | DecodeError:

@@ -18,15 +18,16 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Final
 
-from stentor.errors import LeaseExpired
+from stentor.errors import LeaseExpired, StentorError
 from stentor.filters import Filter
 from stentor.model.codec import decode_headers
+from stentor.model.dead_letter import PRODUCER, TYPE, dead_letter
 from stentor.model.identity import NotificationId
 from stentor.node.agenda import Agenda
 from stentor.node.clock import Clock
-from stentor.node.dead_letter import PRODUCER, TYPE, dead_letter
 from stentor.node.hooks import Dropped, Hooks
 from stentor.node.journals import Journals
+from stentor.node.last_values import label
 from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.durables import Durables
 from stentor.node.parts.publishing import Publishing
@@ -94,7 +95,6 @@ class Settlements:
         #: Those of which a dead letter is on its way to the disk, and not before when.
         self._written: list[_Dying] = []
         self._not_before = 0.0
-        publishing.at_routed(self._routed)
         subscriptions.at_end(self._forget)
 
     def begin(self, subscription: Subscription) -> None:
@@ -247,13 +247,18 @@ class Settlements:
         if not self._dying or self._written or self._clock.now < self._not_before:
             return
         letters: list[bytes] = []
+        later: list[_Dying] = []
         while self._dying and len(letters) < AT_ONCE:
             dying = self._dying.popleft()
             durable = dying.subscription.durable
             if durable is not None and self._durables.held.get(durable.name) is not durable:
                 continue  # nobody asks for it any more
+            if durable is not None and self._durables.is_on_hold(durable.name):
+                later.append(dying)
+                continue
             self._written.append(dying)
             letters.append(self._letter(dying))
+        self._dying.extendleft(reversed(later))
         if not letters:
             return
         states: dict[str, bytes] = {}
@@ -266,7 +271,9 @@ class Settlements:
         if self._session is None:
             line = self._publishing.line(self._producer, self._producer, None)
             self._session = Session(-1, self._producer, self._producer, line)
-        self._publishing.publish_own(self._session, letters, decode_headers(letters), states)
+        self._publishing.publish_own(
+            self._session, letters, decode_headers(letters), states=states, then=self._published
+        )
 
     def _letter(self, dying: _Dying) -> bytes:
         subscription, entry = dying.subscription, dying.entry
@@ -276,7 +283,7 @@ class Settlements:
         return dead_letter(
             entry.data,
             kind="group" if durable is None else "durable",
-            name=str(subscription.group) if durable is None else durable.label,
+            name=label(str(subscription.group)) if durable is None else durable.label,
             owner=subscription.owner if durable is None else durable.owner,
             attempts=entry.attempt - 1,
             cause=entry.cause,
@@ -284,12 +291,10 @@ class Settlements:
             time=self._clock.time,
         )
 
-    def _routed(self, producer: str) -> None:
+    def _published(self, error: StentorError | None) -> None:
         """What was on its way is on disk and routed, or could not be stored."""
-        if producer != self._producer or self._session is None:
-            return
         written, self._written = self._written, []
-        failed = self._session.line.failed
+        failed = error is not None
         if failed:
             self._session = None
             self._not_before = self._clock.now + RETRY

@@ -38,7 +38,7 @@ from stentor.node.durable import Durable
 from stentor.node.feed import Feed
 from stentor.node.interest import Interest
 from stentor.node.journals import Journals
-from stentor.node.last_values import OF
+from stentor.node.last_values import OF, label, owned
 from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.durables import Durables
 from stentor.node.parts.groups import Groups, group_id
@@ -121,6 +121,8 @@ class Subscribing:
         session.allowance.check_weight(session.name, interest)
         if message.durable is not None:
             message = replace(message, durable=self._homes.name(session, message.durable))
+        if message.group is not None:  # names belong to grants
+            message = replace(message, group=owned(session.owner, message.group))
         if not self._homes.admits(session, message):
             return None
         consumer = Consumer(session.id, message.number, max(0, message.credit))
@@ -179,6 +181,10 @@ class Subscribing:
         session.allowance.check_overflow(session.name, message.overflow)
         if message.lease is not None and not message.lease > 0:
             raise InvalidConfiguration(f"a lease of {message.lease} seconds ends before it begins")
+        if message.expires is not None and not message.expires > 0:
+            raise InvalidConfiguration(
+                f"what is older than {message.expires} seconds is everything; give more"
+            )
         _check_settlement(message)
         past = message.durable, message.since, message.positions, message.group
         if message.volatile and (message.retained or any(each is not None for each in past)):
@@ -250,23 +256,19 @@ class Subscribing:
                 return None
             self._groups.check_room(session)
             return self._new_group(session, message, name, interest)
-        if subscription.owner != session.owner:
-            raise NotPermitted(
-                f"the group {name!r} belongs to another grant than that of {session.name!r}; "
-                "choose another name"
-            )
-        theirs = subscription.interest
+        theirs, called = subscription.interest, label(name)
         if theirs.fixed != interest.fixed or (interest.fixed and theirs != interest):
             same = "the same filter" if theirs.fixed else "an inbox, and share its filters"
             raise InvalidConfiguration(
-                f"the group {name!r} subscribes to {str(theirs)!r}; its members must all use {same}"
+                f"the group {called!r} subscribes to {str(theirs)!r}; its members must all use "
+                f"{same}"
             )
-        durable = None if subscription.durable is None else subscription.durable.name
-        if durable != message.durable:
-            kept = "is not durable" if durable is None else f"is kept as durable={durable!r}"
-            raise InvalidConfiguration(f"the group {name!r} {kept}; its members must all say so")
+        durable = subscription.durable
+        if (None if durable is None else durable.name) != message.durable:
+            kept = "is not durable" if durable is None else f"is kept as durable={durable.label!r}"
+            raise InvalidConfiguration(f"the group {called!r} {kept}; its members must all say so")
         if subscription.settling is not None and message.settlement is not None:
-            subscription.settling.terms = message.settlement  # the newest is as good as any
+            subscription.settling.agree(message.settlement)  # the newest is as good as any
         return subscription
 
     def _settling(
@@ -275,8 +277,9 @@ class Subscribing:
         if message.settlement is None and message.group is None:
             return None
         terms = message.settlement or m.Settlement()
-        group = message.group or ""
-        return Settling(terms, durable, self._clock, group=group, owner=session.owner)
+        group = label(message.group or "")
+        lasts = inf if message.expires is None else message.expires
+        return Settling(terms, durable, self._clock, group=group, owner=session.owner, lasts=lasts)
 
     def _new_group(
         self, session: Session, message: m.Subscribe, name: str, interest: Interest
@@ -358,6 +361,7 @@ class Subscribing:
             made=self._clock.time,
             volatile=message.volatile,
             patience=session.allowance.block,
+            lasts=inf if message.expires is None else message.expires,
         )
 
     def _begin(self, subscription: Subscription) -> None:

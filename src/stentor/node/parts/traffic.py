@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from stentor.errors import ProtocolError
-from stentor.model.codec import decode_headers
+from stentor.model.codec import any_handled, decode_headers
 from stentor.node.agenda import Agenda
 from stentor.node.batch import Batch
 from stentor.node.border import Borders
@@ -198,6 +198,7 @@ class Traffic:
         """Give it to the feeds here, in steps."""
         stream, offsets, items, _, volatile = batch
         held, ready = self._subscriptions.held, self._ready
+        perishable = any_handled(items)
         for i, (destination, indexes) in enumerate(targets.items(), 1):
             if not i % FED_AT_ONCE:
                 yield
@@ -212,6 +213,8 @@ class Traffic:
                 these = [items[i] for i in indexes]
                 numbers = [offsets[i] for i in indexes]
             run = Run(m.VOLATILE, [], these) if volatile else Run(stream, numbers, these)
+            if perishable:
+                subscription.feed.perishable = True
             subscription.feed.offer(run)
             ready[destination.id] = None
 

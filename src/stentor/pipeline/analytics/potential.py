@@ -43,7 +43,7 @@ from stentor.model.event_types import event_types
 from stentor.model.names import RESERVED
 from stentor.model.values import normal
 from stentor.pipeline.analytics.filters import distinct_filters
-from stentor.pipeline.analytics.reducing import (
+from stentor.pipeline.analytics.reduction import (
     COUNTED,
     COVERING,
     EXACT,

@@ -35,7 +35,7 @@ from stentor.pipeline.auditing.table import trace_frame
 from stentor.pipeline.auditing.totals import on_islands, total_global, total_pairwise
 from stentor.pipeline.auditing.validation import check_rows, summary, trace_table
 from stentor.pipeline.auditing.words import together
-from stentor.pipeline.registering import require_own
+from stentor.pipeline.registration import require_own
 from stentor.semantics import Action, Condition
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from stentor.errors import DecodeError, PipelineError
 from stentor.filters import Filter
 from stentor.matching import Index
 from stentor.model import Envelope, decode_headers
-from stentor.pipeline.matching.kernels import claim_kernel_cache
+from stentor.pipeline.matching.kernel_cache import claim_kernel_cache
 from stentor.pipeline.matching.vocabulary import Vocabulary
 
 if TYPE_CHECKING:

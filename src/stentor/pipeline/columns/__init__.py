@@ -11,29 +11,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from stentor.pipeline.lazily import lazily
+from stentor.pipeline.lazy_names import lazily
 
 if TYPE_CHECKING:
-    from stentor.pipeline.columns.batches import MODES, BatchMaker
-    from stentor.pipeline.columns.converting import row_of
+    from stentor.pipeline.columns.attribute_values import row_of
+    from stentor.pipeline.columns.from_arrow import Draft, RowEncoder, numbered
     from stentor.pipeline.columns.headers import all_attributes
     from stentor.pipeline.columns.inference import infer
     from stentor.pipeline.columns.layout import Layout
     from stentor.pipeline.columns.reserved import RESERVED, completed, with_reserved
-    from stentor.pipeline.columns.rows import Draft, RowEncoder, numbered
+    from stentor.pipeline.columns.to_arrow import MODES, BatchMaker
 
 _HOME: Final = {
-    "MODES": "batches",
+    "MODES": "to_arrow",
     "RESERVED": "reserved",
-    "BatchMaker": "batches",
-    "Draft": "rows",
+    "BatchMaker": "to_arrow",
+    "Draft": "from_arrow",
     "Layout": "layout",
-    "RowEncoder": "rows",
+    "RowEncoder": "from_arrow",
     "all_attributes": "headers",
     "completed": "reserved",
     "infer": "inference",
-    "numbered": "rows",
-    "row_of": "converting",
+    "numbered": "from_arrow",
+    "row_of": "attribute_values",
     "with_reserved": "reserved",
 }
 

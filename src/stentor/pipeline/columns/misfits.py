@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from stentor.pipeline.columns.raw import Foreign
+from stentor.pipeline.columns.message_values import Foreign
 
 
 def as_json(misfits: dict[str, Any]) -> str:

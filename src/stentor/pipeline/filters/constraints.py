@@ -18,6 +18,7 @@ from stentor.filters.collection import CollectionSet
 from stentor.filters.constraint import Constraint, Part
 from stentor.filters.patterns import CONTAINS, SUFFIX, Pattern
 from stentor.filters.ranges import Ranges
+from stentor.filters.records import Records
 from stentor.filters.tested import Tested
 from stentor.model.values import COLLECTION
 from stentor.pipeline.filters.attributes import Place
@@ -130,7 +131,7 @@ def _part_sql(part: Part, kind: Kind, sql: str) -> Sql:
         return f"CASE WHEN {whole} IS NOT NULL THEN {_sql(as_long)} ELSE {_sql(as_double)} END"
     if isinstance(part, Tested):
         return _tested_sql(part, kind, sql)
-    assert not isinstance(part, CollectionSet)
+    assert not isinstance(part, CollectionSet | Records)
     return ranges_sql(part, kind, sql)
 
 

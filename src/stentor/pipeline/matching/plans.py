@@ -25,10 +25,10 @@ from pyspark.sql import DataFrame
 
 from stentor.errors import PipelineDefinitionError
 from stentor.pipeline.event_table import Events, table_of
-from stentor.pipeline.matching.changing import match_changing
-from stentor.pipeline.matching.indexed import match_indexed
-from stentor.pipeline.matching.native import FILTERS, few_enough, match_native
-from stentor.pipeline.matching.sharded import match_sharded
+from stentor.pipeline.matching.index_plan import match_indexed
+from stentor.pipeline.matching.native_plan import FILTERS, few_enough, match_native
+from stentor.pipeline.matching.sharded_plan import match_sharded
+from stentor.pipeline.matching.stateful_plan import match_changing
 from stentor.pipeline.matching.subscriptions import (
     Subscriptions,
     from_pairs,

@@ -20,7 +20,7 @@ from stentor.filters import Filter
 from stentor.model.names import shown
 from stentor.model.values import INT_MAX, INT_MIN
 from stentor.notation.counts import counted
-from stentor.pipeline.steps.naming import quoted
+from stentor.pipeline.steps.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -4,8 +4,8 @@
     outcome = Runner(pipeline, spark, once=True).run()
 
     definition   the form of the file, and the pipeline as a value
-    loading      from the file to the value; all mistakes are told at once
-    running      the queries of a pipeline, from start to end
+    loader       from the file to the value; all mistakes are told at once
+    runner       the queries of a pipeline, from start to end
 
 `stentor pipeline` is the command for it.
 """
@@ -14,18 +14,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from stentor.pipeline.lazily import lazily
+from stentor.pipeline.lazy_names import lazily
 
 if TYPE_CHECKING:
     from stentor.pipeline.runs.definition import Pipeline
-    from stentor.pipeline.runs.loading import load
-    from stentor.pipeline.runs.running import Outcome, Runner
+    from stentor.pipeline.runs.figures import Outcome
+    from stentor.pipeline.runs.loader import load
+    from stentor.pipeline.runs.runner import Runner
 
 _HOME: Final = {
-    "Outcome": "running",
+    "Outcome": "figures",
     "Pipeline": "definition",
-    "Runner": "running",
-    "load": "loading",
+    "Runner": "runner",
+    "load": "loader",
 }
 
 __all__ = ["Outcome", "Pipeline", "Runner", "load"]

@@ -20,38 +20,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from stentor.pipeline.lazily import lazily
+from stentor.pipeline.lazy_names import lazily
 
 if TYPE_CHECKING:
-    from stentor.pipeline.steps.applying import apply
-    from stentor.pipeline.steps.collapsing import collapse
     from stentor.pipeline.steps.events import watermark
-    from stentor.pipeline.steps.expanding import expand
-    from stentor.pipeline.steps.joining import join
+    from stentor.pipeline.steps.functions import apply
+    from stentor.pipeline.steps.histories import expand
+    from stentor.pipeline.steps.joins import join
+    from stentor.pipeline.steps.mappings import convert, enrich, rename, transform
     from stentor.pipeline.steps.options import Option
-    from stentor.pipeline.steps.ordering import order
-    from stentor.pipeline.steps.querying import multi_topic, relational
+    from stentor.pipeline.steps.queries import multi_topic, relational
     from stentor.pipeline.steps.registry import register_step, steps
-    from stentor.pipeline.steps.selecting import deduplicate, select
-    from stentor.pipeline.steps.transforming import convert, enrich, rename, transform
+    from stentor.pipeline.steps.selection import deduplicate, select
+    from stentor.pipeline.steps.sequences import order
+    from stentor.pipeline.steps.states import collapse
 
 _HOME: Final = {
     "Option": "options",
-    "apply": "applying",
-    "collapse": "collapsing",
-    "convert": "transforming",
-    "deduplicate": "selecting",
-    "enrich": "transforming",
-    "expand": "expanding",
-    "join": "joining",
-    "multi_topic": "querying",
-    "order": "ordering",
+    "apply": "functions",
+    "collapse": "states",
+    "convert": "mappings",
+    "deduplicate": "selection",
+    "enrich": "mappings",
+    "expand": "histories",
+    "join": "joins",
+    "multi_topic": "queries",
+    "order": "sequences",
     "register_step": "registry",
-    "relational": "querying",
-    "rename": "transforming",
-    "select": "selecting",
+    "relational": "queries",
+    "rename": "mappings",
+    "select": "selection",
     "steps": "registry",
-    "transform": "transforming",
+    "transform": "mappings",
     "watermark": "events",
 }
 

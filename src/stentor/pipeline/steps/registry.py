@@ -20,8 +20,8 @@ from importlib import import_module
 from typing import Any, Final
 
 from stentor.errors import PipelineDefinitionError
-from stentor.pipeline.steps.finding import find_function
 from stentor.pipeline.steps.options import KINDS, Option
+from stentor.pipeline.steps.references import find_function
 
 #: Keys of `[[step]]` that are no steps.
 RESERVED_KEYS: Final = ("name", "from")
@@ -93,5 +93,5 @@ def register_step(
 
 def steps() -> dict[str, StepKind]:
     """All steps that are known, by name."""
-    import_module("stentor.pipeline.steps.builtin")
+    import_module("stentor.pipeline.steps.catalog")
     return dict(sorted(_kinds.items()))

@@ -32,6 +32,7 @@ from stentor.filters.collection import CollectionSet
 from stentor.filters.constraint import Constraint
 from stentor.filters.domains import Cut
 from stentor.filters.ranges import Ranges
+from stentor.filters.records import Records
 from stentor.model.values import normal, value_type_of
 
 #: First and last cell of a range.
@@ -96,7 +97,7 @@ class Axis:
             return [(0, cells - 1)]
         spans: list[Span] = []
         for _, part in constraint.parts:
-            assert not isinstance(part, CollectionSet)  # that would be another type
+            assert not isinstance(part, CollectionSet | Records)  # that would be another type
             for low, high in (part if isinstance(part, Ranges) else part.bounds).pieces:
                 first = 0 if low is None else self._clamped(low[0], cells)
                 spans.append((first, cells - 1 if high is None else self._last(high, cells)))

@@ -129,10 +129,10 @@ class CoveringReducer:
     >>> small, large = Filter("x > 5"), Filter("x > 1")
     >>> reducer.want(small, small, REFERENCE | 0b10)
     >>> reducer.want(large, large, REFERENCE | 0b10)
-    >>> list(reducer.announcements.announced(1))
+    >>> list(reducer.announced(1))
     [Filter('x > 1')]
     >>> reducer.want(large, large, 0)
-    >>> list(reducer.announcements.announced(1))
+    >>> list(reducer.announced(1))
     [Filter('x > 5')]
     """
 
@@ -232,7 +232,7 @@ class CoveringReducer:
         if self._parting.get(parting.filter) is parting:  # it has not come and gone again
             del self._parting[parting.filter]
             if parting.announced:
-                self.announcements.withdraw(parting.announced, parting.filter)
+                self.announcements.withdraw(parting.announced, parting.filter, parting.filter)
 
     def _place_freed(self, freed: dict[_Node, int]) -> set[_Node]:
         """Place many that have lost what hid them; those for which there was no time.
@@ -315,7 +315,7 @@ class CoveringReducer:
         hidden = node.announced & larger.announced
         if hidden:
             self._no_longer(node, hidden)
-            self.announcements.withdraw(hidden, node.filter)
+            self.announcements.withdraw(hidden, node.filter, node.filter)
             node.hang(larger)
 
     def _no_longer(self, node: _Node, where: int) -> None:
@@ -391,6 +391,12 @@ class CoveringReducer:
                 for child in node.children:
                     child.unhang(node)
                 del self._nodes[filter]
+
+    def announced(self, slot: int) -> dict[Hashable, Filter]:
+        bit = 1 << slot
+        found = [node.filter for node in self._nodes.values() if node.announced & bit]
+        found += [parting.filter for parting in self._parting.values() if parting.announced & bit]
+        return {filter: filter for filter in found}
 
     def __len__(self) -> int:
         return len(self._nodes)

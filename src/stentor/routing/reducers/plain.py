@@ -26,6 +26,8 @@ class PlainReducer:
     def __init__(self) -> None:
         self.announcements = Announcements()
         self._wanted: dict[Hashable, int] = {}
+        #: Filters that have other keys than themselves.
+        self._named: dict[Hashable, Filter] = {}
 
     def want(self, key: Hashable, filter: Filter, wanted: int) -> None:
         wanted &= ~REFERENCE  # what is announced here depends on nothing else
@@ -33,11 +35,17 @@ class PlainReducer:
         if more := wanted & ~before:
             self.announcements.announce(more, key, filter)
         if less := before & ~wanted:
-            self.announcements.withdraw(less, key)
+            self.announcements.withdraw(less, key, filter)
         if wanted:
             self._wanted[key] = wanted
+            if key is not filter:
+                self._named[key] = filter
         else:
-            self._wanted.pop(key, None)
+            self._forget(key)
+
+    def _forget(self, key: Hashable) -> None:
+        self._wanted.pop(key, None)
+        self._named.pop(key, None)
 
     def want_all(self, changes: Iterable[tuple[Hashable, Filter, int]]) -> None:
         for change in changes:
@@ -56,8 +64,20 @@ class PlainReducer:
 
     def drop_slot(self, slot: int) -> None:
         self.announcements.forget(slot)
-        kept = ((key, mask & ~(1 << slot)) for key, mask in self._wanted.items())
-        self._wanted = {key: mask for key, mask in kept if mask}
+        bit = 1 << slot
+        for key in [key for key, where in self._wanted.items() if where & bit]:
+            self._wanted[key] &= ~bit
+            if not self._wanted[key]:
+                self._forget(key)
+
+    def announced(self, slot: int) -> dict[Hashable, Filter]:
+        bit = 1 << slot
+        return {key: self._filter(key) for key, where in self._wanted.items() if where & bit}
+
+    def _filter(self, key: Hashable) -> Filter:
+        filter = self._named.get(key, key)
+        assert isinstance(filter, Filter)
+        return filter
 
     def __len__(self) -> int:
         return len(self._wanted)

@@ -44,5 +44,8 @@ class Reducer(Protocol):
     def drop_slot(self, slot: int) -> None:
         """The neighbor is gone; nothing is wanted there any more."""
 
+    def announced(self, slot: int) -> dict[Hashable, Filter]:
+        """All that is announced there; a look at everything."""
+
     def __len__(self) -> int:
         """How many filters are wanted somewhere."""

@@ -89,7 +89,7 @@ class Reduction:
     @property
     def announced(self) -> Mapping[Hashable, Filter]:
         """All that is to be announced now: by id under simple routing, else by filter."""
-        return self._reducer.announcements.announced(_SLOT)
+        return self._reducer.announced(_SLOT)
 
     def take(self) -> Change:
         """What was added to that, and what removed from it, since this was last asked."""

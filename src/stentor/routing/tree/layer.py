@@ -109,7 +109,7 @@ class Layer:
             self._flush()
             self._told |= 1 << slot
             # What nothing covers comes first, so that what it covers finds it announced.
-            first = self._reducer.announcements.announced(0)
+            first = self._reducer.announced(0)
             keys = deque(key for key in first if key in self._demand)
             keys.extend(key for key in self._demand if key not in first)
             self._joining[neighbor] = keys
@@ -373,7 +373,7 @@ class Layer:
     def announced(self, neighbor: BrokerId) -> dict[Hashable, Filter]:
         """What the neighbor has been told."""
         self._flush()
-        return dict(self._reducer.announcements.announced(self._slots[neighbor]))
+        return self._reducer.announced(self._slots[neighbor])
 
     def wanted(self, neighbor: BrokerId) -> list[Filter]:
         """All that must be asked for at the neighbor (α of the remote invariant)."""

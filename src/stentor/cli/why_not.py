@@ -1,0 +1,56 @@
+"""`stentor why-not`: why an event does not match a filter."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Final
+
+from stentor.cli.command import Argument
+
+#: Alternatives of a filter that are shown.
+_SHOWN: Final = 3
+
+
+def why_not(
+    filter: Annotated[
+        str, Argument(metavar="FILTER", help="What was asked for.", show_default=False)
+    ],
+    event: Annotated[
+        str,
+        Argument(
+            metavar="JSON", help="The event, as `stentor publish` takes it.", show_default=False
+        ),
+    ],
+) -> None:
+    """Say why an event does not match a filter, part by part.
+
+    Each line is a part of the filter that must hold, and what the event says about it. Of a filter
+    with alternatives, those are shown that come nearest to a match. No broker is needed.
+
+    \b
+    Examples:
+      stentor why-not "price > 100 and symbol = 'IBM'" '{"symbol": "IBM", "price": 99}'
+    """
+    from stentor.cli.json_forms import from_json
+    from stentor.filters import Filter
+    from stentor.filters.mismatch import alternatives
+
+    wanted = Filter(filter)
+    notification = from_json(event.encode("utf-8", "surrogateescape"))
+    if wanted.matches(notification):
+        sys.stdout.write("it matches\n")
+        return
+    found = alternatives(wanted, notification)
+    if not found:
+        sys.stdout.write("it does not match: nothing can match this filter\n")
+        return
+    sys.stdout.write("it does not match:\n")
+    for number, parts in enumerate(found[:_SHOWN]):
+        if number:
+            sys.stdout.write("or\n")
+        width = max(len(part.text) for part in parts)
+        for part in parts:
+            mark = "ok  " if part.holds else "FAIL"
+            sys.stdout.write(f"  {mark}  {part.text:<{width}}  {part.found}\n")
+    if len(found) > _SHOWN:
+        sys.stdout.write(f"and {len(found) - _SHOWN:,} alternatives that are further off\n")

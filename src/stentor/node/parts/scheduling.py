@@ -1,0 +1,152 @@
+"""Scheduling: publications that are delivered later.
+
+A publication whose time has not come is written to the broker's database beside the journal, and
+acknowledged when it is there: it has no offset, and nobody hears of it. When it is due, the broker
+publishes it under the id that it has. It enters the journal in the same transaction in which it
+leaves the schedule, so that after any crash it is in one of the two, and never in both. From there
+on it is as if it had just been published: it goes to those whose subscriptions match then, behind
+what was published before that moment. So a stream has no holes, and no offset waits for another.
+
+What is due at the same time goes in one transaction, in the order of its times, and one such is
+under way at a time; if it fails, it is tried again.
+
+Where advertisements steer, who has published it may be gone, and its advertisement as well. So the
+broker advertises what it has on its schedule, for as long as it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from stentor.errors import InvalidConfiguration, JournalUnavailable, StentorError
+from stentor.filters import Filter
+from stentor.model.codec import decode_headers
+from stentor.node.clock import Clock
+from stentor.node.journals import Journals
+from stentor.node.parts.carriage import Carriage
+from stentor.node.parts.publishing import Publishing
+from stentor.node.parts.routing import Routing
+from stentor.node.schedule import Schedule, Scheduled
+from stentor.node.session import Session
+from stentor.routing.protocol import FilterId
+
+#: Publications that become due in one transaction, and their bytes.
+AT_ONCE: Final = 1_000
+BYTES_AT_ONCE: Final = 4 * 2**20
+#: Seconds until a transaction that failed is tried again.
+RETRY: Final = 1.0
+#: What this broker publishes for others.
+DELAYED: Final = Filter("exists _deliver_at")
+
+
+class Scheduling:
+    """Publishes what is due."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        *,
+        publishing: Publishing,
+        routing: Routing | Carriage,
+        journals: Journals,
+        clock: Clock,
+    ) -> None:
+        self.schedule = schedule
+        self._publishing = publishing
+        self._routing = routing
+        self._journals = journals
+        self._clock = clock
+        self.counters = {"delayed": 0, "cancelled": 0}
+        self._producer = f"schedule of {journals.stream}"
+        self._session: Session | None = None
+        self._advertised = not routing.is_steered
+        #: Those that are on their way to the journal, and not before when.
+        self._written: list[Scheduled] = []
+        self._not_before = 0.0
+        #: Whether somebody else is about to answer for the journal.
+        self.paused = False
+
+    def look(self) -> None:
+        """Publish what is due, if nothing is on its way."""
+        schedule = self.schedule
+        if len(schedule) and not self._advertised:
+            self._advertised = True
+            self._routing.advertise(FilterId(self._producer, 0), DELAYED)
+        if schedule.next > self._clock.time or self._written or self.paused:
+            return
+        if self._clock.now < self._not_before:
+            return
+        found = schedule.take(self._clock.time, AT_ONCE)
+        size = 0
+        for i, entry in enumerate(found):
+            size += entry.size
+            if i and size > BYTES_AT_ONCE:
+                schedule.arm(each.id for each in found[i:])
+                del found[i:]
+                break
+        if found:
+            self._publish(found)
+
+    def _publish(self, due: list[Scheduled]) -> None:
+        try:
+            session = self._own()
+        except JournalUnavailable:  # what has failed before is still being answered
+            self._published(JournalUnavailable("try again"), due)
+            return
+        data = self._journals.own.delayed([entry.id for entry in due])
+        self._written = [entry for entry in due if entry.id in data]
+        for entry in due:
+            if entry.id not in data:  # it cannot be read
+                self.schedule.drop(entry.id)
+        if not self._written:
+            return
+        items = [data[entry.id] for entry in self._written]
+        keys = [(e.key, i) for i, e in enumerate(self._written) if e.key is not None]
+        self._publishing.publish_own(
+            session,
+            items,
+            decode_headers(items),
+            retain=keys,
+            unschedule=[entry.id for entry in self._written],
+            then=lambda error: self._published(error, self._written),
+        )
+
+    def _own(self) -> Session:
+        if self._session is None or self._session.line.failed:
+            line = self._publishing.line(self._producer, self._producer, None)
+            self._session = Session(-2, self._producer, self._producer, line)
+        return self._session
+
+    def _published(self, error: StentorError | None, written: list[Scheduled]) -> None:
+        self._written = []
+        if error is not None:
+            self._not_before = self._clock.now + RETRY
+            self.schedule.arm(entry.id for entry in written)
+            return
+        for entry in written:
+            self.schedule.drop(entry.id)
+        self.counters["delayed"] += len(written)
+
+    def cancel(
+        self, session: Session, id: str, answer: Callable[[bool, StentorError | None], None]
+    ) -> None:
+        """Publish it never; `answer` is told whether that was in time, when it is on disk."""
+        entry = self.schedule.get(id)
+        if entry is None or entry in self._written or entry.owner != session.owner:
+            answer(False, None)
+            return
+        if not id.startswith(f"{session.producer}:") and entry.owner is None:
+            raise InvalidConfiguration(
+                f"{id} was published by another than {session.producer!r}; only that one cancels it"
+            )
+        self.schedule.drop(id)
+
+        def stored(error: StentorError | None) -> None:
+            if error is not None:
+                self.schedule.restore([entry])
+            else:
+                self.counters["cancelled"] += 1
+            answer(error is None, error)
+
+        self._publishing.publish_own(self._own(), [], [], unschedule=[id], then=stored)

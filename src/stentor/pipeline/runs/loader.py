@@ -1,0 +1,170 @@
+"""From a file to a `Pipeline`: every mistake is found, and told with its place.
+
+Nothing here needs Spark. What is checked: that every key is known and holds what it should; that
+filters, rules, windows and addresses are right; that every table that is asked for exists, and
+none depends on itself; that sinks can take what comes. What only Spark can know, such as whether a
+column exists, is for `analysis`, and told when the pipeline is run, before anything is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from stentor.errors import PipelineDefinitionError
+from stentor.notation.document import Document
+from stentor.notation.toml_lines import KeyPath
+from stentor.pipeline.runs.definition import Pipeline, Source, Step
+from stentor.pipeline.runs.engines import read_engine
+from stentor.pipeline.runs.graphs import cycles, ordered, unused
+from stentor.pipeline.runs.modules import load_modules
+from stentor.pipeline.runs.reader import Reader, is_remote
+from stentor.pipeline.runs.sink_reader import read_sinks
+from stentor.pipeline.runs.table_reader import read_sources, read_steps
+from stentor.pipeline.steps.options import flattened
+
+_KEYS: Final = ("name", "engine", "python", "checkpoints", "spark", "source", "step", "sink")
+_SPARK_KEYS: Final = ("master", "config")
+
+
+def load(file: str | Path, *, set: Sequence[str] = ()) -> Pipeline:
+    """Read a pipeline, or raise `PipelineDefinitionError` with all that is wrong.
+
+    `set` has changes to its values as texts, "KEY=VALUE".
+
+        pipeline = load("market.toml", set=["source.quotes.filter=price > 5"])
+    """
+    loaded = read(file, set=set)
+    loaded.document.check()
+    return loaded.pipeline
+
+
+class Loaded(NamedTuple):
+    """A pipeline that was read, and where its tables and its sinks stand in the file."""
+
+    pipeline: Pipeline
+    document: Document
+    places: Mapping[str, KeyPath]
+    sinks: Mapping[str, KeyPath]
+
+
+def read(file: str | Path, *, set: Sequence[str] = ()) -> Loaded:
+    """As `load`, for who has more to say about what stands where.
+
+    What is wrong is not raised but noted in the document; the pipeline lacks it.
+    """
+    document = Document.read(Path(file), PipelineDefinitionError)
+    for change in set:
+        document.change(change)
+    reader = Reader(document)
+    return Loaded(_pipeline(reader), document, reader.places, reader.sinks)
+
+
+def _pipeline(reader: Reader) -> Pipeline:
+    document = reader.document
+    data = document.data
+    for key in data:
+        if key not in _KEYS:
+            document.unknown((key,), _KEYS)
+    name = reader.text(data, ("name",), document.file.stem)
+    reader.is_name(name, ("name",))
+    python = _python(reader, data.get("python", []))
+    master, config = _spark(reader, data.get("spark", {}))
+    base = reader.text(data, ("checkpoints",), f".stentor/{name}")
+    sources = read_sources(reader, data.get("source", {}))
+    steps = read_steps(reader, data.get("step", []))
+    sinks = read_sinks(
+        reader,
+        data.get("sink", []),
+        reader.path(base),
+        lambda table: _is_stream(table, sources, steps),
+        lambda table: _is_updated(table, sources, steps),
+    )
+    _check_tables(reader, steps)
+    idle = unused(sources, steps, [sink.input for sink in sinks.values()]) if sinks else []
+    warnings = [
+        f"{document.origin(reader.places[name])}: nothing uses {name!r}, so it is not read"
+        for name in idle
+    ]
+    made = {name: steps[name] for name in ordered(steps)}
+    engine = read_engine(reader, sources, steps, sinks)
+    return Pipeline(
+        name, document.file, sources, made, sinks, engine, master, config, python, tuple(warnings)
+    )
+
+
+def _python(reader: Reader, value: Any) -> tuple[Path, ...]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
+        reader.problem(("python",), "it must be a list of Python files")
+        return ()
+    files = tuple(Path(reader.path(name)) for name in names)
+    for index, problem in load_modules(files):
+        reader.problem(("python", index), problem)
+    return files
+
+
+def _spark(reader: Reader, value: Any) -> tuple[str | None, dict[str, str]]:
+    if not isinstance(value, dict):
+        reader.problem(("spark",), "it is a table; write [spark] and its keys below")
+        return None, {}
+    for key in value:
+        if key not in _SPARK_KEYS:
+            reader.document.unknown(("spark", key), _SPARK_KEYS)
+    master = reader.text(value, ("spark", "master")) if "master" in value else None
+    config = value.get("config", {})
+    if not isinstance(config, dict):
+        reader.problem(("spark", "config"), "it is a table of settings of Spark")
+        config = {}
+    flat = dict(flattened(config))
+    for key, setting in flat.items():
+        if not key.startswith("spark."):
+            text = f"settings of Spark begin with spark., not {key!r}"
+            reader.problem(("spark", "config", key), text)
+        elif not isinstance(setting, (str, int, float)):
+            reader.problem(("spark", "config", key), f"{setting!r} is no value of a setting")
+    return master, {key: setting(each) for key, each in flat.items()}
+
+
+def _check_tables(reader: Reader, steps: Mapping[str, Step]) -> None:
+    """Every table exists, and none needs itself."""
+    for step in steps.values():
+        place = reader.places[step.name]
+        for table in step.inputs:
+            reader.check_table(table, (*place, "from"))
+        for key, table in step.options.items():
+            path = (*place, step.kind.name, key)
+            if step.kind.options[key].kind != "table" or table in reader.places:
+                continue
+            if "." not in table and "/" not in table:
+                reader.check_table(table, path)
+            elif not is_remote(table) and not Path(reader.path(table)).exists():
+                reader.problem(path, f"there is no file {reader.path(table)}")
+    for cycle in cycles(steps):
+        shown = " → ".join([*cycle, cycle[0]])
+        reader.problem(reader.places[cycle[0]], f"it depends on itself: {shown}")
+
+
+def _is_stream(table: str, sources: Mapping[str, Source], steps: Mapping[str, Step]) -> bool:
+    """Whether the table is made of a stream."""
+
+    def is_stream(name: str, seen: frozenset[str]) -> bool:
+        if name in sources or name not in steps or name in seen:
+            return name in sources and sources[name].stream
+        return any(is_stream(each, seen | {name}) for each in steps[name].tables)
+
+    return is_stream(table, frozenset())
+
+
+def _is_updated(table: str, sources: Mapping[str, Source], steps: Mapping[str, Step]) -> bool:
+    """Whether, as a stream, the table's rows replace earlier ones."""
+
+    def is_updated(name: str, seen: frozenset[str]) -> bool:
+        if name not in steps or name in seen or not _is_stream(name, sources, steps):
+            return False
+        step = steps[name]
+        inner = any(is_updated(each, seen | {name}) for each in step.tables)
+        return inner or step.kind.updates(step.options)
+
+    return is_updated(table, frozenset())

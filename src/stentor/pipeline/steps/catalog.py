@@ -1,0 +1,171 @@
+"""The steps that Stentor brings along, as a pipeline in TOML can use them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stentor.pipeline.steps.names import check_names
+from stentor.pipeline.steps.options import Option
+from stentor.pipeline.steps.registry import register_step
+from stentor.pipeline.steps.rules import check_expansion, read_rule, read_window
+
+_HERE = "stentor.pipeline.steps"
+_WATERMARK = Option("duration", "how late events of a stream may come")
+_KEY = Option("texts", "the attributes that say whose state it is", required=True)
+_RULE = Option("rule", "what each attribute of the state is made of", required=True)
+
+
+def _check_collapse(options: Mapping[str, Any]) -> None:
+    read_rule(options["rule"], options["key"])
+
+
+def _check_expand(options: Mapping[str, Any]) -> None:
+    window = options.get("window")
+    rule = read_rule(options["rule"], options["key"])
+    check_expansion(rule, None if window is None else read_window(window))
+
+
+def _check_transform(options: Mapping[str, Any]) -> None:
+    check_names(options["set"])
+
+
+register_step(
+    "select",
+    f"{_HERE}.selection:select",
+    {"filter": Option("filter", "what to keep", required=True)},
+    main="filter",
+    about="Keep the events that a filter matches.",
+)
+register_step(
+    "deduplicate",
+    f"{_HERE}.selection:deduplicate",
+    {"within": Option("duration", "how long a stream remembers ids", required=True)},
+    main="within",
+    about="Keep each event once, by its id; copies that come too late are not recognized.",
+)
+register_step(
+    "watermark",
+    f"{_HERE}.events:watermark",
+    {"delay": Option("duration", "how late events may come", required=True)},
+    main="delay",
+    about="Say how late events of a stream may come.",
+)
+register_step(
+    "transform",
+    f"{_HERE}.mappings:transform",
+    {
+        "set": Option("names", "attributes, and the SQL expression for each", required=True),
+        "keep": Option("keep", "which of the old attributes stay; all by default"),
+    },
+    main="set",
+    check=_check_transform,
+    about="Compute attributes from each event.",
+)
+register_step(
+    "rename",
+    f"{_HERE}.mappings:rename",
+    {"names": Option("names", "old names and new ones", required=True)},
+    main="names",
+    about="Give attributes other names.",
+)
+register_step(
+    "convert",
+    f"{_HERE}.mappings:convert",
+    {"types": Option("names", "attributes and their new types", required=True)},
+    main="types",
+    about="Give attributes other types.",
+)
+register_step(
+    "enrich",
+    f"{_HERE}.mappings:enrich",
+    {
+        "table": Option("table", "a table that stands still", required=True),
+        "on": Option("texts", "the columns that must be equal", required=True),
+        "columns": Option("texts", "what to add; everything by default"),
+        "prefix": Option("text", "put before the names of what is added"),
+    },
+    about="Add to each event what a table knows of it.",
+)
+register_step(
+    "apply",
+    f"{_HERE}.functions:apply",
+    {
+        "function": Option("function", "takes a Notification, returns any number", required=True),
+        "schema": Option("schema", "the attributes of the results", required=True),
+    },
+    about="Map each event with a function in Python.",
+)
+register_step(
+    "collapse",
+    f"{_HERE}.states:collapse",
+    {
+        "key": _KEY,
+        "rule": _RULE,
+        "window": Option("window", "cut the history; by default it is one"),
+        "watermark": _WATERMARK,
+    },
+    check=_check_collapse,
+    updates=lambda options: options.get("window") is None,
+    about="Make a history a state: the latest value, the sum, the count of each key.",
+)
+register_step(
+    "expand",
+    f"{_HERE}.histories:expand",
+    {"key": _KEY, "rule": _RULE, "window": Option("window", "as in the collapse")},
+    check=_check_expand,
+    about="Make a state some history whose collapse it is.",
+)
+register_step(
+    "join",
+    f"{_HERE}.joins:join",
+    {
+        "right": Option("table", "the other events", required=True),
+        "on": Option("texts", "the attributes that must be equal"),
+        "within": Option("duration", "how far apart in time they may be", required=True),
+        "side": Option("text", "where the other is in time", choices=("around", "before", "after")),
+        "where": Option("sql", "a condition on left and right"),
+        "how": Option("text", "left: keep events without partner", choices=("inner", "left")),
+        "prefix": Option("text", "put before names that clash; right_ by default"),
+        "watermark": _WATERMARK,
+    },
+    about="Pair events with others that are close in time.",
+)
+register_step(
+    "sql",
+    f"{_HERE}.queries:query_tables",
+    {
+        "query": Option("sql", "a SELECT over the tables in `from`", required=True),
+        "watermark": _WATERMARK,
+    },
+    main="query",
+    many=True,
+    about="Answer a continuous query over one or several tables.",
+)
+register_step(
+    "order",
+    f"{_HERE}.sequences:order",
+    {
+        "within": Option("duration", "how long a stream waits for earlier ones", required=True),
+        "by": Option("by", "among which events there is an order; producer by default"),
+        "late": Option("text", "keep late events, and name the column that says which are"),
+        "limit": Option("count", "events that wait for each other at most"),
+    },
+    main="within",
+    about="Bring events into the order in which they were published.",
+)
+register_step(
+    "match",
+    "stentor.pipeline.matching:match",
+    {
+        "subscriptions": Option("table", "ids and filters", required=True),
+        "id": Option("text", "the column of ids; subscription_id by default"),
+        "filter": Option("text", "the column of filters; filter by default"),
+        "plan": Option("text", "force a plan", choices=("auto", "native", "index", "sharded")),
+        "shards": Option("count", "in how many parts filters are spread"),
+        "order": Option("text", "which of two changes in a stream of subscriptions is later"),
+        "on_error": Option("text", "a filter that does not parse", choices=("fail", "skip")),
+    },
+    main="subscriptions",
+    about="Find out who gets which event.",
+)
