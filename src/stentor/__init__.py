@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from stentor.filters import Filter, merge_all
     from stentor.model import Notification, NotificationId
     from stentor.node.hooks import VETO, Hooks
+    from stentor.pipeline.archives.selection import history
 
 __all__ = [
     "VETO",
@@ -58,6 +59,7 @@ __all__ = [
     "Transaction",
     "connect",
     "connect_sync",
+    "history",
     "merge_all",
     "recorded",
 ]
@@ -73,6 +75,7 @@ _ELSEWHERE = {
     "NotificationId": "stentor.model",
     "Recorder": "stentor.client.recorder",
     "StentorError": "stentor.errors",
+    "history": "stentor.pipeline.archives.selection",
     "merge_all": "stentor.filters",
     "recorded": "stentor.client.recordings",
 }

@@ -26,6 +26,7 @@ from stentor.client.sync import LoopThread
 from stentor.client.unsettled import Delivery, Unsettled
 from stentor.errors import InvalidConfiguration
 from stentor.model import NotificationId, encode
+from stentor.protocol.messages import Deliver, Withdrawn
 
 SOON = Retry(backoff="20ms..100ms")
 LETTERS = "type = 'DeadLetter' and durable = 'billing'"
@@ -366,3 +367,59 @@ def test_what_is_refused_after_it_came_back_in_another_stream_is_refused_there()
     message = unsettled.message(1)
     assert message is not None
     assert [(r.stream, r.offset) for r in message.refused] == [("b2#0", 7)]
+
+
+def test_what_is_acknowledged_while_the_connection_is_gone_is_not_handed_out_again() -> None:
+    """It comes back before the broker could be told."""
+    delivery = Delivery(lambda _: None, lambda *_: None, lambda *_: None)
+    for stream, offset in (("b1#0", 1), ("b2#0", 7)):
+        unsettled = Unsettled(delivery, ordered=True, timed=False, shared=False)
+        item = encode(Notification({"x": 1}, id=NotificationId("p", 0, 1)))
+        unsettled.deliver("b1#0", [1], [item])
+        (held,) = unsettled.some(1)
+        unsettled.forget_waiting()
+        unsettled.ack(held)
+        unsettled.deliver(stream, [offset], [item])
+        assert unsettled.some(1) == []
+        message = unsettled.message(1)
+        assert message is not None
+        assert offset in message.done[stream]
+
+
+def test_what_is_taken_back_too_late_is_not_handed_out_again() -> None:
+    """A member was slow to say that it is done; it was taken back, and comes to the same member."""
+    delivery = Delivery(lambda _: None, lambda *_: None, lambda *_: None)
+    unsettled = Unsettled(delivery, ordered=True, timed=True, shared=True)
+    items = [encode(Notification({"x": x}, id=NotificationId("p", 0, x))) for x in range(3)]
+    unsettled.deliver("b1#0", [1, 2, 3], items)
+    done, refused, held = unsettled.some(3)
+    unsettled.ack(done)
+    assert unsettled.message(1) is not None
+    unsettled.nack(refused, None, "no")
+    unsettled.withdrawn(Withdrawn(1, "b1#0", [1, 2, 3], refused=2))
+    unsettled.deliver("b1#0", [1, 2, 3], items)
+    assert [n["x"] for n in unsettled.some(10)] == [1, 2]
+    message = unsettled.message(1)
+    assert message is not None
+    assert message.done == {"b1#0": [1]}
+    assert not unsettled.has(held)
+
+
+@looped
+async def test_what_was_settled_before_the_connection_was_lost_holds_up_nothing() -> None:
+    """It comes again if the broker has not heard of it, and the broker then hears of it at once."""
+    broker = Broker(Settings(listen=("127.0.0.1:0",), name="b1"))
+    async with broker, stentor.connect(broker, name="desk") as bus:
+        async with bus.subscribe("exists x", durable="d", settle=True) as wanted:
+            await bus.publish({"x": 1}, ack=True)
+            first = await wanted.get(timeout=30)
+            unsettled = wanted._unsettled
+            assert unsettled is not None
+            # As if the message about it had been lost with the connection.
+            unsettled.ack(first)
+            assert unsettled.message(1) is not None
+            unsettled.forget_waiting()
+            item = encode(Notification({"x": 1}, id=first.id))
+            wanted.deliver(Deliver(1, first.place[0], [first.place[1]], [item]))
+            home = broker.core.durables["d"]
+            await until(lambda: home.is_done(*first.place))

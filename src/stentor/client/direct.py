@@ -199,12 +199,14 @@ class Direct:
         *,
         skip_lost: bool = False,
         times: str = "",
+        headers: bool = False,
     ) -> Iterator[Stretch]:
         """The journal from one offset to another, stretch by stretch, filtered by the broker.
 
         What is beyond the end of the journal does not come. What retention has taken away is a
         `HistoryGone`, or is passed over if `skip_lost` says so. With `times`, stretches have no
-        items, but their times by this name (see `stentor.model.moments`).
+        items, but their times by this name (see `stentor.model.moments`) and their sizes. With
+        `headers`, items come without their payloads.
         """
         at = first
         number = 0
@@ -214,7 +216,7 @@ class Direct:
             self._connected()
             if not number:
                 number = next(self._numbers)
-                self._send(Read(number, stream, at, last, str(filter), times))
+                self._send(Read(number, stream, at, last, str(filter), times, headers))
             return self._answer(number, Stretch)
 
         def ask_again() -> None:
@@ -234,7 +236,9 @@ class Direct:
                 at = max(found.through + 1, at)
                 done = found.through >= min(last, found.head)
                 if times and found.items:  # a broker of an earlier release has sent all of them
-                    found.items, found.times = [], moments(found.items, times)
+                    found.times = moments(found.items, times)
+                    found.sizes = list(map(len, found.items))
+                    found.items = []
                 yield found
         finally:
             if not done:

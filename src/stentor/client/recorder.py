@@ -52,6 +52,7 @@ from stentor.semantics.lines import (
 
 if TYPE_CHECKING:
     from stentor.client.subscription import Terms
+    from stentor.protocol.messages import StreamId, Withdrawn
 
 #: Bytes that are read at once when the end of a file is looked for.
 _BLOCK: Final = 64 * 1024
@@ -230,7 +231,7 @@ def _reading(terms: Terms) -> ReadingTerms:
         durable=terms.durable is not None,
         shared=terms.group is not None,
         one_by_one=settlement is not None,
-        overtake=settlement is not None and settlement.overtake,
+        overtake=settlement is not None and (settlement.overtake or settlement.ranked),
         attempts=0 if settlement is None else settlement.attempts,
         dead_letter=settlement is not None and settlement.dead_letter,
         exact=terms.takeover is None,
@@ -266,9 +267,12 @@ class RecordedComponent:
         self._cuts = 0
         #: Where notifications are settled one by one: those that are with the reader, those that
         #: it had and was relieved of, and those of which it has just said that it refuses them.
-        self._held: set[str] = set()
+        self._held: dict[str, tuple[StreamId, int]] = {}
+        self._places: dict[tuple[StreamId, int], str] = {}
         self._gone: dict[str, None] = {}
-        self._refused: list[str] = []
+        self._refused: dict[tuple[StreamId, int], str] = {}
+        #: Refusals that the broker has heard, and taken for such.
+        self._counted: set[tuple[StreamId, int]] = set()
 
     def _write(self, op: str, id: str, **more: Any) -> None:
         line = Line(pos=self._recorder.pos(), op=op, comp=self.name, fid=id)
@@ -304,7 +308,8 @@ class RecordedComponent:
             id = notification.id
             assert id is not None  # it has come from a broker
             if notification.delivery is not None:
-                self._held.add(str(id))
+                self._held[str(id)] = notification.place
+                self._places[notification.place] = str(id)
             lines.append(
                 Line(
                     pos=recorder.pos(),
@@ -333,6 +338,7 @@ class RecordedComponent:
             self._cuts += 1
             self._note(CUT_OFF)
             self._refused.clear()
+            self._counted.clear()
             if self._terms.shared:
                 self._let_go(list(self._held))
 
@@ -344,53 +350,75 @@ class RecordedComponent:
         """These will not be given again."""
         self._note(CONFIRMED, seq=count)
 
-    def refused(self, id: NotificationId) -> None:
+    def refused(self, id: NotificationId, place: tuple[StreamId, int]) -> None:
         """The reader could not deal with one that it has."""
         self._let_go([str(id)])
-        self._refused.append(str(id))
+        self._refused[place] = str(id)
         self._note(REFUSED, nids=[str(id)])
 
-    def taken(self, ids: Iterable[NotificationId]) -> None:
-        """The broker has taken back some that the reader has."""
-        nids = [str(id) for id in ids]
+    def taken(self, message: Withdrawn) -> None:
+        """The broker has taken some back, which the reader has, or has settled meanwhile."""
+        if message.refused in message.offsets:  # else it was somebody else's when that was heard
+            self._counted.add((message.stream, message.refused))
+        places = [(message.stream, offset) for offset in message.offsets]
+        nids = [self._places[place] for place in places if place in self._places]
         self._let_go(nids)
         if nids:
             self._note(TAKEN, nids=nids)
 
     def _let_go(self, nids: Iterable[str]) -> None:
         for nid in nids:
-            self._held.discard(nid)
+            self._release(nid)
             self._gone[nid] = None
         for nid in list(islice(self._gone, max(0, len(self._gone) - _TAKEN_BACK))):
             del self._gone[nid]
+
+    def _release(self, nid: str) -> None:
+        place = self._held.pop(nid, None)
+        if place is not None and self._places.get(place) == nid:
+            del self._places[place]
 
     def told(self, done: Iterable[NotificationId]) -> Callable[[], None]:
         """The broker is about to be told that these are dealt with, and what was refused.
 
         What is returned is to be called when that is on its disk.
         """
-        nids = [str(id) for id in done]
-        known = [nid for nid in nids if nid in self._held or nid in self._gone]
-        for nid in known:
-            self._gone.pop(nid, None)
-        noted, self._refused = self._refused, []
+        nids = self._dealt_with(done)
+        refused, self._refused = self._refused, {}
         cuts = self._cuts
-        if known:
-            self._note(DEALT, nids=known)
 
         def stored() -> None:
             # What was taken back meanwhile, or told again over another connection, may be
             # another's; the broker answers, and takes no notice.
             if cuts != self._cuts:
                 return
-            sure = [nid for nid in nids if nid in self._held]
-            self._held.difference_update(sure)
-            if sure:
-                self._note(CONFIRMED, nids=sure)
+            self._confirmed(nids)
+            noted = [nid for place, nid in refused.items() if place in self._counted]
+            self._counted.difference_update(refused)
             if noted:
                 self._note(NOTED, nids=noted)
 
         return stored
+
+    def committed(self, done: Iterable[NotificationId]) -> None:
+        """These were dealt with by a transaction, which is on the broker's disk."""
+        self._confirmed(self._dealt_with(done))
+
+    def _dealt_with(self, done: Iterable[NotificationId]) -> list[str]:
+        nids = list(dict.fromkeys(str(id) for id in done))
+        known = [nid for nid in nids if nid in self._held or nid in self._gone]
+        for nid in known:
+            self._gone.pop(nid, None)
+        if known:
+            self._note(DEALT, nids=known)
+        return nids
+
+    def _confirmed(self, nids: Iterable[str]) -> None:
+        sure = [nid for nid in nids if nid in self._held]
+        for nid in sure:
+            self._release(nid)
+        if sure:
+            self._note(CONFIRMED, nids=sure)
 
     def ended(self) -> None:
         """Nothing more is given to this reader."""

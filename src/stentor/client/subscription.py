@@ -492,6 +492,7 @@ class Subscription(Generic[T]):
         arrived = message.stream, message.offsets, message.items, message.retained
         if self._unsettled is not None:
             new = self._unsettled.deliver(*arrived, message.attempt)
+            self._handed_out(0)  # what was settled before is settled once more, unseen
         else:
             new = self._arrivals.deliver(*arrived)
         if not message.retained:
@@ -533,7 +534,7 @@ class Subscription(Generic[T]):
         """The broker has taken some back."""
         if self._unsettled is not None:
             if self._recorded is not None:
-                self._recorded.taken(self._unsettled.taken(message))
+                self._recorded.taken(message)
             self._unsettled.withdrawn(message)
             self._handed_out(0)
             self._notify()
@@ -711,7 +712,7 @@ class Subscription(Generic[T]):
         assert self._unsettled is not None
         self._unsettled.committed(notifications)
         if self._recorded is not None:
-            self._recorded.told(self._unsettled.told)()
+            self._recorded.committed(self._unsettled.told)
 
     async def _put(self, question: Callable[[int], Any]) -> None:
         """Put a question about it, over new connections again until it is answered."""
@@ -785,7 +786,7 @@ class Subscription(Generic[T]):
         assert self._unsettled is not None
         if self._recorded is not None and self._unsettled.has(notification):
             assert notification.id is not None  # it has come from a broker
-            self._recorded.refused(notification.id)
+            self._recorded.refused(notification.id, notification.place)
         self._unsettled.nack(notification, delay, cause)
         self._tell_soon()
 

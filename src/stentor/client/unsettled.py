@@ -206,14 +206,10 @@ class Unsettled:
         place = notification.place
         return self._moved.get(place, place) if self._moved else place
 
-    def taken(self, message: Withdrawn) -> list[NotificationId]:
-        """Those in hand that the broker takes back by this."""
-        hands = ((message.stream, offset) for offset in message.offsets)
-        return [_id_of(self._hands[key]) for key in hands if key in self._hands]
-
     def withdrawn(self, message: Withdrawn) -> None:
         """The broker has taken some back."""
         gone = {(message.stream, offset) for offset in message.offsets}
+        self._expect_again(gone - {(message.stream, message.refused)})
         for key in gone:
             self._hands.pop(key, None)
             self._begun.pop(key, None)
@@ -225,6 +221,14 @@ class Unsettled:
                     del self._withheld[line]
         self._drop(gone)
         self._set_aside()
+
+    def _expect_again(self, gone: set[Key]) -> None:
+        """Some were taken back: what was settled here before is settled again if it comes again."""
+        gone = {key for key in gone if key not in self._hands and key not in self._aside}
+        gone.difference_update(n.place for n in self._waiting if n.delivery is not None)
+        settled = gone & self._recent().union(self._done) if gone else gone
+        if settled:
+            self._may_repeat = settled.union(self._may_repeat or ())
 
     def _drop(self, gone: set[Key]) -> None:
         """Some that wait are not to be handed out."""
@@ -324,6 +328,9 @@ class Unsettled:
             self._begun.pop(key, None)
         self._done.append(key)
         self._done_ids.append(notification.id)  # type: ignore[arg-type]
+        if self._may_repeat is not None:  # it may come again before the broker is told
+            self._may_repeat.add(key)
+            self._repeated_ids.add(_id_of(notification))
         return len(self._done)
 
     def _is_late(self, notification: Notification) -> bool:
@@ -389,7 +396,6 @@ class Unsettled:
         self._told_ids.append(self._done_ids)
         if self._may_repeat is not None:
             self._may_repeat.update((s, o) for s, each in done.items() for o in each)
-            self._repeated_ids.update(self._done_ids)
             if len(self._may_repeat) > MAX_REPEATS:
                 self._may_repeat = self._recent()
                 self._repeated_ids = self._recent_ids()

@@ -34,8 +34,9 @@ from stentor.node.reading import LOOKED_BYTES, stretch
 from stentor.node.streams import Probes
 from stentor.protocol import messages as m
 from stentor.routing import tree_router
+from stentor.routing.graph import GraphRouter
 from stentor.routing.table import Local
-from stentor.routing.tree.layer import TOLD_AT_ONCE
+from stentor.routing.tree.layer import STEERED, TOLD_AT_ONCE
 from stentor.simulation.journal import MemoryLog
 
 CLOCK = 1_000_000.0
@@ -919,6 +920,41 @@ def test_filters_of_a_neighbor_that_cost_much_are_taken_in_steps() -> None:
         before = effort.left
     assert max(spent) < 2 * EFFORT < sum(spent)
     assert len(core.router.plane.subscriptions.table) == len(texts)
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_an_advertisement_calls_for_many_subscriptions_in_steps(graph: bool) -> None:
+    """Who hears that it is in force has been asked for all of them."""
+    count = 1_000
+    if graph:
+        alone = Alone(router=GraphRouter("a#", "covering", "covering", at_once=32))
+    else:
+        alone = Alone(router=tree_router("a#", advertisements="covering", at_once=32))
+    core = alone.core
+    core.join(1, "ann")
+    for i in range(count):
+        core.heard(1, m.Subscribe(i, f"x{i} = 1", 10))
+    core.link_up("b#")
+    if graph:
+        core.receive("b#", m.Links([m.LinkState("b#", 1, (("a#", 1),), (m.Origin("b#", "b"),))]))
+    else:
+        core.receive("b#", m.Streams([m.Origin("b#", "b")], []))
+    core.take()
+    key = ("b#", 1) if graph else "true"
+    messages = m.Advertisements([(key, "true")], []), m.Probe("b#", 1)
+    told = 0
+    before = effort.left
+    for message in messages:
+        for _ in core.hear_neighbor("b#", message):
+            assert before - effort.left < 2 * STEERED
+            before = effort.left
+            for action in core.take():
+                if isinstance(action, ToLink) and isinstance(action.message, m.Subscriptions):
+                    assert len(action.message.added) < count // 2
+                    told += len(action.message.added)
+                if isinstance(action, ToLink) and isinstance(action.message, m.Echo):
+                    assert told == count
+    assert told == count
 
 
 @pytest.mark.parametrize("heard", [False, True])

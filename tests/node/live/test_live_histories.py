@@ -505,3 +505,22 @@ def test_who_does_not_read_gets_what_waits_when_it_reads_again() -> None:
     sim.read_on(client)
     sim.advance()
     assert [offset for _, offset, _ in sub.given] == [1, 2]
+
+
+@PROMISES
+def test_an_answer_from_before_it_was_asked_for_does_not_put_it_in_force() -> None:
+    """The probe was on its way when the second client came; what that asks for is behind it."""
+    sim = line_of("a", "b")
+    sim.settle()
+    clients = [sim.client(at="a") for _ in range(2)]
+    subs = []
+    for x, client in enumerate(clients):
+        subs.append(client.open(f"x = {x}"))
+        while said(client):
+            sim.happen("up", client)
+    while not sim.schedule.waiting(("b", "a")):
+        sim.happen("link", ("a", "b"))
+    only(sim, ("b", "a"))
+    assert [sub.in_force is not None for sub in subs] == [True, False]
+    sim.settle()
+    assert subs[1].in_force is not None

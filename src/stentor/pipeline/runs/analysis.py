@@ -28,11 +28,10 @@ from pyspark.sql.types import StringType, StructField, StructType
 from stentor.errors import ArchiveError, StentorError
 from stentor.notation.document import Document, near
 from stentor.notation.toml_lines import KeyPath
-from stentor.pipeline.archives.log import Log
 from stentor.pipeline.archives.places import place_of
-from stentor.pipeline.archives.reading import table_schema
 from stentor.pipeline.archives.spark_schemas import archived, spark_schema
-from stentor.pipeline.archives.stores import store_of
+from stentor.pipeline.archives.statistics import table_schema
+from stentor.pipeline.archives.tables import Archive
 from stentor.pipeline.columns import RowEncoder, with_reserved
 from stentor.pipeline.runs.connectors import KAFKA_SCHEMA, kafka_events, kafka_records
 from stentor.pipeline.runs.definition import Sink, Source, Step
@@ -170,7 +169,7 @@ class _Checking:
         if source.kind == "archive":
             path = source.options["archive"]
             try:
-                return spark_schema(table_schema(Log(store_of(place_of(path))).existing()))
+                return spark_schema(table_schema(Archive(place_of(path)).table()))
             except ArchiveError as error:
                 raise _NoSchema(f"{_NOT_CHECKED.format(source.name)}: {error}") from None
         path = None if source.kind == "jdbc" else source.options.get(source.kind)

@@ -113,11 +113,11 @@ def _archive(events: DataFrame, sink: Sink, name: str, trigger: Any) -> Any:
 
 def _check_new(path: str, spark: SparkSession) -> None:
     """`PipelineError` if there is an archive that has events."""
-    from stentor.pipeline.archives.log import Log
     from stentor.pipeline.archives.places import place_of
-    from stentor.pipeline.archives.stores import store_of
+    from stentor.pipeline.archives.tables import Archive
 
-    if Log(store_of(place_of(path, spark), spark)).state().files:
+    archive = Archive(place_of(path, spark))
+    if archive.exists() and archive.table().files:
         raise PipelineError(
             f'there is an archive at {path} already; with existing = "add" the events are added to '
             "it, and with deduplicate = true those that it has are left out"
