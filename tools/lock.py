@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
-EXTRAS = ("dev", "broker", "spark", "connect")
+EXTRAS = ("dev", "broker", "archive", "spark", "connect", "kafka")
 
 HEADER = """\
 # Exact versions of everything Stentor uses, its extras included, for Python 3.11 to 3.13.

@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from stentor.filters import Filter, merge_all
     from stentor.model import Notification, NotificationId
     from stentor.node.hooks import VETO, Hooks
+    from stentor.pipeline.archives.selection import history
 
 __all__ = [
+    "NULL",
     "VETO",
     "Advertisement",
     "Bus",
@@ -58,6 +60,7 @@ __all__ = [
     "Transaction",
     "connect",
     "connect_sync",
+    "history",
     "merge_all",
     "recorded",
 ]
@@ -66,6 +69,7 @@ __version__ = "0.1.0"
 # Everything is loaded when it is asked for: a publisher needs no filters, and many uses of filters
 # need neither event loops nor sockets.
 _ELSEWHERE = {
+    "NULL": "stentor.model",
     "VETO": "stentor.node.hooks",
     "Filter": "stentor.filters",
     "Hooks": "stentor.node.hooks",
@@ -73,6 +77,7 @@ _ELSEWHERE = {
     "NotificationId": "stentor.model",
     "Recorder": "stentor.client.recorder",
     "StentorError": "stentor.errors",
+    "history": "stentor.pipeline.archives.selection",
     "merge_all": "stentor.filters",
     "recorded": "stentor.client.recordings",
 }

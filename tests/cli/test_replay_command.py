@@ -23,13 +23,10 @@ from stentor.cli.replay_progress import bar, fraction
 from stentor.cli.replaying import _rough
 from stentor.client.direct import Direct
 from stentor.model import decode
-from stentor.pipeline.archives.log import Log
-from stentor.pipeline.archives.manifests import Commit
 from stentor.pipeline.archives.places import Place
 from stentor.pipeline.archives.replaying import Progressed
-from stentor.pipeline.archives.stores import LocalStore
+from stentor.pipeline.archives.tables import Archive, Step
 from stentor.pipeline.archives.writing import write_piece
-from stentor.pipeline.columns.types import as_json
 
 WITHOUT_SPARK = Path(__file__).parents[1] / "processes" / "without_spark"
 LONG = replace(LIMITS, timeout=60.0)
@@ -57,9 +54,10 @@ def archive_of(path: Path, times: Any) -> Path:
             "_offset": np.arange(count) + 1,
         }
     )
-    piece = write_piece(Place(str(path)), table)
-    commit = Commit(at=0.0, operation="append", schemas=[as_json(table.schema)], add=piece.files)
-    Log(LocalStore(Place(str(path)))).commit(lambda _: commit)
+    archive = Archive(Place(str(path)))
+    archive.columns(table.schema)
+    files = write_piece(archive.place, table)
+    archive.commit(lambda _: Step(add=[file.action() for file in files]))
     return path
 
 

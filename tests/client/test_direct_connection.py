@@ -80,6 +80,7 @@ def test_times_are_told_without_the_events(
         found = {}
         for stretch in direct.read(state.stream, 1, state.head, filter, times=name):
             assert stretch.items == []
+            assert stretch.sizes == [len(encode(event(n - 1))) for n in stretch.offsets]
             found.update(zip(stretch.offsets, stretch.times, strict=True))
         return found
 

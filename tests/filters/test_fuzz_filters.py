@@ -3,6 +3,11 @@
 import pytest
 from fuzz_filters import LIMIT, Fuzzer, Input, Trial
 
+from stentor.errors import FilterTooComplex
+from stentor.filters import Filter, describe
+from stentor.matching import Index
+from stentor.matching.index import checks
+
 
 def fuzzer(seed: int) -> Fuzzer:
     return Fuzzer(seed, limit=4 * LIMIT)  # on a busy machine
@@ -37,3 +42,28 @@ def test_every_language_goes_through_all_steps():
         assert trial.run(input) is not None
         assert {"read", "read again", "covers", "merge", "merging, withdrawn"} <= set(trial.seconds)
         assert not trial.faults
+
+
+def test_what_would_be_printed_as_very_many_intervals_is_not_printed(monkeypatch):
+    """The text is short enough, and what neighbors would have to read is not."""
+    described = []
+    piece = describe._piece
+    monkeypatch.setattr(describe, "_piece", lambda *args: described.append(args) or piece(*args))
+    listed = ", ".join(f"'v{i}'" for i in range(4_000))
+    text = f"not ((not (not (x in ({listed}) and x superset of (7, 'k7')))) or x regex '^a{{3,5}}')"
+    with pytest.raises(FilterTooComplex):
+        Filter.received(text)
+    assert len(described) < 2_000
+
+
+def test_boxes_of_a_filter_share_their_checks(monkeypatch):
+    """Each may have a long list that has to be made ready."""
+    made = []
+    listed = checks._listed
+    monkeypatch.setattr(checks, "_listed", lambda given: made.append(given) or listed(given))
+    values = ", ".join(f"'aba{i}'" for i in range(30))
+    index = Index()
+    index.add("a", Filter(f"f like '%k_' and some h in ({values}) and a in (0, 8, 'k')"))
+    assert index.match({"f": "k1", "h": ("aba3",), "a": 8}) == ["a"]
+    assert index.match({"f": "k1", "h": ("abc",), "a": 8}) == []
+    assert 0 < len(made) < 10

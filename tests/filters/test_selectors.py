@@ -449,3 +449,35 @@ def test_like_anything_wants_a_string() -> None:
         assert any_string.matches({"x": value}) is isinstance(value, str)
         assert no_string.matches({"x": value}) is not isinstance(value, str)
     assert not no_string.matches({"y": 1})
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ("REGEX('^a.c', s)", True),
+        ("REGEX('^b', s)", False),
+        ("NOT REGEX('^b', s)", True),
+        ("NOT REGEX('^b', gone)", False),
+        ("INLIST(MAKELIST('abc', 'x'), s)", True),
+        ("INLIST(SPLIT('x,abc', ','), s)", True),
+        ("NOT INLIST(SPLIT('x,y', ','), s) AND n > 1", True),
+        ("s = REPLACE('axc', 'x', 'b')", True),
+    ],
+)
+def test_functions_of_activemq(selector: str, expected: bool) -> None:
+    assert Filter.from_selector(selector).matches({"s": "abc", "n": 2}) is expected
+
+
+@pytest.mark.parametrize(
+    ("selector", "words"),
+    [
+        ("FOO(s)", "there is no function FOO"),
+        ("INLIST(s, s)", "column 8: INLIST begins with a list"),
+        ("REGEX('a')", "REGEX takes 2 arguments"),
+        ("INLIST(SPLIT('a.b', '.'), s)", "a plain separator"),
+        ("REGEX(s, 'a')", "REGEX takes strings only"),
+    ],
+)
+def test_mistakes_with_functions(selector: str, words: str) -> None:
+    with pytest.raises(FilterSyntaxError, match=words):
+        Filter.from_selector(selector)

@@ -39,7 +39,7 @@ def pairwise(held: dict[Any, Filter], probe: Filter) -> dict[str, set[Any]]:
 
 
 def answers(table: FilterTable[Any], probe: Filter) -> dict[str, set[Any]]:
-    assert table.may_overlap(probe) >= table.overlapping(probe)
+    assert set(table.may_overlap(probe)) >= table.overlapping(probe)
     return {
         "coverers": table.coverers(probe),
         "covered": table.covered(probe),

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import suppress
 
 import uvloop
 
 from stentor.client import Retry, connect
+from stentor.errors import TransactionLost
 
 
 def run_client(what: str, **arguments: object) -> int:
@@ -20,7 +22,13 @@ def run_client(what: str, **arguments: object) -> int:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s.%(msecs)03d %(levelname)s %(message)s"
     )
-    role = {"durable": consume, "producer": produce, "reader": read, "worker": work}[what]
+    role = {
+        "durable": consume,
+        "producer": produce,
+        "reader": read,
+        "service": serve,
+        "worker": work,
+    }[what]
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(role(**arguments))  # type: ignore[operator]
     return 0
@@ -53,6 +61,17 @@ async def consume(
                 if unconfirmed >= every:
                     await subscription.confirm()
                     unconfirmed = 0
+
+
+async def serve(*, addresses: list[str], name: str, durable: str, filter: str, to: str) -> None:
+    """Take an event, and publish one of another type in the same step, for ever."""
+    bus = connect(*addresses, name=name, delays=(0.02, 0.2))
+    async with bus, bus.subscribe(filter, durable=durable, settle=True) as events:
+        while True:
+            with suppress(TransactionLost):  # it was carried out, or comes again
+                async with bus.transaction() as transaction:
+                    n = await transaction.take(events)
+                    await transaction.publish({"stage": to, "k": n["k"]})
 
 
 async def work(

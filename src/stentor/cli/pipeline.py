@@ -1,4 +1,4 @@
-"""`stentor pipeline`: run pipelines on Spark, check them, and list their steps."""
+"""`stentor pipeline`: run pipelines, on Spark or as bridges, check them, and list their steps."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from stentor.cli.exits import (
 from stentor.notation.counts import counted
 
 if TYPE_CHECKING:
+    from stentor.pipeline.bridges import Bridge
     from stentor.pipeline.runs import Outcome, Pipeline, Runner
     from stentor.pipeline.runs.loader import Loaded
 
 pipeline = Group(
     "pipeline",
-    "Run, check and describe pipelines on Spark.",
+    "Run, check and describe pipelines.",
     {
         "run": "stentor.cli.pipeline:run",
         "check": "stentor.cli.pipeline:check",
@@ -82,6 +83,14 @@ def run(
             help="Serve metrics for Prometheus at http://ADDRESS/metrics.",
         ),
     ] = None,
+    plot: Annotated[
+        Path | None,
+        Option(
+            "--plot",
+            metavar="FILE",
+            help="Draw rates and lag over time when it ends, as PNG, SVG or PDF.",
+        ),
+    ] = None,
     grace: Annotated[
         float,
         Option(
@@ -107,6 +116,9 @@ def run(
     or repeated. SIGTERM or Ctrl-C end it in good order, after the batches that are under way; a
     second one ends it at once. If one query fails, all are stopped.
 
+    A pipeline that only carries events between Kafka and brokers is a bridge, and needs no Spark
+    (see `engine` in the documentation). It goes on trying while Kafka or a broker is away.
+
     \b
     Exit codes:
       0    it was stopped by SIGTERM, which is how a pipeline ends; with --once, all is done
@@ -119,29 +131,53 @@ def run(
       stentor pipeline run market.toml
       stentor pipeline run market.toml --once --set source.quotes.filter="symbol = 'IBM'"
       stentor pipeline run market.toml --master spark://head:7077 --metrics metrics.jsonl
+      stentor pipeline run bridge.toml --plot rates.png
     """
+    from contextlib import ExitStack
+
     from rich.console import Console
 
-    from stentor.pipeline.runs.requirements import check_requirements
-    from stentor.pipeline.runs.spark_session import log_file, start_session
-    from stentor.pipeline.runs.view import waiting
-
     definition = _load(file, set)
-    check_requirements()
+    if plot is not None:
+        from stentor.pipeline.runs.plots import check_plot
+
+        check_plot(plot)
     console = Console(stderr=True)
-    log = spark_log or log_file(definition)
-    with waiting(console, "starting Spark"):
-        spark = start_session(definition, master=master, log=log)
+    runner: Runner | Bridge
+    with ExitStack() as stack:
+        log = None
+        if definition.engine == "bridge":
+            from stentor.pipeline.bridges import Bridge
 
-    from stentor.pipeline.runs import Runner
+            _refuse_spark(master, spark_log)
+            runner = Bridge(definition, once=once, tell=lambda text: complain(f"stentor: {text}"))
+        else:
+            from stentor.pipeline.runs.requirements import check_requirements
+            from stentor.pipeline.runs.spark_session import log_file, start_session
+            from stentor.pipeline.runs.view import waiting
 
-    runner = Runner(definition, spark, once=once, grace=grace)
-    received = _stop_on_signals(runner)
-    try:
-        outcome = _watched(runner, console, metrics, monitor)
-    finally:
-        spark.stop()
+            check_requirements()
+            log = spark_log or log_file(definition)
+            with waiting(console, "starting Spark"):
+                spark = start_session(definition, master=master, log=log)
+            stack.callback(spark.stop)
+            from stentor.pipeline.runs import Runner
+
+            runner = Runner(definition, spark, once=once, grace=grace)
+        received = _stop_on_signals(runner)
+        outcome = _watched(runner, console, metrics, monitor, plot)
     raise Exit(_told(outcome, console, received, log, once=once))
+
+
+def _refuse_spark(master: str | None, spark_log: Path | None) -> None:
+    from stentor.errors import InvalidConfiguration
+
+    for option, value in (("--master", master), ("--spark-log", spark_log)):
+        if value is not None:
+            raise InvalidConfiguration(
+                f"{option} is for Spark, and this pipeline is a bridge, which runs without it; "
+                'with engine = "spark" in the file it runs there'
+            )
 
 
 def check(
@@ -160,8 +196,9 @@ def check(
 
     Nothing is read or written, and no broker and no cluster is asked. Spark is started on this
     machine for some seconds, to find columns and functions that do not exist; where it is not
-    installed, that is left out, with a warning. A source needs a schema for it. Every mistake is
-    told with its line, and the exit code is then 2.
+    installed, that is left out, with a warning. A source needs a schema for it. For a bridge, which
+    runs without Spark, there is nothing to ask it. Every mistake is told with its line, and the
+    exit code is then 2.
 
     \b
     Examples:
@@ -171,7 +208,7 @@ def check(
     from stentor.pipeline.runs.loader import read
 
     loaded = read(file, set=set or ())
-    unchecked = [] if quick else _unchecked(loaded)
+    unchecked = [] if quick or loaded.pipeline.engine == "bridge" else _unchecked(loaded)
     loaded.document.check()
     for warning in (*loaded.pipeline.warnings, *unchecked):
         warn(warning)
@@ -244,7 +281,7 @@ def _load(file: Path, set: list[str] | None) -> Pipeline:
     return definition
 
 
-def _stop_on_signals(runner: Runner) -> list[signal.Signals]:
+def _stop_on_signals(runner: Runner | Bridge) -> list[signal.Signals]:
     """The first SIGINT or SIGTERM lets the run end, a second one ends the process."""
     received: list[signal.Signals] = []
 
@@ -262,16 +299,26 @@ def _stop_on_signals(runner: Runner) -> list[signal.Signals]:
     return received
 
 
-def _watched(runner: Runner, console: Any, metrics: Path | None, monitor: str | None) -> Outcome:
+def _watched(
+    runner: Runner | Bridge,
+    console: Any,
+    metrics: Path | None,
+    monitor: str | None,
+    plot: Path | None,
+) -> Outcome:
     """Run, showing and recording what happens."""
     from collections.abc import Mapping
     from contextlib import ExitStack
 
     from stentor.pipeline.runs.figures import Figures
     from stentor.pipeline.runs.metrics import MetricsFile, MetricsServer, prometheus
+    from stentor.pipeline.runs.plots import Curves
     from stentor.pipeline.runs.view import shown
 
+    curves = Curves()
     with ExitStack() as stack:
+        if plot is not None:
+            stack.callback(curves.draw, plot, runner.pipeline.name)
         file = None
         if metrics is not None:
             file = MetricsFile(metrics)
@@ -285,6 +332,7 @@ def _watched(runner: Runner, console: Any, metrics: Path | None, monitor: str | 
 
         def watch(figures: Figures, progress: Mapping[str, Any] | None) -> None:
             changed(figures)
+            curves.add(figures)
             if file is not None:
                 file.write(figures, progress)
 
@@ -293,7 +341,12 @@ def _watched(runner: Runner, console: Any, metrics: Path | None, monitor: str | 
 
 
 def _told(
-    outcome: Outcome, console: Any, received: list[signal.Signals], log: Path, *, once: bool
+    outcome: Outcome,
+    console: Any,
+    received: list[signal.Signals],
+    log: Path | None,
+    *,
+    once: bool,
 ) -> int:
     """Say how it ended; the exit code."""
     from stentor.pipeline.runs.view import table
@@ -308,7 +361,8 @@ def _told(
                 "longer"
             )
     if outcome.problem is not None:
-        complain(f"stentor: STN-701: {outcome.problem} (Spark's log: {log})")
+        more = "" if log is None else f" (Spark's log: {log})"
+        complain(f"stentor: STN-701: {outcome.problem}{more}")
         return FAILURE
     # To be told to stop is how a pipeline ends, as a broker does, unless it was to end by itself.
     if outcome.stopped and received and (once or received[0] == signal.SIGINT):

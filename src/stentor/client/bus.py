@@ -355,8 +355,9 @@ class Bus:
         Whether that was in time. It is asked of the broker that serves now, which has to be the one
         where it was published.
         """
-        found = await self.local.ask("cancel", {"id": str(id)}, timeout)
-        return bool(found)
+        async with TimeLimit(timeout, "the broker did not say whether it was cancelled"):
+            await self.local.answers_of_all(None)  # what is not on disk would come after all
+            return bool(await self.local.ask("cancel", {"id": str(id)}))
 
     def transaction(self, timeout: float | None = None) -> Transaction:
         """Publications that are all made or none, when the `async with` is left."""

@@ -27,6 +27,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -87,6 +88,16 @@ class StreamState(NamedTuple):
     #: The first offset that is still there, and the last.
     low: int
     head: int
+
+
+def broker_for(producer: str, brokers: Sequence[str]) -> str:
+    """The broker that a producer publishes to: always the same one of a list in any order.
+
+    >>> broker_for("feed", ["b:1", "a:1"]) == broker_for("feed", ["a:1", "b:1"])
+    True
+    """
+    listed = sorted(brokers)
+    return listed[int.from_bytes(sha256(producer.encode()).digest()[:8]) % len(listed)]
 
 
 class _Lost(Exception):
@@ -188,12 +199,14 @@ class Direct:
         *,
         skip_lost: bool = False,
         times: str = "",
+        headers: bool = False,
     ) -> Iterator[Stretch]:
         """The journal from one offset to another, stretch by stretch, filtered by the broker.
 
         What is beyond the end of the journal does not come. What retention has taken away is a
         `HistoryGone`, or is passed over if `skip_lost` says so. With `times`, stretches have no
-        items, but their times by this name (see `stentor.model.moments`).
+        items, but their times by this name (see `stentor.model.moments`) and their sizes. With
+        `headers`, items come without their payloads.
         """
         at = first
         number = 0
@@ -203,7 +216,7 @@ class Direct:
             self._connected()
             if not number:
                 number = next(self._numbers)
-                self._send(Read(number, stream, at, last, str(filter), times))
+                self._send(Read(number, stream, at, last, str(filter), times, headers))
             return self._answer(number, Stretch)
 
         def ask_again() -> None:
@@ -223,7 +236,9 @@ class Direct:
                 at = max(found.through + 1, at)
                 done = found.through >= min(last, found.head)
                 if times and found.items:  # a broker of an earlier release has sent all of them
-                    found.items, found.times = [], moments(found.items, times)
+                    found.times = moments(found.items, times)
+                    found.sizes = list(map(len, found.items))
+                    found.items = []
                 yield found
         finally:
             if not done:

@@ -231,7 +231,7 @@ def _reading(terms: Terms) -> ReadingTerms:
         durable=terms.durable is not None,
         shared=terms.group is not None,
         one_by_one=settlement is not None,
-        overtake=settlement is not None and settlement.overtake,
+        overtake=settlement is not None and (settlement.overtake or settlement.ranked),
         attempts=0 if settlement is None else settlement.attempts,
         dead_letter=settlement is not None and settlement.dead_letter,
         exact=terms.takeover is None,

@@ -15,7 +15,7 @@ from stentor.filters.collection import Cell, CollectionSet
 from stentor.filters.conjunct import Conjunct
 from stentor.filters.constraint import Constraint, Part
 from stentor.filters.domains import BYTES, Cut, first_above, last_below
-from stentor.filters.effort import TooCostly, afresh
+from stentor.filters.effort import TooCostly, afresh, spend
 from stentor.filters.expression import And, Atom, Expression, Not, Or, Quantified, Truth
 from stentor.filters.numbers import SplitNumbers
 from stentor.filters.patterns import Pattern
@@ -24,6 +24,9 @@ from stentor.filters.records import Records
 from stentor.filters.tested import Tested, prefix_ranges
 from stentor.filters.unordered import plain
 from stentor.model.values import COLLECTION, RECORD
+
+#: Elementary steps (see `effort`) for an interval: fewer than it takes to read what describes it.
+PIECE: Final = 16
 
 
 def expression_of(conjuncts: tuple[Conjunct, ...]) -> Expression:
@@ -103,6 +106,8 @@ def _ranges(name: str, type_name: str, ranges: Ranges, some: str) -> Expression:
         gap = _closed(ranges, opposite.pieces[0], some)
         if gap is not None:
             return Atom(name, some + "not between", gap)
+    if len(ranges.pieces) > 8:
+        spend(PIECE * len(ranges.pieces))
     return any_of([_piece(name, ranges, piece, some) for piece in ranges.pieces])
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from html import escape
 from typing import Any, Final
 
 from stentor.errors import FilterTooComplex, FilterTypeError
@@ -95,7 +96,8 @@ class Filter:
             return
         if size > RECEIVED_STEPS:
             raise TooCostly
-        expression = self.expression
+        with within(RECEIVED_STEPS):
+            expression = self.expression
         printed = format_expression(expression)
         if printed != text:
             with within(RECEIVED_STEPS):
@@ -138,6 +140,17 @@ class Filter:
         from stentor.filters.event_patterns import parse_pattern
 
         return cls.of_expression(parse_pattern(pattern))
+
+    @classmethod
+    def from_cesql(cls, expression: str) -> Filter:
+        """From an expression in CloudEvents SQL.
+
+        >>> print(Filter.from_cesql("type LIKE '%.error' AND hop < 100"))
+        hop < 100 and type suffix '.error'
+        """
+        from stentor.filters.cesql import parse_cesql
+
+        return cls.of_expression(parse_cesql(expression))
 
     def _express(self, expression: Expression) -> None:
         plain = plain_conjunct(expression)
@@ -282,6 +295,19 @@ class Filter:
 
     def __repr__(self) -> str:
         return f"Filter({str(self)!r})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the alternatives one below the other.
+
+        >>> Filter("price > 100 or symbol = 'IBM'")._repr_html_()
+        '<code>price &gt; 100</code><br>or <code>symbol = &#x27;IBM&#x27;</code>'
+        """
+        if self.is_always:
+            return "<em>every notification</em>"
+        if not self.conjuncts:
+            return "<em>no notification</em>"
+        texts = sorted(str(Filter.of_conjuncts([conjunct])) for conjunct in self.conjuncts)
+        return "<br>or ".join(f"<code>{escape(text)}</code>" for text in texts)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (self.conjuncts,)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from stentor.filters.conjunct import Conjunct
 from stentor.filters.describe import constraint_expression
@@ -18,7 +18,8 @@ from stentor.filters.facts import facts_of
 from stentor.filters.filter import Filter
 from stentor.filters.language.printer import format_expression, format_literal
 from stentor.model.notification import Notification
-from stentor.model.values import value_type_of
+from stentor.model.record import Record
+from stentor.model.values import COLLECTION, value_type_of
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,23 @@ def _said(name: str, value: Any, known: list[str], wanted: list[str] | None = No
     if value is None:
         near = difflib.get_close_matches(name, [each for each in known if each != name], n=1)
         return f"there is no {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
-    said = f"{name} is {format_literal(value)}"
+    said = f"{name} is {_shown(value)}"
     kind = value_type_of(value)
     if wanted and kind not in wanted:
         said += f", a {kind} and not a {' or a '.join(wanted)}"
     return said
+
+
+#: Elements of a list that are shown.
+_SHOWN: Final = 5
+
+
+def _shown(value: Any) -> str:
+    """The value in the words of the language, of a list the first elements."""
+    if type(value) is Record:
+        return f"{{{', '.join(f'{name}: {_shown(field)}' for name, field in value.items())}}}"
+    if value_type_of(value) != COLLECTION:
+        return format_literal(value)
+    elements = [_shown(element) for element in list(value)[:_SHOWN]]
+    more = [f"and {len(value) - _SHOWN:,} more"] if len(value) > _SHOWN else []
+    return f"[{', '.join([*elements, *more])}]"

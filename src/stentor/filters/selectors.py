@@ -15,13 +15,14 @@ Further rules of JMS that are kept:
   the values of the other types as well.
 - Numbers are ordered; strings and booleans have only `=` and `<>`.
 - `x NOT BETWEEN 1 AND 5` is `x < 1 OR x > 5`; `NOT IN` and `NOT LIKE` negate `IN` and `LIKE`.
-- `IS NULL` is true of a missing attribute. It is never unknown.
+- `IS NULL` is true of a missing attribute, and of null. It is never unknown.
 - An identifier alone is a condition: it is true of TRUE.
 
 What JMS leaves open: a computation has no value, as if it were null, if one of the attributes it
 calculates with is no number, and where it divides by zero; `/` is exact, so `5 / 2` is 2.5.
-Beyond JMS, identifiers may be dotted names. Numbers are decimal; a Java suffix (`10L`, `2.5f`) is
-read over.
+Beyond JMS, identifiers may be dotted names, and of ActiveMQ's functions there are `REGEX`, `INLIST`
+with `MAKELIST` or `SPLIT`, and `REPLACE`, the latter three of constants. Numbers are decimal; a
+Java suffix (`10L`, `2.5f`) is read over.
 """
 
 from __future__ import annotations
@@ -274,7 +275,8 @@ class _Reader(Transformer_NonRecursive[Token, Any]):
     def null(self, meta: Meta, children: list[Any]) -> _Node:
         negated, (subject,) = _split(children)
         name = _name(subject, "IS NULL")
-        condition = Condition(Atom(name, "missing"), Atom(name, "exists"))
+        null = Or((Atom(name, "missing"), Atom(name, "is", ("null",))))
+        condition = Condition(null, Atom(name, "is not", ("null",)))
         return _node(meta, [subject], condition.negated() if negated else condition)
 
     def not_(self, _meta: Meta, _children: list[Any]) -> None:
@@ -297,6 +299,18 @@ class _Reader(Transformer_NonRecursive[Token, Any]):
             return _computed(meta, [], lambda: Constant(literals.negative_number(node.digits)))
         return _computed(meta, [node], terms.negative)
 
+    def function(self, meta: Meta, children: list[Any]) -> _Node:
+        word, *arguments = children
+        name = str(word).upper()
+        if name not in _FUNCTIONS:
+            raise TextError(f"there is no function {word}", word.start_pos, tuple(_FUNCTIONS))
+        try:
+            return _node(meta, arguments, _FUNCTIONS[name](arguments))
+        except TextError as mistake:
+            if mistake.index < 0:
+                mistake.index = _place(meta)
+            raise
+
     def identifier(self, meta: Meta, children: list[Token]) -> _Node:
         return _node(meta, [], Attribute(str(children[0])))
 
@@ -313,6 +327,63 @@ class _Reader(Transformer_NonRecursive[Token, Any]):
 
     def boolean(self, meta: Meta, children: list[Token]) -> _Node:
         return _node(meta, [], Constant(children[0].type == "TRUE"))
+
+
+# -- the functions of ActiveMQ
+
+
+def _regex(arguments: list[_Node]) -> Condition:
+    pattern, subject = _arguments("REGEX", arguments, 2)
+    text = _text(pattern, "REGEX takes")
+    name = _name(subject, "REGEX")
+    if not text:
+        return _test(name, "is", "is not", ("string",))
+    return _test(name, "regex", "not regex", (text,))
+
+
+def _in_list(arguments: list[_Node]) -> Condition:
+    listed, subject = _arguments("INLIST", arguments, 2)
+    values = listed.value.value if isinstance(listed.value, Constant) else None
+    if not isinstance(values, tuple):
+        raise TextError("INLIST begins with a list", listed.place, ("MAKELIST(…)", "SPLIT(…)"))
+    return _test(_name(subject, "INLIST"), "in", "not in", values)
+
+
+def _make_list(arguments: list[_Node]) -> Term:
+    return Constant(tuple([_text(argument, "MAKELIST takes") for argument in arguments]))
+
+
+def _split_text(arguments: list[_Node]) -> Term:
+    text, separator = [_text(a, "SPLIT takes") for a in _arguments("SPLIT", arguments, 2)]
+    if not separator or re.search(r"[.*+?^$(){}|\[\]\\]", separator):
+        raise TextError(
+            "SPLIT takes a plain separator here, not a regular expression", arguments[1].place
+        )
+    return Constant(tuple(text.split(separator)))
+
+
+def _replace(arguments: list[_Node]) -> Term:
+    text, old, new = [_text(a, "REPLACE takes") for a in _arguments("REPLACE", arguments, 3)]
+    if not old or re.search(r"[.*+?^$(){}|\[\]\\]", old):
+        raise TextError(
+            "REPLACE takes a plain text here, not a regular expression", arguments[1].place
+        )
+    return Constant(text.replace(old, new))
+
+
+def _arguments(name: str, arguments: list[_Node], count: int) -> list[_Node]:
+    if len(arguments) != count:
+        raise TextError(f"{name} takes {count} arguments, not {len(arguments)}")
+    return arguments
+
+
+_FUNCTIONS: Final[dict[str, Callable[[list[_Node]], Condition | Term]]] = {
+    "REGEX": _regex,
+    "INLIST": _in_list,
+    "MAKELIST": _make_list,
+    "SPLIT": _split_text,
+    "REPLACE": _replace,
+}
 
 
 def _place(meta: Meta) -> int:

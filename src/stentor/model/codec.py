@@ -336,6 +336,23 @@ _MAX_FRAMES: Final = 4096
 _MAX_FRAME_PAYLOAD: Final = 1024
 
 
+def without_payloads(items: Sequence[bytes]) -> list[bytes]:
+    """Encoded notifications as they would be if they had no payloads.
+
+    >>> whole = encode(Notification({"x": 1}, payload=bytes(1000)))
+    >>> without_payloads([whole]) == [encode(Notification({"x": 1}))]
+    True
+    """
+    found = []
+    for item in items:
+        _, header, payload = _PREFIX.unpack_from(item)
+        if payload:
+            end = _PREFIX.size + header
+            item = _PREFIX.pack(VERSION, header, 0) + item[_PREFIX.size : end]
+        found.append(item)
+    return found
+
+
 def _frame(data: bytes) -> tuple[int, int, int]:
     """What the beginning of an item says; `ValueError` if that is nothing for the tight loop."""
     version, header_size, payload_size, first, code = _START.unpack_from(data)

@@ -98,6 +98,11 @@ class EventTypes:
             self._declared, self._ancestors = declared, {}
         return declaration
 
+    @property
+    def declared(self) -> tuple[str, ...]:
+        """The names of all types that were declared."""
+        return tuple(self._declared)
+
     def ancestors(self, name: str) -> frozenset[str]:
         """The type and all its supertypes."""
         cache = self._ancestors

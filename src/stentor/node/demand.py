@@ -151,7 +151,7 @@ class Demands:
     def _look_at(self, filter: Filter, *, there: bool) -> int:
         """A filter has come or gone; what it has cost to look at that, in pairs."""
         if there:
-            self._came = filter, iter(self._offers.may_overlap(filter))
+            self._came = filter, self._offers.may_overlap(filter)
             return SEARCH
         self._texts.pop(filter, None)
         for offer, wanted in self._wanted.items():

@@ -4,8 +4,9 @@ A *serving* broker reads one stretch of its journal at a time, so that no reques
 traffic: at most `STRETCH` entries or `LOOKED_BYTES` are looked at, or `STRETCH_BYTES` returned, and
 the answer says how far it goes. A *fetching* broker has at most `FETCHES` requests on their way;
 feeds that want more wait for their turn. A client that reads in bulk gets larger stretches as long
-as nothing has to be decoded for them, and has at most `READS` requests waiting. It may ask for
-times alone, to find out in which order journals should be read.
+as nothing has to be decoded for them, and has at most `READS` requests waiting. It may do without
+payloads, or ask for times and sizes alone, to find out in which order journals should be read, and
+how much at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Final, NamedTuple
 from stentor.errors import JournalDamaged, StentorError
 from stentor.filters import Filter
 from stentor.matching.index import select
-from stentor.model.codec import decode_headers
+from stentor.model.codec import decode_headers, without_payloads
 from stentor.model.moments import moments
 from stentor.node.log import LastValue, Log
 from stentor.node.pieces import pieces
@@ -104,9 +105,11 @@ def bulk(log: Log, head: int, read: Read) -> Stretch:
     count, size = (BULK, BULK_BYTES) if as_they_are else (STRETCH, STRETCH_BYTES)
     end = min(head, read.last or head, first + count - 1)
     offsets, items, through = _scan(log, first, end, filter, size)
+    if read.headers:
+        items = without_payloads(items)
     if read.times:
-        times = moments(items, read.times)
-        return Stretch(read.number, log.stream, offsets, [], through, head, low, times)
+        times, sizes = moments(items, read.times), list(map(len, items))
+        return Stretch(read.number, log.stream, offsets, [], through, head, low, times, sizes)
     return Stretch(read.number, log.stream, offsets, items, through, head, low)
 
 

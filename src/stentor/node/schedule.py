@@ -68,6 +68,8 @@ class Schedule:
         self._entries: dict[str, Scheduled] = {}
         self._counts: Counter[str | None] = Counter()
         self._sizes: Counter[str | None] = Counter()
+        #: Those that are on disk, each with its newest place on the heap; older ones mean nothing.
+        self._stored: dict[str, int] = {}
         self._heap: list[tuple[float, int, str]] = []
         self._order = count()
 
@@ -109,7 +111,8 @@ class Schedule:
         for id in ids:
             entry = self._entries.get(id)
             if entry is not None:
-                heappush(self._heap, (entry.due, next(self._order), id))
+                place = self._stored[id] = next(self._order)
+                heappush(self._heap, (entry.due, place, id))
 
     def restore(self, entries: Iterable[Scheduled]) -> None:
         """Take up what is on disk, and not here."""
@@ -119,20 +122,22 @@ class Schedule:
                 self.arm([entry.id])
 
     def get(self, id: str) -> Scheduled | None:
-        return self._entries.get(id)
+        """One that is on disk."""
+        return self._entries.get(id) if id in self._stored else None
 
     def take(self, time: float, most: int) -> list[Scheduled]:
         """What is due, the earliest first. It stays on the schedule until it is dropped."""
         found: list[Scheduled] = []
         while self._heap and self._heap[0][0] <= time and len(found) < most:
-            entry = self._entries.get(heappop(self._heap)[2])
-            if entry is not None:
-                found.append(entry)
+            _, place, id = heappop(self._heap)
+            if self._stored.get(id) == place:
+                found.append(self._entries[id])
         return found
 
     def drop(self, id: str) -> None:
         """It is published, or will not be."""
         entry = self._entries.pop(id, None)
+        self._stored.pop(id, None)
         if entry is not None:
             self._counts[entry.owner] -= 1
             self._sizes[entry.owner] -= entry.size

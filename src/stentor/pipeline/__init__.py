@@ -1,6 +1,7 @@
 """The data pipeline: the same events, the same filters and the same meaning, on Spark.
 
-    register(spark)                      makes `format("stentor")` known: source and sink
+    register(spark)                      makes `format("stentor")` and `stentor_match` known
+    register_subscriptions(spark, ...)   a set of subscriptions as a function in SQL
     events(spark, brokers=..., ...)      the journals of brokers, as a table or a stream
     match(events, subscriptions)         who gets which event
     publish(table, brokers=..., ...)     its rows as events, once for each batch
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from stentor.pipeline.auditing import audit
     from stentor.pipeline.event_table import events
     from stentor.pipeline.filters import to_column
-    from stentor.pipeline.matching import match
+    from stentor.pipeline.matching import match, register_subscriptions
     from stentor.pipeline.sessions import register, session
     from stentor.pipeline.sink import publish
 
@@ -38,6 +39,7 @@ _HOME: Final = {
     "past": "archives",
     "publish": "sink",
     "register": "sessions",
+    "register_subscriptions": "matching",
     "replay": "archives",
     "session": "sessions",
     "to_column": "filters",
@@ -53,6 +55,7 @@ __all__ = [
     "past",
     "publish",
     "register",
+    "register_subscriptions",
     "replay",
     "session",
     "to_column",

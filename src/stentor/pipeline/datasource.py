@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -12,7 +16,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from stentor.pipeline.columns import completed
+from stentor.pipeline.registration import is_connect, is_registered, register_source
 from stentor.pipeline.source.options import FORMAT, reading
+from stentor.pipeline.spark_features import check_streams
 
 
 class StentorSource(DataSource):
@@ -38,6 +44,7 @@ class StentorSource(DataSource):
         return BatchReader(schema, reading(self.options, streaming=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        check_streams()
         from stentor.pipeline.source.stream_reader import StreamReader
 
         return StreamReader(schema, reading(self.options, streaming=True))
@@ -51,3 +58,23 @@ class StentorSource(DataSource):
         from stentor.pipeline.sink import StreamWriter
 
         return StreamWriter(schema, self.options, overwrite)
+
+
+def register_format(spark: SparkSession) -> None:
+    """Make the source and sink known to a session, with what they need of it."""
+    if is_registered(spark, FORMAT):
+        return
+    _use_this_python(spark)
+    spark.conf.set("spark.sql.adaptive.streaming.stateless.enabled", "false")
+    register_source(spark, StentorSource)
+
+
+def _use_this_python(spark: SparkSession) -> None:
+    """Spark would take whatever `python3` comes first on the path."""
+    if is_connect(spark) or "PYSPARK_PYTHON" in os.environ:
+        return
+    context = spark.sparkContext
+    conf = context.getConf()
+    local = (conf.get("spark.master") or "").startswith("local")
+    if local and not conf.contains("spark.pyspark.python"):
+        context.pythonExec = sys.executable

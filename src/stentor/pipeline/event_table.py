@@ -13,24 +13,30 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from html import escape
 from typing import TYPE_CHECKING, Any, Final, overload
 
-from pyspark.sql import Column
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, Row
 from pyspark.sql.types import StructType
 from pyspark.sql.utils import to_str
 
-from stentor.errors import InvalidConfiguration
+from stentor.errors import InvalidConfiguration, StentorError
 from stentor.filters import Filter
 from stentor.model.event_types import event_types
-from stentor.pipeline.columns import Layout, with_reserved
+from stentor.pipeline.columns import MODES, Layout, with_reserved
+from stentor.pipeline.datasource import register_format
 from stentor.pipeline.filters.filter_text import given_filter
-from stentor.pipeline.registration import is_connect, is_registered
-from stentor.pipeline.sessions import register
+from stentor.pipeline.registration import is_connect
 from stentor.pipeline.source.options import FORMAT, Reading, reading
+from stentor.pipeline.spark_features import check_streams
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+PERMISSIVE: Final = MODES[0]
+#: Events that a notebook shows.
+SHOWN: Final = 10
 #: Where conditions in SQL are for Spark.
 _SQL: Final = "table().where(...)"
 #: Options that are arguments, or follow from them.
@@ -85,6 +91,58 @@ class Events:
 
     filter = where
 
+    def count(self) -> int:
+        """How many there are now. Brokers count; nothing is read, unless the mode may leave out."""
+        from stentor.pipeline.source.batch_reader import BatchReader
+
+        if self.stream:
+            return self.table().count()  # Spark says why that is impossible
+        found = reading(self.options, streaming=False)
+        if found.mode != PERMISSIVE:
+            return self.table().count()
+        narrow = StructType().add("_offset", "long")
+        if is_connect(self.spark):  # only the server may reach the brokers
+            return replace(self, schema=narrow).table().count()
+        return BatchReader(narrow, found).count()
+
+    def limit(self, num: int) -> DataFrame:
+        """Some of the events, at most so many; brokers send no more than that, or little more."""
+        if self.stream:
+            return self.table().limit(num)
+        fewest = min(num, int(self.options.get("limit", num)))
+        return replace(self, options={**self.options, "limit": str(fewest)}).table().limit(num)
+
+    def take(self, num: int) -> list[Row]:
+        """Some of the events as rows, at most so many."""
+        return self.limit(num).collect()
+
+    def show(self, n: int = 20, truncate: bool | int = True, vertical: bool = False) -> None:
+        """Print some of the events."""
+        self.limit(n + 1).show(n, truncate, vertical)  # one more tells that there are more
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what it is, and the first events; of a stream just the columns."""
+        said = Filter(self.options["filter"])._repr_html_()
+        kind = "a stream of events" if self.stream else "events"
+        head = f"<p>{kind} at {escape(self.options['brokers'])}: {said}</p>"
+        names = "".join(
+            f"<th>{escape(field.name)}<br><small>{escape(field.dataType.simpleString())}</small></th>"
+            for field in self.schema.fields
+        )
+        rows, tail = [], ""
+        if not self.stream:
+            try:
+                rows = self.take(SHOWN + 1)
+            except (PySparkException, StentorError) as error:
+                tail = f"<p><strong>{escape(str(error))}</strong></p>"
+        if len(rows) > SHOWN:
+            tail = f"<p>and more; these are {SHOWN} of them</p>"
+        cells = "".join(
+            f"<tr>{''.join(f'<td>{escape(_shown(value))}</td>' for value in row)}</tr>"
+            for row in rows[:SHOWN]
+        )
+        return f"{head}<table><thead><tr>{names}</tr></thead><tbody>{cells}</tbody></table>{tail}"
+
     def __getattr__(self, name: str) -> Any:
         if name in Events.__dataclass_fields__ or name.startswith("__"):
             raise AttributeError(name)  # of a copy that is being made
@@ -125,8 +183,9 @@ def events(
     Mistakes in all of these are told at once. The session is registered if it is not yet. See
     `Events` for what can be done with them.
     """
-    if not is_registered(spark, FORMAT):
-        register(spark)
+    register_format(spark)
+    if stream and not is_connect(spark):
+        check_streams()
     given = _options(options)
     addresses = brokers if isinstance(brokers, str) else ",".join(brokers)
     given |= {"brokers": addresses, "filter": str(given_filter(filter, _SQL))}
@@ -138,6 +197,10 @@ def events(
         schema = with_reserved(_columns(columns))
     Layout(schema)  # what no event can have is refused
     return Events(spark, schema, given, stream)
+
+
+def _shown(value: Any) -> str:
+    return "" if value is None else str(value)
 
 
 def table_of(events: DataFrame | Events) -> DataFrame:

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 
@@ -43,21 +44,32 @@ def register_source(spark: SparkSession, source: type[DataSource]) -> None:
         spark.dataSource.register(source)
     else:
         context = spark.sparkContext
-        before = context.environment
-        context.environment = dict.fromkeys(_ADDED, "") | before
+        # Not of Spark's public interface: without it, queries may have to be started one by one.
+        before = getattr(context, "environment", None)
+        if before is not None:
+            context.environment = dict.fromkeys(_ADDED, "") | before
         try:
             with _active(spark):
                 spark.dataSource.register(source)
         finally:
-            context.environment = before
+            if before is not None:
+                context.environment = before
     _registered.setdefault(spark, set()).add(source.name())
 
 
 @contextmanager
 def _active(spark: SparkSession) -> Iterator[None]:
-    sessions: Any = spark._jvm.SparkSession  # type: ignore[union-attr]
+    try:
+        sessions: Any = spark._jvm.SparkSession  # type: ignore[union-attr]
+        session = spark._jsparkSession
+    except AttributeError:
+        raise PipelineError(
+            f"this is no session that Spark {pyspark.__version__} is known to have: a "
+            f"{type(spark).__module__}.{type(spark).__name__}. Make one with "
+            "stentor.pipeline.session(), or with SparkSession.builder of pyspark 4.1 to 4.3"
+        ) from None
     before = sessions.getActiveSession()
-    sessions.setActiveSession(spark._jsparkSession)
+    sessions.setActiveSession(session)
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Spark sessions that know `format("stentor")`."""
+"""Spark sessions that know `format("stentor")` and the functions in SQL."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from stentor.pipeline.datasource import StentorSource
-from stentor.pipeline.registration import is_connect, register_source
+from stentor.pipeline.datasource import register_format
+from stentor.pipeline.matching.sql_functions import register_functions
 
 #: What `session` sets unless told otherwise.
 _DEFAULTS: Final = {
@@ -30,10 +30,11 @@ _DEFAULTS: Final = {
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Make `format("stentor")` known to a session; to do so again does no harm.
+    """Make `format("stentor")` and `stentor_match` known to a session; again does no harm.
 
         register(spark)
         spark.read.format("stentor").option("brokers", "127.0.0.1:7411").load().show()
+        spark.sql("select * from quotes where stentor_match('price > 100', struct(*))").show()
 
     One setting of the session changes, without which the sink could publish rows twice: adaptive
     execution of streams (`spark.sql.adaptive.streaming.stateless.enabled`) is switched off. It may
@@ -41,21 +42,9 @@ def register(spark: SparkSession) -> SparkSession:
     and the sink tells what it has published by partition. And where nobody has said which Python is
     to be used on this machine, it is the one of this program, which has the package.
     """
-    _use_this_python(spark)
-    spark.conf.set("spark.sql.adaptive.streaming.stateless.enabled", "false")
-    register_source(spark, StentorSource)
+    register_format(spark)
+    register_functions(spark)
     return spark
-
-
-def _use_this_python(spark: SparkSession) -> None:
-    """Spark would take whatever `python3` comes first on the path."""
-    if is_connect(spark) or "PYSPARK_PYTHON" in os.environ:
-        return
-    context = spark.sparkContext
-    conf = context.getConf()
-    local = (conf.get("spark.master") or "").startswith("local")
-    if local and not conf.contains("spark.pyspark.python"):
-        context.pythonExec = sys.executable
 
 
 def session(name: str = "stentor", master: str = "local[*]", **config: Any) -> SparkSession:

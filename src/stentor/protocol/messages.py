@@ -291,8 +291,10 @@ class Read(_Message, tag=19):
     #: Not beyond this offset; 0 for the end of the journal.
     last: int = 0
     filter: _Filter = ""
-    #: Send no items, but when each was: "_time", or the name of an attribute.
+    #: Send no items, but when each was and how large: "_time", or the name of an attribute.
     times: _Text = ""
+    #: Send items without their payloads.
+    headers: bool = False
 
 
 class Amend(_Message, tag=20):
@@ -467,6 +469,8 @@ class Stretch(_Message, tag=39):
     low: int = 1
     #: Instead of the items, if times were asked for.
     times: _Items[float | None] = field(default_factory=list)
+    #: The same, how many bytes each item has.
+    sizes: _Items[int] = field(default_factory=list)
 
 
 class Amended(_Message, tag=40):

@@ -217,6 +217,10 @@ class LiveRouter(Protocol):
         """Forget so many filters of a neighbor that says nothing any more."""
 
     @property
+    def is_serving(self) -> bool:
+        """Whether `work` has to go on before neighbors are asked for all that they offer."""
+
+    @property
     def has_work(self) -> bool:
         """Whether more is asked for or sent than has to be, until `work` was called."""
 

@@ -125,7 +125,7 @@ class ReadingTerms(Struct, frozen=True, omit_defaults=True):
     durable      what was confirmed is on disk
     shared       there are several readers, so no order is promised
     one_by_one   notifications are settled one by one, and deliveries of each are counted
-    overtake     what was refused may be overtaken
+    overtake     what was refused may be overtaken, or higher priorities come first
     attempts     how often something is given at most; 0 for as often as it takes
     dead_letter  whether there is a dead letter of what was given so often
     exact        whether its reader waits for its home rather than have it taken over

@@ -7,8 +7,9 @@ first settling point after it, and the same goes for an advertisement. Whatever 
 both have settled, and matches both, must have been delivered by the last settling point.
 
 Nothing is owed for a subscription that was withdrawn later, for what was published before it
-settled, or after the last settling point (R-01.22). A run that has fewer than two settling points
-therefore owes nothing, and `Report.owed` shows it.
+settled, or after the last settling point (R-01.22). Nor is what may expire, or is delivered later
+than it was published, to whoever subscribes then: a run does not say when that was. A run that has
+fewer than two settling points therefore owes nothing, and `Report.owed` shows it.
 
 The cost is that of matching each publication once with each distinct filter that may match it (see
 `candidates`).
@@ -52,7 +53,8 @@ def liveness(history: History, end: Oracle) -> Liveness:
             receivers[action.id].add(action.component)
         else:
             receivers[action.id] = set()
-            publications.append((position, action))
+            if action.notification.expires is action.notification.deliver_at is None:
+                publications.append((position, action))
 
     holders = list(_kept_subscriptions(end).items())
     candidates = Candidates(filter for filter, _ in holders)

@@ -45,13 +45,19 @@ _Deliveries: TypeAlias = Sequence[tuple[int, Notify]]
 
 
 def fifo(history: History) -> Iterator[Violation]:
-    """One producer's notifications come in the order in which it published them."""
+    """One producer's notifications come in the order in which it published them.
+
+    What is to be delivered later has no place in it.
+    """
     published: dict[NotificationId, tuple[str, int]] = {}
     newest: dict[tuple[str, str], tuple[int, NotificationId]] = {}
     for position, action in history:
         id = action.id
         if isinstance(action, Pub):
-            published[id] = (action.component, position)
+            if action.notification.deliver_at is None:
+                published[id] = (action.component, position)
+            continue
+        if id not in published:
             continue
         producer, at = published[id]
         stream = (producer, action.component)

@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stentor.errors import (
     DurableElsewhere,
@@ -32,6 +32,7 @@ from stentor.model.codec import encode
 from stentor.model.identity import NotificationId
 from stentor.model.notification import Notification
 from stentor.model.seen import SeenIds
+from stentor.node.settling import Key
 from stentor.protocol import messages as m
 from stentor.protocol.messages import Positions, StreamId
 from stentor.routing.protocol import BrokerId, ClientId, FilterId
@@ -45,16 +46,24 @@ WINDOW: Final = 100
 _UNLIMITED: Final = 1 << 40
 
 
-#: A notification by its stream and offset.
-Key: TypeAlias = tuple[StreamId, int]
-
-
 class Held(NamedTuple):
     """A notification that is not settled, and how often it was given."""
 
     id: NotificationId
     attempt: int
     notification: Notification
+
+
+@dataclass(eq=False)
+class SimulatedCommit:
+    """A transaction: what was taken of a subscription, and what is published."""
+
+    inbox: SimulatedInbox
+    keys: list[Key]
+    items: list[bytes]
+    name: tuple[str, int, int]
+    #: Why it was refused, if it was; empty if it was carried out, None if it was not answered.
+    code: str | None = None
 
 
 @dataclass(eq=False)
@@ -292,9 +301,9 @@ class SimulatedInbox:
                 for id in known or [self.client.new_filter(self.component)]:
                     self.filters[id] = filter
                     self.client.host.trace.sub(self.component, id, filter)
-        for filter in removed:
-            for id in [id for id, each in self.filters.items() if each == filter not in pending]:
-                self.drop(id)
+        gone = set(removed).difference(pending)
+        for id in [id for id, each in self.filters.items() if each in gone] if gone else ():
+            self.drop(id)
 
     def forget_place(self) -> None:
         """It goes on wherever the broker does; only ids tell what has come."""
@@ -376,6 +385,9 @@ class Client:
         self._held: Counter[Filter] = Counter()
         self.inboxes: dict[int, SimulatedInbox] = {}
         self.unanswered: deque[m.Publish] = deque()
+        #: Transactions that were not answered.
+        self.commits: dict[int, SimulatedCommit] = {}
+        self._said_commits: set[int] = set()
         self._offers: dict[FilterId, int] = {}
         self.offered: dict[int, Filter] = {}
         self.demand: dict[int, list[str]] = {}
@@ -629,6 +641,44 @@ class Client:
         self._say(message)
         return number
 
+    def commit(
+        self,
+        inbox: SimulatedInbox,
+        keys: Iterable[Key],
+        events: Iterable[Mapping[str, Any] | Notification],
+    ) -> SimulatedCommit:
+        """Publish, and settle what was taken, as one step; over new connections again."""
+        known = (e if isinstance(e, Notification) else Notification(e) for e in events)
+        found = [notification.replace(id=self._next_id()) for notification in known]
+        for notification in found:
+            self.host.published(self, notification, volatile=False)
+        name = self.id, self.epoch, self._sequence
+        self._sequence += 1
+        commit = SimulatedCommit(inbox, list(keys), self.host.written(found), name)
+        self._say_commit(commit)
+        return commit
+
+    def _say_commit(self, commit: SimulatedCommit) -> None:
+        number = next(self._numbers)
+        self._said_commits.add(number)
+        self.commits[number] = commit
+        settled = {commit.inbox.number: _by_stream(commit.keys)}
+        self._say(m.Commit(number, commit.items, settled, commit.name))
+
+    def _committed(self, commit: SimulatedCommit, code: str | None) -> None:
+        inbox = commit.inbox
+        commit.code = code or ""
+        if code is not None:  # what the broker thinks that this client has comes again
+            held = [(key, inbox.hands[key].attempt) for key in commit.keys if key in inbox.hands]
+            self.settle(inbox, refused=[m.Refused(*key, None, "", n) for key, n in held])
+            return
+        self.host.acknowledged(commit.items)
+        inbox.settled_keys.update(commit.keys)
+        inbox.stored.update(commit.keys)
+        for key in commit.keys:
+            for each in (inbox.hands, inbox.waiting, inbox.aside):
+                each.pop(key, None)
+
     def offer(self, filter: Filter) -> int:
         """Advertise; the number of it on this connection."""
         number = next(self._numbers)
@@ -756,6 +806,7 @@ class Client:
         self.epoch += 1
         self._sequence = 0
         self.unanswered.clear()
+        self.commits.clear()
         self.offered.clear()
         self._offers.clear()
         for number, inbox in list(self.inboxes.items()):
@@ -799,6 +850,8 @@ class Client:
                 if inbox.in_force is None:
                     inbox.in_force = self.host.steps
                     inbox.began = dict(inbox.positions)
+                for number in [n for n, each in self.commits.items() if each.inbox is inbox]:
+                    self._say_commit(self.commits.pop(number))
                 if self.host.thorough:
                     assert not inbox.kept, f"{inbox.component} has lost {inbox.kept}"
                     inbox.settle(inbox.filters.values())
@@ -821,7 +874,12 @@ class Client:
                     self.host.ended(inbox)
             case m.Demand(number, filters):
                 self.demand[number] = filters
+            case m.Failure(code=code, number=number) if number in self._said_commits:
+                if number in self.commits:  # else it was said once more since
+                    self._committed(self.commits.pop(number), code)
             case m.Done(number):
+                if number in self.commits:
+                    self._committed(self.commits.pop(number), None)
                 for each in self.inboxes.values():
                     answered = each.amendments.pop(number, None)
                     if answered is not None and self.host.thorough:

@@ -31,6 +31,7 @@ from stentor.node.parts import deliveries, offers, probing, publishing, routing,
 from stentor.node.parts import overlay as overlay_part
 from stentor.protocol import messages as m
 from stentor.routing import STRATEGIES, Strategy
+from stentor.routing.graph import router as graph_router
 from stentor.routing.reducers import covering
 from stentor.routing.tree import layer
 from stentor.simulation.broker import SimulatedBroker
@@ -78,6 +79,8 @@ EFFORTS: list[tuple[Any, str, int]] = [
     (covering, "EFFORT", -1),
     (layer, "TOLD_AT_ONCE", 1),
     (traffic, "FED_AT_ONCE", 1),
+    (layer, "STEERED", 1),
+    (graph_router, "STEERED", 1),
 ]
 
 
@@ -174,6 +177,10 @@ class History:
         self.hanging = random.Random(seed) if hangs else None
         self.deafness = random.Random(f"deaf {seed}")
         self.deaf = 0.04 if self.deafness.random() < 0.3 else 0.0
+        #: Whether somebody publishes as soon as a subscription is in force, and which are known.
+        self.eagerness = random.Random(f"eager {seed}")
+        self.eager = self.eagerness.random() < 0.3
+        self.known_in_force: set[str] = set()
 
     def _strategies(self) -> tuple[Strategy, Strategy | None]:
         """Half of the histories have brokers as they are without any settings."""
@@ -195,7 +202,13 @@ class History:
             for _ in range(rng.randint(1, 3)):
                 for _ in range(rng.randint(40, 80) if self.busy else rng.randint(5, 40)):
                     self.act()
-                    sim.advance(rng.choice([0, 1, 5, 20]))
+                    most = rng.choice([0, 1, 5, 20])
+                    if self.eager:
+                        for _ in range(most):
+                            sim.advance(1)
+                            self.answer_subscribers()
+                    else:
+                        sim.advance(most)
                     self.bounds()
                 sim.settle()
                 self.bounds()
@@ -252,6 +265,19 @@ class History:
         client = self._client()
         self.offer_all(client)
         client.send(events, volatile=rng.random() < 0.15)
+
+    def answer_subscribers(self) -> None:
+        """Publish something for each who has just heard that it is in force."""
+        for sub in self.sim.subs:
+            if sub.in_force is not None and sub.component not in self.known_in_force:
+                self.known_in_force.add(sub.component)
+                others = [c for c in self.sim.clients if c.broker not in (None, sub.client.broker)]
+                wanted = [event for event in self.events if sub.wants(event)]
+                if others and wanted:
+                    client = self.eagerness.choice(others)
+                    self.offer_all(client)
+                    event = self.eagerness.choice(wanted)
+                    client.send([event if isinstance(event, Notification) else dict(event)])
 
     def _event(self) -> Any:
         event = self.rng.choice(self.events)

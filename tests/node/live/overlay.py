@@ -100,7 +100,7 @@ class Overlay(Host):
             return RendezvousRouter(name, routing, at_once=2)
         if self.graph and name not in self.parents:
             return GraphRouter(name, routing, offers, coupled=self.enforced, at_once=2)
-        return TreeRouter(name, routing, offers, coupled=self.enforced)
+        return TreeRouter(name, routing, offers, coupled=self.enforced, at_once=2)
 
     @property
     def hosts(self) -> dict[Any, SimulatedBroker]:

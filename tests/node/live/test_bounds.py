@@ -27,6 +27,7 @@ from stentor.node.parts import progress, traffic
 from stentor.node.parts.deliveries import PATIENCE, SERVED_AT_ONCE, YIELDED
 from stentor.node.parts.probing import AGAIN_FIRST
 from stentor.node.parts.routing import EFFORT, UNLINKED_AT_ONCE
+from stentor.node.parts.settlements import REFUSED
 from stentor.node.parts.subscribing import UNKNOWN_STREAMS
 from stentor.node.parts.wanted import EVERY as WANTED_EVERY
 from stentor.node.parts.wanted import STORED as WANTED_STORED
@@ -34,8 +35,9 @@ from stentor.node.reading import LOOKED_BYTES, stretch
 from stentor.node.streams import Probes
 from stentor.protocol import messages as m
 from stentor.routing import tree_router
+from stentor.routing.graph import GraphRouter
 from stentor.routing.table import Local
-from stentor.routing.tree.layer import TOLD_AT_ONCE
+from stentor.routing.tree.layer import STEERED, TOLD_AT_ONCE
 from stentor.simulation.journal import MemoryLog
 
 CLOCK = 1_000_000.0
@@ -921,6 +923,41 @@ def test_filters_of_a_neighbor_that_cost_much_are_taken_in_steps() -> None:
     assert len(core.router.plane.subscriptions.table) == len(texts)
 
 
+@pytest.mark.parametrize("graph", [False, True])
+def test_an_advertisement_calls_for_many_subscriptions_in_steps(graph: bool) -> None:
+    """Who hears that it is in force has been asked for all of them."""
+    count = 1_000
+    if graph:
+        alone = Alone(router=GraphRouter("a#", "covering", "covering", at_once=32))
+    else:
+        alone = Alone(router=tree_router("a#", advertisements="covering", at_once=32))
+    core = alone.core
+    core.join(1, "ann")
+    for i in range(count):
+        core.heard(1, m.Subscribe(i, f"x{i} = 1", 10))
+    core.link_up("b#")
+    if graph:
+        core.receive("b#", m.Links([m.LinkState("b#", 1, (("a#", 1),), (m.Origin("b#", "b"),))]))
+    else:
+        core.receive("b#", m.Streams([m.Origin("b#", "b")], []))
+    core.take()
+    key = ("b#", 1) if graph else "true"
+    messages = m.Advertisements([(key, "true")], []), m.Probe("b#", 1)
+    told = 0
+    before = effort.left
+    for message in messages:
+        for _ in core.hear_neighbor("b#", message):
+            assert before - effort.left < 2 * STEERED
+            before = effort.left
+            for action in core.take():
+                if isinstance(action, ToLink) and isinstance(action.message, m.Subscriptions):
+                    assert len(action.message.added) < count // 2
+                    told += len(action.message.added)
+                if isinstance(action, ToLink) and isinstance(action.message, m.Echo):
+                    assert told == count
+    assert told == count
+
+
 @pytest.mark.parametrize("heard", [False, True])
 def test_a_new_neighbor_is_told_what_is_asked_for_in_steps(heard: bool) -> None:
     """Until it knows all of it, it is no neighbor and is not heard."""
@@ -1267,3 +1304,74 @@ def test_parts_that_have_work_take_turns() -> None:
             core.work()
             assert len(pieces) == before + 1
     assert len(set(pieces)) == len(parts)
+
+
+def settled(alone: Alone, count: int, **terms: Any) -> tuple[str, list[int]]:
+    """A client that has so many notifications which it has not settled: their stream, offsets."""
+    alone.join(1)
+    alone.join(2, "bob")
+    settlement = m.Settlement(**terms)
+    alone.say(1, m.Subscribe(1, "true", 100_000, durable="d", settlement=settlement))
+    ids = (NotificationId("bob", 1, i) for i in range(count))
+    alone.say(2, m.Publish(1, [encode(Notification({"x": 1}, id=id)) for id in ids]))
+    (subscription,) = alone.core.subscriptions.values()
+    assert subscription.settling is not None
+    offsets = [entry.offset for entry in subscription.settling]
+    assert len(offsets) == count
+    return "a#", offsets
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_what_is_refused_is_looked_at_in_steps(begun: bool) -> None:
+    """Each refusal looks at all that is unsettled."""
+    alone = Alone()
+    stream, offsets = settled(alone, 2_000)
+    refused = [m.Refused(stream, offset) for offset in reversed(offsets)]
+    message = m.Settle(1, {}, {stream: offsets} if begun else {}, refused, request=7)
+    steps = alone.core.hear(1, message)
+    assert steps is not None
+    answered = most = 0
+    done = False
+    for _ in chain(steps, [None]):
+        said = [a.message for a in alone.core.take() if isinstance(a, ToClient)]
+        withdrawn = sum(isinstance(word, m.Withdrawn) for word in said)
+        most = max(most, withdrawn)
+        answered += withdrawn
+        done |= m.Done(7) in said
+        assert not done or answered == len(refused)
+    assert answered == len(refused)
+    assert most <= REFUSED // 2_000 + 1
+
+
+def test_what_means_nothing_is_settled_in_steps_and_who_leaves_is_forgotten() -> None:
+    alone = Alone()
+    stream, offsets = settled(alone, 10)
+    nothing = {f"s{i}": [1] * 100 for i in range(900)}
+    steps = alone.core.hear(1, m.Settle(1, nothing | {stream: offsets}, request=7))
+    assert steps is not None
+    assert len(list(steps)) == 91
+    (subscription,) = alone.core.subscriptions.values()
+    assert subscription.settling is not None
+    assert not len(subscription.settling)
+    steps = alone.core.hear(1, m.Settle(1, nothing, request=8))
+    assert steps is not None
+    next(steps)
+    alone.core.heard(1, m.Unsubscribe(1))
+    assert len(list(steps)) == 0
+    alone.flush()
+    assert "STN-" in next(w.code for w in alone.heard[1] if isinstance(w, m.Failure))
+
+
+def test_what_takes_too_long_is_taken_back_in_steps() -> None:
+    alone = Alone()
+    stream, offsets = settled(alone, 2_000, deadline=5.0)
+    alone.say(1, m.Settle(1, {}, {stream: offsets}))
+    before = len(alone.heard[1])
+    alone.core.tick(10.0, CLOCK + 10)
+    assert alone.core.settlements.has_work
+    said = [a.message for a in alone.core.take() if isinstance(a, ToClient)]
+    assert 0 < sum(isinstance(word, m.Withdrawn) for word in said) <= REFUSED // 2_000 + 1
+    alone.flush()
+    assert not alone.core.has_work
+    gone = [w for w in [*said, *alone.heard[1][before:]] if isinstance(w, m.Withdrawn)]
+    assert sorted(offset for word in gone for offset in word.offsets) == offsets

@@ -16,14 +16,19 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from stentor.pipeline.archives.log import Log
-from stentor.pipeline.archives.manifests import Commit, File, Progress, State
-from stentor.pipeline.archives.ordering import FOREVER, floors
+from stentor.pipeline.archives.columns import as_columns
 from stentor.pipeline.archives.places import Place
-from stentor.pipeline.archives.stores import LocalStore
+from stentor.pipeline.archives.tables import (
+    WRITERS,
+    Archive,
+    Progress,
+    Step,
+    Table,
+    Writer,
+    position,
+)
 from stentor.pipeline.archives.writing import write_piece
 from stentor.pipeline.columns.layout import arrow_schema
-from stentor.pipeline.columns.types import as_json
 
 #: Midnight of a day in UTC, in microseconds.
 DAWN = 1_767_225_600_000_000
@@ -66,43 +71,43 @@ def table_of(events: Sequence[dict[str, Any]], schema: StructType = SCHEMA) -> p
     return pa.table(columns)
 
 
-def log_at(directory: Path) -> Log:
-    return Log(LocalStore(Place(str(directory))))
+def at(directory: Path) -> Archive:
+    return Archive(Place(str(directory)))
 
 
 def append(
-    log: Log,
+    archive: Archive,
     *pieces: Sequence[dict[str, Any]],
     schema: StructType = SCHEMA,
-    writer: str = "w",
-    believed: int = FOREVER,
-) -> State:
+    writer: str | None = "w",
+    next: dict[str, int] | None = None,
+) -> Table:
     """Commit events as one batch of several pieces of work, as `archive` does."""
-    place = log.store.place
-    tables = [table_of(piece, schema) for piece in pieces if piece]
-    written = [write_piece(place, table, believed) for table in tables]
+    events = arrow_schema(schema)
+    own = archive.columns(events)
+    written = []
+    for piece in pieces:
+        for batch in table_of(piece, schema).combine_chunks().to_batches():
+            if batch.num_rows:
+                table = pa.Table.from_batches([as_columns(batch, own)])
+                written += write_piece(archive.place, table)
+    following = dict(next or {})
+    for file in written:
+        if file.journal is not None:
+            following[file.journal] = max(following.get(file.journal, 0), file.last + 1)
 
-    def make(state: State) -> Commit:
-        known = state.progress.get(writer, Progress())
-        found = floors([p.spans for p in written], known.next, known.latest)
-        add: list[File] = []
-        progress = Progress({}, {})
-        for piece, each in zip(written, found, strict=True):
-            for file in piece.files:
-                mine = {j: f for j, f in each.items() if j in file.offsets}
-                add.append(msgspec.structs.replace(file, floors=mine))
-            for journal, span in piece.spans.items():
-                progress.next[journal] = max(progress.next.get(journal, 0), span.last + 1)
-                progress.latest[journal] = max(
-                    progress.latest.get(journal, span.latest), span.latest
-                )
-        return Commit(
-            at=0.0,
-            operation="append",
-            writer=writer,
-            progress=progress,
-            schemas=[as_json(arrow_schema(schema))],
-            add=add,
-        )
+    def make(table: Table) -> Step:
+        transactions = {}
+        if writer is not None:
+            known = table.progress.get(writer, Progress()).next
+            archive.place.write(
+                f"{WRITERS}/{writer}.json",
+                msgspec.json.encode(Writer(writer, sorted({*known, *following}))),
+            )
+            transactions = {
+                position(writer, journal): max(offset, known.get(journal, 0))
+                for journal, offset in following.items()
+            }
+        return Step(add=[file.action() for file in written], transactions=transactions)
 
-    return log.commit(make)
+    return archive.commit(make)

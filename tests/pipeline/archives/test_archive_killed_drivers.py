@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
-from stentor.pipeline.archives.compacting import compact
-from stentor.pipeline.archives.log import Log
+from stentor.pipeline.archives.compaction import compact
 from stentor.pipeline.archives.places import place_of
-from stentor.pipeline.archives.stores import LocalStore
+from stentor.pipeline.archives.tables import Archive
 
-KILLS = 10
-FILES = 60
+KILLS = 20
+FILES = 100
 ROWS = 25
 
 
@@ -77,7 +77,7 @@ class Driver:
 def test_killed_drivers_lose_and_repeat_nothing(tmp_path: Path) -> None:
     chance = random.Random(7)
     publish(tmp_path / "source")
-    log = Log(LocalStore(place_of(tmp_path / "archive")))
+    archive = Archive(place_of(tmp_path / "archive"))
     versions = [0]
     for _ in range(KILLS):
         driver = Driver(tmp_path, finish=False)
@@ -86,12 +86,12 @@ def test_killed_drivers_lose_and_repeat_nothing(tmp_path: Path) -> None:
             # A moment anywhere in the course of a few batches.
             wanted = min(versions[-1] + chance.randint(0, 4), FILES - 2)
             deadline = time.monotonic() + 120
-            while log.state().version < wanted and time.monotonic() < deadline:
+            while version(archive) < wanted and time.monotonic() < deadline:
                 time.sleep(0.01)
             time.sleep(chance.random() * 0.8)
         finally:
             driver.kill()
-        versions.append(log.state().version)
+        versions.append(version(archive))
     driver = Driver(tmp_path, finish=True)
     try:
         driver.begun()
@@ -100,17 +100,23 @@ def test_killed_drivers_lose_and_repeat_nothing(tmp_path: Path) -> None:
         if driver.process.poll() is None:
             driver.kill()
     assert versions[-1] > versions[1], "nothing was archived between the kills"
-    check(tmp_path, log)
+    check(tmp_path, archive)
     compact(None, tmp_path / "archive")
-    check(tmp_path, log)
+    check(tmp_path, archive)
 
 
-def check(home: Path, log: Log) -> None:
-    state = log.state()
+def version(archive: Archive) -> int:
+    return archive.table().version if archive.exists() else 0
+
+
+def check(home: Path, archive: Archive) -> None:
+    table = archive.table()
     found: Counter[int] = Counter()
-    for file in state.files.values():
-        table = pq.read_table(home / "archive" / file.path, partitioning=None)
-        assert table.num_rows == file.rows
-        found.update(table.column("n").to_pylist())
+    for file in table.files.values():
+        rows = pq.read_table(home / "archive" / file.path, partitioning=None)
+        assert rows.num_rows == file.rows
+        found.update(rows.column("n").to_pylist())
     assert found == Counter(range(1, FILES * ROWS + 1))
-    assert state.positions() == {"b1": FILES * ROWS + 1}
+    assert table.positions() == {"b1": FILES * ROWS + 1}
+    # By a reader that is not ours.
+    assert Counter(DeltaTable(home / "archive").to_pyarrow_table().column("n").to_pylist()) == found

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from archive_events import DAWN, SCHEMA, append, event, log_at
+from archive_events import DAWN, SCHEMA, append, at, event
 from overlay_processes import LIMITS, BrokerProcess, Overlay
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadMaxRows
@@ -19,12 +18,8 @@ from stentor.model import Notification, NotificationId, encode
 from stentor.pipeline import events, register
 from stentor.pipeline.archives import archive, compact, history
 from stentor.pipeline.archives.continuing import ArchivePart, HistoryReader
-from stentor.pipeline.archives.log import Log
-from stentor.pipeline.archives.manifests import Commit, Progress, State
 from stentor.pipeline.archives.moments import during, from_micros
-from stentor.pipeline.archives.places import place_of
-from stentor.pipeline.archives.stores import LocalStore
-from stentor.pipeline.archives.writing import DAY
+from stentor.pipeline.archives.writing import ONE_DAY as DAY
 
 LONG = replace(LIMITS, timeout=60.0)
 NOW = {"availableNow": True}
@@ -117,7 +112,7 @@ def test_no_gap_and_no_duplicate(spark: SparkSession, overlay: Overlay, tmp_path
     # Another query is further on, and has the rest.
     archived(spark, path, both, columns, "small", "n = 41 or n < 4")
     publish(b1, range(50, 55))
-    state = Log(LocalStore(place_of(path))).state()
+    state = at(path).table()
     # By the journals' ids, and by broker, which is all that the rows say.
     assert by_broker(state.positions()) == {"b1": {41}, "b2": {31}}
     assert by_broker(state.progress["small"].next) == {"b1": {51}, "b2": {31}}
@@ -172,7 +167,7 @@ def test_a_restart_in_the_middle_of_the_archive(
         publish(broker, range(start, start + 10))
         archived(spark, path, broker.address, columns, "q", "")
     publish(broker, range(40, 45))
-    (stream,) = Log(LocalStore(place_of(path))).state().positions()
+    (stream,) = at(path).table().positions()
     assert stream.startswith("b1#")
 
     def events() -> DataFrame:
@@ -202,19 +197,19 @@ def files_between(reader: HistoryReader, start: dict[str, Any], end: dict[str, A
     """The first offsets of the files that a batch reads."""
     parts = reader.partitions(start, end)
     return [
-        file.offsets["b1"][0]
+        file.offsets[0]
         for part in parts
         if isinstance(part, ArchivePart)
-        for file in part.files
+        for file in part.part.files
     ]
 
 
 def test_a_filter_that_moves_on_leaves_out_nothing_after_a_restart(tmp_path: Path) -> None:
     """As `since="2 hours"` does, which means another time whenever the query is started."""
-    log = log_at(tmp_path)
+    found = at(tmp_path)
     for n in range(10):
-        append(log, [event(n, n * DAY)])
-    version = log.state().version
+        append(found, [event(n, n * DAY)])
+    version = found.table().version
 
     def reader(since: int, version: int = version) -> HistoryReader:
         options = {
@@ -236,21 +231,15 @@ def test_a_filter_that_moves_on_leaves_out_nothing_after_a_restart(tmp_path: Pat
     # Files that do not matter are passed over at once, and a batch has as many rows as it may have.
     assert reader(6).latestOffset(middle, ReadMaxRows(2))["next"] == 8
     # Of the first batch, Spark asks for the beginning again; the archive has grown meanwhile.
-    append(log, [event(10, -DAY)])
+    append(found, [event(10, -DAY)])
     grown = reader(0, version + 1)
     assert files_between(grown, grown.initialOffset(), middle) == [0, 1, 2, 3]
 
 
-def _always(commit: Commit, _: State) -> Commit:
-    return commit
-
-
 def test_a_query_that_is_no_more_is_named_when_it_keeps_others_back(tmp_path: Path) -> None:
-    log = log_at(tmp_path)
+    found = at(tmp_path)
     for writer, end in (("old", 5), ("new", 9)):
-        progress = Progress(next={"b1#1": end})
-        found = Commit(at=0.0, operation="append", writer=writer, progress=progress)
-        log.commit(partial(_always, found))
+        append(found, writer=writer, next={"b1#1": end})
     options = {"historyPath": str(tmp_path), "historyVersion": "2", "brokers": "127.0.0.1:1"}
     reader = HistoryReader(SCHEMA, options)
 
@@ -259,10 +248,10 @@ def test_a_query_that_is_no_more_is_named_when_it_keeps_others_back(tmp_path: Pa
             raise HistoryGone("offsets 5..7 are lost")
 
     reader._reader = Gone()
-    at = {"live": {"streams": {"b1#1": 5}, "since": 0.0}, "positions": {"b1#1": 5}}
+    where = {"live": {"streams": {"b1#1": 5}, "since": 0.0}, "positions": {"b1#1": 5}}
     with pytest.raises(HistoryGone, match=r"5..7 are lost.*query 'old'.*retire=\['old'\]"):
-        reader.latestOffset(at, ReadMaxRows(1))
+        reader.latestOffset(where, ReadMaxRows(1))
     # Further on it is nobody's fault.
-    at["live"] = {"streams": {"b1#1": 6}, "since": 0.0}
+    where["live"] = {"streams": {"b1#1": 6}, "since": 0.0}
     with pytest.raises(HistoryGone, match=r"^offsets 5..7 are lost$"):
-        reader.latestOffset(at, ReadMaxRows(1))
+        reader.latestOffset(where, ReadMaxRows(1))

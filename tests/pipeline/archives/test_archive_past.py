@@ -18,6 +18,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from archive_events import append
+from archive_events import at as archive_at
 from overlay_processes import BrokerProcess, Overlay
 from pyspark.sql.types import ArrayType, StringType, StructType
 
@@ -27,13 +29,8 @@ from stentor.errors import ArchiveError, InvalidConfiguration, NoReply
 from stentor.filters import Filter
 from stentor.model import Notification, NotificationId, encode
 from stentor.pipeline import past
-from stentor.pipeline.archives.log import Log
-from stentor.pipeline.archives.manifests import Commit, Progress
-from stentor.pipeline.archives.places import Place
-from stentor.pipeline.archives.stores import LocalStore
-from stentor.pipeline.archives.writing import write_piece
+from stentor.pipeline.archives.moments import micros
 from stentor.pipeline.columns import BatchMaker
-from stentor.pipeline.columns.types import as_json
 
 FAST: Any = {"delays": (0.01, 0.1)}
 PATIENCE = 60.0
@@ -89,7 +86,6 @@ def archive_journal(
     only: str = "",
 ) -> None:
     """What a query does that archives a journal, up to some offset."""
-    place = Place(str(path))
     with Direct(broker.address) as direct:
         (journal,) = direct.streams()
         end = journal.head if until is None else until
@@ -98,16 +94,11 @@ def archive_journal(
             maker.batch(found.items, found.offsets, stream=journal.stream, broker=broker.name)
             for found in direct.read(journal.stream, journal.low, end, only)
         ]
-    piece = write_piece(place, pa.Table.from_batches(batches, maker.layout.arrow))
-    commit = Commit(
-        at=0.0,
-        operation="append",
-        writer=writer,
-        progress=Progress(next={journal.stream: end + 1}),
-        schemas=[as_json(maker.layout.arrow)],
-        add=piece.files,
-    )
-    Log(LocalStore(place)).commit(lambda _: commit)
+    found = archive_at(path)
+    rows = pa.Table.from_batches(batches, maker.layout.arrow).combine_chunks().to_pylist()
+    for row in rows:
+        row["_time"] = micros(row["_time"])
+    append(found, rows, schema=SCHEMA, writer=writer, next={journal.stream: end + 1})
 
 
 async def take(sub: Any, count: int) -> list[Notification]:
@@ -233,13 +224,9 @@ def test_what_does_not_go_with_an_archive_is_said(overlay: Overlay, tmp_path: Pa
 
 def test_an_archive_must_know_its_place(tmp_path: Path) -> None:
     """One of batches that say no more than the broker's name is in no journal."""
-    table = pa.table(
-        {"n": [1, 2], "_broker": ["b1", "b1"], "_offset": pa.array([1, 2], pa.int64())}
-    )
-    place = Place(str(tmp_path))
-    piece = write_piece(place, table)
-    commit = Commit(at=0.0, operation="append", schemas=[as_json(table.schema)], add=piece.files)
-    Log(LocalStore(place)).commit(lambda _: commit)
+    schema = StructType().add("n", "long").add("_broker", "string").add("_offset", "long")
+    rows = [{"n": n, "_broker": "b1", "_offset": n} for n in (1, 2)]
+    append(archive_at(tmp_path), rows, schema=schema, writer=None)
     with pytest.raises(ArchiveError, match="journals of the broker 'b1'; archive a stream"):
         past(tmp_path).recall(Filter(""))
 

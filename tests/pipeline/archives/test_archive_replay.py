@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from archive_events import DAWN, SCHEMA, append, event, log_at
+from archive_events import DAWN, SCHEMA, append, at, event
 from nursery import Nursery
 from overlay_processes import LIMITS, BrokerProcess, Overlay, until
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructType
@@ -19,13 +19,12 @@ from stentor.errors import ArchiveError, InvalidConfiguration, Unreachable
 from stentor.filters import Filter
 from stentor.model import Notification, decode
 from stentor.pipeline.archives import replay, replaying
-from stentor.pipeline.archives.compacting import compact
+from stentor.pipeline.archives.compaction import compact
 from stentor.pipeline.archives.merging import Between
-from stentor.pipeline.archives.ordering import NEVER
 from stentor.pipeline.archives.pacing import TICK, Pacer
-from stentor.pipeline.archives.places import Place
 from stentor.pipeline.archives.replaying import Progressed, outlook
 from stentor.pipeline.archives.replays import Reached, new_note
+from stentor.pipeline.archives.tables import NEVER
 
 LONG = replace(LIMITS, timeout=60.0)
 
@@ -60,9 +59,9 @@ def prices(events: list[Notification]) -> list[float]:
 
 
 def archive_of(path: Path, *batches: list[dict[str, Any]], schema: StructType = SCHEMA) -> Path:
-    log = log_at(path)
+    archive = at(path)
     for batch in batches:
-        append(log, batch, schema=schema)
+        append(archive, batch, schema=schema)
     return path
 
 
@@ -254,8 +253,6 @@ def test_what_cannot_be_replayed(broker: BrokerProcess, tmp_path: Path) -> None:
     path = archive_of(tmp_path / "a", [event(1, 1)])
     with pytest.raises(Unreachable):
         replay(None, path, "127.0.0.1:1,127.0.0.1:2", timeout=1.0)
-    with pytest.raises(InvalidConfiguration, match="say with `note`"):
-        replaying._notes(Place("s3://bucket/x"), None, None, ())
 
 
 def test_the_place_of_a_replay_is_one_value() -> None:

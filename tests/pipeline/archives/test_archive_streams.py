@@ -8,21 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from archive_events import DAWN, append, log_at
+from archive_events import DAWN, append, at
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructType, TimestampType
 
 from stentor.errors import ArchiveError, InvalidConfiguration
 from stentor.filters import Filter
-from stentor.pipeline.archives import appending, archive, compact, history, past
-from stentor.pipeline.archives import compaction as compaction_module
-from stentor.pipeline.archives.appending import Writer
-from stentor.pipeline.archives.log import Log
-from stentor.pipeline.archives.manifests import Batch, State
+from stentor.pipeline.archives import appending, archive, compact, history, past, tables
+from stentor.pipeline.archives.appending import Appender
 from stentor.pipeline.archives.moments import from_micros
 from stentor.pipeline.archives.places import place_of
-from stentor.pipeline.archives.stores import LocalStore
+from stentor.pipeline.archives.tables import Archive, Batch, Table
 from stentor.pipeline.steps import order
 
 SCHEMA = "n long, _id string, _type string, _time timestamp, _broker string, _offset long"
@@ -64,8 +61,12 @@ def source(spark: SparkSession, tmp_path: Path) -> Source:
     return Source(spark, tmp_path / "source")
 
 
-def state(path: Path) -> State:
-    return Log(LocalStore(place_of(path))).state()
+def state(path: Path) -> Table:
+    return Archive(place_of(path)).table()
+
+
+def on_disk(path: Path) -> int:
+    return len(list(path.glob("data/**/*.parquet")))
 
 
 def run(events: DataFrame, path: Path, **options: Any) -> None:
@@ -114,21 +115,21 @@ def crashing(step: str, patch: pytest.MonkeyPatch) -> None:
         patch.setattr(owner, name, fails)
 
     {
-        "before anything": lambda: before(Writer, "append"),
+        "before anything": lambda: before(Appender, "append"),
         "after the files": lambda: after(appending, "reported"),
-        "before the commit": lambda: before(LocalStore, "put_new"),
-        "right after the commit": lambda: after(LocalStore, "put_new"),
-        "at the snapshot": lambda: before(Log, "_maybe_snapshot"),
-        "before Spark knows": lambda: before(Writer, "_compact"),
+        "before the names of journals": lambda: before(Appender, "_note"),
+        "before the commit": lambda: before(tables, "_write"),
+        "right after the commit": lambda: after(tables, "_write", lambda _: True),
+        "before Spark knows": lambda: after(Appender, "append"),
     }[step]()
 
 
 STEPS = (
     "before anything",
     "after the files",
+    "before the names of journals",
     "before the commit",
     "right after the commit",
-    "at the snapshot",
     "before Spark knows",
 )
 
@@ -150,15 +151,15 @@ def test_every_event_once_wherever_it_fails(
     assert numbers(spark, path) == wanted
     found = state(path)
     assert found.positions() == {"b1": source.published + 1}
-    # What failed attempts have left behind is there, and goes with a compaction.
-    on_disk = len(list((path / "data").rglob("*.parquet")))
-    assert on_disk > len(found.files)
+    # What failed attempts have left behind is there, and goes with a vacuum.
+    before = on_disk(path)
+    assert before > len(found.files)
     done = compact(spark, path, grace="1 day")
     assert done.deleted == 0
     done = compact(spark, path, grace=timedelta(0))
-    assert done.deleted == on_disk
+    assert done.deleted == before
     assert numbers(spark, path) == wanted
-    assert len(list((path / "data").rglob("*.parquet"))) == len(state(path).files) == 4
+    assert on_disk(path) == len(state(path).files) == 4
 
 
 def test_a_batch_that_is_there_is_not_written_again(
@@ -166,22 +167,20 @@ def test_a_batch_that_is_there_is_not_written_again(
 ) -> None:
     """Also if two drivers have it at the same time, and one is slow."""
     path = tmp_path / "archive"
-    writer = Writer(place_of(path), "q", False, False, 0)
-    writer._query, writer._checkpoints = "id", LocalStore(place_of(tmp_path))
-    slow = Writer(place_of(path), "q", False, False, 0)
-    slow._query, slow._checkpoints = "id", LocalStore(place_of(tmp_path))
+    writer, slow = (Appender(at(path), "q", False, False, 0) for _ in range(2))
+    for each in (writer, slow):
+        each._query, each.checkpoint = "id", place_of(tmp_path)
     source.publish(1)
     events = spark.read.schema(SCHEMA).json(str(source.directory))
-    slow.log(spark).state()
     with pytest.MonkeyPatch.context() as patch:
-        real = Log.commit
+        real = Archive.commit
 
-        def commit(log: Log, make: Any) -> State:
-            if log is slow._log:
+        def commit(archive: Archive, make: Any) -> Table:
+            if archive is slow.archive:
                 writer.batch(events, 0)
-            return real(log, make)
+            return real(archive, make)
 
-        patch.setattr(Log, "commit", commit)
+        patch.setattr(Archive, "commit", commit)
         slow.batch(events, 0)
     writer.batch(events, 0)
     assert numbers(spark, path) == Counter(range(1, 7))
@@ -189,13 +188,13 @@ def test_a_batch_that_is_there_is_not_written_again(
     assert found.version == 1
     assert found.has(Batch("id", 0))
     assert not found.has(Batch("id", 1))
-    assert len(list((path / "data").rglob("*.parquet"))) == len(found.files)
+    assert on_disk(path) == len(found.files)
 
 
 def test_many_small_batches_are_joined_on_the_way(
     spark: SparkSession, source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compaction_module, "TIER", 3)
+    monkeypatch.setattr(appending, "PACE", 3)
     monkeypatch.setattr(appending, "CLEANING", 0.0)
     path, checkpoint = tmp_path / "archive", tmp_path / "checkpoint"
     source.publish(7, rows=2)
@@ -205,8 +204,7 @@ def test_many_small_batches_are_joined_on_the_way(
     assert not (path / "_stentor/checkpoints").exists()
     assert state(path).progress["small"].next == {"b1": 15}
     # What they were joined from is gone.
-    assert not state(path).removed
-    assert len(list((path / "data").rglob("*.parquet"))) == len(state(path).files)
+    assert on_disk(path) == len(state(path).files)
 
 
 def test_events_that_are_held_back_are_not_taken_for_archived(
@@ -258,8 +256,7 @@ def test_readers_see_either_what_was_or_what_is(spark: SparkSession, tmp_path: P
     def look() -> None:
         try:
             while not stop.is_set():
-                log = Log(LocalStore(place_of(path)))
-                found = log.existing()
+                found = state(path)
                 looks.append(found.rows)
                 for file in found.files.values():
                     assert (path / file.path).stat().st_size == file.bytes
@@ -299,4 +296,4 @@ def _append_locally(path: Path, rows: list[Any]) -> None:
     events = [dict(zip(names, row, strict=True)) for row in rows]
     for event in events:
         event["_time"] = DAWN + event["n"]
-    append(log_at(path), events, schema=schema)
+    append(at(path), events, schema=schema)

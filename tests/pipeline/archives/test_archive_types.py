@@ -11,9 +11,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
-from archive_events import DAWN, append, log_at
+from archive_events import DAWN, append, at
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -32,15 +33,22 @@ from pyspark.sql.types import (
 from stentor.errors import ArchiveError
 from stentor.filters import Filter
 from stentor.pipeline.archives import archive, compact, history
-from stentor.pipeline.archives.continuing import DECIDED, ArchivePart, HistoryReader
-from stentor.pipeline.archives.log import Log
-from stentor.pipeline.archives.manifests import File
+from stentor.pipeline.archives.columns import (
+    as_columns,
+    attribute_name,
+    column_name,
+    grown,
+    logical,
+)
+from stentor.pipeline.archives.continuing import ArchivePart, HistoryReader
 from stentor.pipeline.archives.merging import Between
 from stentor.pipeline.archives.pasts import ArchivedEvents
+from stentor.pipeline.archives.reading import part_of
 from stentor.pipeline.archives.replays import Encoders, Events
-from stentor.pipeline.archives.schemas import CORRUPT, agree, fitted, joined
+from stentor.pipeline.archives.schemas import CORRUPT, fitted, joined_types
 from stentor.pipeline.archives.spark_schemas import spark_schema
-from stentor.pipeline.archives.statistics import may_lose, measured
+from stentor.pipeline.archives.statistics import may_lose
+from stentor.pipeline.archives.tables import Archive, File
 from stentor.pipeline.columns import with_reserved
 from stentor.pipeline.columns.types import TIME, list_of
 
@@ -153,34 +161,34 @@ def some_times(chance: random.Random) -> Between:
     )
 
 
-def written(directory: Path, chance: random.Random, numbers: Any = NUMBERS) -> tuple[Log, Past]:
-    log, past = log_at(directory), Past(chance)
+def written(directory: Path, chance: random.Random, numbers: Any = NUMBERS) -> tuple[Archive, Past]:
+    found, past = at(directory), Past(chance)
     for _ in range(chance.randrange(1, 7)):
         schema, events = past.batch(numbers)
-        append(log, events, schema=schema)
+        append(found, events, schema=schema)
         if chance.random() < 0.4:
             compact(None, directory)
-    return log, past
+    return found, past
 
 
 def number_of(id: str) -> int:
     return int(id.rpartition(":")[2])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**32))
 def test_what_is_read_without_spark_is_what_was_published(
     tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
     """`replay` and `past`: for every filter and every time, the same values of the same types."""
     chance = random.Random(seed)
-    log, past = written(tmp_path_factory.mktemp("archive"), chance)
-    state, place = log.state(), log.store.place
+    archived, past = written(tmp_path_factory.mktemp("archive"), chance)
+    table = archived.table()
     for text in chance.sample(FILTERS, 8):
         between, filter, encoders = some_times(chance), Filter(text), Encoders()
         wanted = past.matching(filter, between)
         found = {}
-        for portion in Events(place, state, filter, between).behind():
+        for portion in Events(table, filter, between).behind():
             for batch in portion.events.to_batches():
                 drafts = encoders.of(batch.schema).drafts(batch)
                 for id, draft in zip(batch.column("_id").to_pylist(), drafts, strict=True):
@@ -188,31 +196,23 @@ def test_what_is_read_without_spark_is_what_was_published(
         # An event without attributes, type, subject and channel cannot be published.
         expected = {n: shown(past.attributes[n]) for n in wanted if past.attributes[n]}
         assert found == expected, text
-        assert_live(log, past, filter)
+        assert_live(archived, past, filter)
 
 
-def assert_live(log: Log, past: Past, filter: Filter) -> None:
-    """What a live history gives out of the archive; what is undecided, Spark decides."""
-    state, place = log.state(), log.store.place
-    schema = with_reserved(spark_schema(state.schema))
-    options = {"historyPath": place.root, "historyVersion": str(state.version)}
-    reader = HistoryReader(
-        StructType([*schema.fields, StructField(DECIDED, StringType())]),
-        options | {"filter": str(filter)},
-    )
-    part = ArchivePart(tuple(state.files.values()), {})
-    decided, asked = set(), set()
+def assert_live(archived: Archive, past: Past, filter: Filter) -> None:
+    """What a live history gives out of the archive."""
+    table = archived.table()
+    schema = with_reserved(spark_schema(table.schema))
+    options = {"historyPath": table.place.root, "historyVersion": str(table.version)}
+    reader = HistoryReader(schema, options | {"filter": str(filter)})
+    part = ArchivePart(part_of(table, list(table.files.values()), str(filter)))
+    found = set()
     for batch in reader.read(part):
         for row in batch.to_pylist():
             number = number_of(row["_id"])
-            if row[DECIDED]:
-                decided.add(number)
-            else:
-                asked.add(number)
+            found.add(number)
             assert_fits(row | {"deep.y": (row.get("deep") or {}).get("y")}, past.raw[number])
-    matching = past.matching(filter, Between())
-    assert decided <= matching <= decided | asked
-    assert not decided & asked
+    assert found == past.matching(filter, Between())
 
 
 def assert_fits(row: dict[str, Any], was: dict[str, Any]) -> None:
@@ -243,10 +243,10 @@ def same(a: Any, b: Any) -> bool:
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_history_is_what_was_published(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    log, past = written(tmp_path, chance)
-    while len(log.state().schemas) < 4:
+    found, past = written(tmp_path, chance)
+    while sum("@" in name for name in found.table().columns.names) < 2:
         schema, events = past.batch(NUMBERS)
-        append(log, events, schema=schema)
+        append(found, events, schema=schema)
     for text in ["", f"x = {EDGE + 1}", "x is int", *chance.sample(FILTERS, 3)]:
         between, filter = some_times(chance), Filter(text)
         first, last = (None if t is None else _time(t) for t in between)
@@ -281,22 +281,22 @@ def test_a_column_that_becomes_double_leaves_large_integers_alone(
 
 
 def test_files_of_several_types_become_one_of_each(tmp_path: Path) -> None:
-    """However they alternate; a file that lacks the column goes with any of them."""
-    log = log_at(tmp_path)
+    """However they alternate; a file that lacks the column goes with the first."""
+    found = at(tmp_path)
     for number in range(1, 10):
         kind = [LongType(), DoubleType(), None][number % 3]
         schema = StructType() if kind is None else StructType().add("x", kind)
         for name, other in PLAIN.items():
             schema.add(name, other)
         more = {"_id": f"p:1:{number}", "_broker": "b1", "_offset": number, "_time": DAWN}
-        append(log, [{"x": 1, **more}], schema=schema)
+        append(found, [{"x": 1, **more}], schema=schema)
     assert compact(None, tmp_path).files_after == 2
-    assert len(log.state().files) == 2
-    assert log.state().rows == 9
+    assert len(found.table().files) == 2
+    assert found.table().rows == 9
 
 
 def test_the_past_of_a_subscription_has_the_types_of_its_events(tmp_path: Path) -> None:
-    log = log_at(tmp_path)
+    found = at(tmp_path)
     columns = {**PLAIN, "_stream": StringType()}
     values: list[tuple[DataType, Any]] = [(LongType(), EDGE + 1), (DoubleType(), 5.0)]
     for number, (kind, value) in enumerate([*values, *values], 1):
@@ -304,12 +304,12 @@ def test_the_past_of_a_subscription_has_the_types_of_its_events(tmp_path: Path) 
         for name, other in columns.items():
             schema.add(name, other)
         where = {"_broker": "b1", "_stream": "b1#1", "_offset": number, "_time": DAWN + number}
-        append(log, [{"x": value, "_id": f"p:1:{number}", **where}], schema=schema)
+        append(found, [{"x": value, "_id": f"p:1:{number}", **where}], schema=schema)
     compact(None, tmp_path)
-    recalled = ArchivedEvents(log.store.place, log.state(), Filter("exists x"), None)
-    found = [n["x"] for portion in recalled.portions() for n in portion]
-    assert list(map(repr, found)) == ["9007199254740993", "5.0"] * 2
-    assert pa.types.is_floating(log.state().schema.field("x").type)
+    recalled = ArchivedEvents(found.table(), Filter("exists x"), None)
+    values_found = [n["x"] for portion in recalled.portions() for n in portion]
+    assert list(map(repr, values_found)) == ["9007199254740993", "5.0"] * 2
+    assert pa.types.is_floating(found.table().schema.field("x").type)
 
 
 def test_records_in_lists_keep_their_numbers_too() -> None:
@@ -319,14 +319,14 @@ def test_records_in_lists_keep_their_numbers_too() -> None:
     schema = pa.schema([("l", list_of(other)), CORRUPT])
     rows = [[{"n": 1, "d": Decimal("0.10")}], [{"n": EDGE + 1, "d": None}], None, []]
     old = pa.record_batch([pa.array(rows, list_of(one))], names=["l"])
-    assert joined(old.schema, schema) == schema
+    assert joined_types("l", old.schema.field(0).type, schema.field(0).type) == schema.field(0).type
     found = fitted(old, schema).to_pylist()
     assert found[0] == {"l": [{"n": 1.0, "d": 0.1, "s": None}], "_corrupt": None}
     assert found[1]["l"] is None
     assert json.loads(found[1]["_corrupt"]) == {"l": [{"n": EDGE + 1, "d": None, "s": None}]}
     assert [row["l"] for row in found[2:]] == [None, []]
-    file = File("f", None, None, 4, 1, 0, columns=measured(pa.Table.from_batches([old])))
-    assert may_lose(file, old.schema, schema)
+    file = File("f", None, None, 4, 1, 0)
+    assert may_lose(file, "l", old.schema.field(0).type, schema.field(0).type)
 
 
 @pytest.mark.parametrize(
@@ -346,8 +346,10 @@ def test_numbers_of_two_types_in_one_table(
 ) -> None:
     for pair in ((old, new), (new, old)):
         first, second = (pa.schema({"x": kind}) for kind in pair)
-        assert joined(first, second) == pa.schema({"x": both})
-        assert not agree(first, second)
+        columns, own = grown(first, second)
+        assert logical(columns) == pa.schema({"x": both})
+        assert own.names == [columns.names[1]] != ["x"]
+        assert grown(columns, first) == (columns, first)
 
 
 @pytest.mark.parametrize(
@@ -356,29 +358,53 @@ def test_numbers_of_two_types_in_one_table(
 def test_what_is_no_number_is_never_united_with_one(other: pa.DataType) -> None:
     for kind in (pa.int64(), pa.float64(), pa.decimal128(9, 2)):
         with pytest.raises(ArchiveError, match="cast it"):
-            joined(pa.schema({"x": kind}), pa.schema({"x": other}))
+            grown(pa.schema({"x": kind}), pa.schema({"x": other}))
 
 
 def test_tasks_know_what_the_program_has_declared_of_types(tmp_path: Path) -> None:
-    """A live history asks about files of another type in tasks, where nothing is declared."""
-    log = log_at(tmp_path)
-    for number, kind in enumerate((LongType(), DoubleType()), 1):
-        schema = StructType().add("x", kind).add("_type", StringType())
-        for name, other in PLAIN.items():
-            schema.add(name, other)
-        more = {"_id": f"p:1:{number}", "_broker": "b1", "_offset": number, "_time": DAWN}
-        append(log, [{"x": number, "_type": "order", **more}], schema=schema)
-    options = {
-        "historyPath": str(tmp_path),
-        "historyVersion": str(log.state().version),
-        "historyLineage": json.dumps({"order": ["order", "document"]}),
-        "filter": "isa document",
-    }
-    schema = with_reserved(spark_schema(log.state().schema)).add(DECIDED, StringType())
-    reader = HistoryReader(schema, options)
-    rows = [
-        row
-        for batch in reader.read(ArchivePart(tuple(log.state().files.values()), {}))
-        for row in batch.to_pylist()
-    ]
-    assert sorted((row["_id"], row[DECIDED]) for row in rows) == [("p:1:1", True), ("p:1:2", False)]
+    """A live history asks the filter in tasks, where nothing is declared."""
+    found = at(tmp_path)
+    schema = StructType().add("x", LongType()).add("_type", StringType())
+    append(found, [{"x": 1, "_type": "order"}, {"x": 2, "_type": "quote"}], schema=schema)
+    table = found.table()
+    part = part_of(table, list(table.files.values()), "isa document")
+    assert list(part.read()) == []
+    told = msgspec.structs.replace(part, lineage={"order": ["order", "document"]})
+    assert [row["x"] for events in told.read() for row in events.to_pylist()] == [1]
+
+
+NAMES = [
+    "plain", "a b", "a,b;c", "{x}(y)=z", "100%", "100%25", "a@b", "tab\tnew\nline", "ünï.cødé", "𝕏"
+]  # fmt: skip
+
+
+def test_any_name_is_kept(spark: SparkSession, tmp_path: Path) -> None:
+    """The format forbids some characters, and two names must never become one."""
+    assert len({column_name(name) for name in NAMES}) == len(NAMES)
+    assert [attribute_name(column_name(name)) for name in NAMES] == NAMES
+    inner = StructType([StructField(name, LongType()) for name in NAMES if "." not in name])
+    schema = StructType([StructField(name, LongType()) for name in NAMES]).add("in here", inner)
+    row = (*range(len(NAMES)), tuple(range(len(inner))))
+    archive(spark.createDataFrame([row], schema), tmp_path)
+    archive(spark.createDataFrame([(0.5,)], StructType().add("100%", DoubleType())), tmp_path)
+    assert "100%25@double" in at(tmp_path).table().columns.names
+    assert not [n for n in at(tmp_path).table().columns.names if set(n) & set(" .,;{}()\n\t=")]
+    rows = history(spark, tmp_path).collect()
+    assert history(spark, tmp_path).columns == [*NAMES, "in here", "_type"]
+    first = next(row for row in rows if row["plain"] == 0).asDict(recursive=True)
+    assert first["in here"] == {f.name: i for i, f in enumerate(inner.fields)}
+    assert [first[name] for name in NAMES] == list(range(len(NAMES)))
+    assert sorted(row["100%"] for row in rows) == [0.5, 4.0]
+    assert history(spark, tmp_path, '"a b" = 1 and "in here.100%" = 4').count() == 1
+
+
+@given(st.text(max_size=12))
+def test_names_come_back(name: str) -> None:
+    assert attribute_name(column_name(name)) == name
+
+
+def test_structs_under_other_names(tmp_path: Path) -> None:
+    kind = pa.struct({"a b": pa.int64()})
+    batch = pa.record_batch([pa.array([{"a b": 1}, None], kind)], names=["s"])
+    _, own = grown(pa.schema([]), batch.schema)
+    assert as_columns(batch, own).to_pylist() == [{"s": {"a%20b": 1}}, {"s": None}]

@@ -152,14 +152,14 @@ def test_threads_may_match_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> 
     def work(seed: int) -> None:
         for n in range(200):
             chosen = (seed * 7 + n) % len(sets)
-            _, names = index_plan._part(session, sets[chosen])
+            _, names = index_plan.part_of(session, sets[chosen])
             assert names == {"x"}
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(work, range(4)))
     assert len(index_plan._made) == index_plan.REMEMBERED
-    first, _ = index_plan._part(session, sets[0])
-    assert index_plan._part(session, sets[0])[0] is first
+    first, _ = index_plan.part_of(session, sets[0])
+    assert index_plan.part_of(session, sets[0])[0] is first
 
 
 def test_a_batch_without_rows_gives_nothing() -> None:

@@ -9,20 +9,23 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from overlay_processes import LIMITS, BrokerProcess, Overlay, until
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from stentor.broker.settings import Grant, Retention
-from stentor.client.direct import Direct
+from stentor.client.direct import Direct, broker_for
 from stentor.errors import InvalidNotification, PipelineError, Unreachable, UnsupportedColumn
 from stentor.model import Notification, NotificationId, decode, encode
+from stentor.model.notification import MAX_VALUE_BYTES
 from stentor.pipeline.sink import partitions
-from stentor.pipeline.sink.partitions import broker_for, publish_rows, verify_rows
+from stentor.pipeline.sink.partitions import publish_rows, verify_rows
 from stentor.pipeline.sink.tasks import Task
 from stentor.pipeline.source.options import Connecting
 
@@ -96,6 +99,32 @@ def test_a_partition_that_is_published_again_is_there_once(overlay: Overlay) -> 
     assert len(journal(broker)) == 2000
     publish_rows(batches(wanted), SCHEMA, task, options)  # a straggler of a batch that is over
     assert len(journal(broker)) == 2000
+
+
+def test_rows_that_cannot_be_published_go_to_dead_letters_once(
+    overlay: Overlay, small_transactions: None, tmp_path: Path
+) -> None:
+    broker, options = started(overlay)
+    schema = StructType().add("n", "long").add("twin", "long").add("text", "string")
+    wanted = [{"n": n, "twin": n, "text": "x"} for n in range(200)]
+    wrong = [row | {"text": "x" * (MAX_VALUE_BYTES + 1)} for row in wanted if row["n"] % 90 == 7]
+    given = [row for row in wanted if row["n"] % 90 != 7] + wrong
+    folder = tmp_path / "refused"
+    for seed in range(3):
+        again = random.Random(seed).sample(given, len(given))
+        task = Task("query", 4, 2)
+        assert publish_rows(batches(again, schema), schema, task, options, str(folder)) == 197
+    assert in_any_order(journal(broker)) == in_any_order(given[:197])
+    assert [file.name for file in folder.iterdir()] == ["query-4-2.parquet"]
+    dead = pq.read_table(folder)
+    assert in_any_order(dead.select(["n", "twin", "text"]).to_pylist()) == in_any_order(wrong)
+    assert set(dead.column("_batch").to_pylist()) == {4}
+    assert all("bytes; at most" in error for error in dead.column("_error").to_pylist())
+    with pytest.raises(InvalidNotification, match=r"row .* of partition 2 in batch 5"):
+        publish_rows(batches(given, schema), schema, Task("query", 5, 2), options)
+    # Nothing but such rows: nothing is published, and all of them are there.
+    assert publish_rows(batches(wrong, schema), schema, Task("q", 0, 0), options, str(folder)) == 0
+    assert pq.read_table(folder).num_rows == 6
 
 
 @pytest.mark.parametrize("compared", [False, True])

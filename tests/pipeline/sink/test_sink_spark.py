@@ -15,10 +15,11 @@ from pyspark.errors import PySparkException
 
 from stentor.client.direct import Direct
 from stentor.model import Notification, decode
-from stentor.pipeline import register
+from stentor.model.notification import MAX_VALUE_BYTES
+from stentor.pipeline import publish, register
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @pytest.fixture(autouse=True)
@@ -139,3 +140,55 @@ def test_a_stream_that_fails_halfway_publishes_once(
     assert producers == {f"spark/{query.id}/{p}" for p in (0, 1)}
     # Another checkpoint is another query: its events are new ones.
     assert {n.id.epoch for n in found if n.id is not None} == {0, 1}
+
+
+@pytest.mark.parametrize("mode", ["update", "complete"])
+def test_results_in_other_modes_are_published_batch_by_batch(
+    spark: SparkSession, overlay: Overlay, tmp_path: Path, mode: str
+) -> None:
+    (broker,) = started(overlay, "b1")
+    tables = tmp_path / "in"
+    for number, ids in enumerate([(0, 4), (4, 6)]):
+        frame = spark.range(*ids).selectExpr("id % 3 as key", "id as n")
+        frame.coalesce(1).write.parquet(str(tables / f"{number}"))
+    stream = (
+        spark.readStream.schema("key long, n long")
+        .option("maxFilesPerTrigger", 1)
+        .option("recursiveFileLookup", "true")
+        .parquet(str(tables))
+    )
+    refused = tmp_path / "refused"
+
+    def send(batch: DataFrame, number: int) -> None:
+        # A text that is too long for an attribute.
+        text = f"repeat('x', if(key = 2, {MAX_VALUE_BYTES + 1}, 1)) as text"
+        rows = batch.selectExpr("key", "count", text)
+        publish(
+            rows,
+            brokers=broker.address,
+            txnAppId=mode,
+            txnVersion=number,
+            deadLetters=refused,
+        )
+
+    query = (
+        stream.groupBy("key")
+        .count()
+        .writeStream.foreachBatch(send)
+        .outputMode(mode)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(300)
+    found = Counter((n["key"], n["count"]) for n in published([broker]))
+    first, second = (
+        {(0, 2): 1, (1, 1): 1},
+        {(1, 2): 1} | ({(0, 2): 1} if mode == "complete" else {}),
+    )
+    assert found == Counter(first) + Counter(second)
+    dead = spark.read.parquet(str(refused))
+    assert sorted((row._batch, row.key, row["count"]) for row in dead.collect()) == [
+        (0, 2, 1),
+        (1, 2, 2),
+    ]

@@ -286,6 +286,18 @@ def test_events_are_those_that_are_there(
     assert match(found, {"odd": "even = false"}).count() == 15
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(even.count).result() == 15
+    # Counting reads nothing, and a limit little more than it says; neither starts a job of Spark.
+    tracker = spark.sparkContext.statusTracker()
+    spark.sparkContext.setJobGroup("counting", "counting")
+    assert (found.where("n < 7").count(), found.where("n < -1").count()) == (7, 0)
+    first = events(spark, brokers=broker.address, columns="n long", endingOffsets={"b1": 5})
+    assert first.count() == 4
+    assert list(tracker.getJobIdsForGroup("counting")) == []
+    strict = events(spark, brokers=broker.address, columns="n string", mode="DROPMALFORMED")
+    assert strict.count() == 0
+    assert [len(found.take(count)) for count in (0, 3, 30, 99)] == [0, 3, 30, 30]
+    assert {row.even for row in even.take(5)} == {True}
+    assert even.limit(5).count() == 5
     # A stream of the same events, and of those that come.
     stream = events(spark, brokers=broker.address, columns="n long", stream=True, maxRowsPerBatch=7)
     fill(broker, range(30, 40))

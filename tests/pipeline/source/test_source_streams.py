@@ -11,13 +11,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
-from journal_filling import ALL, TIME, Query, fill, stream_of
+from journal_filling import ALL, TIME, Query, fill, numbered_event, stream_of
 from overlay_processes import LIMITS, BrokerProcess, Overlay, until
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from stentor.broker.settings import Retention
 from stentor.client.direct import Direct
 from stentor.errors import HistoryGone, InvalidConfiguration, Unreachable
+from stentor.model import Notification, NotificationId, decode
 from stentor.node.reading import BULK
 from stentor.pipeline.source.offsets import Range, broker_of
 from stentor.pipeline.source.options import reading
@@ -108,6 +109,34 @@ def test_a_task_waits_for_its_broker_and_goes_on_where_it_was(overlay: Overlay) 
     for batch in batches:
         found += batch.column("n").to_pylist()
     assert found == list(range(60_000))
+
+
+def test_batches_are_limited_in_bytes_without_payloads(overlay: Overlay) -> None:
+    b1, b2 = brokers_of(overlay, "b1", "b2")
+    fill(b1, range(300), payload=bytes(10_000))
+    fill(b2, range(300, 400), payload=bytes(10_000))
+    query = Query(stream_of(b1, b2, maxBytesPerBatch=2_000, maxRowsPerBatch=60))
+    sizes = query.drain()
+    assert query.numbers == list(range(400))
+    # An event has 30 to 40 bytes without its payload.
+    assert all(45 <= size <= 60 for size in sizes[:-1])
+    assert min(sizes[:-1]) < 60
+    small = Query(stream_of(b1, b2, maxBytesPerBatch=1, filter="n < 3"))
+    assert small.drain()  # there is progress, however small the limit
+    assert small.numbers == [0, 1, 2]
+    with Direct(b1.address) as direct:
+        (stream,) = (state.stream for state in direct.streams() if state.broker == "b1")
+    part = Range(stream, "b1", 1, 10, b1.address)
+    options = reading({"brokers": b1.address})
+    whole, bare = (
+        [item for _, items in _stretches(part, options, "", headers=headers) for item in items]
+        for headers in (False, True)
+    )
+    assert [len(decode(item).payload) for item in whole] == [10_000] * 10
+    assert [decode(item) for item in bare] == [
+        Notification(numbered_event(n), id=NotificationId("desk", 0, n), time=TIME)
+        for n in range(10)
+    ]
 
 
 def test_the_first_batch_is_the_same_when_it_is_run_again(overlay: Overlay) -> None:

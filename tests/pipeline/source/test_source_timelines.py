@@ -45,7 +45,12 @@ class Brokers:
                 through,
                 len(self._journals[stream]),
                 times=[time for _, time in found],
+                sizes=[size_of(offset) for offset, _ in found],
             )
+
+
+def size_of(offset: int) -> int:
+    return offset * 7 % 50
 
 
 @st.composite
@@ -107,6 +112,44 @@ def test_what_is_not_late_in_its_own_journal_is_not_late(
     assert sorted(read) == sorted((s, o + 1) for s, t in journals.items() for o in range(len(t)))
     assert len(brokers.asked) == len(set(brokers.asked))
     assert windows.late == 0
+    assert windows.counts.total() == sum(t is not None for ts in journals.values() for t in ts)
+
+
+@given(disordered(), st.integers(1, 200), st.integers(1, 70), st.integers(1, 30))
+def test_as_many_are_taken_as_fit_into_the_bytes(
+    drawn: tuple[Journals, float], most: int, limit: int, least: int
+) -> None:
+    journals, delay = drawn
+    lines = Timelines(Brokers(journals, 7).times, sized=True)
+    positions = dict.fromkeys(journals, 1)
+    windows = Windows(5.0, delay)
+    before, timelines.LEAST = timelines.LEAST, least  # type: ignore[misc]
+
+    def size(taken: dict[str, int]) -> int:
+        return sum(
+            size_of(offset)
+            for s, count in taken.items()
+            for offset in range(positions[s], positions[s] + count)
+            if journals[s][offset - 1] is not None
+        )
+
+    try:
+        while heads := {s: len(t) for s, t in journals.items() if positions[s] <= len(t)}:
+            waiting = {s: positions[s] for s in heads}
+            left = sum(head + 1 - positions[s] for s, head in heads.items())
+            taken = lines.within(waiting, heads, limit, most)
+            count = sum(taken.values())
+            assert 1 <= count <= min(limit, left)
+            assert size(taken) <= most or count == 1
+            if count < min(limit, left):
+                assert size(lines.earliest(waiting, heads, count + 1)) > most
+            batch: list[float | None] = []
+            for stream, n in taken.items():
+                batch += journals[stream][positions[stream] - 1 : positions[stream] - 1 + n]
+                positions[stream] += n
+            windows.add(t for t in batch if t is not None)
+    finally:
+        timelines.LEAST = before  # type: ignore[misc]
     assert windows.counts.total() == sum(t is not None for ts in journals.values() for t in ts)
 
 

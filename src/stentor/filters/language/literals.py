@@ -121,13 +121,18 @@ def tested_type(name: str) -> str:
     >>> tested_type("int")
     'int'
     """
-    known = (*value_type_names(), *_TESTED_TYPES)
+    known = tested_types()
     for candidate in (name, name.lower()):
         if candidate in known:
             return candidate
         if candidate in _ALIASES and candidate != "x":
             return _ALIASES[candidate]
     raise _unknown_type(name, known)
+
+
+def tested_types() -> tuple[str, ...]:
+    """The types that `is` may ask for."""
+    return (*value_type_names(), *_TESTED_TYPES)
 
 
 def listed(tokens: Sequence[str], kinds: Sequence[str]) -> tuple[Any, ...]:

@@ -60,6 +60,24 @@ def compiled(check: Check) -> Compiled:
     return Compiled(name, constraint, None, quick, slow, _listed(constraint))
 
 
+class CheckMaker:
+    """Makes checks ready. Those that the boxes of a filter have in common are made once."""
+
+    def __init__(self) -> None:
+        self._last: list[tuple[Check, Compiled]] = []
+
+    def __call__(self, checks: Iterable[Check]) -> tuple[Compiled, ...]:
+        return tuple([self._ready(check) for check in checks])
+
+    def _ready(self, check: Check) -> Compiled:
+        for known, ready in self._last:
+            if known is check:
+                return ready
+        ready = compiled(check)
+        self._last = [(check, ready), *self._last[:3]]
+        return ready
+
+
 def _text_tests(constraint: Constraint) -> tuple[TextTest | None, TextTest | None]:
     if constraint.rest or len(constraint.parts) != 1:
         return None, None

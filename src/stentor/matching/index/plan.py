@@ -94,6 +94,7 @@ def boxes_of(conjunct: Conjunct, choose: Chooser) -> tuple[list[Box], bool]:
     while prod(len(o) for o in options.values()) > BOX_LIMIT:
         name = max(options, key=lambda n: len(options[n]))
         options[name] = [_loose(name, conjunct.constraints[name])]
+    checks: dict[str, Check] = {name: (name, c) for name, c in conjunct.constraints.items()}
     boxes: list[Box] = []
     shared = any(option.shared for opts in options.values() for option in opts)
     for chosen in product(*options.values()):
@@ -109,7 +110,7 @@ def boxes_of(conjunct: Conjunct, choose: Chooser) -> tuple[list[Box], bool]:
             box.token = choose(parts or tokens)
         for name, option in zip(options, chosen, strict=True):
             if not option.exact or (option.tokens and box.token not in option.tokens):
-                box.checks.append((name, conjunct.constraints[name]))
+                box.checks.append(checks[name])
                 # It may let in what another option has: its bounds alone say less than it does.
                 shared = shared or len(options[name]) > 1
         boxes.append(box)

@@ -34,7 +34,7 @@ from stentor.filters.conjunct import Conjunct
 from stentor.matching.index import kernels
 from stentor.matching.index.arrays import RUNS_PER_ROW, Floats, Int32s, Int64s, Scan, Scratch
 from stentor.matching.index.axes import FLAGS, Axis, Bound
-from stentor.matching.index.checks import Compiled, compiled
+from stentor.matching.index.checks import CheckMaker, Compiled
 from stentor.matching.index.plan import Box, Check
 from stentor.matching.index.ranking import Coordinates, Reader, reader_of
 from stentor.matching.index.substrings import Substrings
@@ -172,6 +172,7 @@ class Recent:
         self.is_checked = checked
         self.checked_from = 0 if checked else CAPACITY
         self.tests: list[tuple[Compiled, ...]] = []
+        self._make_checks = CheckMaker()
         self.axes: dict[Axis, int] = {}
         self.axes_of: dict[str, list[tuple[Axis, int]]] = {}
         self.readers: dict[str, list[Reader]] = {}
@@ -247,7 +248,7 @@ class Recent:
         self._arrays["bound_ptr"][number + 1] = at
         self.slots[number] = slot
         if box.checks:
-            self.tests.append(tuple([compiled(check) for check in box.checks]))
+            self.tests.append(self._make_checks(box.checks))
         if box.token is not None:
             self._lead_by_token(number, *box.token)
         elif points:

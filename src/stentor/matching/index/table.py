@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stentor.matching.index.axes import FLAGS, MEASURED, PLAIN_ORDER, Axis, Bound
-from stentor.matching.index.checks import Compiled, compiled
+from stentor.matching.index.checks import CheckMaker, Compiled
 from stentor.matching.index.constants import join_constants
 from stentor.matching.index.plan import Box
 from stentor.matching.index.ragged import (
@@ -97,6 +97,7 @@ class GrowingTable:
     #: For each ranked axis, constant -> position, in the order of arrival.
     constants: dict[Axis, dict[Any, int]] = field(default_factory=dict)
     size: int = 0
+    make_checks: CheckMaker = field(default_factory=CheckMaker)
 
     def __len__(self) -> int:
         return self.size
@@ -125,7 +126,7 @@ class GrowingTable:
         rows.slots.append(slot)
         rows.ends += ends
         if box.checks:
-            rows.checks.append(tuple([compiled(check) for check in box.checks]))
+            rows.checks.append(self.make_checks(box.checks))
         self.size += 1
 
     def frozen(self) -> Table:

@@ -212,16 +212,19 @@ class FilterTable(Generic[K]):
                             found |= row.owners
         return _keys(found)
 
-    def may_overlap(self, filter: Filter) -> set[K]:
-        """Those of `overlapping` and others; none of them was compared, for who has little time."""
-        found: set[_Entry[K]] = set()
+    def may_overlap(self, filter: Filter) -> Iterator[K]:
+        """Those of `overlapping` and others, one by one; some may come twice.
+
+        None of them was compared, for who has little time. The table may change meanwhile: what has
+        come since may be missing, and what has gone may be among them.
+        """
         for conjunct in filter.conjuncts:
             probe = Row(conjunct)
-            for group in self._groups.values():
-                for bucket in group.meeting(probe, exact=False):
-                    for row in bucket.rows:
-                        found |= row.owners
-        return _keys(found)
+            for group in list(self._groups.values()):
+                for bucket in list(group.meeting(probe, exact=False)):
+                    for row in list(bucket.rows):
+                        for entry in list(row.owners):
+                            yield from list(entry.keys)
 
     # -- candidates
 

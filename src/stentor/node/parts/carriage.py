@@ -171,6 +171,14 @@ class Carriage:
         """Nothing has to be done before a neighbor is heard."""
         return iter(())
 
+    def served(self) -> Iterator[None]:
+        """Nor is a probe passed on."""
+        return iter(())
+
+    @property
+    def is_serving(self) -> bool:
+        return False
+
     def describe(self, streams: object) -> None:
         """Nobody is told which streams there are."""
 

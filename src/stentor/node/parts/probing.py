@@ -160,6 +160,8 @@ class Probing:
 
     def _may_ask(self) -> bool:
         """Whether all are linked that have to be asked; in a while without them."""
+        if self._routing.is_serving:
+            return False
         if self._directory.is_settled:
             return True
         if self._waits_since is None:
@@ -177,7 +179,8 @@ class Probing:
             self._again = None
             self._wanted = True
 
-    def probe_heard(self, neighbor: str, message: m.Probe) -> None:
+    def probe_heard(self, neighbor: str, message: m.Probe) -> Iterator[None]:
+        yield from self._routing.served()
         if self._directory.towards(message.origin) != neighbor:
             # Nobody there waits for it whom we know. For whom we do not know, we are left out.
             self._agenda.to_link(neighbor, m.Echo(message.origin, message.number, {}))

@@ -268,6 +268,21 @@ class Routing:
             self._take(neighbor, kind(some, ()))
             yield
         self._take(neighbor, kind(rest, update.removed))
+        yield from self.served()
+
+    def served(self) -> Iterator[None]:
+        """What has to be done before neighbors are asked for all that they offer.
+
+        Who offers something is not heard before that, nor is a probe sent or passed on: its answer
+        says that everything said before it is in force.
+        """
+        while self.router.is_serving:
+            self.work()
+            yield
+
+    @property
+    def is_serving(self) -> bool:
+        return self.router.is_serving
 
     def _take(self, neighbor: str, update: Update) -> None:
         before = effort.left

@@ -167,6 +167,7 @@ class Transactions:
         written: list[_Commit] = []
         later: list[_Commit] = []
         claimed: set[tuple[str, Key]] = set()
+        names: set[NotificationId] = set()  # one that was sent twice is looked at again later
         size = 0
         while self._waiting and len(written) < AT_ONCE and size < BYTES_AT_ONCE:
             commit = self._waiting.popleft()
@@ -175,13 +176,14 @@ class Transactions:
                 continue
             try:
                 self._look_up(commit)
-                ready = self._is_ready(commit, claimed)
+                ready = commit.name not in names and self._is_ready(commit, claimed)
             except StentorError as error:
                 self._answer(commit, error)
                 continue
             if ready is None:
                 self._answer(commit, None)  # it was carried out before
             elif ready:
+                names.add(commit.name)
                 claimed |= commit.keys
                 size += sum(map(len, commit.message.items))
                 written.append(commit)
@@ -198,7 +200,7 @@ class Transactions:
             return None
         if any(self._durables.is_on_hold(durable.name) for durable in durables):
             return False
-        if claimed & commit.keys:
+        if commit.keys & claimed:
             raise TransactionLost("another transaction has taken the same")
         states = [
             subscription.settling.state_of(consumer, key)

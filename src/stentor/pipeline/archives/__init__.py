@@ -1,4 +1,4 @@
-"""Archives: events as Parquet files, exactly once; their history; and publishing them again.
+"""Archives: events as a Delta table, exactly once; their history; and publishing them again.
 
     archive(events, path)                    events into an archive, a batch or a stream
     history(spark, path, filter, since=...)  what was published; with live=True, and what will be
@@ -6,7 +6,7 @@
     past(path, since)                        an archive as the beginning of a subscription
     replay(None, path, brokers, speed=10)    publish archived events again, in order
 
-How an archive works is described in `stentor.pipeline.archives.log`. Nothing here imports Spark
+How an archive works is described in `stentor.pipeline.archives.tables`. Nothing here imports Spark
 before it is used, and `past` and `replay` start none.
 """
 
@@ -18,14 +18,14 @@ from stentor.pipeline.lazy_names import lazily
 
 if TYPE_CHECKING:
     from stentor.pipeline.archives.archiving import archive
-    from stentor.pipeline.archives.compacting import compact
+    from stentor.pipeline.archives.compaction import compact
     from stentor.pipeline.archives.histories import history
     from stentor.pipeline.archives.pasts import past
     from stentor.pipeline.archives.replaying import replay
 
 _HOME: Final = {
     "archive": "archiving",
-    "compact": "compacting",
+    "compact": "compaction",
     "history": "histories",
     "past": "pasts",
     "replay": "replaying",

@@ -8,12 +8,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from stentor.errors import InvalidConfiguration
-from stentor.pipeline.archives.appending import Writer
-from stentor.pipeline.archives.compacting import GRACE, grace_seconds
-from stentor.pipeline.archives.compaction import TARGET_BYTES
+from stentor.pipeline.archives.appending import Appender
+from stentor.pipeline.archives.compaction import GRACE, TARGET_BYTES, grace_seconds
 from stentor.pipeline.archives.places import Place, place_of
-from stentor.pipeline.archives.schemas import joined
 from stentor.pipeline.archives.spark_schemas import archived
+from stentor.pipeline.archives.tables import Archive
 from stentor.pipeline.columns.layout import arrow_schema
 
 if TYPE_CHECKING:
@@ -39,8 +38,9 @@ def archive(
     compaction: bool = True,
     target_bytes: int = TARGET_BYTES,
     grace: timedelta | str = GRACE,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Any:
-    """Keep events as Parquet files, partitioned by event type and day, each exactly once.
+    """Keep events as a Delta table, partitioned by event type and day, each exactly once.
 
         query = archive(events, "/data/events", trigger="10 seconds")     # a stream: runs on
         written = archive(events, "/data/events")                         # a batch: appended once
@@ -50,7 +50,7 @@ def archive(
     on where it was. Several queries may write into one archive under different names. `trigger` is
     an interval, "availableNow", or what `DataStreamWriter.trigger` takes by name.
 
-    A batch DataFrame is appended in one step, and `Written` says what was. It is appended as often
+    A batch DataFrame is appended in one step, and `Appended` says what was. It is appended as often
     as it is archived; `deduplicate` leaves out events whose `_id` the archive has, for both.
 
     New columns may come at any time, and numbers may change their type: each event keeps the type
@@ -59,7 +59,8 @@ def archive(
     shuffle and saves small files: by default only of a batch. `compaction` lets a query join its
     small files up to `target_bytes` when there are many, and delete what it has replaced after
     `grace`, which must be longer than the longest query on the archive and the longest replay;
-    `compact` does the rest.
+    `compact` does the rest. `storage_options` say how to get to an object store, as `deltalake`
+    takes them; without them, the environment does.
 
     Archive events before they are ordered or aggregated: a query that holds events back cannot say
     which events of the journals are in the archive, so no live `history` and no `past` can follow.
@@ -68,10 +69,10 @@ def archive(
 
     events = table_of(events)
     spark = events.sparkSession
-    place = place_of(path, spark)
+    place = place_of(path, spark, storage_options)
     schema = archived(events.schema)
-    writer = Writer(
-        place=place,
+    appender = Appender(
+        archive=Archive(place),
         name=query_name or (DEFAULT_NAME if checkpoint is None else os.fspath(checkpoint)),
         deduplicate=deduplicate,
         cluster=cluster if cluster is not None else not events.isStreaming,
@@ -80,17 +81,18 @@ def archive(
     )
     if deduplicate and "_id" not in schema.fieldNames():
         raise InvalidConfiguration("deduplicate compares `_id`, and the events have no such column")
-    state = writer.log(spark).state()
-    joined(state.schema, arrow_schema(schema))  # to say now rather than later what contradicts
-    if not events.isStreaming:
-        if query_name or checkpoint or trigger:
-            raise InvalidConfiguration(
-                "query_name, checkpoint and trigger are for streams, and these events are a batch"
-            )
-        return writer.append(spark, events, None)
-    writer.checkpoint = _checkpoint(place, writer.name, checkpoint, spark)
-    stream = events.writeStream.foreachBatch(writer.batch).option(
-        "checkpointLocation", writer.checkpoint.for_spark("")
+    if not events.isStreaming and (query_name or checkpoint or trigger):
+        raise InvalidConfiguration(
+            "query_name, checkpoint and trigger are for streams, and these events are a batch"
+        )
+    if events.isStreaming:
+        appender.checkpoint = _checkpoint(place, appender.name, checkpoint, spark)
+    # To say now rather than later what contradicts, or that nothing can be written there.
+    appender.archive.columns(arrow_schema(schema))
+    if appender.checkpoint is None:
+        return appender.append(spark, events, None)
+    stream = events.writeStream.foreachBatch(appender.batch).option(
+        "checkpointLocation", appender.checkpoint.for_spark("")
     )
     if trigger is not None:
         stream = stream.trigger(**_trigger(trigger))
@@ -108,10 +110,10 @@ def _checkpoint(
     place: Place, name: str, given: str | os.PathLike[str] | None, spark: SparkSession
 ) -> Place:
     if given is not None:
-        return place_of(given, spark)
+        return place_of(given, spark, dict(place.options))
     if "/" in name or name.startswith("."):
         raise InvalidConfiguration(
             f"query_name={name!r} names a directory of the archive; leave out slashes and a dot at "
             "the beginning, or give a checkpoint"
         )
-    return Place(place.path(f"{CHECKPOINTS}/{name}"))
+    return place.below(f"{CHECKPOINTS}/{name}")

@@ -1,13 +1,14 @@
-"""Joins small files: what to join, and how.
+"""`compact`: joins small files, and deletes what is no longer needed; with Spark or without.
 
-A micro-batch makes a file for each type and day, however few events it has. A compaction takes
-files of one type and day whose columns are of the same types, merges them in the order of the
-archive, and commits: these are replaced by that one. Until then nothing has changed for anybody,
-and after it the old files stay for a grace time, because readers who began before still look at
-them. If somebody else has replaced one of the files meanwhile, that group is left as it is.
+A micro-batch makes a file for each type, day and journal, however few events it has. A compaction
+takes such files, merges them in the order of the archive, and commits: these are replaced by that
+one. Until then nothing has changed for anybody, and after it the old files stay for a grace time,
+because readers who began before still look at them. If somebody else has replaced one of the files
+meanwhile, that group is left as it is.
 
-Before it is committed, the new file is opened once more, and must have as many rows as the old ones
-together; statistics, offsets and turns are those of the old files, since the rows are.
+`deltalake` has a compaction of its own. It does not keep rows in order, which a replay in bounded
+memory depends on, so only its commits are used. Whoever runs it, or that of another engine, does
+no harm: such files are sorted when they are read in order, and put in order when they are joined.
 
 The plan follows the idea of a log-structured merge tree: joined are files of about the same size,
 and only when there are enough of them, so that a row is written again a few times in its life and
@@ -16,54 +17,56 @@ not with every batch. A compaction that is asked for by hand joins everything th
 
 from __future__ import annotations
 
+import os
 import time
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from math import log
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from stentor.errors import ArchiveError
-from stentor.pipeline.archives.log import Log
-from stentor.pipeline.archives.manifests import Bounds, Commit, File, State
+from stentor.errors import ArchiveError, InvalidConfiguration
+from stentor.pipeline.archives.columns import DAY, chosen, variants
 from stentor.pipeline.archives.merging import in_order
-from stentor.pipeline.archives.places import Place
-from stentor.pipeline.archives.schemas import agree, joined, leaves
-from stentor.pipeline.archives.writing import DATA, FileWriter
+from stentor.pipeline.archives.moments import duration
+from stentor.pipeline.archives.ordering import AHEAD
+from stentor.pipeline.archives.places import Place, place_of
+from stentor.pipeline.archives.statistics import Statistics, kind_of
+from stentor.pipeline.archives.tables import WRITERS, Archive, File, Step, Table
+from stentor.pipeline.archives.writing import REPORT, FileWriter, Written, safe_name
 from stentor.pipeline.columns.types import as_json, from_json
+
+if TYPE_CHECKING:
+    from deltalake.transaction import RemoveAction
+    from pyspark.sql import SparkSession
 
 #: The size that files should have.
 TARGET_BYTES: Final = 128 * 2**20
+#: How long files that were replaced stay on the disk, for readers who began before.
+GRACE: Final = timedelta(days=1)
 #: Files that are joined at once, at most.
 MAX_FILES: Final = 256
-#: As many files of similar size are joined without being asked; similar is within this factor.
+#: Files are of similar size within this factor; below the other size they are all the same.
 TIER: Final = 16
-#: Files below this size are all the same.
 SMALL_BYTES: Final = 64 * 1024
 
 
-#: An event type and a day.
-Partition: TypeAlias = tuple[str | None, str | None]
-#: Files that may be joined: an event type, a day, and a number for the types of the columns.
-Like: TypeAlias = tuple[str | None, str | None, int]
-
-
 class Group(msgspec.Struct, frozen=True):
-    """Files to be joined."""
+    """Files to be joined, and the columns that they have."""
 
     root: str
-    schemas: list[list[dict[str, Any]]]
+    options: tuple[tuple[str, str], ...]
+    columns: list[dict[str, Any]]
     files: list[File]
 
 
 class Joined(msgspec.Struct, frozen=True):
     """A file that takes the place of others."""
 
-    file: File
-    fields: list[dict[str, Any]]
+    file: Written
     replaced: list[str]
 
 
@@ -81,60 +84,108 @@ class Compaction(msgspec.Struct, frozen=True):
     deleted: int
 
 
+def compact(
+    spark: SparkSession | None,
+    path: str | os.PathLike[str],
+    *,
+    target_bytes: int = TARGET_BYTES,
+    grace: timedelta | str = GRACE,
+    retire: Iterable[str] = (),
+    storage_options: Mapping[str, str] | None = None,
+) -> Compaction:
+    """Join the small files of an archive, and delete what is no longer needed.
+
+        compact(spark, "/data/events")
+
+    It may run at any time, beside writers and readers. Files of one type, day and journal are
+    joined up to `target_bytes`. Files that were replaced, and what writers that died have left
+    behind, are deleted after `grace`, in whole hours, which must be longer than the longest query
+    on the archive and the longest micro-batch. Without a SparkSession the work is done in this
+    process.
+
+    `retire` names queries that wrote into the archive and never will again. Until then a live
+    `history` goes on where the slowest query is.
+    """
+    if target_bytes < 1:
+        raise InvalidConfiguration(f"target_bytes={target_bytes} is no size; give some megabytes")
+    seconds = grace_seconds(grace)
+    archive = Archive(place_of(path, spark, storage_options))
+    _retire(archive.table(), retire)
+    joined = join_small(spark, archive, target_bytes)
+    deleted = archive.vacuum(seconds)
+    return Compaction(
+        version=archive.table().version,
+        files_before=sum(len(each.replaced) for each in joined),
+        files_after=len(joined),
+        rows=sum(each.file.rows for each in joined),
+        deleted=len(deleted),
+    )
+
+
+def grace_seconds(grace: timedelta | str) -> float:
+    """A grace time as users write it, in seconds."""
+    found = duration(grace) if isinstance(grace, str) else grace
+    if not isinstance(found, timedelta) or found < timedelta(0):
+        raise InvalidConfiguration(
+            f"grace={grace!r} is no duration; give a timedelta, or a text such as '1 day'"
+        )
+    return found.total_seconds()
+
+
+def _retire(table: Table, names: Iterable[str]) -> None:
+    retired = sorted(set(names))
+    for name in retired:
+        if name not in table.progress:
+            known = ", ".join(map(repr, sorted(table.progress))) or "none"
+            raise InvalidConfiguration(
+                f"no query {name!r} has written into this archive; those that have: {known}"
+            )
+        if table.progress[name].holds:
+            raise InvalidConfiguration(
+                f"the query {name!r} held events back, and what it did not get to archive is "
+                "missing with or without it; archive events before they are ordered or aggregated"
+            )
+    table.place.delete(f"{WRITERS}/{safe_name(name)}.json" for name in retired)
+
+
+def join_small(
+    spark: SparkSession | None, archive: Archive, target: int, *, at_least: int = 1
+) -> list[Joined]:
+    """Join small files, where there are so many of similar size; what was done."""
+    groups = list(_plan(archive.table(), target, at_least))
+    if not groups:
+        return []
+    if spark is None:
+        return _replace(archive, [join_files(group) for group in groups])
+    rows = [(msgspec.json.encode(group),) for group in groups]
+    tasks = spark.createDataFrame(rows, REPORT).repartition(len(rows))
+    found = tasks.mapInArrow(_join_partition, REPORT).collect()
+    return _replace(archive, [msgspec.json.decode(bytes(r.report), type=Joined) for r in found])
+
+
 # -- the plan
 
 
-def plan(state: State, root: str, target: int, *, at_least: int = 2) -> list[Group]:
-    """What to join: all small files, if there are so many of them in a partition."""
-    found = []
-    for files in _alike(state).values():
-        small = [file for file in files if file.bytes < target * 3 // 4]
-        if len(small) >= at_least:
-            found += [_group(state, root, files) for files in _packed(small, target)]
-    return found
-
-
-def tiered_plan(
-    state: State, root: str, target: int, partitions: Container[Partition]
-) -> list[Group]:
-    """What to join in these partitions without being asked: many files of similar size."""
-    found = []
-    for files in _alike(state, partitions).values():
-        tiers: dict[int, list[File]] = defaultdict(list)
-        for file in files:
-            if file.bytes < target * 3 // 4:
-                tiers[int(log(max(file.bytes, SMALL_BYTES) / SMALL_BYTES, TIER))].append(file)
-        for tier in tiers.values():
-            if len(tier) >= TIER:
-                found += [_group(state, root, files) for files in _packed(tier, target)]
-    return found
-
-
-def _alike(state: State, partitions: Container[Partition] | None = None) -> dict[Like, list[File]]:
-    """Files of one partition whose columns are of the same types."""
-    found: dict[Like, list[File]] = defaultdict(list)
-    types = _types(state)
-    for file in state.files.values():
-        if partitions is None or file.partition in partitions:
-            found[*file.partition, types[file.schema]].append(file)
-    for files in found.values():
-        files.sort(key=lambda file: (file.low, file.path))
-    return found
-
-
-def _types(state: State) -> list[int]:
-    """A number for each schema; those of one number agree in the types of all columns."""
-    together: list[pa.Schema] = []
-    found = []
-    for fields in state.schemas:
-        schema = from_json(fields)
-        number = next((i for i, one in enumerate(together) if agree(one, schema)), len(together))
-        if number == len(together):
-            together.append(schema)
-        else:
-            together[number] = joined(together[number], schema)
-        found.append(number)
-    return found
+def _plan(table: Table, target: int, at_least: int) -> Iterator[Group]:
+    attributes = variants(table.columns)
+    alike: dict[tuple[Any, ...], list[File]] = defaultdict(list)
+    for file in table.files.values():
+        if file.bytes >= target * 3 // 4 and file.is_own:
+            continue
+        size = log(max(file.bytes, SMALL_BYTES) / SMALL_BYTES, TIER)
+        # Rows of several types stay apart, because that lets Spark read them by itself.
+        kind = kind_of(file, attributes)
+        ahead = file.times is None or file.times[1] > file.modified + AHEAD
+        tier = int(size) if at_least > 1 else 0
+        alike[file.type, file.day, file.journal, kind, ahead, tier].append(file)
+    for key, files in alike.items():
+        if len(files) < at_least:
+            continue
+        fields = table.columns if key[3] is None else pa.schema(chosen(table.columns, key[3]))
+        columns = as_json(fields)
+        files.sort(key=lambda file: (file.begins, file.path))
+        for some in _packed(files, target):
+            yield Group(table.place.root, table.place.options, columns, some)
 
 
 def _packed(files: Sequence[File], target: int) -> Iterator[list[File]]:
@@ -152,41 +203,45 @@ def _packed(files: Sequence[File], target: int) -> Iterator[list[File]]:
         yield packed
 
 
-def _group(state: State, root: str, files: list[File]) -> Group:
-    numbers = sorted({file.schema for file in files})
-    place = {number: i for i, number in enumerate(numbers)}
-    return Group(
-        root,
-        [state.schemas[number] for number in numbers],
-        [msgspec.structs.replace(file, schema=place[file.schema]) for file in files],
-    )
-
-
 # -- the work
 
 
 def join_files(group: Group) -> Joined:
     """Write one file in place of several."""
-    place = Place(group.root)
-    schemas = [from_json(fields) for fields in group.schemas]
-    schema = pa.schema([])
-    for one in schemas:
-        schema = joined(schema, one)
+    place, columns = Place(group.root, group.options), from_json(group.columns)
     first = group.files[0]
-    late = any(file.late or file.floors for file in group.files)
-    writer = FileWriter(place, schema, first.type, first.day, late=late)
-    with writer.open():
-        for portion in in_order(place, group.files, schema):
-            writer.write(portion.events, portion.turn)
-    outside = sum(file.outside for file in group.files)
-    early = min((file.early for file in group.files if file.early is not None), default=None)
-    bounds, offsets = _bounds(group.files, schemas, schema), _offsets(group.files)
-    file = writer.file(bounds, offsets, outside, early)
-    _verify(place, file, sum(each.rows for each in group.files))
-    return Joined(file, as_json(schema), [each.path for each in group.files])
+    statistics = Statistics(columns)
+    journal = first.journal if first.is_own else None
+    writer = FileWriter(place, columns, first.type, first.day, journal)
+    doubtful = {
+        path
+        for kinds in variants(columns).values()
+        for path, kind in kinds.items()
+        if pa.types.is_floating(kind) and any(_may_be_odd(file, path) for file in group.files)
+    }
+    with writer.open(doubtful):
+        for portion in in_order(place, group.files, columns):
+            statistics.add(portion.events)
+            writer.write(portion.events)
+    modified = max(file.modified for file in group.files) // 1_000
+    found = writer.written(modified, statistics)
+    rows = sum(file.rows for file in group.files)
+    if found.rows != rows:
+        place.delete([found.path])
+        raise ArchiveError(
+            f"joining files of {rows:,} rows has made one of {found.rows:,}; nothing is changed. "
+            "Is the disk in order?"
+        )
+    return Joined(found, [file.path for file in group.files])
 
 
-def join_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _may_be_odd(file: File, path: str) -> bool:
+    """Whether a column of floats may have values that are no numbers."""
+    found = file.known(path)
+    return found is None or not file.is_own or (found.high is None and found.absent != file.rows)
+
+
+def _join_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same for groups in rows; for `mapInArrow`."""
     for batch in batches:
         for data in batch.column("report").to_pylist():
@@ -194,93 +249,25 @@ def join_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
             yield pa.record_batch({"report": pa.array([msgspec.json.encode(found)], pa.binary())})
 
 
-def _verify(place: Place, file: File, rows: int) -> None:
-    with place.open(file.path) as source:
-        found = pq.read_metadata(source).num_rows
-    if not found == file.rows == rows:
-        raise ArchiveError(
-            f"joining files of {rows:,} rows has made one of {found:,}; nothing is changed. Is the "
-            f"disk in order? {file.path} can be deleted"
-        )
-
-
-def _bounds(
-    files: Sequence[File], schemas: Sequence[pa.Schema], schema: pa.Schema
-) -> dict[str, Bounds]:
-    """The bounds of the rows of all files."""
-    names = [{name for name, _ in leaves(one)} for one in schemas]
-    found = {}
-    for name, _ in leaves(schema):
-        parts = [
-            file.columns.get(name) if name in names[file.schema] else Bounds(None, None, file.rows)
-            for file in files
-        ]
-        known = [part for part in parts if part is not None]
-        if len(known) < len(parts):
-            continue  # not measured in some file
-        having = [(p, f) for p, f in zip(known, files, strict=True) if p.absent < f.rows]
-        lows: list[Any] = [part.low for part, _ in having]
-        highs: list[Any] = [part.high for part, _ in having]
-        found[name] = Bounds(
-            None if None in lows else min(lows, default=None),
-            None if None in highs else max(highs, default=None),
-            sum(part.absent for part in known),
-        )
-    return found
-
-
-def _offsets(files: Iterable[File]) -> dict[str, tuple[int, int]]:
-    found: dict[str, tuple[int, int]] = {}
-    for file in files:
-        for journal, (first, last) in file.offsets.items():
-            known = found.get(journal, (first, last))
-            found[journal] = min(first, known[0]), max(last, known[1])
-    return found
-
-
-# -- the commit
-
-
-def replace_files(log: Log, results: Sequence[Joined], now: float | None = None) -> list[Joined]:
+def _replace(archive: Archive, results: Sequence[Joined]) -> list[Joined]:
     """Put joined files in the place of theirs; those for which that was possible."""
     kept: list[Joined] = []
 
-    def make(state: State) -> Commit | None:
-        kept[:] = [r for r in results if all(path in state.files for path in r.replaced)]
+    def make(table: Table) -> Step | None:
+        kept[:] = [r for r in results if all(path in table.files for path in r.replaced)]
         if not kept:
             return None
-        return Commit(
-            at=time.time() if now is None else now,
-            operation="compact",
-            schemas=[result.fields for result in kept],
-            add=[msgspec.structs.replace(r.file, schema=i) for i, r in enumerate(kept)],
-            remove=[path for result in kept for path in result.replaced],
-        )
+        remove = [_removal(table.files[path]) for each in kept for path in each.replaced]
+        return Step(add=[each.file.action(moved=True) for each in kept], remove=remove)
 
-    log.commit(make)
-    log.discard({result.file.path for result in results} - {result.file.path for result in kept})
+    table = archive.commit(make)
+    unused = [each.file.path for each in results if each.file.path not in table.files]
+    archive.place.delete(unused)
     return kept
 
 
-def clean(log: Log, grace: float, now: float | None = None) -> int:
-    """Delete what nobody needs who began less than `grace` seconds ago; how many data files."""
-    before = (time.time() if now is None else now) - grace
-    state = log.existing()
-    gone = {path for path, at in state.removed.items() if at < before}
-    known = state.files.keys() | state.removed.keys()
-    listed = log.store.entries(DATA)
-    # A file that is not mentioned may be about to be; its writer gets the same time.
-    unknown = {e.name for e in listed if e.modified < before and e.name not in known}
-    if unknown:
-        state = log.state()  # some of them may have been committed while the list was made
-        unknown -= state.files.keys() | state.removed.keys()
-    log.store.delete(gone | unknown)
-    if gone:
+def _removal(file: File) -> RemoveAction:
+    from deltalake.transaction import RemoveAction
 
-        def make(state: State) -> Commit | None:
-            still = sorted(gone & state.removed.keys())
-            return Commit(at=time.time(), operation="clean", deleted=still) if still else None
-
-        log.commit(make)
-    log.tidy(before)
-    return len(gone | unknown)
+    partition = {"_type": file.type, DAY: file.day}
+    return RemoveAction(file.path, False, int(time.time() * 1_000), file.bytes, partition)

@@ -20,9 +20,8 @@ with the same files and the same positions, whatever was archived or compacted m
 it is in the first phase, it needs the files of its version; these stay for the grace time of
 compactions.
 
-What the brokers send they have filtered. What comes from the archive is filtered by Spark; except
-for files in which a column has another type than in the archive as a whole, which are filtered
-before they get that type. A column tells the two apart, and nobody sees it.
+What the brokers send they have filtered. What comes from the archive is filtered by the tasks that
+read it, before its values get the types that they have in the archive as a whole.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -41,91 +39,69 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import BooleanType, StructType
+from pyspark.sql.types import StructType
 
 from stentor.errors import ArchiveError, HistoryGone, InvalidConfiguration
 from stentor.filters import Filter
-from stentor.model.event_types import event_types
-from stentor.pipeline.archives.facts import RowFilter
-from stentor.pipeline.archives.frontier import before, check_complete, left_to_brokers
-from stentor.pipeline.archives.log import Log
-from stentor.pipeline.archives.manifests import File, State
-from stentor.pipeline.archives.merging import in_order
+from stentor.pipeline.archives.frontier import check_complete, left_to_brokers
 from stentor.pipeline.archives.places import Place
-from stentor.pipeline.archives.schemas import as_in, fitted
+from stentor.pipeline.archives.reading import Part, part_of, tasks_of
+from stentor.pipeline.archives.schemas import fitted
 from stentor.pipeline.archives.spark_schemas import spark_schema
 from stentor.pipeline.archives.statistics import Pruner
-from stentor.pipeline.archives.stores import store_of
+from stentor.pipeline.archives.tables import Archive, File, Table
 from stentor.pipeline.columns.layout import arrow_schema
-from stentor.pipeline.columns.types import from_json
 from stentor.pipeline.registration import register_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NAME: Final = "stentor_history"
-#: Tells the events that match for certain from those that Spark has to ask the filter about.
-DECIDED: Final = "_decided"
-#: Rows of a micro-batch if nobody says how many, and of one task.
+#: Rows of a micro-batch if nobody says how many.
 ROWS_PER_BATCH: Final = 1_000_000
-ROWS_PER_TASK: Final = 250_000
 
 _PATH: Final = "historyPath"
 _VERSION: Final = "historyVersion"
 _DECIDED: Final = frozenset({"startingoffsets", "startingtimestamp", "eventtype", "filter"})
-_LINEAGE: Final = "historyLineage"
-_OWN: Final = frozenset({_PATH.lower(), _VERSION.lower(), _LINEAGE.lower(), "path"})
+_STORAGE: Final = "historyStorage"
+_OWN: Final = frozenset({_PATH.lower(), _VERSION.lower(), _STORAGE.lower(), "path"})
 
 
 def continued(
-    spark: SparkSession, place: Place, state: State, filter: Filter, options: Mapping[str, str]
+    spark: SparkSession, table: Table, filter: Filter, options: Mapping[str, str]
 ) -> DataFrame:
     """The archive at this state, and then what the brokers have."""
     from stentor.pipeline.columns import with_reserved
-    from stentor.pipeline.filters import to_column
 
     given = {name.lower() for name in options}
     if given & _DECIDED:
         raise InvalidConfiguration(
             f"the option {min(given & _DECIDED)!r} follows from the archive; use since and filter"
         )
-    check_complete(place.root, state)
-    if state.files and not state.positions():
+    check_complete(table)
+    if table.files and not table.positions():
         raise ArchiveError(
-            f"the archive at {place.root} does not say which events of which journal it holds; "
-            "archive `_broker` (or better `_stream`) and `_offset`, as the source 'stentor' gives "
-            "them"
+            f"the archive at {table.place.root} does not say which events of which journal it "
+            "holds; archive `_broker` (or better `_stream`) and `_offset`, as the source "
+            "'stentor' gives them"
         )
     register_source(spark, HistorySource)
-    schema = with_reserved(spark_schema(state.schema)).add(DECIDED, BooleanType())
+    schema = with_reserved(spark_schema(table.schema))
     all_options = {
         **options,
         "filter": str(filter),
-        _PATH: place.root,
-        _VERSION: str(state.version),
-        _LINEAGE: json.dumps(_lineage(state)),
+        _PATH: table.place.root,
+        _VERSION: str(table.version),
+        _STORAGE: json.dumps(table.place.options),
     }
-    events = spark.readStream.format(NAME).schema(schema).options(**all_options).load()
-    matches = to_column(filter, events.drop(DECIDED).schema)
-    return events.where(F.col(DECIDED) | matches).drop(DECIDED)
-
-
-def _lineage(state: State) -> dict[str, list[str]]:
-    """What this program knows of event types, as far as tasks may have to know it."""
-    schema = state.schema
-    if all(as_in(schema, from_json(fields)) == schema for fields in state.schemas):
-        return {}
-    kinds = {file.type for file in state.files.values() if file.type is not None}
-    return {kind: sorted(event_types.ancestors(kind)) for kind in kinds}
+    return spark.readStream.format(NAME).schema(schema).options(**all_options).load()
 
 
 @dataclass(frozen=True)
 class ArchivePart(InputPartition):
     """Some files, for one task."""
 
-    files: tuple[File, ...]
-    #: By journal: what is left to the brokers.
-    positions: Mapping[str, int]
+    part: Part
 
 
 class _Known:
@@ -134,13 +110,12 @@ class _Known:
     Which these are, and their order, depends on nothing but the version.
     """
 
-    def __init__(self, state: State, filter: Filter) -> None:
-        self.state = state
-        positions = state.positions()
-        files = [file for file in state.files.values() if not left_to_brokers(file, positions)]
+    def __init__(self, table: Table, filter: Filter) -> None:
+        self.table = table
+        self.positions = table.positions()
+        files = [f for f in table.files.values() if not left_to_brokers(f, self.positions)]
         self.files = sorted(files, key=lambda file: (file.begins, file.path))
-        schemas = [from_json(fields) for fields in state.schemas]
-        pruner = Pruner(filter, schemas, lineage=False)
+        pruner = Pruner(filter, table.columns)
         self._matter = {file.path for file in files if pruner.may_match(file)}
 
     def matters(self, file: File) -> bool:
@@ -164,14 +139,14 @@ class HistoryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, schema: StructType, options: dict[str, str]) -> None:
         lower = {name.lower(): value for name, value in options.items()}
-        self._place = Place(lower[_PATH.lower()])
+        storage = json.loads(lower.get(_STORAGE.lower(), "[]"))
+        self._place = Place(lower[_PATH.lower()], tuple((name, value) for name, value in storage))
         self._version = int(lower[_VERSION.lower()])
         self._options = {name: v for name, v in options.items() if name.lower() not in _OWN}
         self._filter = lower.get("filter", "")
-        self._lineage: dict[str, list[str]] = json.loads(lower.get(_LINEAGE.lower(), "{}"))
         rows = lower.get("maxrowsperbatch")
         self._rows = ROWS_PER_BATCH if rows is None else int(rows)
-        self._schema = StructType([f for f in schema.fields if f.name != DECIDED])
+        self._schema = schema
         self._known: _Known | None = None
         self._reader: Any = None
         self._available_now = False
@@ -194,7 +169,7 @@ class HistoryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start if found == start["live"] else {"live": found, "positions": positions}
         known = self._files(start["version"])
         if start["next"] == len(known.files):
-            positions = known.state.positions()
+            positions = known.positions
             return {"live": self._live(positions).initialOffset(), "positions": positions}
         end, rows = start["next"], 0
         most = None if isinstance(limit, ReadAllAvailable) else getattr(limit, "max_rows", None)
@@ -219,15 +194,14 @@ class HistoryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if "live" in end:
             return []  # the step from one phase to the next brings nothing
         known = self._files(end["version"])
-        positions = known.state.positions()
         # Spark asks anew where the first batch begins, and the archive may have grown since then.
         begin = start["next"] if start["version"] == end["version"] else 0
         files = [file for file in known.files[begin : end["next"]] if known.matters(file)]
         found = []
-        for some in _tasks(files):
-            journals = {journal for file in some for journal in file.offsets}
-            left = {j: p for j, p in positions.items() if j in journals}
-            found.append(ArchivePart(tuple(some), left))
+        for some in tasks_of(files):
+            journals = {name for file in some for name in known.table.offsets(file)}
+            left = {j: p for j, p in known.positions.items() if j in journals}
+            found.append(ArchivePart(part_of(known.table, some, self._filter, left)))
         return found
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -239,15 +213,14 @@ class HistoryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._reader.stop()
 
     def _files(self, version: int) -> _Known:
-        if self._known is None or self._known.state.version != version:
-            state = Log(store_of(self._place)).at(version)
-            self._known = _Known(state, Filter(self._filter))
+        if self._known is None or self._known.table.version != version:
+            self._known = _Known(Archive(self._place).at(version), Filter(self._filter))
         return self._known
 
     def _gone(self, error: HistoryGone, streams: Mapping[str, int]) -> HistoryGone:
         """The error, and whose fault it is, if a query is far behind the others."""
-        state = Log(store_of(self._place)).state()
-        behind = {state.slowest(stream, position) for stream, position in streams.items()}
+        table = Archive(self._place).table()
+        behind = {table.slowest(stream, position) for stream, position in streams.items()}
         names = sorted(name for name in behind if name is not None)
         if not names:
             return error
@@ -272,35 +245,20 @@ class HistoryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, ArchivePart):
-            return self._read_archive(partition)
+            return self._read_archive(partition.part)
         return self._read_live(partition)
 
-    def _read_archive(self, part: ArchivePart) -> Iterator[pa.RecordBatch]:
+    def _read_archive(self, part: Part) -> Iterator[pa.RecordBatch]:
         schema = arrow_schema(self._schema)
-        for portion in in_order(self._place, part.files, schema):
-            events = portion.events
-            keep = before(events, part.positions)
-            if keep is not None:
-                events = events.filter(keep)
-            same = events.schema == schema
-            if not same:
-                # The filter is asked about the values themselves, before they get other types.
-                wanted = RowFilter(Filter(self._filter), self._ancestors)
-                events = events.filter(pa.array(wanted.matches(events)))
-            for batch in events.to_batches():
-                if batch.num_rows:
-                    yield _marked(batch if same else fitted(batch, schema), decided=not same)
-
-    def _ancestors(self, kind: str) -> frozenset[str]:
-        told = self._lineage.get(kind)
-        return event_types.ancestors(kind) if told is None else frozenset(told)
+        for events in part.read():
+            for batch in events.combine_chunks().to_batches():
+                yield fitted(batch, schema)
 
     def _read_live(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from stentor.pipeline.datasource import StentorSource
 
         reader = StentorSource(self._options).streamReader(self._schema)
-        for batch in reader.read(partition):
-            yield _marked(batch, decided=True)
+        yield from reader.read(partition)
 
 
 def journal_reader(
@@ -325,19 +283,3 @@ def journal_reader(
     starting = json.dumps(positions) if positions else "earliest"
     source = StentorSource({**options, "startingOffsets": starting})
     return source.streamReader(schema)
-
-
-def _tasks(files: Sequence[File]) -> Iterator[list[File]]:
-    """Neighbours together, as many as one task should read."""
-    some: list[File] = []
-    for file in files:
-        if some and sum(each.rows for each in some) + file.rows > ROWS_PER_TASK:
-            yield some
-            some = []
-        some.append(file)
-    if some:
-        yield some
-
-
-def _marked(batch: pa.RecordBatch, *, decided: bool) -> pa.RecordBatch:
-    return batch.append_column(DECIDED, pa.repeat(decided, batch.num_rows))

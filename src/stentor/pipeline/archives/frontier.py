@@ -1,6 +1,6 @@
 """Where an archive ends and the journals go on.
 
-The manifests say for each journal up to which offset everything is in the archive. Who reads the
+The commits say for each journal up to which offset everything is in the archive. Who reads the
 archive first and the journals behind it has each event once, if events of the archive beyond that
 are left out: there may be some, where several queries write into one archive and one of them is
 behind the others.
@@ -17,28 +17,26 @@ import numpy as np
 import pyarrow as pa
 
 from stentor.errors import ArchiveError
-from stentor.pipeline.archives.manifests import File, State
 from stentor.pipeline.archives.ordering import journals_of
+from stentor.pipeline.archives.tables import File, Table
 
 _NEVER = 2**63 - 1
 
 
-def check_complete(root: str, state: State) -> None:
+def check_complete(table: Table) -> None:
     """`ArchiveError` if the archive cannot say which events of the journals it has."""
-    holding = sorted(name for name, progress in state.progress.items() if progress.holds)
+    holding = sorted(name for name, progress in table.progress.items() if progress.holds)
     if holding:
         raise ArchiveError(
-            f"the query {holding[0]!r}, which writes the archive at {root}, holds events back, so "
-            "nobody can say where the journals go on; archive the events before they are ordered "
-            "or aggregated, into another archive"
+            f"the query {holding[0]!r}, which writes the archive at {table.place.root}, holds "
+            "events back, so nobody can say where the journals go on; archive the events before "
+            "they are ordered or aggregated, into another archive"
         )
 
 
 def left_to_brokers(file: File, positions: Mapping[str, int]) -> bool:
     """Whether the journals bring all of its events."""
-    return not file.outside and all(
-        first >= positions[journal] for journal, (first, _) in file.offsets.items()
-    )
+    return file.journal is not None and file.offsets[0] >= positions[file.journal]
 
 
 def before(events: pa.Table, positions: Mapping[str, int]) -> pa.Array | None:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from stentor.errors import InvalidConfiguration
 from stentor.filters import Filter
-from stentor.pipeline.archives.log import Log
 from stentor.pipeline.archives.moments import Moment, during, micros, moment
 from stentor.pipeline.archives.places import place_of
 from stentor.pipeline.archives.reading import load
 from stentor.pipeline.archives.statistics import Pruner
-from stentor.pipeline.archives.stores import store_of
-from stentor.pipeline.columns.types import from_json
+from stentor.pipeline.archives.tables import Archive
 from stentor.pipeline.filters.filter_text import given_filter
 
 if TYPE_CHECKING:
@@ -33,6 +32,8 @@ def history(
     brokers: str | None = None,
     live: bool = False,
     options: Mapping[str, str] | None = None,
+    version: int | str | datetime | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """What was published and archived, as an event table.
 
@@ -50,6 +51,9 @@ def history(
     brokers' journals hold behind it, and what comes, without a gap and without a duplicate. The
     archive must hold `_broker` (or better `_stream`) and `_offset`. `options` are passed to the
     source "stentor", such as a token or maxRowsPerBatch.
+
+    `version` is an earlier version of the archive, by its number or its time, as long as its files
+    are kept; `storage_options` are for object stores.
     """
     wanted = given_filter(filter, "history(...).where(...)")
     first, behind = moment("since", since), moment("until", until)
@@ -61,20 +65,20 @@ def history(
             if live
             else "brokers are asked only with live=True"
         )
-    place = place_of(path, spark)
-    state = Log(store_of(place, spark)).existing()
+    archive = Archive(place_of(path, spark, storage_options))
+    table = archive.table() if version is None else archive.at(version)
     bounded = wanted & during(first, behind)
     if live:
         from stentor.pipeline.archives.continuing import continued
 
         given = {**(options or {}), "brokers": str(brokers)}
-        return continued(spark, place, state, bounded, given)
+        return continued(spark, table, bounded, given)
     if options:
         raise InvalidConfiguration("options are for the brokers, and are used only with live=True")
     from stentor.pipeline.filters import to_column
 
-    pruner = Pruner(bounded, [from_json(fields) for fields in state.schemas])
-    files = [file for file in state.files.values() if pruner.may_match(file)]
+    pruner = Pruner(bounded, table.columns)
+    files = [file for file in table.files.values() if pruner.may_match(file)]
 
     def matching(events: DataFrame) -> DataFrame:
         if "_time" in events.columns:  # said in this way, Parquet understands it
@@ -84,4 +88,4 @@ def history(
                 events = events.where(F.col("_time") < F.timestamp_micros(F.lit(micros(behind))))
         return events if bounded.is_always else events.where(to_column(bounded, events.schema))
 
-    return load(spark, place, state, files, where=matching)
+    return load(spark, table, files, filter=bounded, where=matching)

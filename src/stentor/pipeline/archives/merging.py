@@ -1,27 +1,30 @@
 """Reads data files in the order of the archive, in bounded memory.
 
-Each file is in order. So the next events are always at the heads of the files: of each open file a
-batch of rows is in memory, and whatever is not behind the last row of any of these batches can be
-given out, sorted. Then the batch that was used up is replaced by the next of its file. Rows are
-never compared one by one: each step sorts columns.
+This is a merge on two levels. The files of one journal are each in the order of their offsets; they
+are merged by offset, and the turn of each event is the latest time so far. Then journals are merged
+by turn. What is in no journal comes file by file, as if each were a journal.
 
-A file is opened when the order reaches its first turn and closed when it is used up, so that only
-files are open that overlap in time. There may be many of these, as when there are many event types.
-So many as may be open at once stay open; each of the others is opened whenever its next batch is
-due, read from where it was, and closed again. That is slower, as rows of its row group that were
-read are passed over once more, but it takes neither memory nor handles. Row groups and files that
-lie outside of the wanted times are not read at all.
+On both levels the next events are at the heads: of each open file a batch of rows is in memory, and
+whatever is not behind the last row of any of these batches can be given out, sorted. Then the batch
+that was used up is replaced by the next of its file. Rows are never compared one by one: each step
+sorts columns.
 
-Files may differ in the types of their numbers, which nobody changes here. So a portion has events
-of one kind of file only: where the order goes from one kind to another, a new portion begins.
+A file is opened when the order reaches its first row and closed when it is used up, so that only
+files are open that overlap. There may be many of these, as when there are many event types. So many
+as may be open at once stay open; each of the others is opened whenever its next batch is due, read
+from where it was, and closed again. That is slower, as rows of its row group that were read are
+passed over once more, but it takes neither memory nor handles. Row groups and files that lie
+outside of the wanted times are not read at all.
+
+A file that another program has written, such as one that compacts Delta tables, may have events of
+several journals in any order. It is read for each journal by itself, as a whole, and sorted.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -30,20 +33,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from stentor.errors import ArchiveError
-from stentor.pipeline.archives.manifests import File
 from stentor.pipeline.archives.moments import micros
 from stentor.pipeline.archives.ordering import (
-    NEVER,
-    NOWHERE,
+    AHEAD,
     Ints,
-    Ranks,
+    believed,
+    in_file_order,
+    journal_code,
     journals_of,
-    numbered,
-    ranks_of,
+    offsets_of,
     times_of,
 )
 from stentor.pipeline.archives.places import Place
-from stentor.pipeline.archives.schemas import aligned, as_in
+from stentor.pipeline.archives.schemas import aligned
+from stentor.pipeline.archives.tables import NEVER, File, offsets_in
 
 #: Rows in memory, of all open files together; and of one at least, and at most.
 ROWS: Final = 262_144
@@ -54,7 +57,7 @@ OPEN_FILES: Final = 512
 
 
 class Portion(NamedTuple):
-    """The next events in order, with the types that their file has, and when their turns are."""
+    """The next events in order, under the columns of the table, and when their turns are."""
 
     events: pa.Table
     turn: Ints
@@ -81,113 +84,206 @@ ALWAYS: Final = Between()
 
 
 class _Part(NamedTuple):
-    """A file, or the events in it of one journal, or all others."""
+    """The events of a file that are of one journal, or of none."""
 
     file: File
-    only: str | None
-    without: frozenset[str]
+    journal: str | None
+    first: int
+
+
+class _Rows(NamedTuple):
+    """Some rows, and what they are ordered by."""
+
+    events: pa.Table
+    key: Ints
+    time: Ints
+
+    def cut(self, start: int, end: int) -> _Rows:
+        rows = slice(start, end)
+        return _Rows(self.events.slice(start, end - start), self.key[rows], self.time[rows])
 
 
 def in_order(
-    place: Place,
-    files: Sequence[File],
-    schema: pa.Schema,
-    between: Between = ALWAYS,
+    place: Place, files: Sequence[File], columns: pa.Schema, between: Between = ALWAYS
 ) -> Iterator[Portion]:
-    """The events of files, in the order of the archive: the columns of this schema."""
-    journals = numbered({journal for file in files for journal in file.offsets})
-    waiting = sorted(_parts(files, between), key=lambda part: (-part.file.begins, part.file.path))
-    slots = _Slots()
-    heads: list[_Head] = []
+    """The events of files, in the order of the archive: these columns of the table."""
+    reading = _Reading(place, columns, between)
+    waiting = sorted(_journals(place, files, reading), key=lambda each: each.begins, reverse=True)
+    heads: list[_Journal] = []
     try:
         while waiting or heads:
             frontier = min((head.last for head in heads), default=None)
-            while waiting and (frontier is None or waiting[-1].file.begins <= frontier[0]):
-                head = _Head(waiting.pop(), place, journals, between, slots)
-                if head.refill(_rows_of_each(len(heads) + 1)):
-                    heads.append(head)
+            while waiting and (frontier is None or waiting[-1].begins <= frontier[0]):
+                head = waiting.pop()
+                heads.append(head)
+                if head.refill():
                     frontier = head.last if frontier is None else min(frontier, head.last)
+                else:
+                    heads.pop()
             if frontier is None:
                 return
+            heads.sort(key=lambda head: head.code)
             taken = [rows for head in heads if (rows := head.take(frontier)) is not None]
-            size = _rows_of_each(len(heads))
-            heads = [head for head in heads if head.refill(size)]
-            yield from _sorted(taken, schema)
+            heads = [head for head in heads if head.refill()]
+            merged = _sorted(taken)
+            if merged is not None:
+                yield Portion(merged.events, merged.key)
     finally:
         for head in heads:
             head.close()
 
 
-def _parts(files: Sequence[File], between: Between) -> Iterator[_Part]:
-    for file in files:
-        time = file.columns.get("_time")
-        if (
-            time is not None
-            and isinstance(time.low, int)
-            and isinstance(time.high, int)
-            and not time.absent
-            and not between.meets(time.low, time.high)
-        ):
+def _journals(place: Place, files: Sequence[File], reading: _Reading) -> Iterator[_Journal]:
+    journals: dict[str, list[_Part]] = defaultdict(list)
+    ordered = sorted(files, key=lambda file: file.path)
+    for number, file in enumerate(ordered):
+        if file.times is not None and not reading.between.meets(*file.times):
             continue
-        # A floor moves the events of one journal, and no others, so these are read by themselves.
-        for journal in file.floors:
-            yield _Part(file, journal, frozenset())
-        yield _Part(file, None, frozenset(file.floors))
+        for part in _parts(place, file):
+            if part.journal is None:
+                yield _Journal([part], number - len(ordered), reading)
+            else:
+                journals[part.journal].append(part)
+    for journal, parts in journals.items():
+        yield _Journal(parts, journal_code(journal), reading)
 
 
-def _rows_of_each(files: int) -> int:
-    return max(LEAST_ROWS, min(MOST_ROWS, ROWS // files))
+def _begins(file: File) -> int:
+    """No event of it has its turn before this."""
+    if file.times is None or file.times[1] > file.modified + AHEAD:
+        return NEVER
+    return file.times[0]
 
 
-def _sorted(taken: Sequence[tuple[pa.RecordBatch, Ranks]], schema: pa.Schema) -> Iterator[Portion]:
-    kinds: list[pa.Schema] = []
-    parts: list[list[tuple[pa.RecordBatch, Ranks]]] = []
-    for batch, ranks in taken:
-        kind = as_in(schema, batch.schema)
-        if kind not in kinds:
-            kinds.append(kind)
-            parts.append([])
-        number = kinds.index(kind)
-        parts[number].append((aligned(batch, kind), ranks))
-    tables, sorted_ranks = [], []
-    for part, kind in zip(parts, kinds, strict=True):
-        table, ranks = pa.Table.from_batches([batch for batch, _ in part], kind), part[0][1]
-        if len(part) > 1:
-            ranks = Ranks.joined([ranks for _, ranks in part])
-            order = ranks.order()
-            table, ranks = table.take(pa.array(order)), ranks.take(order)
-        tables.append(table)
-        sorted_ranks.append(ranks)
-    if len(tables) == 1:
-        yield Portion(tables[0], sorted_ranks[0].turn)
-        return
-    # What is in order stays in order among the others, so each kind is given out in runs.
-    order = Ranks.joined(sorted_ranks).order()
-    ends = np.cumsum([len(table) for table in tables])
-    number_of = np.searchsorted(ends, order, "right")
-    edges = [0, *(np.flatnonzero(np.diff(number_of)) + 1).tolist(), len(order)]
-    at = [0] * len(tables)
-    for start, end in pairwise(edges):
-        number = int(number_of[start])
-        first, at[number] = at[number], at[number] + end - start
-        rows = slice(first, at[number])
-        yield Portion(tables[number][rows], sorted_ranks[number].turn[rows])
+def _parts(place: Place, file: File) -> Iterator[_Part]:
+    if file.is_own and file.journal is not None:
+        yield _Part(file, file.journal, file.offsets[0])
+    elif file.is_own:
+        yield _Part(file, None, 0)
+    else:
+        for journal, (first, _) in offsets_in(place, file).items():
+            yield _Part(file, journal, first)
+        yield _Part(file, None, 0)
 
 
-class _Slots:
-    """Counts how many more files may stay open."""
+def _sorted(taken: Sequence[_Rows]) -> _Rows | None:
+    """Rows that are each in order, together; of equal keys, the first ones come first."""
+    if len(taken) < 2:
+        return taken[0] if taken else None
+    key = np.concatenate([rows.key for rows in taken])
+    order = np.argsort(key, kind="stable")
+    events = pa.concat_tables([rows.events for rows in taken]).take(pa.array(order))
+    return _Rows(events, key[order], np.concatenate([rows.time for rows in taken])[order])
 
-    def __init__(self) -> None:
+
+class _Reading:
+    """What all parts of one merge have in common, and how many files are open."""
+
+    def __init__(self, place: Place, columns: pa.Schema, between: Between) -> None:
+        self.place = place
+        self.columns = columns
+        self.between = between
+        self.heads = 0
         self._free = OPEN_FILES
 
-    def take(self) -> bool:
+    @property
+    def rows_of_each(self) -> int:
+        return max(LEAST_ROWS, min(MOST_ROWS, ROWS // max(self.heads, 1)))
+
+    def take_slot(self) -> bool:
+        """Whether one more file may stay open."""
         if not self._free:
             return False
         self._free -= 1
         return True
 
-    def give(self) -> None:
+    def give_slot(self) -> None:
         self._free += 1
+
+
+class _Buffer:
+    """Rows in memory, given out from the first on."""
+
+    def __init__(self) -> None:
+        self._rows: _Rows | None = None
+        self._at = 0
+
+    @property
+    def last(self) -> int:
+        assert self._rows is not None
+        return int(self._rows.key[-1])
+
+    @property
+    def is_used_up(self) -> bool:
+        return self._rows is None or self._at == len(self._rows.key)
+
+    def fill(self, rows: _Rows) -> None:
+        self._rows, self._at = rows, 0
+
+    def take(self, frontier: int, *, inclusive: bool = True) -> _Rows | None:
+        assert self._rows is not None
+        start, side = self._at, "right" if inclusive else "left"
+        self._at = max(start, int(np.searchsorted(self._rows.key, frontier, side)))  # type: ignore[call-overload]
+        return self._rows.cut(start, self._at) if start < self._at else None
+
+
+class _Journal:
+    """The events of a journal in the order of their turns."""
+
+    def __init__(self, parts: Sequence[_Part], code: int, reading: _Reading) -> None:
+        #: Decides between equal turns.
+        self.code = code
+        self.begins = min(_begins(part.file) for part in parts)
+        self._waiting = sorted(parts, key=lambda part: (part.first, part.file.path), reverse=True)
+        self._reading = reading
+        self._heads: list[_FileHead] = []
+        self._latest = NEVER
+        self._buffer = _Buffer()
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """The turn of the last row in memory, and what decides between equal ones."""
+        return self._buffer.last, self.code
+
+    def take(self, frontier: tuple[int, int]) -> _Rows | None:
+        """The rows that are not behind this place."""
+        return self._buffer.take(frontier[0], inclusive=self.code <= frontier[1])
+
+    def refill(self) -> bool:
+        """Have rows in memory; False if there are no more."""
+        if not self._buffer.is_used_up:
+            return True
+        rows = self._next()
+        if rows is None:
+            return False
+        turn = np.maximum(np.maximum.accumulate(rows.time), self._latest)
+        self._latest = int(turn[-1])
+        self._buffer.fill(_Rows(rows.events, turn, rows.time))
+        return True
+
+    def _next(self) -> _Rows | None:
+        """The next events in the order of their offsets."""
+        while self._waiting or self._heads:
+            frontier = min((head.last for head in self._heads), default=None)
+            while self._waiting and (frontier is None or self._waiting[-1].first <= frontier):
+                head = _FileHead(self._waiting.pop(), self._reading)
+                self._heads.append(head)
+                if head.refill():
+                    frontier = head.last if frontier is None else min(frontier, head.last)
+                else:
+                    self._heads.pop()
+            if frontier is None:
+                return None
+            taken = [rows for head in self._heads if (rows := head.take(frontier)) is not None]
+            self._heads = [head for head in self._heads if head.refill()]
+            merged = _sorted(taken)
+            if merged is not None:
+                return merged
+        return None
+
+    def close(self) -> None:
+        for head in self._heads:
+            head.close()
 
 
 class _Open:
@@ -210,9 +306,14 @@ class _Open:
             ) from error
         self.batches: Iterator[pa.RecordBatch] = iter(())
 
-    def begin(self, group: int, row: int, size: int) -> None:
+    def begin(self, group: int, row: int, size: int, columns: Sequence[str]) -> None:
         """Read a row group from a row on, in batches of this size."""
-        self.batches = _from_row(self.parquet.iter_batches(size, row_groups=[group]), row)
+        found = self.parquet.iter_batches(size, row_groups=[group], columns=columns)
+        self.batches = _from_row(found, row)
+
+    def names(self, columns: pa.Schema) -> list[str]:
+        """Those columns that it has."""
+        return [name for name in columns.names if name in self.parquet.schema_arrow.names]
 
     def close(self) -> None:
         self.batches = iter(())
@@ -227,37 +328,95 @@ def _from_row(batches: Iterator[pa.RecordBatch], row: int) -> Iterator[pa.Record
         row = max(0, row - batch.num_rows)
 
 
-class _Head:
-    """The next rows of a file."""
+class _FileHead:
+    """The next rows of a file, in the order of their offsets; or as they are, without a journal."""
 
-    def __init__(
-        self,
-        part: _Part,
-        place: Place,
-        journals: Mapping[str, int],
-        between: Between,
-        slots: _Slots,
-    ) -> None:
+    def __init__(self, part: _Part, reading: _Reading) -> None:
         self._part = part
-        self._place = place
-        self._journals = journals
-        self._between = between
-        self._slots = slots
+        self._reading = reading
         self._open: _Open | None = None
         self._stays = False
         #: Row groups that are still to be read, and how many rows of the first one are.
         self._groups: deque[int] | None = None
         self._row = 0
-        self._batch: pa.RecordBatch | None = None
-        self._ranks: Ranks | None = None
-        self._at = 0
-        #: The rank of the last row in memory.
-        self.last = (NEVER, NOWHERE, 0, 0)
+        self._count = 0
+        self._buffer = _Buffer()
+        reading.heads += 1
+
+    @property
+    def last(self) -> int:
+        return self._buffer.last
+
+    def take(self, frontier: int) -> _Rows | None:
+        """The rows up to this offset."""
+        return self._buffer.take(frontier)
+
+    def refill(self) -> bool:
+        """Have rows in memory; False if there are no more."""
+        if not self._buffer.is_used_up:
+            return True
+        batch = self._next()
+        while batch is not None and not (wanted := self._wanted(batch)).num_rows:
+            batch = self._next()
+        if batch is not None:
+            self._buffer.fill(self._keyed(wanted))
+        else:
+            self._reading.heads -= 1
+        if batch is None or not self._stays:
+            self.close()
+        return batch is not None
+
+    def _next(self) -> pa.Table | None:
+        """The next rows of the file, wanted or not."""
+        if not self._part.file.is_own:
+            return self._whole()
+        columns, rows = self._reading.columns, self._reading.rows_of_each
+        if self._open is None:
+            self._open = _Open(self._reading.place, self._part.file.path)
+            self._stays = self._reading.take_slot()
+            if self._groups is None:
+                self._groups = deque(self._row_groups(self._open.parquet))
+            if self._groups:
+                names = self._open.names(columns)
+                self._open.begin(self._groups[0], self._row, rows, names)
+        assert self._groups is not None
+        while self._groups:
+            batch = next(self._open.batches, None)
+            if batch is not None:
+                self._row += batch.num_rows
+                return pa.Table.from_batches([aligned(batch, columns)])
+            self._groups.popleft()
+            self._row = 0
+            if self._groups:
+                self._open.begin(self._groups[0], 0, rows, self._open.names(columns))
+        return None
+
+    def _whole(self) -> pa.Table | None:
+        """All rows of another program's file, once."""
+        if self._groups is not None:
+            return None
+        self._groups = deque()
+        file, columns = self._part.file, self._reading.columns
+        self._open = _Open(self._reading.place, file.path)
+        names = self._open.names(columns)
+        table = self._open.parquet.read(columns=names).combine_chunks()
+        if "_type" in columns.names and "_type" not in names:
+            table = table.append_column("_type", pa.repeat(file.type, table.num_rows))
+        batches = [aligned(batch, columns) for batch in table.to_batches()]
+        table = pa.Table.from_batches(batches, columns)
+        journals = journals_of(table)
+        mine = pc.is_null(journals)
+        if self._part.journal is not None:
+            mine = pc.fill_null(pc.equal(journals, self._part.journal), False)
+        table = table.filter(mine)
+        code = -1 if self._part.journal is None else 0
+        codes = np.full(table.num_rows, code, np.int64)
+        return table.take(pa.array(in_file_order(table, codes, file.modified)))
 
     def _row_groups(self, file: pq.ParquetFile) -> list[int]:
-        metadata = file.metadata
+        metadata, between = file.metadata, self._reading.between
         index = file.schema_arrow.get_field_index("_time")
-        if index < 0 or self._between == ALWAYS:
+        if index < 0 or between == ALWAYS:
             return list(range(metadata.num_row_groups))
         column = next(
             i for i in range(metadata.num_columns) if metadata.schema.column(i).path == "_time"
@@ -269,80 +428,29 @@ class _Head:
                 statistics is None
                 or not statistics.has_min_max
                 or statistics.null_count
-                or self._between.meets(statistics.min_raw, statistics.max_raw)
+                or between.meets(statistics.min_raw, statistics.max_raw)
             ):
                 found.append(number)
         return found
 
-    def take(self, frontier: tuple[int, int, int, int]) -> tuple[pa.RecordBatch, Ranks] | None:
-        """The rows that are not behind this rank."""
-        assert self._ranks is not None
-        assert self._batch is not None
-        end = self._ranks.up_to(frontier)
-        start, self._at = self._at, end
-        if start == end:
-            return None
-        return self._batch.slice(start, end - start), self._ranks.take(slice(start, end))
+    def _keyed(self, rows: pa.Table) -> _Rows:
+        time = believed(times_of(rows), self._part.file.modified)
+        if self._part.journal is not None:
+            return _Rows(rows, offsets_of(rows), time)
+        first, self._count = self._count, self._count + rows.num_rows
+        return _Rows(rows, np.arange(first, self._count), time)
 
-    def refill(self, rows: int) -> bool:
-        """Have rows in memory; False if there are no more."""
-        if self._batch is not None and self._at < self._batch.num_rows:
-            return True
-        batch = self._next(rows)
-        while batch is not None and not (wanted := self._wanted(batch)).num_rows:
-            batch = self._next(rows)
-        if batch is not None:
-            self._keep(wanted)
-        if batch is None or not self._stays:
-            self.close()
-        return batch is not None
-
-    def _next(self, rows: int) -> pa.RecordBatch | None:
-        """The next rows of the file, wanted or not."""
-        if self._open is None:
-            self._open = _Open(self._place, self._part.file.path)
-            self._stays = self._slots.take()
-            if self._groups is None:
-                self._groups = deque(self._row_groups(self._open.parquet))
-            if self._groups:
-                self._open.begin(self._groups[0], self._row, rows)
-        assert self._groups is not None
-        while self._groups:
-            batch = next(self._open.batches, None)
-            if batch is not None:
-                self._row += batch.num_rows
-                return batch
-            self._groups.popleft()
-            self._row = 0
-            if self._groups:
-                self._open.begin(self._groups[0], 0, rows)
-        return None
-
-    def _keep(self, batch: pa.RecordBatch) -> None:
-        ranks = ranks_of(batch, self._journals)
-        if self._part.only is not None:
-            floor = self._part.file.floors[self._part.only]
-            ranks.turn = np.maximum(ranks.turn, floor)
-        self._batch, self._ranks, self._at = batch, ranks, 0
-        self.last = ranks.at(-1)
-
-    def _wanted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        since, until = self._between
-        if since is not None or until is not None:
-            time = times_of(batch)
-            keep = time != NEVER
-            if since is not None:
-                keep &= time >= since
-            if until is not None:
-                keep &= time < until
-            if not keep.all():
-                batch = batch.filter(pa.array(keep))
-        if self._part.only is not None:
-            batch = batch.filter(pc.fill_null(pc.equal(journals_of(batch), self._part.only), False))
-        elif self._part.without:
-            others = pc.is_in(journals_of(batch), pa.array(sorted(self._part.without)))
-            batch = batch.filter(pc.invert(others))
-        return batch
+    def _wanted(self, rows: pa.Table) -> pa.Table:
+        since, until = self._reading.between
+        if since is None and until is None:
+            return rows
+        time = times_of(rows)
+        keep = time != NEVER
+        if since is not None:
+            keep &= time >= since
+        if until is not None:
+            keep &= time < until
+        return rows if keep.all() else rows.filter(pa.array(keep))
 
     def close(self) -> None:
         """Close the file. What is in memory stays; for what follows, it is opened again."""
@@ -350,5 +458,5 @@ class _Head:
             self._open.close()
             self._open = None
             if self._stays:
-                self._slots.give()
+                self._reading.give_slot()
                 self._stays = False

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from stentor.errors import InvalidConfiguration
-from stentor.pipeline.archives.ordering import NEVER
+from stentor.pipeline.archives.tables import NEVER
 
 #: Seconds within which events that are due soon go together: a steady flow to the eye.
 TICK: Final = 0.05

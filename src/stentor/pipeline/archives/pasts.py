@@ -12,7 +12,7 @@ journals: what is archived or compacted meanwhile changes nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -21,20 +21,23 @@ from stentor.errors import ArchiveError
 from stentor.filters import Filter
 from stentor.model import Notification, NotificationId
 from stentor.pipeline.archives.frontier import before, check_complete, left_to_brokers
-from stentor.pipeline.archives.log import Log
-from stentor.pipeline.archives.manifests import State
 from stentor.pipeline.archives.merging import Between
 from stentor.pipeline.archives.moments import Moment, during, moment
 from stentor.pipeline.archives.places import Place, place_of
 from stentor.pipeline.archives.replays import Encoders, Events
-from stentor.pipeline.archives.stores import store_of
+from stentor.pipeline.archives.tables import Archive, Table
 from stentor.pipeline.columns import RowEncoder
 
 #: Notifications that are handed over at a time.
 PORTION = 5_000
 
 
-def past(path: str | os.PathLike[str], since: Moment | None = None) -> ArchivedPast:
+def past(
+    path: str | os.PathLike[str],
+    since: Moment | None = None,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+) -> ArchivedPast:
     """The past that an archive has, for `since=` of a subscription.
 
         async with bus.subscribe("symbol = 'IBM'", since=past("/data/events", "2 days")) as quotes:
@@ -43,9 +46,9 @@ def past(path: str | os.PathLike[str], since: Moment | None = None) -> ArchivedP
     The subscription begins with what was archived, goes on with what the brokers' journals hold
     behind that, and then with what comes, without a gap and without a repeat. `since` bounds
     `_time`; without it, all is wanted. The archive must know its places in the journals: one that
-    a streaming query writes does.
+    a streaming query writes does. `storage_options` are for object stores.
     """
-    return ArchivedPast(place_of(path), moment("since", since))
+    return ArchivedPast(place_of(path, None, storage_options), moment("since", since))
 
 
 @dataclass(frozen=True)
@@ -57,19 +60,18 @@ class ArchivedPast:
 
     def recall(self, filter: Filter) -> ArchivedEvents:
         """What it has for a filter."""
-        state = Log(store_of(self.place)).existing()
-        return ArchivedEvents(self.place, state, filter, self.since)
+        return ArchivedEvents(Archive(self.place).table(), filter, self.since)
 
 
 class ArchivedEvents:
     """What an archive has for a subscription."""
 
-    def __init__(self, place: Place, state: State, filter: Filter, since: datetime | None) -> None:
+    def __init__(self, table: Table, filter: Filter, since: datetime | None) -> None:
         self.filter = filter & during(since, None)
-        self._ends = state.positions()
-        self.positions = _positions(place, state)
-        files = [f for f in state.files.values() if not left_to_brokers(f, self._ends)]
-        self._events = Events(place, state, filter, Between.of(since, None), files)
+        self._ends = table.positions()
+        self.positions = _positions(table)
+        files = [f for f in table.files.values() if not left_to_brokers(f, self._ends)]
+        self._events = Events(table, filter, Between.of(since, None), files)
 
     def portions(self) -> Iterator[list[Notification]]:
         """The notifications in order."""
@@ -96,17 +98,17 @@ def _notifications(encoder: RowEncoder, batch: Any) -> list[Notification]:
     ]
 
 
-def _positions(place: Place, state: State) -> dict[str, int]:
+def _positions(table: Table) -> dict[str, int]:
     """By journal, the last offset that the archive has."""
-    check_complete(place.root, state)
-    ends = state.positions()
+    check_complete(table)
+    ends = table.positions()
     streams = {name: end - 1 for name, end in ends.items() if "#" in name}
     brokers = {name.rpartition("#")[0] for name in streams}
     unknown = sorted(name for name in ends if "#" not in name and name not in brokers)
-    if unknown or (state.files and not ends):
+    if unknown or (table.files and not ends):
         of = f" of the broker {unknown[0]!r}" if unknown else ""
         raise ArchiveError(
-            f"the archive at {place.root} does not say where it is in the journals{of}; archive a "
-            "stream of the source 'stentor', or the column `_stream` with `_offset`"
+            f"the archive at {table.place.root} does not say where it is in the journals{of}; "
+            "archive a stream of the source 'stentor', or the column `_stream` with `_offset`"
         )
     return streams

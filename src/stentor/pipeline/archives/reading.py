@@ -1,97 +1,221 @@
-"""Data files as a DataFrame: exactly those that a manifest lists, under one schema.
+"""Data files as a DataFrame: exactly those that a version of the archive lists, under one schema.
 
-The schema comes from the manifest, so Spark looks at no file before it reads it. Columns that a
-file does not have are null. Files that differ in the type of a column are read apart, each under
-its own type, and joined. Conditions are asked before that, of what the files hold. Where a value
-may not fit the type that its column has in the whole archive, which statistics tell, the rows go
+The schema comes from the log, so Spark looks at no file before it reads it. Columns that a file
+does not have are null. Files whose attributes came in other types are read apart, each under its
+own types, and joined. Conditions are asked before that, of what the files hold. Where a value may
+not fit the type that its column has in the whole archive, which statistics tell, the rows go
 through `fitted`; elsewhere Spark's own cast will do.
+
+Spark's own reader of Parquet is used where it can be: on file systems that every Spark has. Files
+in object stores are read in Python, by the same layer and with the same credentials as everything
+else; and so are files in which another program has brought rows of several types together.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from stentor.pipeline.archives.manifests import File, State
+from stentor.filters import Filter
+from stentor.model.event_types import event_types
+from stentor.pipeline.archives.columns import chosen, logical, typed, variants
+from stentor.pipeline.archives.facts import RowFilter
+from stentor.pipeline.archives.frontier import before
+from stentor.pipeline.archives.merging import in_order
 from stentor.pipeline.archives.places import Place
-from stentor.pipeline.archives.schemas import CORRUPT, as_in, fitted
+from stentor.pipeline.archives.schemas import fitted, leaves
 from stentor.pipeline.archives.spark_schemas import spark_schema
-from stentor.pipeline.archives.statistics import may_lose
+from stentor.pipeline.archives.statistics import kind_of, may_lose, table_schema
+from stentor.pipeline.archives.tables import File, Table
 from stentor.pipeline.columns.types import as_json, from_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+#: What every Spark reads by itself.
+_HADOOP: Final = ("/", "hdfs:", "viewfs:")
+#: Rows that one task reads in Python.
+ROWS_PER_TASK: Final = 250_000
+
+_ROWS: Final = "part binary"
+
 
 def load(
     spark: SparkSession,
-    place: Place,
-    state: State,
+    table: Table,
     files: Sequence[File],
     schema: pa.Schema | None = None,
+    filter: Filter | None = None,
     where: Callable[[DataFrame], DataFrame] = lambda events: events,
 ) -> DataFrame:
-    """The rows of files for which a condition holds; all columns, or a part of the schema."""
-    schema = table_schema(state) if schema is None else schema
-    own = [from_json(fields) for fields in state.schemas]
-    physical = [as_in(schema, one) for one in own]
-    groups: dict[tuple[str, bool], list[File]] = defaultdict(list)
+    """The rows of files that match a filter; all columns, or a part of the schema.
+
+    `where` is the filter for Spark.
+    """
+    schema = table_schema(table) if schema is None else schema
+    kinds = variants(table.columns)
+    wanted = dict(leaves(schema))
+    groups: dict[tuple[Any, ...], list[File]] = defaultdict(list)
     for file in files:
-        kind = physical[file.schema]
-        loses = kind != schema and may_lose(file, own[file.schema], schema)
-        groups[str(as_json(kind)), loses].append(file)
+        kind = kind_of(file, kinds) if table.place.root.startswith(_HADOOP) else None
+        loses = any(
+            may_lose(file, path, each, wanted[name])
+            for name, columns in kinds.items()
+            for path, each in columns.items()
+            if len(columns) > 1 and name in wanted
+        )
+        groups[kind, loses, not file.is_own, None if file.is_own else file.type].append(file)
     if not groups:
         return where(spark.createDataFrame([], spark_schema(schema)))
     parts = []
-    for (_, loses), group in groups.items():
-        events = where(_read(spark, place, physical[group[0].schema], group))
+    for (kind, loses, others, type), group in groups.items():
+        if kind is None:
+            parts.append(_in_python(spark, table, group, schema, filter or Filter("")))
+            continue
+        events = _read(spark, table, kind, group)
+        if others and "_type" in table.columns.names:
+            events = events.withColumn("_type", F.lit(type).cast("string"))
+        events = where(events)
         parts.append(_fit(events, schema) if loses else _cast(events, schema))
     return reduce(lambda a, b: a.unionAll(b), parts)
 
 
-def table_schema(state: State) -> pa.Schema:
-    """The schema of all events as a table; with `_corrupt` if some value may not fit it."""
-    schema = state.schema
-    if CORRUPT.name in schema.names:
-        return schema
-    own = [from_json(fields) for fields in state.schemas]
-    differ = [as_in(schema, one) != schema for one in own]
-    loses = any(
-        differ[file.schema] and may_lose(file, own[file.schema], schema)
-        for file in state.files.values()
-    )
-    return schema.append(CORRUPT) if loses else schema
-
-
-def _read(spark: SparkSession, place: Place, schema: pa.Schema, files: list[File]) -> DataFrame:
+def _read(
+    spark: SparkSession, table: Table, kind: frozenset[str], files: Sequence[File]
+) -> DataFrame:
+    fields = pa.schema(chosen(table.columns, kind))
     # Names of files are no patterns, even if the archive's own path has brackets in it.
-    reader = spark.read.schema(spark_schema(schema)).option("__globPaths__", "false")
-    return reader.parquet(*[place.for_spark(file.path) for file in files])
+    reader = spark.read.schema(spark_schema(fields)).option("__globPaths__", "false")
+    events = reader.parquet(*[table.place.for_spark(file.path) for file in files])
+    own = logical(fields)
+    return events if own == fields else _renamed(events, own)
+
+
+def _renamed(events: DataFrame, schema: pa.Schema) -> DataFrame:
+    """The same columns under other names, inside of structs, too."""
+    wanted = spark_schema(schema)
+    columns = zip(events.columns, wanted.fields, strict=True)
+    return events.select([F.col(_quoted(c)).cast(f.dataType).alias(f.name) for c, f in columns])
 
 
 def _cast(events: DataFrame, schema: pa.Schema) -> DataFrame:
     wanted = spark_schema(schema)
     if events.schema == wanted:
         return events
-    names = [f"`{name.replace('`', '``')}`" for name in wanted.fieldNames()]
-    kinds = [field.dataType for field in wanted.fields]
+    having = set(events.columns)
     return events.select(
-        [F.col(n).cast(kind).alias(f.name) for n, kind, f in zip(names, kinds, wanted, strict=True)]
+        [
+            (F.col(_quoted(f.name)) if f.name in having else F.lit(None))
+            .cast(f.dataType)
+            .alias(f.name)
+            for f in wanted.fields
+        ]
     )
 
 
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
 def _fit(events: DataFrame, schema: pa.Schema) -> DataFrame:
-    return events.mapInArrow(partial(_fitted, as_json(schema)), spark_schema(schema))
+    # Spark takes a dot in the name of a column for a field when it hands columns to Python.
+    plain = events.toDF(*[f"c{number}" for number in range(len(events.columns))])
+    work = partial(_fitted, events.columns, as_json(schema))
+    return plain.mapInArrow(work, spark_schema(schema))
 
 
 def _fitted(
+    names: list[str], fields: list[dict[str, Any]], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    schema = from_json(fields)
+    for batch in batches:
+        yield fitted(batch.rename_columns(names), schema)
+
+
+# -- in Python
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Some files, for one task, and what is to be read of them."""
+
+    root: str
+    options: tuple[tuple[str, str], ...]
+    columns: list[dict[str, Any]]
+    files: tuple[File, ...]
+    filter: str
+    #: What this program knows of event types.
+    lineage: dict[str, list[str]]
+    #: By journal: what is left to the brokers.
+    positions: dict[str, int] = {}
+
+    def read(self) -> Iterator[pa.Table]:
+        """The events that match, with the types that they came in."""
+        place, columns = Place(self.root, self.options), from_json(self.columns)
+        wanted = RowFilter(Filter(self.filter), self._ancestors)
+        for portion in in_order(place, self.files, columns):
+            rows = portion.events
+            keep = before(rows, self.positions)
+            for _, _, events in typed(rows if keep is None else rows.filter(keep)):
+                found = events.filter(pa.array(wanted.matches(events)))
+                if found.num_rows:
+                    yield found
+
+    def _ancestors(self, kind: str) -> frozenset[str]:
+        told = self.lineage.get(kind)
+        return event_types.ancestors(kind) if told is None else frozenset(told)
+
+
+def part_of(
+    table: Table, files: Sequence[File], filter: str, positions: Mapping[str, int] | None = None
+) -> Part:
+    """What a task has to know to read these files."""
+    kinds = {file.type for file in files if file.type is not None}
+    return Part(
+        root=table.place.root,
+        options=table.place.options,
+        columns=as_json(table.columns),
+        files=tuple(files),
+        filter=filter,
+        lineage={kind: sorted(event_types.ancestors(kind)) for kind in kinds},
+        positions=dict(positions or {}),
+    )
+
+
+def tasks_of(files: Sequence[File]) -> Iterator[list[File]]:
+    """Neighbours together, as many as one task should read."""
+    some: list[File] = []
+    for file in files:
+        if some and sum(each.rows for each in some) + file.rows > ROWS_PER_TASK:
+            yield some
+            some = []
+        some.append(file)
+    if some:
+        yield some
+
+
+def _in_python(
+    spark: SparkSession, table: Table, files: Sequence[File], schema: pa.Schema, filter: Filter
+) -> DataFrame:
+    rows = [
+        (msgspec.json.encode(part_of(table, some, str(filter))),)
+        for some in tasks_of(sorted(files, key=lambda file: (file.begins, file.path)))
+    ]
+    parts = spark.createDataFrame(rows, _ROWS).repartition(len(rows))
+    return parts.mapInArrow(partial(_read_parts, as_json(schema)), spark_schema(schema))
+
+
+def _read_parts(
     fields: list[dict[str, Any]], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     schema = from_json(fields)
     for batch in batches:
-        yield fitted(batch, schema)
+        for data in batch.column("part").to_pylist():
+            for events in msgspec.json.decode(data, type=Part).read():
+                for found in events.combine_chunks().to_batches():
+                    yield fitted(found, schema)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,17 +26,15 @@ import numpy as np
 
 from stentor.client.connecting import Tls
 from stentor.client.direct import Direct
-from stentor.errors import InvalidConfiguration, Unreachable
+from stentor.errors import Unreachable
 from stentor.filters import Filter
 from stentor.model.identity import IdSource
-from stentor.pipeline.archives.log import Log
 from stentor.pipeline.archives.merging import Between, Portion
 from stentor.pipeline.archives.moments import Moment, from_micros, moment
-from stentor.pipeline.archives.ordering import NEVER
 from stentor.pipeline.archives.pacing import Pacer
 from stentor.pipeline.archives.places import Place, place_of
 from stentor.pipeline.archives.replays import Encoders, Events, Note, Notes, new_note
-from stentor.pipeline.archives.stores import LocalStore, store_of
+from stentor.pipeline.archives.tables import NEVER, Archive
 from stentor.pipeline.columns import numbered
 from stentor.transport import Address
 
@@ -81,6 +79,7 @@ def replay(
     tls: Tls | None = None,
     timeout: float = 10.0,
     pacer: Pacer | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> int:
     """Publish archived events again, in the order of their time; how many.
 
@@ -95,22 +94,22 @@ def replay(
     published twice. Where it is, is kept in the archive, or in the file `note`. `progress` is
     called after each batch. Spark is not needed; a session just tells where paths are.
     """
-    place = place_of(path, spark)
-    log = Log(store_of(place, spark))
-    newest = log.existing()
+    place = place_of(path, spark, storage_options)
+    archive = Archive(place)
+    newest = archive.table()
     pace = Pacer(speed) if pacer is None else pacer
-    notes = _notes(place, note, spark, (brokers, str(filter), since, until, keep_time))
+    notes = _notes(place, note, (brokers, str(filter), since, until, keep_time))
     addresses = [str(Address.parse(part.strip())) for part in brokers.split(",")]
     if resume:
         where = notes.resumed()
-        state = log.at(where.version)
+        table = archive.at(where.version)
         addresses = [where.address]
     else:
         between = Between.of(moment("since", since), moment("until", until))
         wanted = filter if isinstance(filter, Filter) else Filter(filter)
         where = new_note(newest.version, wanted, between, "", keep_time=keep_time)
-        state = newest
-    events = Events(place, state, Filter(where.filter), where.between)
+        table = newest
+    events = Events(table, Filter(where.filter), where.between)
     with _connected(addresses, where, token, tls, timeout) as broker:
         before = where.reached.published
         work = _Replay(events, where, notes, broker, pace, progress)
@@ -125,13 +124,13 @@ def outlook(
     filter: str | Filter = "",
     since: Moment | None = None,
     until: Moment | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Progressed:
     """What a replay would have before it, as far as that can be told without reading events."""
-    place = place_of(path)
-    state = Log(store_of(place)).existing()
+    table = Archive(place_of(path, None, storage_options)).table()
     between = Between.of(moment("since", since), moment("until", until))
     wanted = filter if isinstance(filter, Filter) else Filter(filter)
-    events = Events(place, state, wanted, between)
+    events = Events(table, wanted, between)
     return Progressed(0, 0, events.most, None, _times(events), 0)
 
 
@@ -140,21 +139,11 @@ def _times(events: Events) -> tuple[datetime, datetime] | None:
     return None if span is None else (from_micros(span[0]), from_micros(span[1]))
 
 
-def _notes(
-    place: Place,
-    given: str | os.PathLike[str] | None,
-    spark: SparkSession | None,
-    asked: tuple[object, ...],
-) -> Notes:
-    if given is not None:
-        file = Path(given).absolute()
-        return Notes(LocalStore(Place(str(file.parent))), file.name)
-    if not place.is_local and spark is None:
-        raise InvalidConfiguration(
-            f"{place.root} can only be read without Spark; say with `note` (--note) in which local "
-            "file the replay may keep where it is"
-        )
-    return Notes(store_of(place, spark), Notes.name_of(*asked))
+def _notes(place: Place, given: str | os.PathLike[str] | None, asked: tuple[object, ...]) -> Notes:
+    if given is None:
+        return Notes(place, Notes.name_of(*asked))
+    file = Path(given).absolute()
+    return Notes(Place(str(file.parent)), file.name)
 
 
 @contextmanager

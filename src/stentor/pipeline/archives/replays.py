@@ -11,7 +11,10 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Final
 
 import msgspec
@@ -20,16 +23,15 @@ import pyarrow as pa
 
 from stentor.errors import ArchiveError, InvalidConfiguration
 from stentor.filters import Filter
+from stentor.pipeline.archives.columns import typed
 from stentor.pipeline.archives.facts import RowFilter, publishable
-from stentor.pipeline.archives.manifests import File, State
 from stentor.pipeline.archives.merging import Between, Portion, in_order
 from stentor.pipeline.archives.moments import during, from_micros
-from stentor.pipeline.archives.ordering import NEVER, Ints
+from stentor.pipeline.archives.ordering import AHEAD, Ints
 from stentor.pipeline.archives.places import Place
 from stentor.pipeline.archives.statistics import Pruner
-from stentor.pipeline.archives.stores import Store
+from stentor.pipeline.archives.tables import File, Table
 from stentor.pipeline.columns import RowEncoder
-from stentor.pipeline.columns.types import from_json
 
 REPLAYS: Final = "_stentor/replays"
 
@@ -99,8 +101,8 @@ def new_note(
 class Notes:
     """Where the note of a replay is kept: in the archive, or in a file of the user's choice."""
 
-    def __init__(self, store: Store, name: str) -> None:
-        self._store = store
+    def __init__(self, place: Place, name: str) -> None:
+        self._place = place
         self._name = name
 
     @staticmethod
@@ -110,14 +112,14 @@ class Notes:
         return f"{REPLAYS}/{digest}.json"
 
     def read(self) -> Note | None:
-        data = self._store.read(self._name)
+        data = self._place.read(self._name)
         if data is None:
             return None
         try:
             return msgspec.json.decode(data, type=Note)
         except msgspec.DecodeError as error:
             raise ArchiveError(
-                f"{self._store.place.path(self._name)} does not say where a replay is: {error}; "
+                f"{self._place.path(self._name)} does not say where a replay is: {error}; "
                 "delete it, and begin anew"
             ) from error
 
@@ -132,10 +134,10 @@ class Notes:
         return found
 
     def write(self, note: Note) -> None:
-        self._store.put(self._name, msgspec.json.encode(note))
+        self._place.write(self._name, msgspec.json.encode(note))
 
     def forget(self) -> None:
-        self._store.delete([self._name])
+        self._place.delete([self._name])
 
 
 class Encoders:
@@ -159,20 +161,19 @@ class Events:
 
     def __init__(
         self,
-        place: Place,
-        state: State,
+        table: Table,
         filter: Filter,
         between: Between,
         files: Iterable[File] | None = None,
     ) -> None:
         """Of all files, or of those given."""
-        self._place = place
-        self.schema = state.schema
+        self._table = table
+        self.schema = table.schema
         self._filter = filter
         self._between = between
         times = [None if at is None else from_micros(at) for at in between]
-        pruner = Pruner(filter & during(*times), [from_json(fields) for fields in state.schemas])
-        known = state.files.values() if files is None else files
+        pruner = Pruner(filter & during(*times), table.columns)
+        known = table.files.values() if files is None else files
         self.files: Sequence[File] = [file for file in known if pruner.may_match(file)]
 
     @property
@@ -182,43 +183,65 @@ class Events:
 
     def span(self) -> tuple[int, int] | None:
         """The first and the last time that there may be, in microseconds."""
-        # Times that nobody believed do not count.
-        known = [file.columns.get("_time") for file in self.files if file.early is None]
-        lows = [b.low for b in known if b is not None and isinstance(b.low, int)]
-        highs = [b.high for b in known if b is not None and isinstance(b.high, int)]
-        if not lows or not highs:
+        known = [(file.known("_time"), file.modified) for file in self.files]
+        # Times that nobody believes do not count.
+        ends = [
+            (b.low, b.high)
+            for b, modified in known
+            if b is not None and b.low is not None and b.high is not None
+            if b.high <= modified + AHEAD
+        ]
+        if not ends:
             return None
         since, until = self._between
-        low = min(lows) if since is None else max(min(lows), since)
-        high = max(highs) if until is None else min(max(highs), until)
+        low, high = min(low for low, _ in ends), max(high for _, high in ends)
+        low = low if since is None else max(low, since)
+        high = high if until is None else min(high, until)
         return (low, high) if low <= high else None
 
     def behind(self, reached: Reached = START) -> Iterator[Portion]:
-        """Those behind a place."""
+        """Those behind a place; the events of a portion have each attribute in one type."""
         wanted = RowFilter(self._filter)
-        files = [file for file in self.files if not _all_before(file, reached.turn)]
+        place, columns = self._table.place, self._table.columns
+        files = _not_before(self.files, reached.turn)
         skip = reached.of_turn
-        for portion in in_order(self._place, files, self.schema, self._between):
+        for portion in in_order(place, files, columns, self._between):
             start = 0
             if reached.turn is not None:
                 start = int(np.searchsorted(portion.turn, reached.turn, "left"))
-            events, turn = portion.events.slice(start), portion.turn[start:]
-            keep = publishable(events)
-            keep &= wanted.matches(events)
-            rows = np.flatnonzero(keep)
-            if skip:
-                again = rows[turn[rows] == reached.turn][:skip]
-                skip -= len(again)
-                rows = rows[len(again) :]
-            if len(rows):
-                yield Portion(events.take(rows), turn[rows])
+            turns = portion.turn[start:]
+            for first, end, events in typed(portion.events.slice(start)):
+                turn = turns[first:end]
+                keep = publishable(events)
+                keep &= wanted.matches(events)
+                rows = np.flatnonzero(keep)
+                if skip:
+                    again = rows[turn[rows] == reached.turn][:skip]
+                    skip -= len(again)
+                    rows = rows[len(again) :]
+                if len(rows):
+                    yield Portion(events.take(rows), turn[rows])
 
 
-def _all_before(file: File, turn: int | None) -> bool:
-    """Whether the turns of all its events are before this one."""
-    time = file.columns.get("_time")
-    if turn is None or time is None or file.late or file.floors:
-        return False
-    if time.absent:
-        return turn > NEVER and time.absent == file.rows
-    return isinstance(time.high, int) and time.high < turn
+def _not_before(files: Sequence[File], turn: int | None) -> list[File]:
+    """The files without those of which the turns of all events are before this one.
+
+    A turn is no later than the latest time in a file of the journal that begins before it ends.
+    """
+    if turn is None:
+        return list(files)
+    found = []
+    by_journal: dict[str, list[File]] = defaultdict(list)
+    for file in files:
+        if file.times is None:
+            found.append(file)
+        elif file.journal is not None:
+            by_journal[file.journal].append(file)
+        elif file.times[1] >= turn:
+            found.append(file)
+    for each in by_journal.values():
+        each.sort(key=lambda file: file.offsets[0])
+        latest = list(accumulate((file.times[1] for file in each if file.times), max))
+        firsts = [file.offsets[0] for file in each]
+        found += [f for f in each if latest[bisect_right(firsts, f.offsets[1]) - 1] >= turn]
+    return found

@@ -1,12 +1,10 @@
-"""The schema of an archive: how it grows, and what contradicts it.
+"""The types of an archive's columns: which go together, and what does not fit.
 
-A data file has the types that its events had when they came, for good: nothing that happens later
-changes what is in it. Above the files there is one schema for the whole archive, under which it is
-read as a table. Events change over the years, and that schema grows with them: a new attribute is a
-new column, null where it was unknown; a new field of a struct likewise; decimals are as wide as the
-widest; other numbers that are of several types are doubles. A column that was a number and is
-a string now is no growth but a contradiction, and is refused when the events come, while whoever
-sends them can still do something about it.
+Every event keeps the type that it came with, in a column of that type (`columns`). Above that there
+is one schema under which all events are a table: decimals are as wide as the widest; other numbers
+that are of several types are doubles. A column that was a number and is a string now is a
+contradiction, and is refused when the events come, while whoever sends them can still do something
+about it.
 
 No double is equal to some large integers, nor to some decimals. A value that the type of its column
 in the table cannot hold is treated as the source "stentor" treats it: the column is null there, and
@@ -32,9 +30,6 @@ from stentor.errors import ArchiveError
 from stentor.pipeline.columns.misfits import as_json as misfits_as_json
 from stentor.pipeline.columns.types import is_list, list_of, sql_name
 
-#: When the turn of an event comes in a replay, where that is not its time; see `ordering`. It is a
-#: column of some data files, and of no schema.
-TURN: Final = "_turn"
 #: Says which values did not fit their columns.
 CORRUPT: Final = pa.field("_corrupt", pa.string())
 #: Up to here every integer is a double.
@@ -44,40 +39,18 @@ _MAX_DIGITS: Final = 38
 _LONG_DIGITS: Final = 19
 
 
-def joined(old: pa.Schema, new: pa.Schema) -> pa.Schema:
-    """One schema for the events of both; `ArchiveError` if they contradict each other.
+def joined_types(name: str, old: pa.DataType, new: pa.DataType) -> pa.DataType:
+    """A type for the values of both; `ArchiveError` if they contradict each other.
 
-    >>> old = pa.schema({"x": pa.int64()})
-    >>> sql_name(pa.struct(joined(old, pa.schema({"x": pa.float64(), "y": pa.string()}))))
-    'struct<x:double,y:string>'
+    >>> joined_types("x", pa.int64(), pa.float64())
+    DataType(double)
     """
-    return pa.schema(_joined_fields("", old, new))
-
-
-def _joined_fields(within: str, old: Any, new: Any) -> list[pa.Field]:
-    theirs = {f.name.lower(): f for f in new}
-    fields = []
-    for field in old:
-        other = theirs.pop(field.name.lower(), None)
-        kind = field.type
-        if other is not None:
-            if other.name != field.name:
-                raise ArchiveError(
-                    f"the archive has a column {within}{field.name}, and the events have "
-                    f"{within}{other.name}; Spark does not tell these apart, so rename one"
-                )
-            kind = _joined_types(within + field.name, kind, other.type)
-        fields.append(pa.field(field.name, kind))
-    return [*fields, *(pa.field(f.name, f.type) for f in theirs.values())]
-
-
-def _joined_types(name: str, old: pa.DataType, new: pa.DataType) -> pa.DataType:
     if old == new:
         return old
     if _is_number(old) and _is_number(new):
         return _joined_numbers(old, new)
     if is_list(old) and is_list(new):
-        return list_of(_joined_types(name, old.value_type, new.value_type))
+        return list_of(joined_types(name, old.value_type, new.value_type))
     if pa.types.is_struct(old) and pa.types.is_struct(new):
         return pa.struct(_joined_fields(f"{name}.", old, new))
     raise ArchiveError(
@@ -85,6 +58,18 @@ def _joined_types(name: str, old: pa.DataType, new: pa.DataType) -> pa.DataType:
         f"the events; cast it (.withColumn({name!r}, col({name!r}).cast({sql_name(old)!r}))), "
         "give it another name, or archive these events elsewhere"
     )
+
+
+def _joined_fields(within: str, old: Any, new: Any) -> list[pa.Field]:
+    theirs = {field.name: field for field in new}
+    fields = []
+    for field in old:
+        other = theirs.pop(field.name, None)
+        kind = field.type
+        if other is not None:
+            kind = joined_types(within + field.name, kind, other.type)
+        fields.append(pa.field(field.name, kind))
+    return [*fields, *theirs.values()]
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -108,20 +93,6 @@ def _digits(kind: pa.DataType) -> tuple[int, int] | None:
     if pa.types.is_decimal(kind):
         return kind.precision - kind.scale, kind.scale
     return (_LONG_DIGITS, 0) if pa.types.is_integer(kind) else None
-
-
-def agree(a: pa.Schema, b: pa.Schema) -> bool:
-    """Whether what both have is of the same type, so that a file can hold the events of both."""
-    return _agree(pa.struct(a), pa.struct(b))
-
-
-def _agree(a: pa.DataType, b: pa.DataType) -> bool:
-    if pa.types.is_struct(a) and pa.types.is_struct(b):
-        theirs = {field.name: field.type for field in b}
-        return all(_agree(f.type, theirs[f.name]) for f in a if f.name in theirs)
-    if is_list(a) and is_list(b):
-        return _agree(a.value_type, b.value_type)
-    return bool(a == b)
 
 
 def as_in(schema: pa.Schema, file: pa.Schema) -> pa.Schema:

@@ -29,7 +29,7 @@ from pyspark.sql.types import (
 )
 
 from stentor.errors import UnsupportedColumn
-from stentor.pipeline.archives.schemas import TURN
+from stentor.pipeline.archives.columns import DAY
 
 _WIDER: Final[dict[type[DataType], DataType]] = {
     ByteType: LongType(),
@@ -81,8 +81,8 @@ def archived(schema: StructType) -> StructType:
             f"there are several columns named {min(twice)!r}, and Spark does not tell apart names "
             "that differ in case only; rename one"
         )
-    if TURN in names:
-        raise UnsupportedColumn(f"the archive uses a column {TURN!r} itself; rename yours")
+    if DAY in names:
+        raise UnsupportedColumn(f"the archive has a column {DAY!r} itself; rename yours")
     fields = [
         StructField(f.name, _kept(f.name, f.dataType))
         for f in schema.fields

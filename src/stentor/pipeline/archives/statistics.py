@@ -1,16 +1,22 @@
 """What is known of a file without reading it, and which files a filter can pass over.
 
-For each column a manifest holds the least and the greatest value and the number of rows without
-one. As a constraint of the filter language this reads: the attribute lies between these two, or it
-is absent. A file can be passed over if no event could satisfy both the filter and these
-constraints, which is the question that `overlaps` answers for filters; where it does not know, it
-says yes, and the file is read. The event type of a file is known exactly.
+A commit holds for each column of a file the least and the greatest value and the number of rows
+without one, as the format has it, so that every reader can pass over files. As a constraint of
+the filter language this reads: the attribute lies between these two, or it is absent. A file can be
+passed over if no event could satisfy both the filter and these constraints, which is the question
+that `overlaps` answers for filters; where it does not know, it says yes, and the file is read. The
+event type of a file is known exactly.
+
+Bounds are on the safe side for those who compare otherwise than Stentor, too: NaN, which is greater
+than all numbers in SQL and absent in a filter, leaves a column without a greatest value; JSON has
+no infinities; long texts are cut, the greatest one to something that is not less.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,35 +28,133 @@ from stentor.filters.constraint import Constraint
 from stentor.filters.domains import REAL, Domain, domain
 from stentor.filters.ranges import Ranges
 from stentor.model.event_types import event_types
-from stentor.pipeline.archives.facts import column_of
-from stentor.pipeline.archives.manifests import Bounds, File
+from stentor.pipeline.archives.columns import variants
 from stentor.pipeline.archives.moments import from_micros
-from stentor.pipeline.archives.schemas import EXACT, leaves
+from stentor.pipeline.archives.schemas import CORRUPT, EXACT, leaves
+from stentor.pipeline.archives.tables import Bounds, File, Table
 from stentor.pipeline.columns.types import is_list
 
-#: Columns that are measured, the first ones; and how much of a text is kept.
+#: Columns whose values are measured, the first ones; and how much of a text is kept.
 MAX_COLUMNS: Final = 256
 MAX_TEXT: Final = 48
 
-_NOT_SEEN: Final = frozenset({"_id", "_broker", "_stream", "_offset", "_corrupt"})
+#: These say to which journal a file belongs, so they are measured always, and whole.
+_JOURNAL: Final = frozenset({"_broker", "_stream", "_offset"})
+_ALWAYS: Final = _JOURNAL | {"_time"}
+#: Nobody looks for ranges of these.
+_NEVER: Final = frozenset({"_id", "_corrupt", "_payload"})
 
 
-def measured(table: pa.Table) -> dict[str, Bounds]:
-    """The bounds of all columns that filters can see."""
-    schema = table.schema
-    found: dict[str, Bounds] = {}
-    for name, kind in leaves(schema):
-        if name in _NOT_SEEN:
-            continue
-        if len(found) == MAX_COLUMNS:
-            break
-        column = column_of(table, name)
-        assert column is not None
-        found[name] = _bounds(column, kind)
-    return found
+class Statistics:
+    """The statistics of a file, taken while it is written."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._paths = [path for path, _ in _leaves(schema)]
+        self._kinds = [kind for _, kind in _leaves(schema)]
+        self._rows = 0
+        self._absent = [0] * len(self._paths)
+        self._ends: list[tuple[Any, Any] | None] = [None] * len(self._paths)
+        #: Whether there is a least value that is known, and a greatest.
+        self._sure = [(True, True)] * len(self._paths)
+
+    def add(self, table: pa.Table) -> None:
+        """Take some more rows into account."""
+        self._rows += table.num_rows
+        columns = (array for _, array in _leaf_arrays(table))
+        for number, column in enumerate(columns):
+            self._absent[number] += column.null_count
+            name = self._paths[number][0]
+            measured = (number < MAX_COLUMNS and name not in _NEVER) or name in _ALWAYS
+            if column.null_count == len(column):
+                continue
+            kind = column.type
+            if not measured or value_type(kind) is None:
+                self._sure[number] = (False, False)
+                continue
+            lower, upper = self._sure[number]
+            if pa.types.is_floating(kind) and pc.any(pc.is_nan(column)).as_py():
+                self._sure[number], upper = (lower, False), False
+                column = pc.if_else(pc.is_nan(column), pa.scalar(None, kind), column)
+                if column.null_count == len(column):
+                    continue
+            low, high = _ends(column)
+            self._sure[number] = lower and low is not None, upper and high is not None
+            known = self._ends[number]
+            if known is not None:
+                low = min((end for end in (low, known[0]) if end is not None), default=None)
+                high = max((end for end in (high, known[1]) if end is not None), default=None)
+            self._ends[number] = low, high
+
+    def doubtful(self) -> set[str]:
+        """Columns of floats without a greatest value, by their dotted names."""
+        return {
+            ".".join(path)
+            for path, kind, (_, upper) in zip(self._paths, self._kinds, self._sure, strict=True)
+            if pa.types.is_floating(kind) and not upper
+        }
+
+    def json(self) -> str:
+        """As an add action has them."""
+        low: dict[str, Any] = {}
+        high: dict[str, Any] = {}
+        absent: dict[str, Any] = {}
+        for path, nulls, ends, (lower, upper) in zip(
+            self._paths, self._absent, self._ends, self._sure, strict=True
+        ):
+            _put(absent, path, nulls)
+            whole = path[0] in _JOURNAL
+            if ends is not None and lower:
+                _put(low, path, _written(ends[0], whole))
+            if ends is not None and upper:
+                top = ends[1] if whole or not isinstance(ends[1], str) else _above(ends[1])
+                if top is not None:
+                    _put(high, path, _written(top, True))
+        found = {"numRecords": self._rows, "minValues": low, "maxValues": high, "nullCount": absent}
+        return json.dumps(found)
 
 
-def _value_type(kind: pa.DataType) -> str | None:
+def _leaves(fields: Any, within: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for field in fields:
+        path = (*within, field.name)
+        if pa.types.is_struct(field.type):
+            yield from _leaves(field.type, path)
+        else:
+            yield path, field.type
+
+
+def leaf_names(schema: pa.Schema) -> list[str]:
+    """All columns that are no structs, by their dotted names; lists as Parquet calls them."""
+    return [
+        f"{'.'.join(path)}.list.element" if is_list(kind) else ".".join(path)
+        for path, kind in _leaves(schema)
+    ]
+
+
+def _leaf_arrays(table: pa.Table) -> Iterator[tuple[str, Any]]:
+    for field in table.schema:
+        column = table.column(field.name)
+        if pa.types.is_struct(field.type):
+            yield from _inner_arrays(column)
+        else:
+            yield field.name, column
+
+
+def _inner_arrays(column: pa.ChunkedArray) -> Iterator[tuple[str, Any]]:
+    for index, field in enumerate(column.type):
+        inner = pc.struct_field(column, index)  # null where the struct is
+        if pa.types.is_struct(field.type):
+            yield from _inner_arrays(inner)
+        else:
+            yield field.name, inner
+
+
+def _put(into: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for step in path[:-1]:
+        into = into.setdefault(step, {})
+    into[path[-1]] = value
+
+
+def value_type(kind: pa.DataType) -> str | None:
     """The type of values, as filters call it, if there are bounds for it."""
     if pa.types.is_boolean(kind):
         return "bool"
@@ -61,27 +165,33 @@ def _value_type(kind: pa.DataType) -> str | None:
     return "time" if pa.types.is_timestamp(kind) else None
 
 
-def _bounds(column: pa.ChunkedArray, kind: pa.DataType) -> Bounds:
-    if is_list(kind) and pa.types.is_integer(kind.value_type):
-        # No filter is asked about these, but whether the elements fit another type.
-        inner = _bounds(pc.list_flatten(column), kind.value_type)
-        return Bounds(inner.low, inner.high, column.null_count)
-    if pa.types.is_floating(kind):
-        column = pc.if_else(pc.is_nan(column), pa.scalar(None, pa.float64()), column)
-    absent: int = column.null_count
-    if _value_type(kind) is None or absent == len(column):
-        return Bounds(None, None, absent)
-    if pa.types.is_timestamp(kind):
+def _ends(column: pa.ChunkedArray) -> tuple[Any, Any]:
+    """The least value and the greatest, each None if it cannot be told."""
+    if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+        ends = pc.min_max(column)
+        return tuple(_in_years(ends[name].as_py()) for name in ("min", "max"))
     ends = pc.min_max(column)
     low, high = ends["min"].as_py(), ends["max"].as_py()
-    if isinstance(low, str):
-        return Bounds(low[:MAX_TEXT], _above(high), absent)
-    if isinstance(low, float):  # JSON has no infinities
-        return Bounds(
-            low if math.isfinite(low) else None, high if math.isfinite(high) else None, absent
-        )
-    return Bounds(low, high, absent)
+    if isinstance(low, float):
+        return low if math.isfinite(low) else None, high if math.isfinite(high) else None
+    return low, high
+
+
+def _in_years(micros: int) -> Any:
+    """A time, if others can read it."""
+    try:
+        return from_micros(micros)
+    except OverflowError:
+        return None
+
+
+def _written(value: Any, whole: bool) -> Any:
+    if isinstance(value, str):
+        return value if whole else value[:MAX_TEXT]
+    if isinstance(value, bool | int | float):
+        return value
+    return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def _above(text: str) -> str | None:
@@ -100,22 +210,19 @@ def _above(text: str) -> str | None:
 class Pruner:
     """Says which files a filter has to look at.
 
-    >>> schema = pa.schema({"price": pa.float64()})
-    >>> old = File("a", "quote", None, 2, 9, 0, columns={"price": Bounds(1.0, 5.0, 0)})
-    >>> Pruner(Filter("price > 7"), [schema]).may_match(old)
+    >>> old = File("events-a", "quote", None, 2, 9, 0, {"price": Bounds(1.0, 5.0, 0)})
+    >>> Pruner(Filter("price > 7"), pa.schema({"price": pa.float64()})).may_match(old)
     False
     """
 
-    def __init__(
-        self, filter: Filter, schemas: Sequence[pa.Schema], *, lineage: bool = True
-    ) -> None:
-        """With the schemas that files have, by their numbers.
+    def __init__(self, filter: Filter, columns: pa.Schema, *, lineage: bool = True) -> None:
+        """With the columns of the table.
 
         `lineage` says that this process knows what the program has declared of event types.
         """
         self._filter = filter
         self._lineage = lineage
-        self._kinds = [dict(leaves(schema)) for schema in schemas]
+        self._columns = variants(columns)
 
     def may_match(self, file: File) -> bool:
         """Whether some event of the file may match."""
@@ -127,7 +234,7 @@ class Pruner:
                 possible = self._is_kind(constraint, file.type)
             else:
                 known = self._known(name, file)
-                possible = known is None or constraint.intersects(known)
+                possible = known is None or any(map(constraint.intersects, known))
             if not possible:
                 return False
         return True
@@ -137,66 +244,96 @@ class Pruner:
             return constraint.absent
         return not self._lineage or constraint.accepts(event_types.ancestors(kind))
 
-    def _known(self, name: str, file: File) -> Constraint | None:
+    def _known(self, name: str, file: File) -> list[Constraint] | None:
         """What the events of a file can have under a name; None if that is not known."""
         if name == "_producer":  # a part of `_id`
             return None
         if name == "_type":
             if file.type is None:
-                return Constraint(absent=True)
-            return Constraint((("string", Ranges.points(domain("string"), [file.type])),))
-        kinds = self._kinds[file.schema]
-        if name not in kinds:
-            return Constraint(absent=True)
-        bounds = file.columns.get(name)
-        if bounds is None:
-            return None
-        if bounds.absent >= file.rows:
-            return Constraint(absent=True)
-        kind = _value_type(kinds[name])
-        if kind is None:
-            return None
-        found = _range(kind, kinds[name], bounds)
-        return None if found is None else Constraint(((kind, found),), absent=bounds.absent > 0)
+                return [Constraint(absent=True)]
+            return [Constraint((("string", Ranges.points(domain("string"), [file.type])),))]
+        columns = self._columns.get(name, {})
+        found = []
+        for path, kind in columns.items():
+            bounds = file.known(path)
+            if bounds is None or bounds.absent is None:
+                return None
+            if bounds.absent < file.rows:
+                range = _range(kind, bounds)
+                if range is None:
+                    return None
+                # NaN is no value, and need not be counted as none.
+                absent = bool(bounds.absent) or len(columns) > 1 or pa.types.is_floating(kind)
+                found.append(Constraint(((range[0], range[1]),), absent=absent))
+        return found or [Constraint(absent=True)]
 
 
-def _range(kind: str, column: pa.DataType, bounds: Bounds) -> Ranges | None:
+def _range(column: pa.DataType, bounds: Bounds) -> tuple[str, Ranges] | None:
+    kind = value_type(column)
+    if kind is None:
+        return None
     values: Domain = REAL if kind == "number" else domain(kind)
-    low, high = _value(column, bounds.low), _value(column, bounds.high)
+    low, high = _value(kind, bounds.low), _value(kind, bounds.high)
+    if kind == "number" and pa.types.is_floating(column) and low is None and high is None:
+        return None
     if low is None:
-        return None if high is None else Ranges.below(values, high)
-    return Ranges.above(values, low) if high is None else Ranges.between(values, low, high)
+        return None if high is None else (kind, Ranges.below(values, high))
+    found = Ranges.above(values, low) if high is None else Ranges.between(values, low, high)
+    return kind, found
 
 
-def _value(kind: pa.DataType, bound: Any) -> Any:
+def _value(kind: str, bound: Any) -> Any:
     """A bound as filters compare it; None if it cannot be relied on."""
-    if pa.types.is_timestamp(kind) and bound is not None:
+    if kind == "time" and bound is not None:
         try:
             return from_micros(bound)
         except OverflowError:  # beyond the years that the model has
             return None
-    if pa.types.is_floating(kind) and type(bound) is int and abs(bound) > EXACT:
-        return None  # older compactions made doubles of integers, and kept the bounds
-    return bound
+    return None if bound != bound else bound
 
 
-def may_lose(file: File, own: pa.Schema, schema: pa.Schema) -> bool:
-    """Whether some value of a file may not fit the archive's schema; its own schema is given."""
-    wanted = dict(leaves(schema))
-    return any(
-        _may_lose(kind, wanted[name], file.columns.get(name))
-        for name, kind in leaves(own)
-        if name in wanted
-    )
-
-
-def _may_lose(kind: pa.DataType, wanted: pa.DataType, bounds: Bounds | None) -> bool:
+def may_lose(file: File, path: str, kind: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether some value of a column of this type may not fit the type that is wanted."""
+    if kind == wanted or file.lacks(path):
+        return False
     if is_list(kind) and is_list(wanted):
         kind, wanted = kind.value_type, wanted.value_type
-    if kind == wanted or pa.types.is_decimal(wanted):
+    if pa.types.is_decimal(wanted):
         return False
+    bounds = file.known(path)
     if pa.types.is_integer(kind) and bounds is not None:
         low, high = bounds.low, bounds.high
         if isinstance(low, int) and isinstance(high, int):
             return low < -EXACT or high > EXACT
     return True
+
+
+def kind_of(
+    file: File, attributes: Mapping[str, Mapping[str, pa.DataType]]
+) -> frozenset[str] | None:
+    """Which columns a file uses, of attributes that have several (`columns.variants`).
+
+    None if its rows differ in that, as they do where another program has joined files.
+    """
+    found = set()
+    for columns in attributes.values():
+        if len(columns) > 1:
+            having = [path for path in columns if not file.lacks(path)]
+            if len(having) > 1:
+                return None
+            found.update(having or list(columns)[:1])
+    return frozenset(found)
+
+
+def table_schema(table: Table) -> pa.Schema:
+    """The schema of all events as a table; with `_corrupt` if some value may not fit it."""
+    schema = table.schema
+    wanted = dict(leaves(schema))
+    several = {n: c for n, c in variants(table.columns).items() if len(c) > 1}
+    loses = CORRUPT.name not in schema.names and any(
+        may_lose(file, path, kind, wanted[name])
+        for file in table.files.values()
+        for name, columns in several.items()
+        for path, kind in columns.items()
+    )
+    return schema.append(CORRUPT) if loses else schema

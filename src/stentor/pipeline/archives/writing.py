@@ -1,43 +1,44 @@
 """Writes events into data files. Runs in executors, in compactions, and wherever Arrow is.
 
-What a task has is cut into pieces that fit into memory. Of each piece the events of one type and
-one day become one file, in the order of the archive (`ordering`). Files get fresh names, so a task
-that is run again leaves nothing behind but files that nobody mentions. The task reports what it has
-written, with statistics that it takes while the data is at hand; only the report of the attempt
-that succeeded reaches the driver, and with it goes exactly one copy of the rows.
+What a task has is cut into pieces that fit into memory. Of each piece the events of one type, one
+day and one journal become one file, in the order of the archive (`ordering`). Files get fresh
+names, so a task that is run again leaves nothing behind but files that nobody mentions. The task
+reports what it has written, with statistics that it takes while the data is at hand; only the
+report of the attempt that succeeded reaches the driver, and with it goes exactly one copy of the
+rows.
+
+Event types and days are in the files as well as in the commits: some readers of Delta tables, such
+as Polars, look for them there, or in the names of directories, where not every type can stand.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, timedelta
 from itertools import pairwise
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from stentor.pipeline.archives.manifests import Bounds, File
-from stentor.pipeline.archives.ordering import (
-    FOREVER,
-    NEVER,
-    NOWHERE,
-    Ints,
-    Ranks,
-    Span,
-    ranked,
-    times_of,
-)
+from stentor.pipeline.archives.columns import DAY
+from stentor.pipeline.archives.ordering import Ints, in_file_order, journals_of, times_of
 from stentor.pipeline.archives.places import Place
-from stentor.pipeline.archives.schemas import TURN, aligned
-from stentor.pipeline.archives.statistics import measured
+from stentor.pipeline.archives.schemas import aligned
+from stentor.pipeline.archives.statistics import Statistics, leaf_names
+from stentor.pipeline.archives.tables import NEVER, OWN
 from stentor.pipeline.columns.types import from_json
+
+if TYPE_CHECKING:
+    from deltalake.transaction import AddAction
 
 #: Rows and bytes of a piece; several times as much is in memory while it is written.
 PIECE_ROWS: Final = 1_000_000
@@ -47,32 +48,47 @@ ROW_GROUP: Final = 65_536
 COMPRESSION: Final = "zstd"
 
 #: Microseconds.
-DAY: Final = 86_400_000_000
-
+ONE_DAY: Final = 86_400_000_000
+#: Where data files are, and the directory there of events without a type, or without a time. Names
+#: of directories mean nothing; they help those who look at them.
 DATA: Final = "data"
-#: The partition of events without a type, or without a time. No type begins with an underscore.
-NONE: Final = "_none"
+NONE: Final = "none"
 
-_TIME: Final = pa.timestamp("us", "UTC")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 _MAX_NAME: Final = 120
 
 
 class Task(msgspec.Struct, frozen=True):
-    """What executors have to know: where to write, the schema, and which times are too late."""
+    """What executors have to know: where to write, with what, and which columns."""
 
     root: str
+    options: tuple[tuple[str, str], ...]
     fields: list[dict[str, Any]]
-    #: See `ordering`. One for all tasks of a batch, so that they agree.
-    believed: int = FOREVER
 
 
-class Piece(msgspec.Struct):
-    """What was written of one piece."""
+class Written(msgspec.Struct, frozen=True):
+    """A new data file."""
 
-    files: list[File]
-    #: By journal.
-    spans: dict[str, Span]
+    path: str
+    type: str | None
+    day: str | None
+    journal: str | None
+    first: int
+    last: int
+    rows: int
+    bytes: int
+    #: When it was written, in milliseconds since 1970.
+    modified: int
+    statistics: str
+
+    def action(self, *, moved: bool = False) -> AddAction:
+        """What a commit says of it; `moved` if its events were there already."""
+        from deltalake.transaction import AddAction
+
+        partition = {"_type": self.type, DAY: self.day}
+        return AddAction(
+            self.path, self.bytes, partition, self.modified, not moved, self.statistics
+        )
 
 
 #: The columns of a report, for Spark.
@@ -80,19 +96,20 @@ REPORT: Final = "report binary"
 
 
 def write_partition(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write all events of a partition, and report on each piece; for `mapInArrow`."""
-    place, schema = Place(task.root), from_json(task.fields)
-    for table in _pieces(batches, schema):
-        found = msgspec.json.encode(write_piece(place, table, task.believed))
-        yield pa.record_batch({"report": pa.array([found], pa.binary())})
+    """Write all events of a partition, and report on each file; for `mapInArrow`."""
+    place, schema = Place(task.root, task.options), from_json(task.fields)
+    for table in pieces(batches, schema):
+        found = [msgspec.json.encode(file) for file in write_piece(place, table)]
+        yield pa.record_batch({"report": pa.array(found, pa.binary())})
 
 
-def reported(rows: list[Any]) -> list[Piece]:
+def reported(rows: list[Any]) -> list[Written]:
     """The reports that Spark has collected."""
-    return [msgspec.json.decode(bytes(row.report), type=Piece) for row in rows]
+    return [msgspec.json.decode(bytes(row.report), type=Written) for row in rows]
 
 
-def _pieces(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+def pieces(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Batches as tables that fit into memory."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -108,53 +125,55 @@ def _pieces(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa
         yield pa.Table.from_batches(waiting, schema)
 
 
-def write_piece(place: Place, table: pa.Table, believed: int = FOREVER) -> Piece:
-    """Write a table, a file for each type and day."""
-    ranks, journals, spans = ranked(table, believed)
-    kinds, days = _partitions(table)
-    order = ranks.order(kinds.codes, days)
-    table, ranks = table.take(pa.array(order)), ranks.take(order)
-    kind_codes, days = kinds.codes[order], days[order]
-    changes = (kind_codes[1:] != kind_codes[:-1]) | (days[1:] != days[:-1])
+def write_piece(place: Place, table: pa.Table) -> list[Written]:
+    """Write a table, a file for each type, day and journal."""
+    modified = int(time.time() * 1_000)
+    journal_codes, journals = _coded(journals_of(table))
+    order = in_file_order(table, journal_codes, modified * 1_000)
+    kind_codes, kinds = _coded(_kinds(table))
+    moments = times_of(table)
+    days = np.where(moments == NEVER, NEVER, moments // ONE_DAY)
+    groups = [codes[order] for codes in (journal_codes, days, kind_codes)]
+    if any(bool(np.any(codes[1:] != codes[:-1])) for codes in groups):
+        regrouped = np.lexsort((np.arange(len(order)), *groups))
+        order, groups = order[regrouped], [codes[regrouped] for codes in groups]
+    if not bool(np.all(np.diff(order) == 1)):
+        table = table.take(pa.array(order))
+    changes = np.zeros(max(len(order) - 1, 0), bool)
+    for codes in groups:
+        changes |= codes[1:] != codes[:-1]
     edges = [0, *(np.flatnonzero(changes) + 1).tolist(), table.num_rows]
-    files = []
+    found = []
     for start, end in pairwise(edges):
-        rows = slice(start, end)
-        part, part_ranks = table.slice(start, end - start), ranks.take(rows)
-        kind, day = kinds.names[kind_codes[start]], day_name(int(days[start]))
-        turn, time = part_ranks.turn, times_of(part)
-        writer = FileWriter(place, table.schema, kind, day, late=bool((turn != time).any()))
-        with writer.open():
-            writer.write(part, turn)
-        early = int(turn.min()) if (turn < time).any() else None
-        outside = int(np.count_nonzero(part_ranks.journal == NOWHERE))
-        offsets = offsets_of(part_ranks, journals)
-        files.append(writer.file(measured(part), offsets, outside, early))
-    return Piece(files, spans)
+        journal, day, kind = (int(codes[start]) for codes in groups)
+        part = table.slice(start, end - start)
+        statistics = Statistics(table.schema)
+        statistics.add(part)
+        name = None if journal < 0 else journals[journal]
+        writer = FileWriter(
+            place, table.schema, None if kind < 0 else kinds[kind], day_name(day), name
+        )
+        with writer.open(statistics.doubtful()):
+            writer.write(part)
+        found.append(writer.written(modified, statistics))
+    return found
 
 
-class _Kinds(msgspec.Struct):
-    """Event types of rows: a code for each row, and the names."""
+def _kinds(table: pa.Table) -> pa.Array:
+    if "_type" not in table.schema.names:
+        return pa.nulls(table.num_rows, pa.string())
+    return table.column("_type").combine_chunks()
 
-    codes: Ints
-    names: list[str | None]
 
-
-def _partitions(table: pa.Table) -> tuple[_Kinds, Ints]:
-    """The type of each row, and its day: since 1970 in UTC, `NEVER` without a time."""
-    if "_type" in table.schema.names:
-        found = table.column("_type").combine_chunks().dictionary_encode()
-        names = [*found.dictionary.to_pylist(), None]
-        codes = found.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)
-        kinds = _Kinds(codes.astype(np.int64), names)
-    else:
-        kinds = _Kinds(np.zeros(table.num_rows, np.int64), [None])
-    time = times_of(table)
-    return kinds, np.where(time == NEVER, NEVER, time // DAY)
+def _coded(names: pa.Array) -> tuple[Ints, list[str]]:
+    """By row a number, -1 for null, and the names."""
+    found = names.dictionary_encode()
+    codes = found.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return codes.astype(np.int64), found.dictionary.to_pylist()
 
 
 def day_name(day: int) -> str | None:
-    """A day as in the name of its directory.
+    """A day as in the name of its directory; None beyond the years that have four digits.
 
     >>> day_name(0), day_name(-1)
     ('1970-01-01', '1969-12-31')
@@ -163,12 +182,12 @@ def day_name(day: int) -> str | None:
         return None
     try:
         return (date(1970, 1, 1) + timedelta(days=day)).isoformat()
-    except OverflowError:  # beyond the years that have four digits
-        return f"{day:+}d"
+    except OverflowError:
+        return None
 
 
 def safe_name(name: str) -> str:
-    """An event type as the name of a directory: short, and readable where that is possible.
+    """A text as the name of a directory or file: short, and readable where that is possible.
 
     >>> safe_name("quote.stock"), safe_name("a/b")
     ('quote.stock', 'a~2fb')
@@ -180,53 +199,54 @@ def safe_name(name: str) -> str:
     return safe
 
 
-def offsets_of(ranks: Ranks, journals: list[str]) -> dict[str, tuple[int, int]]:
-    """By journal: the first and the last offset among some rows."""
-    found = {}
-    for place in np.unique(ranks.journal).tolist():
-        if place != NOWHERE:
-            numbers = ranks.number[ranks.journal == place]
-            found[journals[place]] = int(numbers.min()), int(numbers.max())
-    return found
-
-
 class FileWriter:
     """One data file while it is written, table by table, in the order of the archive."""
 
     def __init__(
-        self, place: Place, schema: pa.Schema, kind: str | None, day: str | None, *, late: bool
+        self,
+        place: Place,
+        schema: pa.Schema,
+        kind: str | None,
+        day: str | None,
+        journal: str | None,
     ) -> None:
-        """`late` says that some turns may differ from the times."""
         self._place = place
-        self._arrow = schema
-        self._kind, self._day, self._late = kind, day, late
-        if late:
-            self._arrow = self._arrow.append(pa.field(TURN, _TIME))
-        type_directory = NONE if kind is None else safe_name(kind)
-        directory = f"{DATA}/type={type_directory}/day={NONE if day is None else day}"
-        self._path = f"{directory}/{uuid.uuid4().hex}.parquet"
+        self._schema = schema.append(pa.field(DAY, pa.date32()))
+        self._kind, self._day, self._journal = kind, day, journal
+        directory = NONE if kind is None else safe_name(kind)
+        self.path = f"{DATA}/{directory}/{day or NONE}/{OWN}{uuid.uuid4().hex}.parquet"
         self._parquet: pq.ParquetWriter | None = None
         self._waiting: list[pa.Table] = []
-        self._rows = self._waiting_rows = 0
+        self._waiting_rows = 0
+        self._rows, self._first, self._last = 0, 2**63 - 1, -1
 
     @contextmanager
-    def open(self) -> Iterator[FileWriter]:
-        """The file is complete when this ends."""
+    def open(self, doubtful: set[str]) -> Iterator[FileWriter]:
+        """The file is complete when this ends.
+
+        Of doubtful columns Parquet keeps no statistics: its own would leave out NaN, which readers
+        in SQL take for the greatest number.
+        """
+        measured: Any = True
+        if doubtful:
+            measured = [name for name in leaf_names(self._schema) if name not in doubtful]
         with (
-            self._place.create(self._path) as stream,
-            pq.ParquetWriter(stream, self._arrow, compression=COMPRESSION) as self._parquet,
+            self._place.create(self.path) as stream,
+            pq.ParquetWriter(
+                stream, self._schema, compression=COMPRESSION, write_statistics=measured
+            ) as self._parquet,
         ):
             yield self
             self._flush()
 
-    def write(self, table: pa.Table, turn: Ints) -> None:
-        """Write rows, and the turn of each."""
-        if self._late:
-            same = turn == times_of(table)
-            table = table.append_column(TURN, pa.array(turn, mask=same).cast(_TIME))
+    def write(self, table: pa.Table) -> None:
         self._waiting.append(table)
         self._waiting_rows += table.num_rows
         self._rows += table.num_rows
+        if self._journal is not None:
+            ends = pc.min_max(table.column("_offset"))
+            self._first = min(self._first, ends["min"].as_py())
+            self._last = max(self._last, ends["max"].as_py())
         if self._waiting_rows >= ROW_GROUP:
             self._flush()
 
@@ -234,29 +254,25 @@ class FileWriter:
         assert self._parquet is not None
         if self._waiting:
             table = pa.concat_tables(self._waiting)
+            day = None if self._day is None else date.fromisoformat(self._day)
+            days = pa.repeat(pa.scalar(day, pa.date32()), table.num_rows)
+            table = table.append_column(self._schema.field(DAY), days)
             self._parquet.write_table(table, row_group_size=ROW_GROUP)
         self._waiting, self._waiting_rows = [], 0
 
-    def file(
-        self,
-        columns: dict[str, Bounds],
-        offsets: dict[str, tuple[int, int]],
-        outside: int,
-        early: int | None,
-    ) -> File:
-        """What a manifest says about it, after it is complete."""
-        size = self._place.size(self._path)
+    def written(self, modified: int, statistics: Statistics) -> Written:
+        """What is reported of it, after it is complete."""
+        size = self._place.size(self.path)
         assert size is not None
-        return File(
-            path=self._path,
+        return Written(
+            path=self.path,
             type=self._kind,
             day=self._day,
+            journal=self._journal,
+            first=self._first,
+            last=self._last,
             rows=self._rows,
             bytes=size,
-            schema=0,
-            columns=columns,
-            offsets=offsets,
-            outside=outside,
-            late=self._late,
-            early=early,
+            modified=modified,
+            statistics=statistics.json(),
         )

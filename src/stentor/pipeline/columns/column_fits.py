@@ -31,7 +31,6 @@ from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -53,6 +52,7 @@ from pyspark.sql.types import (
 
 from stentor.errors import UnsupportedColumn
 from stentor.pipeline.columns.message_values import plain
+from stentor.pipeline.spark_features import to_arrow_type_in_utc
 
 #: Called with the row and the value of each misfit.
 Misfits = Callable[[int, Any], object]
@@ -69,7 +69,7 @@ class Fit(ABC):
 
     def __init__(self, spark: DataType, direct: frozenset[type]) -> None:
         self.spark = spark
-        self.arrow: pa.DataType = to_arrow_type(spark, timezone="UTC")
+        self.arrow: pa.DataType = to_arrow_type_in_utc(spark)
         #: Types of which Arrow may take the values as they are.
         self.direct = direct
         self._with_none = direct | {_NONE}

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 #: Parts of a notification that columns set, and the columns that are left out.
 _TEXTS: Final = ("_type", "_subject", "_channel", "_content_type")
 _PARTS: Final = dict.fromkeys(_TEXTS, "string") | {"_payload": "binary", "_time": "timestamp"}
-_LEFT_OUT: Final = frozenset({"_id", "_broker", "_stream", "_offset", "_corrupt"})
+_LEFT_OUT: Final = frozenset(
+    {"_id", "_broker", "_stream", "_offset", "_corrupt", "_deliver_at", "_expires", "_priority"}
+)
 
 
 class Draft(NamedTuple):

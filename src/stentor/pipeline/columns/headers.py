@@ -26,6 +26,7 @@ from msgspec.msgpack import Decoder
 
 from stentor.errors import DecodeError
 from stentor.model.codec import VERSION, decode_headers
+from stentor.model.handling import DEFAULT
 from stentor.pipeline.columns.message_values import plain
 
 # The layout is described in `stentor.model.codec`.
@@ -60,6 +61,7 @@ class Header(msgspec.Struct, array_like=True, gc=False):
     content_type: str | None
     id: Id | None
     time: msgspec.Raw
+    handling: tuple[datetime | None, datetime | None, int] | None = None
 
 
 class AnyHeader(Header):
@@ -159,6 +161,17 @@ def id_column(headers: Sequence[Header]) -> pa.Array:
         return pc.binary_join_element_wise(pa.scalar(f"{producer}:{epoch}"), numbers, ":")
     written = [None if i is None else f"{i.producer}:{i.epoch}:{i.sequence}" for i in ids]
     return pa.array(written, pa.string())
+
+
+def moment_column(headers: Sequence[Header], place: int) -> pa.Array:
+    """When each may be delivered (0), or expires (1)."""
+    return pa.array([h.handling and h.handling[place] for h in headers], _TIME)
+
+
+def priority_column(headers: Sequence[Header]) -> pa.Array:
+    """The priority of each that has another than the usual one."""
+    found = (DEFAULT if h.handling is None else h.handling[2] for h in headers)
+    return pa.array([None if priority == DEFAULT else priority for priority in found], pa.int64())
 
 
 def time_column(headers: Sequence[Header]) -> pa.Array:

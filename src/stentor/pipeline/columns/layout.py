@@ -13,13 +13,13 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.errors import PySparkTypeError
-from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 from pyspark.sql.types import DataType, StructType
 
 from stentor.errors import UnsupportedColumn
 from stentor.model.names import name_problem, shown
 from stentor.pipeline.columns.column_fits import Fit, fit_of
 from stentor.pipeline.columns.reserved import RESERVED
+from stentor.pipeline.spark_features import to_arrow_schema_in_utc, to_arrow_type_in_utc
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Layout:
         if twice:
             raise UnsupportedColumn(f"the schema has several columns named {min(twice)!r}")
         #: Exactly what Spark expects.
-        self.arrow: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+        self.arrow: pa.Schema = to_arrow_schema_in_utc(schema)
 
     @property
     def attributes(self) -> list[str]:
@@ -107,11 +107,11 @@ class Layout:
 def arrow_schema(schema: StructType) -> pa.Schema:
     """The same for Arrow, times in UTC; `UnsupportedColumn` for what Arrow has not."""
     try:
-        return to_arrow_schema(schema, timezone="UTC")
+        return to_arrow_schema_in_utc(schema)
     except PySparkTypeError:
         for field in schema.fields:
             try:
-                to_arrow_type(field.dataType, timezone="UTC")
+                to_arrow_type_in_utc(field.dataType)
             except PySparkTypeError:
                 raise UnsupportedColumn(
                     f"column {field.name!r} is a {field.dataType.simpleString()}, which no "
@@ -152,5 +152,5 @@ def _attribute(name: str, kind: DataType, nullable: bool) -> Leaf | Branch:
     if not fields or len(set(fields)) < len(fields):
         raise UnsupportedColumn(f"the struct {shown(name)} has no fields, or two of one name")
     children = tuple(_attribute(f"{name}.{f.name}", f.dataType, f.nullable) for f in kind.fields)
-    arrow = to_arrow_schema(StructType().add(name, kind), timezone="UTC").field(0).type
+    arrow = to_arrow_schema_in_utc(StructType().add(name, kind)).field(0).type
     return Branch(name, arrow, children)

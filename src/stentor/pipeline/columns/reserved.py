@@ -35,6 +35,9 @@ ON_REQUEST: Final[dict[str, DataType]] = {
     "_channel": StringType(),
     "_payload": BinaryType(),
     "_content_type": StringType(),
+    "_deliver_at": TimestampType(),  # before that it was delivered to nobody
+    "_expires": TimestampType(),  # and from then on
+    "_priority": LongType(),  # from 0 to 9; null for the usual one, 4
 }
 
 RESERVED: Final[dict[str, DataType]] = STANDARD | ON_REQUEST

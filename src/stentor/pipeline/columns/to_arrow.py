@@ -16,7 +16,9 @@ from stentor.pipeline.columns.headers import (
     HeaderReader,
     header_reader,
     id_column,
+    moment_column,
     payloads,
+    priority_column,
     time_column,
 )
 from stentor.pipeline.columns.layout import Branch, Layout, Leaf
@@ -165,4 +167,7 @@ _RESERVED: Final[dict[str, Callable[[_Work], pa.Array]]] = {
     "_channel": lambda work: work.texts("channel"),
     "_payload": lambda work: pa.array(payloads(work._items), pa.binary()),
     "_content_type": lambda work: work.texts("content_type"),
+    "_deliver_at": lambda work: moment_column(work._headers, 0),
+    "_expires": lambda work: moment_column(work._headers, 1),
+    "_priority": lambda work: priority_column(work._headers),
 }

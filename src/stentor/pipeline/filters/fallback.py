@@ -29,6 +29,7 @@ from stentor.matching.index.columns import ArrowSource
 from stentor.pipeline.filters.attributes import Place
 from stentor.pipeline.filters.sql import all_of
 from stentor.pipeline.filters.wide_decimals import told_apart
+from stentor.pipeline.spark_features import arrow_function
 
 
 def fallback(conjunct: Conjunct, attributes: dict[str, tuple[Place, ...]]) -> Column:
@@ -49,9 +50,8 @@ def fallback(conjunct: Conjunct, attributes: dict[str, tuple[Place, ...]]) -> Co
     def stentor_filter(*columns: pa.Array) -> pa.Array:
         return evaluation(columns)
 
-    udf: Any = F.arrow_udf(stentor_filter, "boolean")  # type: ignore[attr-defined]
-    found: Column = udf(*[F.expr(sql) for sql in arguments])
-    return found
+    function = arrow_function(stentor_filter, "boolean")
+    return function(*[F.expr(sql) for sql in arguments])
 
 
 class Evaluation:

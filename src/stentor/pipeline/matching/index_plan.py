@@ -12,7 +12,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyspark.sql import functions as F
@@ -24,6 +24,7 @@ from stentor.pipeline.matching.packed_index import Packed
 from stentor.pipeline.matching.subscriptions import Subscriptions
 from stentor.pipeline.matching.vocabulary import Vocabulary
 from stentor.pipeline.matching.worker import Part, matched
+from stentor.pipeline.spark_features import arrow_function
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -40,7 +41,7 @@ _making: Final = Lock()
 
 def match_indexed(events: DataFrame, subscriptions: Subscriptions, id: str) -> DataFrame:
     """Match by an index that every worker has."""
-    part, looked_at = _part(events.sparkSession, subscriptions)
+    part, looked_at = part_of(events.sparkSession, subscriptions)
     chosen = inputs(events.schema, looked_at)
     names, columns = flat(chosen)
 
@@ -55,12 +56,11 @@ def match_indexed(events: DataFrame, subscriptions: Subscriptions, id: str) -> D
 def id_lists(
     function: Callable[[Iterator[tuple[pa.Array, ...]]], Iterator[pa.Array]], id_type: T.DataType
 ) -> Callable[..., Column]:
-    """A function of columns that gives a list of ids for each row. Plans show it by its name."""
-    arrow_udf: Any = F.arrow_udf  # type: ignore[attr-defined]
-    return cast("Callable[..., Column]", arrow_udf(function, T.ArrayType(id_type, False)))
+    """A function of columns that gives a list of ids for each row."""
+    return arrow_function(function, T.ArrayType(id_type, False))
 
 
-def _part(spark: SparkSession, subscriptions: Subscriptions) -> tuple[Part, frozenset[str]]:
+def part_of(spark: SparkSession, subscriptions: Subscriptions) -> tuple[Part, frozenset[str]]:
     """The filters as the workers will find them, and the attributes that they look at."""
     vocabulary = Vocabulary.of_this_process()
     session = lifetime(spark)

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_type
 
 from stentor.errors import PipelineDefinitionError, PipelineError, UnsupportedColumn
 from stentor.pipeline.matching.filter_columns import attribute_names, input_of
@@ -33,6 +32,7 @@ from stentor.pipeline.matching.shard_index import BUCKETS, Layout
 from stentor.pipeline.matching.shard_state import Keeper
 from stentor.pipeline.matching.subscriptions import subscription_columns
 from stentor.pipeline.matching.vocabulary import Vocabulary
+from stentor.pipeline.spark_features import to_arrow_type_in_utc
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -116,7 +116,7 @@ def _laid_out(events: DataFrame, id_type: T.DataType) -> tuple[DataFrame, Layout
             first = len(schema) + len(further)
             columns_of[name] = tuple(range(first, first + len(found.columns)))
             further += found.columns
-    layout = Layout(to_arrow_type(id_type, timezone="UTC"), len(schema), columns_of, unsupported)
+    layout = Layout(to_arrow_type_in_utc(id_type), len(schema), columns_of, unsupported)
     named = [column.alias(f"_stentor_{number}") for number, column in enumerate(further)]
     return events.select("*", *named), layout
 

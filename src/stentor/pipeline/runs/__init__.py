@@ -18,11 +18,12 @@ from stentor.pipeline.lazy_names import lazily
 
 if TYPE_CHECKING:
     from stentor.pipeline.runs.definition import Pipeline
+    from stentor.pipeline.runs.figures import Outcome
     from stentor.pipeline.runs.loader import load
-    from stentor.pipeline.runs.runner import Outcome, Runner
+    from stentor.pipeline.runs.runner import Runner
 
 _HOME: Final = {
-    "Outcome": "runner",
+    "Outcome": "figures",
     "Pipeline": "definition",
     "Runner": "runner",
     "load": "loader",

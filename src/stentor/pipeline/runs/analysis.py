@@ -28,12 +28,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 from stentor.errors import ArchiveError, StentorError
 from stentor.notation.document import Document, near
 from stentor.notation.toml_lines import KeyPath
-from stentor.pipeline.archives.log import Log
 from stentor.pipeline.archives.places import place_of
-from stentor.pipeline.archives.reading import table_schema
 from stentor.pipeline.archives.spark_schemas import archived, spark_schema
-from stentor.pipeline.archives.stores import store_of
+from stentor.pipeline.archives.statistics import table_schema
+from stentor.pipeline.archives.tables import Archive
 from stentor.pipeline.columns import RowEncoder, with_reserved
+from stentor.pipeline.runs.connectors import KAFKA_SCHEMA, kafka_events, kafka_records
 from stentor.pipeline.runs.definition import Sink, Source, Step
 from stentor.pipeline.runs.loader import Loaded
 from stentor.pipeline.runs.reader import is_remote
@@ -151,7 +151,12 @@ class _Checking:
 
     def _source(self, source: Source) -> DataFrame:
         """The source, without its events."""
-        schema = self._schema(source)
+        if source.kind == "kafka":
+            schema = cast(StructType, StructType.fromDDL(KAFKA_SCHEMA))
+            return kafka_events(self._without_rows(source, schema), source.options)
+        return self._without_rows(source, self._schema(source))
+
+    def _without_rows(self, source: Source, schema: StructType) -> DataFrame:
         if not source.stream:
             return self._spark.createDataFrame([], schema)
         return self._spark.readStream.schema(schema).parquet(str(self._empty))
@@ -164,10 +169,10 @@ class _Checking:
         if source.kind == "archive":
             path = source.options["archive"]
             try:
-                return spark_schema(table_schema(Log(store_of(place_of(path))).existing()))
+                return spark_schema(table_schema(Archive(place_of(path)).table()))
             except ArchiveError as error:
                 raise _NoSchema(f"{_NOT_CHECKED.format(source.name)}: {error}") from None
-        path = source.options.get(source.kind)
+        path = None if source.kind == "jdbc" else source.options.get(source.kind)
         if path is None:
             raise _NoSchema(f"{_NOT_CHECKED.format(source.name)}, as it has no schema")
         if is_remote(path):
@@ -204,6 +209,8 @@ class _Checking:
                     RowEncoder(schema)
                 elif sink.kind == "archive":
                     archived(schema)
+                elif sink.kind == "kafka":
+                    kafka_records(self._tables.table(sink.input), sink.options)
         except StentorError as error:
             self._problem(path, error)
         for name in sink.options.get("partition_by", ()):

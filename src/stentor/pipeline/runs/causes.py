@@ -14,9 +14,12 @@ from typing import Final
 _MODULE: Final = re.compile(r"^(?:[A-Za-z_]\w*\.)+(?=[A-Z]\w*:)")
 _TRACEBACK: Final = "Traceback (most recent call last)"
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w+")
-_JAVA: Final = re.compile(r"^(?:Caused by: )?(?:[a-z][\w$]*\.)+[A-Z][\w$]*(?:Exception|Error)\w*: ")
+_JAVA: Final = re.compile(
+    r"^(?:Caused by: |: )?(?:[a-z][\w$]*\.)+[A-Z][\w$]*(?:Exception|Error)\w*: "
+)
 _NOISE: Final = re.compile(
-    r"^(\s+at |\s*\.\.\. \d+ more|=== |== |Driver stacktrace|JVM stacktrace|Job aborted)"
+    r"^(\s+at |\s*\.\.\. \d+ more|=== |== |Driver stacktrace|JVM stacktrace|Job aborted"
+    r"|An error occurred while calling )"
 )
 #: Conditions of Spark that only wrap others, and say nothing themselves.
 _WRAPPERS: Final = re.compile(

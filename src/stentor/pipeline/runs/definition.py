@@ -16,7 +16,12 @@ tables away. Every table has a name. In TOML:
     filter = "symbol = 'IBM'"               # the brokers filter
     schema = "symbol string, price double, volume long"
 
-    [source.companies]                      # files: parquet, json or csv
+    [source.orders]                         # topics of Kafka
+    kafka = "orders"
+    servers = ["127.0.0.1:9092"]
+    schema = "id long, symbol string"
+
+    [source.companies]                      # files: parquet, json or csv; or a table by jdbc
     parquet = "companies.parquet"           # stream = true takes files as they come
 
     [source.past]                           # an archive
@@ -49,7 +54,8 @@ value, it is the step's main option: `select = "price > 100"`. The kinds of sour
 they are.
 
 Each sink is a query of its own, with its own checkpoint: it reads its sources by itself, and goes
-on where it was when the pipeline is run again.
+on where it was when the pipeline is run again. What only carries events between Kafka and brokers
+is run without Spark (see `engines`).
 """
 
 from __future__ import annotations
@@ -126,6 +132,8 @@ class Pipeline:
     sources: Mapping[str, Source]
     steps: Mapping[str, Step]
     sinks: Mapping[str, Sink]
+    #: What runs it: spark, or bridge.
+    engine: str = "spark"
     master: str | None = None
     config: Mapping[str, str] = field(default_factory=dict)
     #: Python files, for the driver and the executors.
@@ -135,7 +143,8 @@ class Pipeline:
 
     def describe(self) -> str:
         """What it does, in a few lines."""
-        lines = [f"{self.file}: pipeline {self.name}"]
+        runs = "runs on Spark" if self.engine == "spark" else "a bridge, runs without Spark"
+        lines = [f"{self.file}: pipeline {self.name}, {runs}"]
         for source in self.sources.values():
             how = "stream" if source.stream else "batch"
             lines.append(f"  source {source.name}: {source.kind}, {how}")
@@ -143,5 +152,8 @@ class Pipeline:
             lines.append(f"  step {step.name}: {step.kind.name} of {', '.join(step.tables)}")
         for sink in self.sinks.values():
             how = sink.mode if sink.stream else f"once, {_EXISTING[sink.existing]}"
+            if sink.kind == "kafka":
+                once = self.engine == "bridge" and sink.options.get("exactly_once", True)
+                how = "each record once" if once else "each record at least once"
             lines.append(f"  sink {sink.name}: {sink.input} to {sink.kind}, {how}")
         return "\n".join(lines)

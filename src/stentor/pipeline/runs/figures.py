@@ -7,19 +7,34 @@ Everything is taken from the JSON form of a progress, which is the same in a lis
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from stentor.pipeline.runs.lateness import Lateness
+
+#: Called with the figures of a query and what Spark says, when either has changed.
+Watcher: TypeAlias = "Callable[[Figures, Mapping[str, Any] | None], None]"
+
+
+@dataclass
+class Outcome:
+    """How a run ended."""
+
+    figures: dict[str, Figures]
+    #: What went wrong, if something did.
+    problem: str | None = None
+    #: Whether it was ended from outside before it was done.
+    stopped: bool = False
+    seconds: float = 0.0
 
 
 @dataclass
 class Figures:
-    """One query since it was started."""
+    """One query, or one way over a bridge, since it was started."""
 
     name: str
-    #: starting, running, done, stopped or failed
+    #: starting, running, waiting (for somebody who does not answer), done, stopped or failed
     state: str = "starting"
     batches: int = 0
     #: The id of the last micro-batch; they are counted over restarts.

@@ -1,8 +1,8 @@
 """The kinds of sources and sinks, and the keys that each has in a pipeline.
 
-A source is told by the key that names where it reads: `brokers`, `archive`, `parquet`, `json` or
-`csv`; its other keys stand beside it. A sink has a key by the name of its kind, with a table of its
-own; given just a value, that is the main one.
+A source is told by the key that names where it reads: `brokers`, `kafka`, `archive`, `parquet`,
+`json`, `csv` or `jdbc`; its other keys stand beside it. A sink has a key by the name of its kind,
+with a table of its own; given just a value, that is the main one.
 """
 
 from __future__ import annotations
@@ -41,6 +41,23 @@ _CONNECTING: Final = {
     "patience": Option("duration", "how long to wait for a broker that is down"),
 }
 _SCHEMA: Final = Option("schema", "attributes and their types; by default from a sample")
+#: What both ends of Kafka have in common.
+_KAFKA: Final = {
+    "servers": Option("servers", "brokers of Kafka, as host:port", required=True),
+    "format": Option(
+        "text", "what values are; json by default", choices=("json", "avro", "json_schema", "raw")
+    ),
+    "registry": Option("text", "the schema registry's URL, for avro and json_schema"),
+    "settings": Option("settings", "settings of Kafka's client, such as security.protocol"),
+    "registry_settings": Option("settings", "settings of the registry's client"),
+    "dead_letter": Option("dead_letter", "where it goes what cannot be read or written"),
+}
+_JDBC: Final = {
+    "user": Option("text", "who connects"),
+    "password": Option("text", "their password; @FILE reads it"),
+    "driver": Option("text", "the driver's class, where it does not follow from the URL"),
+    "settings": Option("settings", "further options of Spark's JDBC source and sink"),
+}
 
 
 def _files(form: str, about: str) -> EndKind:
@@ -86,6 +103,25 @@ SOURCES: Final = {
             both=True,
         ),
         EndKind(
+            "kafka",
+            "kafka",
+            {
+                "kafka": Option("texts", "the topics", required=True),
+                **_KAFKA,
+                "type": Option("text", "the event type; the topic's name by default"),
+                "filter": Option("filter", "which of them are taken"),
+                "schema": Option("schema", "attributes and their types, for Spark"),
+                "starting_offsets": Option(
+                    "text", "where to begin; earliest by default", choices=("earliest", "latest")
+                ),
+                "max_rows_per_batch": Option("count", "records that are taken at a time"),
+                "fail_on_data_loss": Option("flag", "whether records that are gone are an error"),
+            },
+            "the records of Kafka topics",
+            stream=True,
+            both=True,
+        ),
+        EndKind(
             "archive",
             "archive",
             {
@@ -99,8 +135,30 @@ SOURCES: Final = {
         _files("parquet", "Parquet files"),
         _files("json", "files with a JSON object per line"),
         _files("csv", "comma-separated files"),
+        EndKind(
+            "jdbc",
+            "jdbc",
+            {
+                "jdbc": Option("text", "the database, as jdbc:…", required=True),
+                "table": Option("text", "the table"),
+                "query": Option("sql", "or what to ask for"),
+                **_JDBC,
+            },
+            "a table of a database",
+        ),
     )
 }
+
+
+def _written_files(form: str, about: str) -> EndKind:
+    options = {
+        "path": Option("path", "a directory", required=True),
+        "partition_by": Option("texts", "columns that make subdirectories"),
+    }
+    if form == "csv":
+        options["header"] = Option("flag", "whether the first line of each has the names")
+    return EndKind(form, "path", options, about, modes=("append",))
+
 
 SINKS: Final = {
     kind.name: kind
@@ -127,25 +185,32 @@ SINKS: Final = {
             modes=("append",),
             existing=("fail", "add"),
         ),
+        _written_files("parquet", "write Parquet files"),
+        _written_files("json", "write files with a JSON object per line"),
+        _written_files("csv", "write comma-separated files"),
         EndKind(
-            "parquet",
-            "path",
+            "jdbc",
+            "url",
             {
-                "path": Option("path", "a directory", required=True),
-                "partition_by": Option("texts", "columns that make subdirectories"),
+                "url": Option("text", "the database, as jdbc:…", required=True),
+                "table": Option("text", "the table", required=True),
+                **_JDBC,
             },
-            "write Parquet files",
-            modes=("append",),
+            "write to a table of a database",
+            modes=("append", "update"),
         ),
         EndKind(
-            "json",
-            "path",
+            "kafka",
+            "topic",
             {
-                "path": Option("path", "a directory", required=True),
-                "partition_by": Option("texts", "columns that make subdirectories"),
+                "topic": Option("text", "the topic", required=True),
+                **_KAFKA,
+                "key": Option("text", "the attribute that is the key"),
+                "exactly_once": Option("flag", "whether each is there once; true by default"),
             },
-            "write files with a JSON object per line",
-            modes=("append",),
+            "write each row as a record of a Kafka topic",
+            modes=("append", "update"),
+            existing=("add",),
         ),
         EndKind(
             "console",

@@ -96,9 +96,8 @@ def _milliseconds(times: Mapping[str, Any]) -> int:
 def checkpointed_watermark(spark: SparkSession, checkpoint: str, batch: int) -> int | None:
     """The watermark of a micro-batch by the checkpoint of its query; None if that does not say."""
     from stentor.pipeline.archives.places import place_of
-    from stentor.pipeline.archives.stores import store_of
 
-    written = store_of(place_of(checkpoint, spark), spark).read(f"offsets/{batch}")
+    written = place_of(checkpoint, spark).read(f"offsets/{batch}")
     for line in (written or b"").decode().splitlines():
         if line.startswith("{"):
             found = json.loads(line).get("batchWatermarkMs")

@@ -8,7 +8,7 @@ column exists, is for `analysis`, and told when the pipeline is run, before anyt
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -16,13 +16,15 @@ from stentor.errors import PipelineDefinitionError
 from stentor.notation.document import Document
 from stentor.notation.toml_lines import KeyPath
 from stentor.pipeline.runs.definition import Pipeline, Source, Step
+from stentor.pipeline.runs.engines import read_engine
 from stentor.pipeline.runs.graphs import cycles, ordered, unused
 from stentor.pipeline.runs.modules import load_modules
 from stentor.pipeline.runs.reader import Reader, is_remote
 from stentor.pipeline.runs.sink_reader import read_sinks
 from stentor.pipeline.runs.table_reader import read_sources, read_steps
+from stentor.pipeline.steps.options import flattened, setting
 
-_KEYS: Final = ("name", "python", "checkpoints", "spark", "source", "step", "sink")
+_KEYS: Final = ("name", "engine", "python", "checkpoints", "spark", "source", "step", "sink")
 _SPARK_KEYS: Final = ("master", "config")
 
 
@@ -86,8 +88,9 @@ def _pipeline(reader: Reader) -> Pipeline:
         for name in idle
     ]
     made = {name: steps[name] for name in ordered(steps)}
+    engine = read_engine(reader, sources, steps, sinks)
     return Pipeline(
-        name, document.file, sources, made, sinks, master, config, python, tuple(warnings)
+        name, document.file, sources, made, sinks, engine, master, config, python, tuple(warnings)
     )
 
 
@@ -114,27 +117,14 @@ def _spark(reader: Reader, value: Any) -> tuple[str | None, dict[str, str]]:
     if not isinstance(config, dict):
         reader.problem(("spark", "config"), "it is a table of settings of Spark")
         config = {}
-    flat = dict(_flattened(config, ""))
-    for key, setting in flat.items():
+    flat = dict(flattened(config))
+    for key, given in flat.items():
         if not key.startswith("spark."):
             text = f"settings of Spark begin with spark., not {key!r}"
             reader.problem(("spark", "config", key), text)
-        elif not isinstance(setting, (str, int, float)):
-            reader.problem(("spark", "config", key), f"{setting!r} is no value of a setting")
-    return master, {key: _setting(each) for key, each in flat.items()}
-
-
-def _flattened(config: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """Settings by their full names: dots that are not in quotes make tables in TOML."""
-    for key, value in config.items():
-        if isinstance(value, dict):
-            yield from _flattened(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
-
-
-def _setting(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+        elif not isinstance(given, (str, int, float)):
+            reader.problem(("spark", "config", key), f"{given!r} is no value of a setting")
+    return master, {key: setting(each) for key, each in flat.items()}
 
 
 def _check_tables(reader: Reader, steps: Mapping[str, Step]) -> None:

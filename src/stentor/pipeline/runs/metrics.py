@@ -25,7 +25,7 @@ _METRICS: Final = (
     ("lag", "gauge", "Events that are there and not yet read.", "lag"),
     ("state_rows", "gauge", "Rows of state that the query keeps.", "state_rows"),
 )
-_STATES: Final = ("starting", "running", "done", "stopped", "failed")
+_STATES: Final = ("starting", "running", "waiting", "done", "stopped", "failed")
 
 
 class MetricsFile:

@@ -99,11 +99,19 @@ class Reader:
                     continue
             read = self.guarded(_reading(option, value), (*path, key), f"{key}: ")
             if read is not None:
-                found[key] = self.path(read) if option.kind == "path" else read
+                found[key] = self._placed(option, read)
         for key, option in known.items():
             if option.required and key not in given:
                 self.problem(path, f"{key} is missing: {option.about}")
         return found
+
+    def _placed(self, option: Option, value: Any) -> Any:
+        """The value, paths in it seen from where the file is."""
+        if option.kind == "path":
+            return self.path(value)
+        if option.kind == "dead_letter" and "file" in value:
+            return {"file": self.path(value["file"])}
+        return value
 
     def _right_entries(
         self, option: Option, value: dict[str, Any], path: KeyPath

@@ -28,11 +28,11 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from stentor.errors import PipelineError, StentorError
+from stentor.errors import StentorError
 from stentor.pipeline.registration import require_own
 from stentor.pipeline.runs.causes import cause
 from stentor.pipeline.runs.definition import Pipeline, Sink
-from stentor.pipeline.runs.figures import Figures
+from stentor.pipeline.runs.figures import Figures, Outcome, Watcher
 from stentor.pipeline.runs.lateness import Lateness, checkpointed_watermark
 from stentor.pipeline.runs.sinks import batch, query_name, start
 from stentor.pipeline.runs.tables import Tables, explained
@@ -41,27 +41,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-#: Called with the figures of a query and what Spark says, when either has changed.
-Watcher = Callable[[Figures, Mapping[str, Any] | None], None]
-
 #: Seconds between two looks at the queries.
 _LOOK: Final = 0.1
 #: Seconds that a query may take to finish its batch when it is told to stop.
 GRACE: Final = 30.0
 #: Seconds that a batch may take to end when its jobs are cancelled; then it is left to itself.
 _CANCELLING: Final = 10.0
-
-
-@dataclass
-class Outcome:
-    """How a run ended."""
-
-    figures: dict[str, Figures]
-    #: What went wrong, if something did.
-    problem: str | None = None
-    #: Whether it was ended from outside before it was done.
-    stopped: bool = False
-    seconds: float = 0.0
 
 
 @dataclass
@@ -338,6 +323,3 @@ class _Listener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         """The run sees by itself that a query has ended."""
-
-
-__all__ = ["GRACE", "Outcome", "PipelineError", "Runner", "Watcher"]

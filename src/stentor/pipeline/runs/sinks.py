@@ -8,6 +8,12 @@ from typing import TYPE_CHECKING, Any, cast
 import pyspark.sql.functions as F
 
 from stentor.errors import PipelineError
+from stentor.pipeline.runs.connectors import (
+    found_connector,
+    jdbc_writer,
+    kafka_options,
+    kafka_records,
+)
 from stentor.pipeline.runs.definition import Sink
 from stentor.pipeline.runs.kinds import EXISTING
 from stentor.pipeline.runs.tables import spark_options
@@ -25,9 +31,13 @@ def start(events: DataFrame, sink: Sink, name: str, *, once: bool) -> StreamingQ
     if sink.kind == "archive":
         trigger = {"availableNow": True} if once else sink.trigger
         return cast("StreamingQuery", _archive(events, sink, name, trigger))
-    writer = _prepared(events, sink).writeStream.format(sink.kind).outputMode(sink.mode)
-    for key, value in _written(sink).items():
-        writer = writer.option(key, value)
+    writer = _prepared(events, sink).writeStream.outputMode(sink.mode)
+    if sink.kind == "jdbc":
+        # A batch that is done again after a crash is written again: databases know of no batches.
+        write = jdbc_writer(sink, "append")
+        writer = writer.foreachBatch(lambda batch, number: write(batch))
+    else:
+        writer = writer.format(sink.kind).options(**_written(sink))
     if sink.checkpoint is not None:
         writer = writer.option("checkpointLocation", sink.checkpoint)
     if "partition_by" in sink.options:
@@ -36,7 +46,8 @@ def start(events: DataFrame, sink: Sink, name: str, *, once: bool) -> StreamingQ
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=sink.trigger)
-    return writer.queryName(query_name(sink, name)).start()
+    with found_connector():
+        return writer.queryName(query_name(sink, name)).start()
 
 
 def query_name(sink: Sink, name: str) -> str:
@@ -54,20 +65,33 @@ def batch(events: DataFrame, sink: Sink, name: str) -> Callable[[], Any]:
     if sink.kind == "memory":
         return lambda: table.createOrReplaceTempView(sink.options["table"])
     mode = EXISTING[sink.existing]
+    if sink.kind == "jdbc":
+        return lambda: jdbc_writer(sink, mode)(table)
     writer = table.write.format(sink.kind).mode(mode).options(**_written(sink))
     if "partition_by" in sink.options:
         writer = writer.partitionBy(*sink.options["partition_by"])
-    return lambda: writer.save()
+
+    def save() -> None:
+        with found_connector():
+            writer.save()
+
+    return save
 
 
 def _prepared(events: DataFrame, sink: Sink) -> DataFrame:
+    if sink.kind == "kafka":
+        return kafka_records(events, sink.options)
     kind = sink.options.get("type")
     return events if kind is None else events.withColumn("_type", F.lit(kind))
 
 
 def _written(sink: Sink) -> dict[str, str]:
+    if sink.kind == "kafka":
+        return kafka_options(sink.options)
     own = ("type", "table", "rows", "partition_by")
     options = spark_options({k: v for k, v in sink.options.items() if k not in own})
+    if sink.kind == "csv":
+        options.setdefault("header", "true")
     if sink.kind == "console":
         options |= {"numRows": str(sink.options.get("rows", 20)), "truncate": "false"}
     return options
@@ -89,11 +113,11 @@ def _archive(events: DataFrame, sink: Sink, name: str, trigger: Any) -> Any:
 
 def _check_new(path: str, spark: SparkSession) -> None:
     """`PipelineError` if there is an archive that has events."""
-    from stentor.pipeline.archives.log import Log
     from stentor.pipeline.archives.places import place_of
-    from stentor.pipeline.archives.stores import store_of
+    from stentor.pipeline.archives.tables import Archive
 
-    if Log(store_of(place_of(path, spark), spark)).state().files:
+    archive = Archive(place_of(path, spark))
+    if archive.exists() and archive.table().files:
         raise PipelineError(
             f'there is an archive at {path} already; with existing = "add" the events are added to '
             "it, and with deduplicate = true those that it has are left out"

@@ -37,7 +37,9 @@ def _source(reader: Reader, name: str, table: dict[str, Any]) -> Source:
         reader.problem((*path, "stream"), "it must be true or false")
         stream = kind.stream
     if stream and not kind.both:
-        reader.problem((*path, "stream"), f"an {kind.name} is read as it is, not as a stream")
+        reader.problem((*path, "stream"), f"{kind.about} is read as it is, not as a stream")
+    if kind.name == "jdbc" and ("table" in table) == ("query" in table):
+        reader.problem(path, "give a table, or a query")
     own = {key: value for key, value in table.items() if key != "stream"}
     options = reader.options(kind.options, own, path, ("stream",) if kind.both else ())
     if stream and kind.name in _FILES and "schema" not in own:

@@ -9,17 +9,19 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from stentor.errors import PipelineError, StentorError
-from stentor.filters import Filter
 from stentor.pipeline.event_table import events
 from stentor.pipeline.runs.causes import cause
+from stentor.pipeline.runs.connectors import check_filter, jdbc_table, kafka_table
 from stentor.pipeline.runs.definition import Pipeline, Source, Step
 from stentor.pipeline.runs.reader import is_remote
 from stentor.pipeline.source.options import FORMAT
 from stentor.pipeline.source.row_counts import counted
 from stentor.pipeline.steps.durations import microseconds
+from stentor.pipeline.steps.options import secret
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,6 +83,10 @@ class Tables:
     def _source(self, source: Source) -> DataFrame:
         if source.kind == "archive":
             return self._history(source.options)
+        if source.kind == "kafka":
+            return kafka_table(self._spark, source)
+        if source.kind == "jdbc":
+            return jdbc_table(self._spark, source.options)
         table = self._events(source) if source.kind == FORMAT else self._files(source)
         if source.stream and "_corrupt" in table.columns:
             return counted(table, f"source.{source.name}")  # in every query that reads it
@@ -119,22 +125,11 @@ class Tables:
         )
 
 
-def _check_filters(step: Step, events: DataFrame) -> None:
-    """`PipelineError` if a filter asks for an attribute that no event of the table can have."""
-    from stentor.pipeline.filters.attributes import places
-    from stentor.pipeline.steps.events import no_column
-
-    for key, value in step.options.items():
-        if step.kind.options[key].kind != "filter":
-            continue
-        for name in sorted(Filter(value).names):
-            if not name.startswith("_") and not places(events.schema, name):
-                raise no_column(events.schema, name)
-
-
 def _step(step: Step, made: list[DataFrame], others: Mapping[str, DataFrame]) -> DataFrame:
     if not step.kind.many:
-        _check_filters(step, made[0])
+        for key, value in step.options.items():
+            if step.kind.options[key].kind == "filter":
+                check_filter(made[0], value)
     function = step.kind.call()
     options = {**step.options, **others}
     if step.kind.many:
@@ -149,7 +144,7 @@ def explained(what: str) -> Iterator[None]:
     """Errors inside say what they are about, in words."""
     try:
         yield
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         raise PipelineError(f"{what}: {cause(error)}") from error
     except StentorError as error:
         raise type(error)(f"{what}: {error}") from error
@@ -174,7 +169,7 @@ def spark_options(options: Mapping[str, Any]) -> dict[str, str]:
 
 def _option(name: str, value: Any) -> str:
     if name == "token":
-        return _secret(value)
+        return secret(value)
     if name == "patience":
         return str(microseconds(value) / 1e6)
     if isinstance(value, bool):
@@ -186,13 +181,3 @@ def _option(name: str, value: Any) -> str:
     if isinstance(value, dict):
         return json.dumps(value)
     return str(value)
-
-
-def _secret(text: str) -> str:
-    """A secret; with @ before it, the file that holds it; @@ stands for a plain @."""
-    if text.startswith("@@") or not text.startswith("@"):
-        return text.removeprefix("@")
-    try:
-        return Path(text[1:]).read_text("utf-8").strip()
-    except OSError as error:
-        raise PipelineError(f"the token cannot be read from {text[1:]}: {error.strerror}") from None

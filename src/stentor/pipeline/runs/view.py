@@ -21,6 +21,7 @@ _LINE_EVERY: Final = 10.0
 _COLORS: Final = {
     "starting": "yellow",
     "running": "green",
+    "waiting": "yellow",
     "done": "green",
     "stopped": "dim",
     "failed": "bold red",

@@ -21,15 +21,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from hashlib import sha256
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from stentor.client.direct import broker_for
 from stentor.errors import InvalidNotification, NameTaken, PipelineError
 from stentor.model.identity import IdSource
 from stentor.pipeline.columns import Draft, RowEncoder, numbered, row_of
+from stentor.pipeline.sink.dead_letters import DeadLetters
 from stentor.pipeline.sink.large_partitions import LargePartition, other_rows
 from stentor.pipeline.sink.tasks import Task
 from stentor.pipeline.source.journals import opened
@@ -45,21 +46,19 @@ _OVERHEAD: Final = 1_024
 _ITEM_OVERHEAD: Final = 8
 
 
-def broker_for(producer: str, brokers: Sequence[str]) -> str:
-    """The broker that a producer publishes to: always the same one of a list in any order.
-
-    >>> broker_for("spark/q/0", ["b:1", "a:1"]) == broker_for("spark/q/0", ["a:1", "b:1"])
-    True
-    """
-    listed = sorted(brokers)
-    return listed[int.from_bytes(sha256(producer.encode()).digest()[:8]) % len(listed)]
-
-
 def publish_rows(
-    batches: Iterable[pa.RecordBatch], schema: StructType, task: Task, options: Connecting
+    batches: Iterable[pa.RecordBatch],
+    schema: StructType,
+    task: Task,
+    options: Connecting,
+    aside: str | None = None,
 ) -> int:
-    """Publish the rows of a partition; how many they are."""
-    rows = _Rows(batches, schema, task)
+    """Publish the rows of a partition; how many they are.
+
+    Those that cannot be published are put aside (see `dead_letters`), if it is said where.
+    """
+    dead = None if aside is None else DeadLetters(aside, task)
+    rows = _Rows(batches, schema, task, dead)
     address = broker_for(task.producer, options.brokers)
     try:
         chunks = iter(rows)
@@ -82,14 +81,20 @@ def publish_rows(
             f"another attempt of the same task ({task.producer}) has taken over, so this one "
             "ends. If that was speculation, switch it off for this query: spark.speculation"
         ) from error
+    if dead is not None:
+        dead.write()
     return rows.count
 
 
 def verify_rows(
-    batches: Iterable[pa.RecordBatch], schema: StructType, task: Task, options: Connecting
+    batches: Iterable[pa.RecordBatch],
+    schema: StructType,
+    task: Task,
+    options: Connecting,
+    aside: str | None = None,
 ) -> int:
     """Raise if an earlier attempt has published rows that do not come again; how many come."""
-    rows = _Rows(batches, schema, task)
+    rows = _Rows(batches, schema, task, None if aside is None else DeadLetters(aside, task))
     address = broker_for(task.producer, options.brokers)
     if published(task, options)[0] != task.epoch:
         return sum(len(chunk) for chunk in rows)
@@ -141,8 +146,15 @@ def _published_as_one(
 class _Rows:
     """The rows of a partition, chunk by chunk; errors say which row it is."""
 
-    def __init__(self, batches: Iterable[pa.RecordBatch], schema: StructType, task: Task) -> None:
+    def __init__(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        schema: StructType,
+        task: Task,
+        dead: DeadLetters | None = None,
+    ) -> None:
         self._batches = batches
+        self._dead = dead
         self._encoder = RowEncoder(schema)
         self._task = task
         #: Rows so far, without the chunk that was handed out last.
@@ -153,12 +165,31 @@ class _Rows:
         for batch in self._batches:
             for at in range(0, batch.num_rows, CHUNK_ROWS):
                 self._before = self.count
-                try:
-                    drafts = self._encoder.drafts(batch.slice(at, CHUNK_ROWS))
-                except InvalidNotification as error:
-                    raise self._placed(error) from None
+                chunk = batch.slice(at, CHUNK_ROWS)
+                if self._dead is not None:
+                    drafts = self._sound(chunk, self._dead)
+                else:
+                    try:
+                        drafts = self._encoder.drafts(chunk)
+                    except InvalidNotification as error:
+                        raise self._placed(error) from None
                 self.count += len(drafts)
-                yield drafts
+                if drafts:
+                    yield drafts
+
+    def _sound(self, rows: pa.RecordBatch, dead: DeadLetters) -> list[Draft]:
+        """Those rows that can be published; the others are found by halving."""
+        try:
+            drafts = self._encoder.drafts(rows)
+            # Some of what can be wrong shows only then, such as too many bytes in all.
+            numbered(drafts, IdSource(self._task.producer, self._task.epoch), datetime.now(UTC))
+            return drafts
+        except InvalidNotification as error:
+            if rows.num_rows == 1:
+                dead.add(rows, error)
+                return []
+        half = rows.num_rows // 2
+        return self._sound(rows.slice(0, half), dead) + self._sound(rows.slice(half), dead)
 
     def encoded(self, drafts: Sequence[Draft], ids: IdSource, now: datetime) -> list[bytes]:
         """The chunk that was handed out last, encoded; the error says which row is wrong."""

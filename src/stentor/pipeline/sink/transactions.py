@@ -101,12 +101,20 @@ def publish(frame: DataFrame, *, brokers: str | Iterable[str], **options: Any) -
 
         bars.writeStream.foreachBatch(send).option("checkpointLocation", "bars").start()
 
+    So results go out in any output mode: what is new, what has changed, or all of it anew.
+
     brokers       addresses, separated by commas or as a list
     txnAppId      who writes: one name for each query and each table that it writes
     txnVersion    which batch; a lower one than was written before is refused
     txnKey        columns that tell the rows of a batch apart; all by default
+    deadLetters   where rows go that cannot be published; without it they are an error
     options       the others of `format("stentor")`, such as token and trust
     """
+    if frame.isStreaming:
+        raise PipelineError(
+            'a stream is published by frame.writeStream.format("stentor"), or batch by batch by '
+            "publish in foreachBatch"
+        )
     addresses = brokers if isinstance(brokers, str) else ",".join(brokers)
     given = {k: str(v) for k, v in options.items() if v is not None} | {"brokers": addresses}
     found = transaction(given)

@@ -21,7 +21,7 @@ from stentor.pipeline.columns import RowEncoder
 from stentor.pipeline.sink.partitions import publish_rows, verify_rows
 from stentor.pipeline.sink.tasks import Task
 from stentor.pipeline.sink.transactions import by_slot, slot_task, without_slot
-from stentor.pipeline.source.options import VERIFY, connecting, transaction
+from stentor.pipeline.source.options import VERIFY, connecting, dead_letters, transaction
 
 #: Where Spark tells a task which query and which micro-batch it works for.
 _QUERY_ID: Final = "sql.streaming.queryId"
@@ -54,18 +54,20 @@ class BatchWriter(DataSourceArrowWriter):
         RowEncoder(schema)  # what cannot be published is refused before anything starts
         self._schema = schema
         self._options = connecting(options)
+        self._aside = dead_letters(options)
         self._write = uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Published:
         context = _context()
         if self._transaction is None:
             task = Task(self._write, 0, context.partitionId())
-            rows = publish_rows(iterator, self._schema, task, self._options)
+            rows = publish_rows(iterator, self._schema, task, self._options, self._aside)
             return Published(task.partition, rows)
         act = verify_rows if self._verify else publish_rows
         rows = 0
         for slot, batches in by_slot(iterator):
-            rows += act(batches, self._schema, slot_task(self._transaction, slot), self._options)
+            task = slot_task(self._transaction, slot)
+            rows += act(batches, self._schema, task, self._options, self._aside)
         return Published(context.partitionId(), rows)
 
 
@@ -83,6 +85,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         RowEncoder(schema)
         self._schema = schema
         self._options = connecting(options)
+        self._aside = dead_letters(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Published:
         context = _context()
@@ -90,7 +93,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if query is None or batch is None:
             raise PipelineError("this task belongs to no streaming query; use df.write instead")
         task = Task(query, int(batch), context.partitionId())
-        return Published(task.partition, publish_rows(iterator, self._schema, task, self._options))
+        rows = publish_rows(iterator, self._schema, task, self._options, self._aside)
+        return Published(task.partition, rows)
 
 
 def _context() -> TaskContext:

@@ -27,9 +27,9 @@ from pyspark.sql.types import StructType
 
 from stentor.pipeline.columns import BatchMaker, Layout
 from stentor.pipeline.source.journals import Journals
-from stentor.pipeline.source.offsets import Offset, Range, ranges
+from stentor.pipeline.source.offsets import Offset, Range, ranges, shares
 from stentor.pipeline.source.options import EARLIEST, LATEST, Reading
-from stentor.pipeline.source.range_reader import read_range
+from stentor.pipeline.source.range_reader import count_range, read_range
 
 
 class BatchReader(DataSourceReader):
@@ -41,6 +41,24 @@ class BatchReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
+        return self._planned()[0]
+
+    def count(self) -> int:
+        """How many events there are, without reading them; the driver asks the brokers.
+
+        Journals have no gaps, so where there is no filter their ends say it. Else brokers send the
+        offsets of what matches.
+        """
+        options = self._options
+        planned, whole = self._planned()
+        if whole and not options.filter:
+            found = sum(part.last - part.first + 1 for part in planned)
+        else:
+            found = sum(count_range(part, options) for part in planned)
+        return found if options.limit is None else min(found, options.limit)
+
+    def _planned(self) -> tuple[list[Range], bool]:
+        """The ranges that are read, and whether all of it is there."""
         options = self._options
         with Journals(options.connecting) as journals:
             seen = journals.all_seen()
@@ -50,8 +68,12 @@ class BatchReader(DataSourceReader):
             begin = {s: journals.offset_of(j, options.starting, EARLIEST) for s, j in found.items()}
             end = {s: journals.offset_of(j, options.ending, LATEST) for s, j in found.items()}
         addresses = {stream: journal.address for stream, journal in found.items()}
-        planned = ranges(Offset(begin), Offset(end), options.rows_per_partition, addresses)
-        return list(planned)
+        whole = all(begin[stream] >= journal.low for stream, journal in found.items())
+        if options.limit is not None and not options.filter:
+            available = {stream: max(0, end[stream] - begin[stream]) for stream in found}
+            taken = shares(available, options.limit)
+            end = {stream: begin[stream] + count for stream, count in taken.items()}
+        return ranges(Offset(begin), Offset(end), options.rows_per_partition, addresses), whole
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Range):  # Spark's own, if there is nothing to read

@@ -203,13 +203,23 @@ class Journals:
         column: str,
         *,
         skip_lost: bool,
+        headers: bool,
     ) -> list[Stretch]:
-        """When the events of a journal were, between two offsets, without the events."""
+        """When the events of a journal were, between two offsets, and how large: not the events.
+
+        With `headers`, they are as large as they are without their payloads.
+        """
         found: list[Stretch] = []
 
         def look(direct: Direct) -> None:
             found[:] = direct.read(
-                journal.stream, first, last, filter, skip_lost=skip_lost, times=column
+                journal.stream,
+                first,
+                last,
+                filter,
+                skip_lost=skip_lost,
+                times=column,
+                headers=headers,
             )
 
         self._ask(journal, look)

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Final
 
 from stentor.client.times import since_seconds
@@ -50,6 +51,8 @@ _READING: Final = {
     "startingTimestamp": "ISO time: what was journaled at that time or later",
     "endingTimestamp": "ISO time: what was journaled before that time",
     "maxRowsPerBatch": "events that a micro-batch looks at, over all brokers",
+    "maxBytesPerBatch": "bytes of events that a micro-batch reads, over all brokers",
+    "limit": "batches: so many events are enough",
     "maxRowsPerPartition": "events that one task looks at",
     "timeColumn": "by which time a stream that catches up is read: _time, or an attribute",
     "waitForBrokers": "whether a stream waits for brokers that are down, or goes on without them",
@@ -73,8 +76,11 @@ _WRITING: Final = {
     "txnKey": "columns that tell the rows of a batch apart, separated by commas; all by default",
 }
 
+#: What becomes of rows that cannot be published.
+_ASIDE: Final = {"deadLetters": "where rows go that cannot be published; without it they fail"}
+
 READ_OPTIONS: Final = _CONNECTING | _READING
-WRITE_OPTIONS: Final = _CONNECTING | _WRITING
+WRITE_OPTIONS: Final = _CONNECTING | _WRITING | _ASIDE
 
 #: Offsets by broker name or journal id.
 Offsets = Mapping[str, "int | str"]
@@ -121,6 +127,8 @@ class Reading:
     sample: int = SAMPLE
     time_column: str = TIME
     wait_for_brokers: bool = True
+    bytes_per_batch: int | None = None
+    limit: int | None = None
 
 
 def connecting(options: Mapping[str, str], known: Mapping[str, str] = WRITE_OPTIONS) -> Connecting:
@@ -166,6 +174,18 @@ def transaction(options: Mapping[str, str]) -> WriteIdentity | None:
     return WriteIdentity(app, _number(given, "txnversion", 0, int, 0), key)
 
 
+def dead_letters(options: Mapping[str, str]) -> str | None:
+    """Where rows go that cannot be published: a URI, or an absolute path; None if they fail.
+
+    >>> dead_letters({"deadLetters": "s3://bucket/refused"})
+    's3://bucket/refused'
+    """
+    path = _known(options, WRITE_OPTIONS).get("deadletters", "").strip()
+    if not path:
+        return None
+    return path if "://" in path else str(Path(path).absolute())
+
+
 def reading(options: Mapping[str, str], *, streaming: bool | None = None) -> Reading:
     """The options of a read; `InvalidConfiguration`, or what is wrong with the filter.
 
@@ -178,7 +198,8 @@ def reading(options: Mapping[str, str], *, streaming: bool | None = None) -> Rea
     kind = given.get("eventtype")
     if kind is not None:
         filter = filter & event_type(kind)
-    rows = "maxrowsperbatch"
+    if streaming and "limit" in given:
+        raise InvalidConfiguration("limit is for batches; a stream has maxRowsPerBatch")
     mode = given.get("mode", MODES[0]).upper()
     if mode not in MODES:
         raise InvalidConfiguration(f"mode={mode} is none; choose one of {', '.join(MODES)}")
@@ -190,13 +211,15 @@ def reading(options: Mapping[str, str], *, streaming: bool | None = None) -> Rea
         _attributes(given),
         _moment(given, "starting", EARLIEST, streaming=streaming),
         _moment(given, "ending", LATEST, streaming=streaming),
-        _number(given, rows, 0, int, 1) if rows in given else None,
+        _number(given, "maxrowsperbatch", None, int, 1),
         _number(given, "maxrowsperpartition", ROWS_PER_PARTITION, int, 1),
         _flag(given, "failOnDataLoss", True),
         mode,
         _number(given, "sample", SAMPLE, int, 1),
         given.get("timecolumn", TIME),
         _flag(given, "waitForBrokers", True),
+        _number(given, "maxbytesperbatch", None, int, 1),
+        _number(given, "limit", None, int, 0),
     )
 
 

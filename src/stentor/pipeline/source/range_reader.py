@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from math import inf
 from time import monotonic, sleep
 from typing import Final
 
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from stentor.client.backoff import TRANSIENT, Backoff
 from stentor.errors import HistoryGone
+from stentor.model.moments import TIME
 from stentor.pipeline.columns import BatchMaker
 from stentor.pipeline.source.journals import holder
 from stentor.pipeline.source.offsets import Range
@@ -31,17 +33,28 @@ _log: Final = logging.getLogger("stentor.pipeline")
 def read_range(
     part: Range, options: Reading, filter: str, maker: BatchMaker
 ) -> Iterator[pa.RecordBatch]:
-    """The events of a range that the filter matches."""
+    """The events of a range that the filter matches.
+
+    Payloads leave the broker only if there is a column for them. Attributes that have no column do:
+    a broker would have to decode and encode each event anew to leave them out.
+    """
     offsets: list[int] = []
     items: list[bytes] = []
     size = 0
-    for found_offsets, found_items in _stretches(part, options, filter):
+    left = inf if options.limit is None else options.limit
+    headers = "_payload" not in maker.layout.arrow.names
+    for found_offsets, found_items in _stretches(part, options, filter, headers=headers):
+        if len(found_items) > left:
+            found_offsets, found_items = found_offsets[: int(left)], found_items[: int(left)]
+        left -= len(found_items)
         offsets += found_offsets
         items += found_items
         size += sum(map(len, found_items))
         if len(items) >= BATCH_ROWS or size >= BATCH_BYTES:
             yield maker.batch(items, offsets, stream=part.stream, broker=part.broker)
             offsets, items, size = [], [], 0
+        if not left:
+            break
     if items:
         yield maker.batch(items, offsets, stream=part.stream, broker=part.broker)
     if maker.corrupt:
@@ -55,8 +68,13 @@ def read_range(
         )
 
 
+def count_range(part: Range, options: Reading) -> int:
+    """How many events of a range the filter matches, without the events."""
+    return sum(len(found) for found, _ in _stretches(part, options, options.filter, times=TIME))
+
+
 def _stretches(
-    part: Range, options: Reading, filter: str
+    part: Range, options: Reading, filter: str, *, headers: bool = False, times: str = ""
 ) -> Iterator[tuple[list[int], list[bytes]]]:
     at = part.first
     hint = part.address
@@ -79,9 +97,18 @@ def _stretches(
                 _lost(part, at, text, strict, min(journal.low - 1, part.last))
             last = min(part.last, journal.head)
             try:
-                for stretch in direct.read(part.stream, at, last, filter, skip_lost=not strict):
+                stretches = direct.read(
+                    part.stream,
+                    at,
+                    last,
+                    filter,
+                    skip_lost=not strict,
+                    times=times,
+                    headers=headers,
+                )
+                for stretch in stretches:
                     at = max(at, stretch.through + 1)
-                    if stretch.items:
+                    if stretch.offsets:
                         yield stretch.offsets, stretch.items
                     deadline = monotonic() + patience
                     backoff.reset()

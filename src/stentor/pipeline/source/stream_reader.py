@@ -60,7 +60,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._addresses: dict[str, str] = {}
         #: With the trigger "available now": what is not read beyond.
         self._targets: dict[str, int] | None = None
-        self._timelines = Timelines(self._times)
+        self._timelines = Timelines(self._times, sized=options.bytes_per_batch is not None)
         self._found: dict[str, JournalPlace] = {}
         #: Losses, and brokers that are waited for, that were reported.
         self._warned: set[str] = set()
@@ -206,8 +206,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> dict[str, int]:
         """How many entries of each journal the next batch reads."""
         available = {stream: head + 1 - positions[stream] for stream, head in heads.items()}
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        if most is None or most >= sum(available.values()):
+        everything = sum(available.values())
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else everything
+        if self._options.bytes_per_batch is not None and available:
+            most_bytes = self._options.bytes_per_batch
+            return self._timelines.within(positions, heads, most, most_bytes)
+        if most >= everything:
             return available
         if len(available) == 1:
             return dict.fromkeys(available, most)
@@ -223,6 +227,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             options.filter,
             options.time_column,
             skip_lost=skip_lost,
+            headers="_payload" not in self._schema.names,
         )
 
     def _beginning(self, journal: JournalPlace, before: Offset) -> int:

@@ -15,7 +15,10 @@ An entry that the filter leaves out, or that has no time, has the rank of the on
 ranks are shared among the journals, so that there is progress whatever the times are. A journal
 that was read to its end has no say: what will come to it is taken to be of now.
 
-What was learned of times is kept until it was read, so brokers look at each entry once. They are
+Brokers tell the sizes of what they would send, too. A limit in bytes takes as many of the lowest
+ranks as fit, and one if none does.
+
+What was learned is kept until it was read, so brokers look at each entry once. They are
 asked for as many entries at a time as a batch takes from each, more or less: about one question for
 each journal and batch.
 """
@@ -24,7 +27,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate, islice
 from math import inf
 from typing import Final
 
@@ -54,13 +58,23 @@ class Timeline:
         # From which entry on which rank counts; both rise.
         self._offsets = array("q", [position])
         self.ranks = array("d", [-inf])
+        # Entries that the filter matches, and how many bytes those up to each have, from some
+        # beginning on: there is one more of these.
+        self._sized = array("q")
+        self._ends = array("q", [0])
 
     @property
     def highest(self) -> float:
         """The rank of the last known entry; what follows has at least that."""
         return self.ranks[-1]
 
-    def add(self, offsets: Iterable[int], times: Iterable[float | None], through: int) -> None:
+    def add(
+        self,
+        offsets: Sequence[int],
+        times: Iterable[float | None],
+        through: int,
+        sizes: Sequence[int] = (),
+    ) -> None:
         """Take in what comes behind what is known, up to and including `through`."""
         highest = self.highest
         for offset, time in zip(offsets, times, strict=True):
@@ -68,7 +82,14 @@ class Timeline:
                 highest = time
                 self._offsets.append(offset)
                 self.ranks.append(time)
+        if sizes:
+            self._sized.extend(offsets)
+            self._ends.extend(islice(accumulate(sizes, initial=self._ends[-1]), 1, None))
         self.known = max(self.known, through + 1)
+
+    def bytes_of(self, count: int) -> int:
+        """How many bytes the next `count` known entries have, without those that nobody reads."""
+        return self._ends[bisect_left(self._sized, self.position + count)] - self._ends[0]
 
     def below(self, rank: float) -> int:
         """The first known entry with at least this rank; `known` if there is none."""
@@ -83,6 +104,8 @@ class Timeline:
         self.position = position
         behind = bisect_right(self._offsets, position) - 1
         del self._offsets[:behind], self.ranks[:behind]
+        read = bisect_left(self._sized, position)
+        del self._sized[:read], self._ends[:read]
 
     def _at(self, index: int) -> int:
         if index == len(self._offsets):
@@ -93,8 +116,10 @@ class Timeline:
 class Timelines:
     """What is known of the times of several journals."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: Ask, *, sized: bool = False) -> None:
+        """`sized` if it is to be known how many bytes entries have, which takes memory."""
         self._ask = ask
+        self._sized = sized
         self._lines: dict[str, Timeline] = {}
 
     def earliest(
@@ -119,6 +144,34 @@ class Timelines:
             self._learn(lowest, min(heads[lowest], lines[lowest].known + size - 1))
         return _earliest(lines, limit)
 
+    def within(
+        self, positions: Mapping[str, int], heads: Mapping[str, int], limit: int, most_bytes: int
+    ) -> dict[str, int]:
+        """As many of the earliest as have at most so many bytes together; but at least one."""
+        limit = min(limit, sum(heads[stream] + 1 - at for stream, at in positions.items()))
+        tried = min(LEAST, limit)
+        while True:
+            found = self.earliest(positions, heads, tried)
+            size = self._bytes_of(found)
+            if size > most_bytes or tried == limit:
+                break
+            # About as many as are still missing, by what the others had; but not many more.
+            more = tried * (most_bytes - size) // max(1, size) + LEAST
+            tried = min(limit, tried + min(more, 4 * tried))
+        if size <= most_bytes:
+            return found
+        low, high = 1, tried  # the most that fit, one at least
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._bytes_of(_earliest(self._lines, middle)) <= most_bytes:
+                low = middle
+            else:
+                high = middle - 1
+        return _earliest(self._lines, low)
+
+    def _bytes_of(self, counts: Mapping[str, int]) -> int:
+        return sum(self._lines[stream].bytes_of(count) for stream, count in counts.items())
+
     def _line(self, stream: str, position: int) -> Timeline:
         line = self._lines.get(stream)
         if line is None or not line.position <= position < line.known:
@@ -129,7 +182,9 @@ class Timelines:
     def _learn(self, stream: str, last: int) -> None:
         line = self._lines[stream]
         for stretch in self._ask(stream, line.known, last):
-            line.add(stretch.offsets, stretch.times, min(stretch.through, last))
+            # A broker of an earlier release does not say how large they are.
+            sizes = stretch.sizes if self._sized else ()
+            line.add(stretch.offsets, stretch.times, min(stretch.through, last), sizes)
         # What has gone since the end of the journal was told has no times.
         line.known = max(line.known, last + 1)
 

@@ -6,12 +6,14 @@ Spark; what only Spark can judge (an expression in SQL, a schema) is left to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any, Final
 
-from stentor.errors import InvalidAddress, InvalidValue, PipelineDefinitionError
+from stentor.errors import InvalidAddress, InvalidValue, PipelineDefinitionError, PipelineError
 from stentor.filters import Filter
 from stentor.pipeline.steps.durations import DURATION_FORM, microseconds
 from stentor.pipeline.steps.rules import WINDOW_FORM, read_rule, read_window
@@ -97,6 +99,57 @@ def _rule(value: Any) -> dict[str, str] | None:
     return dict(value)
 
 
+def _servers(value: Any) -> list[str] | None:
+    found = _texts(value)
+    parts = [part.strip() for each in found or [] for part in each.split(",") if part.strip()]
+    for part in parts:
+        if not re.fullmatch(r"[^\s:/]+:[0-9]{1,5}|\[[0-9A-Fa-f:.]+\]:[0-9]{1,5}", part):
+            raise PipelineDefinitionError(f"{part!r} is no address of a Kafka broker: host:port")
+    return parts or None
+
+
+def _settings(value: Any) -> dict[str, str] | None:
+    if not isinstance(value, dict) or not value:
+        return None
+    flat = dict(flattened(value))
+    if not all(isinstance(each, (str, int, float)) for each in flat.values()):
+        return None
+    return {key: setting(each) for key, each in flat.items()}
+
+
+def flattened(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings by their full names: dots that are not in quotes make tables in TOML."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from flattened(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def setting(value: Any) -> str:
+    """The value of a setting, as programs that know only texts want it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def secret(text: str) -> str:
+    """A secret; with @ before it, the file that holds it; @@ stands for a plain @."""
+    if text.startswith("@@") or not text.startswith("@"):
+        return text.removeprefix("@")
+    try:
+        return Path(text[1:]).read_text("utf-8").strip()
+    except OSError as error:
+        raise PipelineError(
+            f"the secret cannot be read from {text[1:]}: {error.strerror}"
+        ) from None
+
+
+def _dead_letter(value: Any) -> dict[str, str] | None:
+    found = _names(value)
+    if found is None or len(found) != 1 or not {*found} <= {"topic", "file", "type"}:
+        return None
+    return found if _text(next(iter(found.values()))) else None
+
+
 def _addresses(value: Any) -> list[str] | None:
     found = _texts(value)
     if not found:
@@ -162,6 +215,9 @@ KINDS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "offsets": ("earliest, latest or a table of offsets", _offsets),
     "keep": ('"all", "none" or a list of attributes', _keep),
     "by": ('"producer", "all" or a list of attributes', _by),
+    "servers": ("a list of addresses host:port", _servers),
+    "settings": ("a table of settings", _settings),
+    "dead_letter": ('one of {topic = "…"}, {file = "…"} and {type = "…"}', _dead_letter),
     "schema": ('columns and their types, such as "symbol string, price double"', _text),
     "sql": ("an expression or query in SQL", _text),
     "function": ('the name of a function, as "module:function"', _text),

@@ -55,7 +55,7 @@ class Owners(Generic[E, O]):
 
     def of(self, filters: Iterable[Filter]) -> dict[O, None]:
         """All owners of at least one of the filters."""
-        return {owner: None for filter in filters for owner in self._owners[filter]}
+        return {owner: None for filter in filters for owner in self._owners.get(filter, ())}
 
     @property
     def filters(self) -> list[Filter]:

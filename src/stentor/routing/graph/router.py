@@ -41,7 +41,8 @@ from itertools import islice
 from typing import Any, Final
 
 from stentor.errors import InvalidConfiguration, InvalidTopology, ProtocolError, UnknownBroker
-from stentor.filters import Filter
+from stentor.filters import Filter, Questions
+from stentor.filters.effort import effort, spend
 from stentor.matching import Commons, FilterTable, Matcher
 from stentor.model.codec import Envelope
 from stentor.model.notification import Notification
@@ -69,6 +70,14 @@ from stentor.routing.table import Destination, Local, Neighbor, RoutingTable
 _EVERYTHING: Final = Filter("")
 #: Entries of a lost link that are taken out of the table in one step.
 TAKEN_OUT: Final = 100
+#: Elementary steps (see `effort`) after which no more filters are steered in one step; and what it
+#: takes to look at one, to compare it with an advertisement, and to announce it.
+STEERED: Final = 10_000
+LOOK: Final = 6
+PAIR: Final = 10
+ANNOUNCING: Final = 50
+#: Advertisements that are compared with a filter; if there are more it goes everywhere.
+COMPARED: Final = 1_000
 
 
 @dataclass
@@ -142,6 +151,13 @@ class GraphRouter:
         self._void: deque[Iterator[tuple[Neighbor, Hashable]]] = deque()
         #: Keys of what children offer.
         self._offering: dict[BrokerId, dict[Hashable, None]] = {}
+        #: Advertisements that came or went since it was last decided where all that overlaps them
+        #: goes; and what has not been looked at of the one whose turn it is.
+        self._came: dict[tuple[BrokerId, Filter], None] = {}
+        self._gone: dict[tuple[BrokerId, Filter], None] = {}
+        self._noted: tuple[BrokerId, Filter] | None = None
+        self._rest: Iterator[Filter] | None = None
+        self._at_once = at_once
         self._lives = 0
         self._life: dict[BrokerId, int] = {}
 
@@ -315,28 +331,33 @@ class GraphRouter:
         outputs = [Send(other, Topology((state,))) for other in sorted(self._neighbors, key=order)]
         self._void.append(self._entries(self._interests.link_down(neighbor), self._life[neighbor]))
         del self._life[neighbor]
-        lost: list[Filter] = []
         for origin, filters in self._offers.link_down(neighbor).items():
             for filter in filters.values():
                 self._offered.remove(filter, origin)
-                lost.append(filter)
+                self._note(origin, filter, there=False)
         self._take_out()
         self._asked(_EVERYTHING)
-        return outputs + self._graph_changed() + self._reconsider(lost)
+        return outputs + self._graph_changed() + self._steered()
 
     # -- in steps
 
     @property
     def has_work(self) -> bool:
         """Whether more is asked for or sent than has to be, until `work` was called."""
-        return bool(self._void) or self._subscriptions.has_work or self._advertisements.has_work
+        local = self._subscriptions.has_work or self._advertisements.has_work
+        return local or bool(self._void or self._came or self._gone)
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether `work` has to go on before neighbors are asked for all that they offer."""
+        return bool(self._came)
 
     def work(self) -> Outputs:
         """Do a part of what the changes have left to do."""
         self._take_out()
         self._subscriptions.work()
         self._advertisements.work()
-        return self._announce()
+        return self._announce() + self._steer()
 
     def _entries(self, told: Told, life: int) -> Iterator[tuple[Neighbor, Hashable]]:
         for origin, filters in told.items():
@@ -523,8 +544,21 @@ class GraphRouter:
         if not self.is_coupled:
             return self._children_of(origin)
         branches = self._branches_of(origin)
-        advertisers = self._offered.of(self._offered.engine.overlapping(filter))
-        return {branches[broker] for broker in advertisers if broker in branches}
+        children = self._children_of(origin)
+        questions = Questions()
+        found: set[BrokerId] = set()
+        for compared, offer in enumerate(self._offered.engine.may_overlap(filter)):
+            if len(found) == len(children):
+                break
+            spend(PAIR)
+            through = {
+                branches[broker] for broker in self._offered.of([offer]) if broker in branches
+            }
+            if not through <= found and questions.overlaps(filter, offer):
+                found |= through
+            if compared >= COMPARED:  # it cannot be decided for the others
+                return children
+        return found
 
     def _told_of_offers(self, origin: BrokerId, filter: Filter) -> Collection[BrokerId]:
         """The children in the origin's tree."""
@@ -539,14 +573,50 @@ class GraphRouter:
         for _, filter in went:
             self._offered.remove(filter, origin)
         outputs = self._offers.tell(origin, _numbers(came, went))
-        return outputs + self._reconsider(filter for _, filter in (*came, *went))
+        if sender != self._id:  # what is offered here calls for nothing from here
+            for _, filter in came:
+                self._note(origin, filter, there=True)
+            for _, filter in went:
+                self._note(origin, filter, there=False)
+        return outputs + self._steered()
 
-    def _reconsider(self, advertised: Iterable[Filter]) -> Outputs:
-        """These advertisements came or went: decide anew where overlapping interests go."""
+    def _note(self, origin: BrokerId, filter: Filter, *, there: bool) -> None:
+        """An advertisement came or went: where overlapping interests go is to be decided anew."""
+        if self.is_coupled:
+            change = origin, filter
+            for notes in (self._came, self._gone):
+                if notes and next(iter(notes)) == change:
+                    self._rest = None
+                notes.pop(change, None)
+            (self._came if there else self._gone)[change] = None
+
+    def _steered(self) -> Outputs:
+        return self._steer() if self._at_once is None else []
+
+    def _steer(self) -> Outputs:
+        """Decide anew for some interests; if nothing is said of steps, for all."""
+        enough = effort.left - STEERED
         concerned: dict[BrokerId, set[int]] = {}
-        for filter in dict.fromkeys(advertised):
-            for origin, number in self._wanted.of(self._wanted.engine.overlapping(filter)):
-                concerned.setdefault(origin, set()).add(number)
+        while (self._came or self._gone) and (self._at_once is None or effort.left > enough):
+            spend(LOOK)
+            notes = self._came or self._gone
+            advertiser, offer = change = next(iter(notes))
+            if self._rest is None or self._noted != change:
+                self._noted = change
+                self._rest = self._wanted.engine.may_overlap(offer)
+            filter = next(self._rest, None)
+            if filter is None:
+                del notes[change]
+                self._rest = None
+                continue
+            for origin, number in self._wanted.of([filter]):
+                child = self._branches_of(origin).get(advertiser)
+                told = child is not None and self._interests.has_told(child, origin, number)
+                if child is not None and told != (notes is self._came):
+                    spend(PAIR)
+                    if filter.overlaps(offer):
+                        concerned.setdefault(origin, set()).add(number)
+                        spend(ANNOUNCING)
         outputs: Outputs = []
         for origin in sorted(concerned, key=order):
             outputs += self._interests.tell(origin, concerned[origin])

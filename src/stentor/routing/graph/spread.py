@@ -120,6 +120,10 @@ class Spread:
 
     # -- questions
 
+    def has_told(self, neighbor: BrokerId, origin: BrokerId, number: int) -> bool:
+        """Whether the neighbor was told of this filter."""
+        return number in self._sent.get(neighbor, {}).get(origin, {})
+
     def origins(self) -> list[BrokerId]:
         """All that the broker was told of, or told of, in order."""
         found = {o for told in (*self._held.values(), *self._sent.values()) for o in told}

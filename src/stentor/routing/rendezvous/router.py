@@ -444,6 +444,11 @@ class RendezvousRouter:
         watched = tuple(key for key, place in self._watched.items() if place == neighbor)
         return [*outputs, Send(neighbor, Watches(watched))] if watched else outputs
 
+    @property
+    def is_serving(self) -> bool:
+        """What neighbors offer makes no difference."""
+        return False
+
     def is_joining(self, neighbor: BrokerId) -> bool:
         """A new neighbor is told in one step."""
         return False

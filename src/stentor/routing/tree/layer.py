@@ -23,31 +23,24 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable
 from itertools import count, islice
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from stentor.filters import Filter
-from stentor.matching import Commons, FilterTable, Matcher
+from stentor.filters.effort import effort, spend
+from stentor.matching import Commons, Matcher
 from stentor.routing.protocol import BrokerId, FilterId
 from stentor.routing.reducers import Change, MergingStage, Sample
 from stentor.routing.reducers.slots import REFERENCE
 from stentor.routing.strategy import Strategy
 from stentor.routing.table import Destination, Ghost, Local, Neighbor, RoutingTable, Row
+from stentor.routing.tree.steering import Steering
 
 #: Filters that a new neighbor is told in one step.
 TOLD_AT_ONCE: Final = 200
-
-
-class NeighborOffers(Protocol):
-    """What neighbors offer."""
-
-    def serving(self, filter: Filter) -> dict[BrokerId, Filter]:
-        """The neighbors that offer something the filter overlaps, each with one such offer."""
-
-    def another(self, filter: Filter, neighbor: BrokerId) -> Filter | None:
-        """Some offer of this neighbor that the filter overlaps."""
-
-    def always(self, neighbor: BrokerId) -> bool:
-        """Whether the neighbor is asked whatever it offers."""
+#: Elementary steps (see `effort`) after which no more filters are steered in one step, and how many
+#: it takes at least to announce one or hide it.
+STEERED: Final = 10_000
+ANNOUNCING: Final = 50
 
 
 class Layer:
@@ -87,13 +80,10 @@ class Layer:
         self._told = 0
         #: Demand that has changed in this step; the reducer hears of it at the end.
         self._changed: dict[Hashable, Row] = {}
-        #: For subscriptions where advertisements count.
-        self._offers: NeighborOffers | None = None
-        self._overlaps: FilterTable[Hashable] | None = None
-        #: The neighbors that serve what is asked for, each with one offer as witness; and a number
-        #: for each filter, so that they are told in the same order in every run.
-        self._serving: dict[Hashable, tuple[int, dict[BrokerId, Filter]]] = {}
-        self._numbers = count()
+        #: For subscriptions where advertisements count; and a neighbor that is asked whatever it
+        #: offers.
+        self._steering: Steering | None = None
+        self._always: Callable[[BrokerId], bool] = lambda neighbor: False
 
     def watch(self, on_entry: Callable[[Destination, Filter], None]) -> None:
         """From now on tell of each entry of the table that has come or gone."""
@@ -142,11 +132,6 @@ class Layer:
         if not keys:
             del self._joining[neighbor]
 
-    def drop_neighbor(self, neighbor: BrokerId) -> None:
-        """The neighbor is gone: forget what it was told, and what it asked for."""
-        self.forget_neighbor(neighbor)
-        self.clear(Neighbor(neighbor))
-
     def forget_neighbor(self, neighbor: BrokerId) -> None:
         """Forget what the neighbor was told."""
         self._flush()
@@ -154,8 +139,8 @@ class Layer:
         slot = self._slots.pop(neighbor)
         self._told &= ~(1 << slot)
         self._reducer.drop_slot(slot)
-        for _, served in self._serving.values():
-            served.pop(neighbor, None)
+        if self._steering is not None:
+            self._steering.forget_neighbor(neighbor)
 
     # -- changes
 
@@ -266,8 +251,8 @@ class Layer:
             demand = self._demand[key] = Row(filter)
         if not self._tabled:
             demand.own(destination)
-        if self._overlaps is not None and key not in self._overlaps:
-            self._overlaps.add(key, filter)
+        if self._steering is not None:
+            self._steering.ask(key, filter)
         self._refresh(key, demand)
 
     def _disown(self, destination: Destination, key: Hashable, filter: Filter) -> None:
@@ -280,9 +265,8 @@ class Layer:
         self._asked_less(key, demand)
 
     def _asked_less(self, key: Hashable, demand: Row) -> None:
-        if self._overlaps is not None and not demand and not self._lingers(key):
-            self._overlaps.remove(key)
-            self._serving.pop(key, None)
+        if self._steering is not None and not demand and not self._lingers(key):
+            self._steering.forget(key)
         self._refresh(key, demand)
 
     def _lingers(self, key: Hashable) -> bool:
@@ -314,51 +298,48 @@ class Layer:
             local = False
             if owner.id in self._slots:
                 wanted &= ~(1 << self._slots[owner.id])
-        if self._offers is not None and wanted:
-            wanted &= self._served(key, demand.filter, self._offers)
+        if self._steering is not None and wanted:
+            wanted &= self._served(self._steering.served(key))
         return wanted | REFERENCE if wanted or local else 0
 
-    def _served(self, key: Hashable, filter: Filter, offers: NeighborOffers) -> int:
-        if key not in self._serving:
-            self._serving[key] = next(self._numbers), offers.serving(filter)
-        served = self._serving[key][1]
+    def _served(self, served: Collection[BrokerId]) -> int:
         return sum(
             1 << slot
             for neighbor, slot in self._slots.items()
-            if neighbor in served or offers.always(neighbor)
+            if neighbor in served or self._always(neighbor)
         )
 
-    def serve(self, offers: NeighborOffers) -> None:
-        """From now on a filter is wanted only where it is served; `offered` tells of changes."""
-        self._offers = offers
-        self._overlaps = FilterTable()
+    def steer(self, steering: Steering, always: Callable[[BrokerId], bool]) -> None:
+        """From now on a filter is wanted only where it is served, and at whom is `always` asked."""
+        self._steering = steering
+        self._always = always
 
-    def offered(self, neighbor: BrokerId, offer: Filter, *, there: bool) -> None:
-        """An offer of the neighbor has come, or is gone.
+    def steered(self) -> None:
+        """Offers of neighbors have come or gone."""
+        if self._at_once is None and self._steering is not None:
+            self._steer(self._steering)
 
-        A filter that has another witness for this neighbor is not concerned.
-        """
-        assert self._overlaps is not None
-        assert self._offers is not None
-        # Of others nobody has asked yet where they are served.
-        keys = self._overlaps.overlapping(offer) & self._serving.keys()
-        for key in sorted(keys, key=lambda key: self._serving[key][0]):
-            served = self._serving[key][1]
-            filter = self._overlaps.get(key)
-            assert filter is not None
-            if there:
-                if neighbor in served:
-                    continue
-                served[neighbor] = offer
+    @property
+    def is_serving(self) -> bool:
+        """Whether `work` has to go on before neighbors are asked for all that they offer."""
+        return self._steering is not None and self._steering.is_serving
+
+    def _steer(self, steering: Steering) -> None:
+        """Decide anew where some of what is asked for is wanted; if nothing is said, all."""
+        enough = effort.left - STEERED
+        while steering.has_work and (self._at_once is None or effort.left > enough):
+            found = steering.look()
+            if found is None:
+                continue
+            spend(ANNOUNCING)
+            neighbor, key, filter = found
+            demand = self._demand.get(key) or Row(filter)
+            if self._at_once is None or neighbor not in steering.served(key):
+                self._refresh(key, demand)
             else:
-                if served.get(neighbor) != offer:
-                    continue
-                other = self._offers.another(filter, neighbor)
-                if other is not None:
-                    served[neighbor] = other
-                    continue
-                del served[neighbor]
-            self._refresh(key, self._demand.get(key) or Row(filter))
+                self._flush()
+                wanted = [(key, filter, self._wanted(key, demand))]
+                self._reducer.fill_slot(self._slots[neighbor], wanted)
 
     def take(self) -> list[tuple[BrokerId, Change]]:
         """What each neighbor is to be told now."""
@@ -369,12 +350,19 @@ class Layer:
     @property
     def has_work(self) -> bool:
         """Whether neighbors were not told enough, or more than they have to be."""
-        return bool(self._joining) or self._reducer.has_work
+        steering = self._steering
+        return (
+            bool(self._joining)
+            or self._reducer.has_work
+            or (steering is not None and steering.has_work)
+        )
 
     def work(self) -> None:
         """Do a part of what the changes have left to do."""
         if self._joining:
             self._go_on(next(iter(self._joining)))
+        if self._steering is not None:
+            self._steer(self._steering)
         self._reducer.work()
 
     def announced(self, neighbor: BrokerId) -> dict[Hashable, Filter]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stentor.filters import Filter
-from stentor.matching import Commons, FilterTable, Matcher
+from stentor.matching import Commons, Matcher
 from stentor.model.codec import Envelope
 from stentor.model.notification import Notification
 from stentor.routing.messages import (
@@ -35,6 +35,7 @@ from stentor.routing.reducers.sample import OBSERVED
 from stentor.routing.strategy import Strategy
 from stentor.routing.table import Destination, Ghost, Neighbor
 from stentor.routing.tree.layer import Layer
+from stentor.routing.tree.steering import Steering
 
 
 @dataclass(frozen=True)
@@ -78,15 +79,17 @@ class Plane:
             routing, sample=self._sample, engine=engine, commons=commons, at_once=at_once
         )
         self.advertisements: Layer | None = None
-        #: The distinct advertisements of neighbors, to find those that overlap a subscription.
-        self._offered: FilterTable[Filter] = FilterTable()
-        self._changed: dict[tuple[BrokerId, Filter], bool] = {}
+        self._steering = Steering()
         #: Whether subscriptions go only where something that overlaps them is advertised.
         self.is_coupled = coupled and advertisements is not None and not advertisements.floods
         if advertisements is not None:
-            self.advertisements = Layer(advertisements, on_entry=self._offer, at_once=at_once)
+            self.advertisements = Layer(
+                advertisements,
+                on_entry=self._offer if self.is_coupled else None,
+                at_once=at_once,
+            )
             if self.is_coupled:
-                self.subscriptions.serve(self)
+                self.subscriptions.steer(self._steering, self._is_parent)
 
     # -- neighbors
 
@@ -129,14 +132,14 @@ class Plane:
         layer = self._layer(kind)
         if layer is not None and not layer.holds(destination, key):
             layer.insert(destination, key, filter)
-            self._reconsider()
+            self.subscriptions.steered()
 
     def delete(self, kind: type[Update], destination: Destination, key: Hashable) -> None:
         """It no longer does."""
         layer = self._layer(kind)
         if layer is not None:
             layer.delete(destination, key)
-            self._reconsider()
+            self.subscriptions.steered()
 
     def apply(self, sender: BrokerId, message: Update) -> None:
         """A neighbor's change, in one step: additions first, so that nothing is gone between."""
@@ -150,7 +153,7 @@ class Plane:
                 layer.insert(destination, key, filter, merge=merge)
         for key in message.removed:
             layer.delete(destination, key)
-        self._reconsider()
+        self.subscriptions.steered()
 
     def asks(self, neighbor: BrokerId) -> bool:
         """Whether the neighbor asks for anything, or offers anything."""
@@ -160,26 +163,26 @@ class Plane:
         """The neighbor asks for nothing any more, and offers nothing."""
         for layer in self._layers:
             layer.clear(neighbor, most)
-        self._reconsider()
+        self.subscriptions.steered()
 
     def linger(self, neighbor: BrokerId, ghost: Ghost) -> None:
         """Like `drop_neighbor`, but the others are not told yet."""
         self.forget_neighbor(neighbor)
         for layer in self._layers:
             layer.linger(Neighbor(neighbor), ghost)
-        self._reconsider()
+        self.subscriptions.steered()
 
     def end_linger(self, ghost: Ghost) -> None:
         for layer in self._layers:
             layer.end_linger(ghost)
-        self._reconsider()
+        self.subscriptions.steered()
 
     def copy_entries(self, other: Plane, destination: Destination) -> None:
         """Ask for what the destination asks for in the other plane."""
         for mine, theirs in zip(self._layers, other._layers, strict=True):
             for key, filter in theirs.asked(destination):
                 mine.insert(destination, key, filter)
-        self._reconsider()
+        self.subscriptions.steered()
 
     def differences(self, other: Plane, neighbor: BrokerId) -> list[Update]:
         """What a neighbor that was told by the other plane must be told to be told by this one."""
@@ -214,40 +217,19 @@ class Plane:
         """An entry of advertisements has come or gone."""
         assert self.advertisements is not None
         if isinstance(destination, Neighbor):
-            owners = self.advertisements.table.owners(filter)
-            offered = any(isinstance(owner, Neighbor) for owner in owners)
-            if offered and filter not in self._offered:
-                self._offered.add(filter, filter)
-            elif not offered and filter in self._offered:
-                self._offered.remove(filter)
-            self._changed[destination.id, filter] = destination in owners
+            there = destination in self.advertisements.table.owners(filter)
+            (self._steering.offer if there else self._steering.withdraw)(destination.id, filter)
 
-    def _reconsider(self) -> None:
-        """Tell the subscriptions of advertisements that came, then of those that are gone."""
-        changed, self._changed = self._changed, {}
-        if changed and self.is_coupled:
-            for (neighbor, filter), there in sorted(changed.items(), key=lambda item: not item[1]):
-                self.subscriptions.offered(neighbor, filter, there=there)
-
-    def serving(self, filter: Filter) -> dict[BrokerId, Filter]:
-        assert self.advertisements is not None
-        return {
-            owner.id: offer
-            for offer in self._offered.overlapping(filter)
-            for owner in self.advertisements.table.owners(offer)
-            if isinstance(owner, Neighbor)
-        }
-
-    def another(self, filter: Filter, neighbor: BrokerId) -> Filter | None:
-        assert self.advertisements is not None
-        offers = self.advertisements.table.at(Neighbor(neighbor)).values()
-        return next((offer for offer in offers if offer.overlaps(filter)), None)
-
-    def always(self, neighbor: BrokerId) -> bool:
-        """A parent gets everything that its subtree asks for."""
+    def _is_parent(self, neighbor: BrokerId) -> bool:
+        """A parent gets everything that its subtree asks for, whatever it offers."""
         return neighbor == self.role.parent
 
     # -- what results
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether `work` has to go on before neighbors are asked for all that they offer."""
+        return self.subscriptions.is_serving
 
     @property
     def has_work(self) -> bool:
@@ -295,7 +277,7 @@ class Plane:
 
     @property
     def is_empty(self) -> bool:
-        return all(layer.is_empty for layer in self._layers) and not len(self._offered)
+        return all(layer.is_empty for layer in self._layers) and self._steering.is_empty
 
 
 def _only_widens(message: Update) -> bool:

@@ -55,8 +55,9 @@ class TreeRouter:
 
         With `at_once`, no step announces or hides more filters because of others that cover them;
         while the router `has_work`, `work` does the rest, and no wanted filter is unasked for
-        meanwhile, except at a neighbor that `is_joining`. `shape` is what kind of tree it is, for
-        `terms`. With `commons`, filters are searched together with those of other routers.
+        meanwhile, except at a neighbor that `is_joining` or while the router `is_serving`. `shape`
+        is what kind of tree it is, for `terms`. With `commons`, filters are searched together with
+        those of other routers.
         """
         self._shape = shape
         self._id = id
@@ -186,6 +187,11 @@ class TreeRouter:
         """Forget so many filters of a neighbor that says nothing any more, before `link_down`."""
         self.plane.clear(Neighbor(neighbor), most)
         return self.tell()
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether `work` has to go on before neighbors are asked for all that they offer."""
+        return self.plane.is_serving
 
     @property
     def has_work(self) -> bool:

@@ -1,9 +1,9 @@
-"""A program that uses everything through Spark Connect.
+"""A program that uses everything, in a session of its own or through Spark Connect.
 
-    connect_driver.py BROKER SINK FOLDER PART ...
+    session_driver.py classic|connect BROKER SINK FOLDER PART ...
 
-Spark has one kind of session in a process, so this one is apart. The server runs on this machine.
-Each part says its name when it has done what it should.
+Spark has one kind of session, and one version, in a process, so this one is apart. A Connect server
+runs on this machine. Each part says its name when it has done what it should.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ from stentor.pipeline import (
     match,
     publish,
     register,
+    register_subscriptions,
     replay,
+    session,
+    to_column,
 )
 from stentor.pipeline.runs import Pipeline, Runner
 
@@ -58,7 +61,11 @@ def read(spark: SparkSession, broker: str, sink: str, folder: str) -> None:
     refused = (
         (FilterSyntaxError, "n >> 3", {"filter": "n >> 3", "columns": "n long"}),
         (InvalidConfiguration, "did you mean maxRowsPer", {"maxRowsPr": 1, "columns": "n long"}),
-        (PySparkException, "no events to infer a schema from", {"filter": "n = -1"}),
+        (
+            (PySparkException, PipelineError),
+            "no events to infer a schema from",
+            {"filter": "n = -1"},
+        ),
     )
     for error, said, options in refused:
         with pytest.raises(error, match=said):
@@ -130,6 +137,27 @@ def changes(spark: SparkSession, folder: str) -> DataFrame:
     return spark.readStream.schema(schema).parquet(f"{folder}/subscriptions")
 
 
+def without_streams(spark: SparkSession, broker: str, sink: str, folder: str) -> None:
+    """What a version of Spark lacks is told, with what to do."""
+    with pytest.raises(PipelineError, match=r"a stream of events needs Spark 4.2 or later"):
+        events(spark, brokers=broker, columns="n long", stream=True)
+
+
+def sql(spark: SparkSession, broker: str, sink: str, folder: str) -> None:
+    """Views, functions and filters in SQL; and a filter as a column."""
+    options = f"(brokers '{broker}', filter 'n < 40', columns 'n long, even boolean')"
+    spark.sql(f"create temporary view seen using stentor options {options}")
+    small = "select * from seen where stentor_match('n < 5 and exists even', struct(n, even))"
+    assert sorted(row.n for row in spark.sql(small).collect()) == list(range(5))
+    register_subscriptions(spark, SUBSCRIPTIONS)
+    found = spark.sql("select explode(stentor_matches(struct(*))) as id from seen").collect()
+    assert Counter(row.id for row in found) == WANTED
+    table = spark.table("seen")
+    assert table.where(to_column("even = true and n > 30", table.schema)).count() == 4
+    with pytest.raises(PySparkException, match="n >> 3"):
+        spark.sql("select * from seen where stentor_match('n >> 3', struct(*))").collect()
+
+
 def refused(spark: SparkSession, broker: str, sink: str, folder: str) -> None:
     """What needs a Spark of its own says so, whatever it is asked, and has done nothing."""
     found = events(spark, brokers=broker, columns="n long")
@@ -149,14 +177,20 @@ def refused(spark: SparkSession, broker: str, sink: str, folder: str) -> None:
 
 
 PARTS: dict[str, Callable[..., None]] = {
-    part.__name__: part for part in (read, refused, write, stream, matching, matching_streams)
+    part.__name__: part
+    for part in (
+        *(read, sql, refused, write, stream),
+        *(matching, matching_streams, without_streams),
+    )
 }
 
 
-def main(broker: str, sink: str, folder: str, *parts: str) -> None:
-    spark = SparkSession.builder.remote("local[2]").getOrCreate()
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
-    register(spark)
+def main(kind: str, broker: str, sink: str, folder: str, *parts: str) -> None:
+    if kind == "connect":
+        spark = register(SparkSession.builder.remote("local[2]").getOrCreate())
+        spark.conf.set("spark.sql.shuffle.partitions", "2")
+    else:
+        spark = session(master="local[2]", **{"spark.sql.shuffle.partitions": 2})
     for part in parts:
         PARTS[part](spark, broker, sink, folder)
         print(f"\n{part}", flush=True)
