@@ -21,10 +21,10 @@ from pyspark.sql.types import (
 from stentor.errors import ArchiveError, InvalidConfiguration, UnsupportedColumn
 from stentor.filters import Filter
 from stentor.pipeline.archives import archive, compact, history
-from stentor.pipeline.archives.appending import Appended
+from stentor.pipeline.archives.appender import Appended
+from stentor.pipeline.archives.data_files import safe_name
 from stentor.pipeline.archives.places import place_of
 from stentor.pipeline.archives.tables import Archive, Table
-from stentor.pipeline.archives.writing import safe_name
 
 DAY = datetime(2026, 3, 29, tzinfo=UTC)
 

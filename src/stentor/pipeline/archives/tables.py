@@ -273,7 +273,7 @@ def offsets_in(place: Place, file: File) -> dict[str, tuple[int, int]]:
         return {file.journal: file.offsets}
     if file.is_outside:
         return {}
-    from stentor.pipeline.archives.ordering import journals_of
+    from stentor.pipeline.archives.order import journals_of
 
     # Another program has written it, and may have brought together what was apart.
     with place.open(file.path) as source:

@@ -1,7 +1,7 @@
 """Writes events into data files. Runs in executors, in compactions, and wherever Arrow is.
 
 What a task has is cut into pieces that fit into memory. Of each piece the events of one type, one
-day and one journal become one file, in the order of the archive (`ordering`). Files get fresh
+day and one journal become one file, in the order of the archive (`order`). Files get fresh
 names, so a task that is run again leaves nothing behind but files that nobody mentions. The task
 reports what it has written, with statistics that it takes while the data is at hand; only the
 report of the attempt that succeeded reaches the driver, and with it goes exactly one copy of the
@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from stentor.pipeline.archives.columns import DAY
-from stentor.pipeline.archives.ordering import Ints, in_file_order, journals_of, times_of
+from stentor.pipeline.archives.order import Ints, in_file_order, journals_of, times_of
 from stentor.pipeline.archives.places import Place
 from stentor.pipeline.archives.schemas import aligned
 from stentor.pipeline.archives.statistics import Statistics, leaf_names

@@ -14,8 +14,17 @@ from pyspark.sql import functions as F
 
 from stentor.errors import ArchiveError
 from stentor.pipeline.archives.compaction import GRACE, join_small
+from stentor.pipeline.archives.data_files import (
+    ONE_DAY,
+    REPORT,
+    Task,
+    Written,
+    reported,
+    safe_name,
+    write_partition,
+)
+from stentor.pipeline.archives.frames import load
 from stentor.pipeline.archives.places import Place
-from stentor.pipeline.archives.reading import load
 from stentor.pipeline.archives.spark_schemas import archived, spark_schema
 from stentor.pipeline.archives.tables import (
     WRITERS,
@@ -27,15 +36,6 @@ from stentor.pipeline.archives.tables import (
     Table,
     Writer,
     position,
-)
-from stentor.pipeline.archives.writing import (
-    ONE_DAY,
-    REPORT,
-    Task,
-    Written,
-    reported,
-    safe_name,
-    write_partition,
 )
 from stentor.pipeline.columns.layout import arrow_schema
 from stentor.pipeline.columns.types import as_json
