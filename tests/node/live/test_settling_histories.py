@@ -232,7 +232,7 @@ def test_a_home_that_is_fenced_tells_of_the_dead_letter_that_was_on_its_way() ->
     assert known is not None
     word = m.Homes([m.Home(NAME, known.term + 1, new.core.directory.own, known.since)])
     for host, other in ((old, "b1"), (new, "b0")):
-        host.core.homes.homes_heard(other, word)
+        host.core.receive(other, word)
         host.flush()
     sim.settle()
     assert letters(sim) == 1
