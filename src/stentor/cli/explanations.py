@@ -293,9 +293,13 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
         "Mend it and try `stentor pipeline check`, which needs no Spark.",
     ),
     errors.ArchiveError: (
-        "A directory that is no archive, or one that is not whole, or events that do not fit into "
-        "it because an attribute has another type there.",
-        "Look at the path: it is the directory that was given to `archive`.",
+        "A directory that is no archive, or one that is not whole, or a Delta table of somebody "
+        "else's; one that cannot be opened or written; or events that do not fit into it because "
+        "an attribute has another type there.",
+        "Look at the path: it is the directory that was given to `archive`. For an object store, "
+        "look at `storage_options`, or at the credentials in the environment.",
+        "An archive of an earlier version becomes a Delta table with `stentor archive convert "
+        "PATH`.",
         "Cast the attribute to the archive's type, or rename it.",
     ),
 }

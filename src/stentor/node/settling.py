@@ -189,8 +189,13 @@ class Settling:
 
     def admit(self, run: Run, envelopes: Sequence[Envelope]) -> None:
         """Take in what comes from the feed and was never settled."""
+        durable = self._durable
+        elsewhere = {} if durable is None else durable.refused_elsewhere(run.stream)
         for entry in self._new(run, envelopes):
-            refused = {} if self._durable is None else self._durable.refused.get(entry.stream, {})
+            refused = {} if durable is None else durable.refused.setdefault(entry.stream, {})
+            place = elsewhere.get(str(entry.id)) if elsewhere else None
+            if durable is not None and place is not None and entry.offset not in refused:
+                refused[entry.offset] = durable.refused[place[0]].pop(place[1])
             if entry.offset in refused:
                 self._resume(entry, refused[entry.offset])
             elif not self._waits(entry):
@@ -201,7 +206,7 @@ class Settling:
 
         None if some has to wait.
         """
-        refused = self._durable is not None and self._durable.refused.get(run.stream)
+        refused = self._durable is not None and any(self._durable.refused.values())
         if self.ready or self._lines or refused:
             return None
         held = self._held[consumer]
@@ -516,7 +521,8 @@ class Settling:
         if wait is None or wait < 0:
             wait = min(terms.most, terms.least * 2.0 ** min(entry.attempt - 1, 60))
         if self._durable is not None:
-            refusal = Refusal(entry.attempt, self._clock.time + wait, cause)
+            due = self._clock.time + wait
+            refusal = Refusal(entry.attempt, due, cause, str(entry.id))
             self._durable.refused.setdefault(entry.stream, {})[entry.offset] = refusal
             self.changed = True
         entry.attempt += 1

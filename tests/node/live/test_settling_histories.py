@@ -10,8 +10,14 @@ from overlay import Overlay
 from settling_histories import NAME, run_history
 
 from stentor.filters import Filter
-from stentor.model import decode
+from stentor.model import Notification, NotificationId, decode, encode
+from stentor.model.codec import decode_headers
 from stentor.model.dead_letter import PRODUCER
+from stentor.node.clock import Clock
+from stentor.node.durable import Durable, Refusal
+from stentor.node.feed import Run
+from stentor.node.interest import Interest
+from stentor.node.settling import Settling
 from stentor.protocol import messages as m
 from stentor.simulation.client import SimulatedInbox
 
@@ -82,8 +88,6 @@ def test_a_crash_leaves_both_the_dead_letter_and_the_state_or_neither(written: b
 
 def _state_without_letter(data: bytes) -> bytes:
     """As it was before the transaction: refused once, and not done."""
-    from stentor.node.durable import Durable
-
     durable = Durable.from_data(NAME, data)
     durable.take_back({"b0#": 0})
     durable.recent = type(durable.recent)(forget_as_new=True)
@@ -239,3 +243,17 @@ def test_a_home_that_is_fenced_tells_of_the_dead_letter_that_was_on_its_way() ->
     assert list(old.core.durables) == []
     assert new.core.durables[NAME].is_done("b0#", 1)
     assert not inbox.waiting
+
+
+def test_what_was_refused_counts_when_it_comes_by_way_of_another_stream() -> None:
+    """Its publisher has published it twice, and another home reads the second one first."""
+    item = encode(Notification({"x": 1}, id=NotificationId("p", 0, 1)))
+    durable = Durable(NAME, Interest([Filter("exists x")]), since=0.0)
+    durable.begin("b0#", 0)
+    durable.refused["b0#"] = {1: Refusal(2, 0.0, "wrong", "p:0:1")}
+    durable = Durable.from_data(NAME, durable.to_data())
+    settling = Settling(m.Settlement(attempts=5), durable, Clock(0.0, 0.0))
+    settling.admit(Run("b1#", [7], [item]), decode_headers([item]))
+    (entry,) = settling
+    assert entry.attempt == 3
+    assert durable.refused == {"b0#": {}, "b1#": {7: Refusal(2, 0.0, "wrong", "p:0:1")}}

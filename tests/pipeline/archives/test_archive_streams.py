@@ -66,7 +66,7 @@ def state(path: Path) -> Table:
 
 
 def on_disk(path: Path) -> int:
-    return len(list(path.glob("_type=*/**/*.parquet")))
+    return len(list(path.glob("data/**/*.parquet")))
 
 
 def run(events: DataFrame, path: Path, **options: Any) -> None:
