@@ -161,7 +161,7 @@ class LocalBroker:
     @property
     def link(self) -> Uplink:
         if self._link is None:
-            raise Unreachable("the bus is not open; use it inside of `async with`")
+            raise Unreachable("the bus is not open; use it within `async with`")
         return self._link
 
     @property
@@ -485,7 +485,7 @@ class LocalBroker:
     @property
     def encoder(self) -> EventEncoder:
         if self._encoder is None:
-            raise Unreachable("the bus is not open; use it inside of `async with`")
+            raise Unreachable("the bus is not open; use it within `async with`")
         return self._encoder
 
     @property
