@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -82,7 +82,6 @@ class Appender:
     _holds: bool | None = None
     _known: Writer | None = None
     _cleaned: float | None = None
-    _batches: int = field(default=0, repr=False)
 
     def batch(self, events: DataFrame, number: int) -> None:
         """One micro-batch, for `foreachBatch`."""
@@ -91,8 +90,7 @@ class Appender:
         if self.archive.exists() and self.archive.table().has(batch):
             return  # it was committed, but Spark did not get to know
         self.append(spark, events, batch)
-        self._batches += 1
-        if self.target and self._batches % PACE == 0:
+        if self.target and number % PACE == PACE - 1:
             self._compact(spark)
 
     def _query_id(self) -> str:
