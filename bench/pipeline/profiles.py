@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 #: What a run consists of.
-PARTS: Final = ("match", "journal")
+PARTS: Final = ("match", "journal", "archive")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from time import perf_counter
 from typing import Any, Final
 
+from pipeline.archive import measure_archive
 from pipeline.journal import measure_journal
 from pipeline.match import measure_match
 from pipeline.profiles import Profile
@@ -17,6 +18,7 @@ from suite import machine
 _MEASURES: Final[dict[str, Callable[[Profile], Any]]] = {
     "match": measure_match,
     "journal": measure_journal,
+    "archive": measure_archive,
 }
 
 

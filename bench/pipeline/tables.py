@@ -13,6 +13,8 @@ TO_NOTHING: Final = 1.5
 TO_JOIN: Final = 50.0
 #: The most that reading a journal may cost, to the same rows from Parquet.
 TO_PARQUET: Final = 2.0
+#: As many rows per second as Parquet an archive has to take, at least.
+ARCHIVED: Final = 0.8
 #: By how much two cores have to be ahead of one, at least.
 TWO_CORES: Final = 1.3
 
@@ -32,6 +34,9 @@ _READ: Final = {
 }
 
 
+_WRITTEN: Final = {"archive": "an archive", "parquet": "Parquet, by Spark itself"}
+
+
 def pipeline_tables(results: Results) -> list[Table]:
     """All tables that the results have something for."""
     tables = []
@@ -39,7 +44,29 @@ def pipeline_tables(results: Results) -> list[Table]:
         tables += [_goals(found), *(_ways(found, one) for one in found["cores"])]
     if found := results.get("journal"):
         tables.append(_journals(found))
+    if found := results.get("archive"):
+        tables.append(_archives(found))
     return tables
+
+
+def _archives(found: dict[str, Any]) -> Table:
+    table = Table(
+        f"Archiving {found['rows']:,} events",
+        ["To", "Cores", "To Parquet", "Rows/s", "Time"],
+        "Stock quotes of eight attributes and five columns besides. The goal: at least "
+        f"{times(ARCHIVED)} of the rows per second of Parquet.",
+    )
+    for name, shown in _WRITTEN.items():
+        table.rows.append(
+            [
+                shown,
+                str(found["cores"]),
+                times(_cost(found, "parquet") / _cost(found, name)),
+                rate(1e6 / found["ways"][name]["us_per_row"]),
+                seconds(min(found["ways"][name]["seconds"])),
+            ]
+        )
+    return table
 
 
 def _journals(found: dict[str, Any]) -> Table:

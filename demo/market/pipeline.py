@@ -201,7 +201,7 @@ async def _stentor(*arguments: str) -> None:
 
 def _archived(path: Path) -> int:
     """How many events an archive has: its log says so, without Spark."""
-    from stentor.pipeline.archives.replaying import outlook
+    from stentor.pipeline.archives.replayer import outlook
 
     return outlook(path).most
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from stentor.pipeline.archives.selection import history
 
 __all__ = [
+    "NULL",
     "VETO",
     "Advertisement",
     "Bus",
@@ -68,6 +69,7 @@ __version__ = "0.1.0"
 # Everything is loaded when it is asked for: a publisher needs no filters, and many uses of filters
 # need neither event loops nor sockets.
 _ELSEWHERE = {
+    "NULL": "stentor.model",
     "VETO": "stentor.node.hooks",
     "Filter": "stentor.filters",
     "Hooks": "stentor.node.hooks",

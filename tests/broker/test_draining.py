@@ -241,6 +241,27 @@ def test_the_history_of_a_drained_broker_is_read_from_elsewhere(tmp_path: Path) 
     looped(test)
 
 
+def test_what_is_not_yet_due_is_delivered_by_the_neighbor(tmp_path: Path) -> None:
+    async def test() -> None:
+        n = await started(tmp_path, "n")
+        a = await started(tmp_path, "a", n)
+        async with stentor.connect(a.address) as bus:
+            await bus.publish({"x": 1}, ack=True, deliver_at="1h")
+            id = await bus.publish({"x": 2}, ack=True, deliver_at="3s")
+        async with stentor.connect(n.address) as bus, bus.subscribe("x >= 0") as found:
+            await a.drain()
+            await a.wait_closed()
+            await until(lambda: len(n.core.scheduling.schedule) == 2)
+            assert (await found.get(20)).id == id
+        assert n.journal.head == 1
+        await n.stop()
+        n = await started(tmp_path, "n")
+        assert len(n.core.scheduling.schedule) == 1
+        await n.stop()
+
+    looped(test)
+
+
 def test_a_neighbor_that_was_restarted_imports_what_it_adopted(tmp_path: Path) -> None:
     async def test() -> None:
         a = await started(tmp_path, "a")

@@ -23,10 +23,10 @@ from stentor.cli.replay_progress import bar, fraction
 from stentor.cli.replaying import _rough
 from stentor.client.direct import Direct
 from stentor.model import decode
+from stentor.pipeline.archives.data_files import write_piece
 from stentor.pipeline.archives.places import Place
-from stentor.pipeline.archives.replaying import Progressed
+from stentor.pipeline.archives.replayer import Progressed
 from stentor.pipeline.archives.tables import Archive, Step
-from stentor.pipeline.archives.writing import write_piece
 
 WITHOUT_SPARK = Path(__file__).parents[1] / "processes" / "without_spark"
 LONG = replace(LIMITS, timeout=60.0)

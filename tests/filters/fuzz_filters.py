@@ -85,7 +85,9 @@ class Trial:
 
     def __init__(self, others: tuple[str, ...]) -> None:
         """`others` are filters that the broker has taken before."""
+        #: Of processor time, and of real time, in which others may have had the processor.
         self.seconds: dict[str, float] = {}
+        self.real: dict[str, float] = {}
         self.faults: list[str] = []
         for kept in _caches():
             kept.cache_clear()
@@ -108,12 +110,13 @@ class Trial:
         return str(filter)
 
     def _timed(self, name: str, step: Callable[[], Any]) -> Any:
-        start = time.process_time()
+        begun, start = time.perf_counter(), time.thread_time()
         try:
             found = step()
         except StentorError:
             found = None
-        self.seconds[name] = time.process_time() - start
+        self.seconds[name] = time.thread_time() - start
+        self.real[name] = time.perf_counter() - begun
         return found
 
     def _identity(self, filter: Filter) -> None:
@@ -164,7 +167,8 @@ class Fuzzer:
         self.rng = random.Random(seed)
         self.limit = limit
         self.findings: list[Finding] = []
-        self.longest: dict[str, tuple[float, Input]] = {}
+        #: Of each step the most processor time, the real time of the last trial, and the input.
+        self.longest: dict[str, tuple[float, float, Input]] = {}
         self.accepted = self.refused = 0
         self._costly: list[tuple[float, Input]] = []
         self._taken = ["x > 1", "a = 'k7' and b < 5"]
@@ -195,7 +199,7 @@ class Fuzzer:
             if best > self.limit:
                 self.findings.append(Finding(step, best, input, others))
             if best > self.longest.get(step, (0.0,))[0]:
-                self.longest[step] = best, input
+                self.longest[step] = best, trial.real.get(step, best), input
         self._keep(max(seconds.values()) * (1.0 if taken else 0.5), input)
         if taken is None:
             self.refused += 1
@@ -445,8 +449,9 @@ def main() -> int:
     fuzzer = Fuzzer(options.seed, options.limit)
     fuzzer.run(options.seconds)
     print(f"{fuzzer.accepted} inputs accepted, {fuzzer.refused} refused")
-    for name, (seconds, input) in sorted(fuzzer.longest.items(), key=lambda i: -i[1][0]):
-        print(f"{seconds * 1000:8.1f} ms  {name:20}  {input.language:8}  {_shortened(input.text)}")
+    for name, (seconds, real, input) in sorted(fuzzer.longest.items(), key=lambda i: -i[1][0]):
+        times = f"{seconds * 1000:8.1f} ms ({real * 1000:.0f} of real time)"
+        print(f"{times}  {name:20}  {input.language:8}  {_shortened(input.text)}")
     kinds: dict[str, Finding] = {}
     for finding in sorted(fuzzer.findings, key=lambda f: len(f.input.text)):
         kinds.setdefault(finding.step, finding)

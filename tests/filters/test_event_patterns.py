@@ -308,7 +308,7 @@ def either(name: str, operator: str, *constants: Any) -> Expression:
         ({"source": ["aws.ec2"]}, either("source", "=", "aws.ec2")),
         ({"x": ["a", "b"]}, either("x", "in", "a", "b")),
         ({"x": ["a", 1, 2]}, Or((either("x", "=", "a"), either("x", "in", 1, 2)))),
-        ({"x": [None]}, Atom("x", "missing")),
+        ({"x": [None]}, Or((Atom("x", "missing"), Atom("x", "is", ("null",))))),
         (
             {"x": [{"exists": True}]},
             Or((Atom("x", "is not", ("collection",)), Atom("x", "some exists"))),

@@ -51,7 +51,10 @@ class Extremes:
     """Makes attacks from a seed."""
 
     #: The sorts of attacks, by the name of what makes them.
-    SORTS: Final = ("of_types", "publications", "floods", "filters", "neighbors", "crowds")
+    SORTS: Final = (
+        *("of_types", "publications", "floods", "filters", "neighbors", "crowds"),
+        *("settlements", "inboxes", "homes", "rendezvous"),
+    )
 
     def __init__(
         self, seed: int, streams: tuple[str, ...] = ("b1#0",), sorts: tuple[str, ...] = SORTS
@@ -333,6 +336,97 @@ class Extremes:
                 ("linked", "broker", [frame(others)] * 3),
             ):
                 yield Attack(f"crowd of {shape}, {what}", role, sent, name, (crowd,))
+
+    def settlements(self) -> Iterator[Attack]:
+        """What is said of as many notifications as one subscription may leave unsettled."""
+        stream, count = self._streams[0], 9_000
+        every = [*range(1, count + 1)]
+        refused = [m.Refused(stream, offset) for offset in every]
+        nothing = {f"s{i}": [1] * 100 for i in range(4_000)}
+        for what, message in {
+            "done": m.Settle(1, {stream: every}, request=9),
+            "begun and refused": m.Settle(1, {}, {stream: every}, refused, request=9),
+            "refused from the last on": m.Settle(1, {}, refused=refused[::-1]),
+            "extended": m.Settle(1, {}, extended=[(stream, i, 0.01) for i in every]),
+            "begun again": m.Settle(1, {}, again=[(stream, i, 1) for i in every]),
+            "nothing": m.Settle(1, nothing, nothing, refused=[m.Refused("x", 1)] * 50_000),
+        }.items():
+            for overtake in (False, True):
+                self._names += 1
+                name = f"evil-{self._names}"
+                terms = m.Settlement(3, 0.0, 0.1, 0.05, True, overtake)
+                wish = m.Subscribe(1, "", 100_000, durable=name, since=0, settlement=terms)
+                events = [self._event(i) for i in range(count)]
+                parts = [
+                    m.Publish(i + 2, events[start : start + 1_000])
+                    for i, start in enumerate(range(0, count, 1_000))
+                ]
+                data = [frame(wish), *map(frame, parts), frame(message), frame(message)]
+                data.append(frame(m.Unsubscribe(1, forget=self.rng.random() < 0.8)))
+                yield Attack(f"Settle: {what}", "client", data, name)
+
+    def inboxes(self) -> Iterator[Attack]:
+        """As many filters as an inbox takes, which come and go."""
+        shapes: dict[str, Callable[[int], str]] = {
+            "nested": lambda i: f"x > {i}",
+            "boxes": lambda i: f"x > {i} and y < {i}",
+            "different names": lambda i: f"a{i} = 1",
+        }
+        for shape, text in shapes.items():
+            for durable in (None, f"inbox-{self.rng.randrange(3)}"):
+                first, second = ([text(i) for i in range(at, at + 500)] for at in (0, 500))
+                wish = m.Subscribe(1, first, 1_000, durable=durable)
+                amends = [
+                    m.Amend(2 + i, 1, *((first, second) if i % 2 else (second, first)))
+                    for i in range(20)
+                ]
+                many = [
+                    m.Subscribe(50 + i, [f"{t} and z = {i}" for t in first], 9) for i in range(9)
+                ]
+                messages = [wish, *amends, *many, m.Unsubscribe(1, forget=True)]
+                yield Attack(f"inbox of {shape}", "client", [*map(frame, messages)])
+
+    def homes(self) -> Iterator[Attack]:
+        """Where durable subscriptions live, and what others keep of them."""
+        rng = self.rng
+        self._names += 1
+        name = f"evil-{self._names}"
+        own, origin = m.Streams([m.Origin("evil#s", "evil")], []), m.Origin("evil#s", "evil")
+        durables = [m.Subscribe(i, f"x > {i}", 9, durable=f"d{i}") for i in range(1_000)]
+        crowd = Attack("durables", "client", [*map(frame, durables)], name)
+        homes = [m.Home(f"d{i}", rng.randrange(1, 2**40), origin, owner=None) for i in range(1_000)]
+        moved = [frame(m.Homes([home])) for home in homes]
+        stream = self._streams[0]
+        for what, words in {
+            "many Homes": [m.Homes(homes)],
+            "Homes that are gone": [m.Homes([m.Home(h.name, h.term + 1, None) for h in homes])],
+            "Claims": [m.Claim(home.name, stream, "evil#s") for home in homes],
+            "Seeks": [m.Seek(home.name, "evil#s", i) for i, home in enumerate(homes)],
+            "Copies": [m.Copy(home.name, home.term, rng.randbytes(2_000)) for home in homes],
+            "Wanted": [m.Wanted(stream, f"evil#{i}", 1.0, 1.0) for i in range(5_000)],
+        }.items():
+            data = [frame(own), b"".join(map(frame, words))]
+            yield Attack(what, "broker", data, before=(crowd,))
+        yield Attack("Homes one by one", "broker", [frame(own), b"".join(moved)], before=(crowd,))
+        data = [*map(frame, durables)]
+        data += [frame(m.Unsubscribe(i, forget=True)) for i in range(1_000)]
+        yield Attack("durables that are forgotten", "client", data, name)
+
+    def rendezvous(self) -> Iterator[Attack]:
+        """Who has what, on an overlay where brokers meet by types."""
+        keys = [f"t{i}.a" for i in range(m.MAX_FILTERS)]
+        own = frame(m.Streams([m.Origin("evil#s", "evil")], []))
+        for what, message in {
+            "many Types": m.Types("evil#s", [(key, 0) for key in keys], [], {"evil#s": 1}),
+            "many Watches": m.Watch(keys, []),
+            "Watches that are gone": m.Watch([], keys),
+            "many Sources": m.Sources([(key, ["evil#s", "x"]) for key in keys]),
+        }.items():
+            yield Attack(what, "broker", [own, frame(message), frame(message)])
+        wish = [frame(m.Subscribe(i, f"isa {key}", 9)) for i, key in enumerate(keys[:CROWD])]
+        offers = [frame(m.Advertise(i, f"isa {key}")) for i, key in enumerate(keys[:CROWD])]
+        yield Attack("many types asked for", "client", wish)
+        yield Attack("many types offered", "client", offers)
 
     def __iter__(self) -> Iterator[Attack]:
         """All of them, for ever, in another order each time."""

@@ -201,7 +201,7 @@ LONGEST = 0.05
 def main() -> int:
     """Attack for a while; the exit status is 1 if a step has taken too long."""
     from extremes import Attack, Extremes
-    from turns import MeasuredBroker, WitnessedBroker
+    from turns import MeasuredBroker, Step, WitnessedBroker
 
     parser = argparse.ArgumentParser(description="Attack a broker and measure its steps.")
     parser.add_argument("--seconds", type=float, default=60.0)
@@ -210,11 +210,14 @@ def main() -> int:
     parser.add_argument("--only", default="", help="attacks whose name holds this")
     parser.add_argument("--sort", choices=Extremes.SORTS, help="one sort of extremes only")
     parser.add_argument("--witness", action="store_true", help="a process, and one who waits")
+    parser.add_argument("--overlay", default="tree", help="the overlay of the broker")
+    parser.add_argument("--advertisements", default="none", help="how they steer, if they do")
     options = parser.parse_args()
     deadline = time.monotonic() + options.seconds
-    worst: dict[str, tuple[float, str]] = {}
+    worst: dict[str, Step] = {}
     count = 0
-    with WitnessedBroker() if options.witness else MeasuredBroker() as broker:
+    settings = {"overlay": options.overlay, "advertisements": options.advertisements}
+    with WitnessedBroker() if options.witness else MeasuredBroker(**settings) as broker:
         fuzzer = Fuzzer(options.seed, (broker.stream, "b1"))
         sorts = (options.sort,) if options.sort else Extremes.SORTS
         for extreme in Extremes(options.seed, (broker.stream,), sorts):
@@ -227,15 +230,14 @@ def main() -> int:
                 if options.only not in attack.what:
                     continue
                 count += 1
-                taken, where = broker.suffer(attack)
-                if taken > worst.get(attack.what, (0.0, ""))[0]:
-                    worst[attack.what] = taken, where
-                if taken > options.longest:
-                    print(f"{1000 * taken:8.1f} ms  {attack.what}: {where[:150]}", flush=True)
-    slow = {what: found for what, found in worst.items() if found[0] > options.longest}
+                step = broker.suffer(attack)
+                worst[attack.what] = max(step, worst.get(attack.what, step))
+                if step.seconds > options.longest:
+                    print(f"{step}  {attack.what}: {step.where[:150]}", flush=True)
+    slow = {what: step for what, step in worst.items() if step.seconds > options.longest}
     print(f"{count} attacks of {len(worst)} kinds, {len(slow)} too long; the longest steps:")
-    for what, (taken, where) in sorted(worst.items(), key=lambda item: -item[1][0])[:20]:
-        print(f"{1000 * taken:8.1f} ms  {what}: {where[:150]}")
+    for what, step in sorted(worst.items(), key=lambda item: item[1], reverse=True)[:20]:
+        print(f"{step}  {what}: {step.where[:150]}")
     return 1 if slow else 0
 
 

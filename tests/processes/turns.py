@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from extremes import Attack
 
@@ -35,18 +35,33 @@ PATIENCE = 20.0
 STARTING = 120.0
 
 
+class Step(NamedTuple):
+    """What a broker was occupied with at a time."""
+
+    #: Of processor time, and of real time, in which others may have had the processor.
+    seconds: float = 0.0
+    real: float = 0.0
+    where: str = ""
+
+    def __str__(self) -> str:
+        return f"{1000 * self.seconds:8.1f} ms ({1000 * self.real:.0f} of real time)"
+
+
 class MeasuredBroker:
     """A broker in a thread; use it by `with`."""
 
-    def __init__(self, grants: tuple[Grant, ...] = (), token: str | None = None) -> None:
+    def __init__(
+        self, grants: tuple[Grant, ...] = (), token: str | None = None, **settings: Any
+    ) -> None:
+        """With other `settings` than the default, if need be."""
         self._token = token
-        self._settings = Settings(listen=("127.0.0.1:0",), name="b1", grants=grants)
+        self._settings = Settings(listen=("127.0.0.1:0",), name="b1", grants=grants, **settings)
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), daemon=True)
         self.loop: asyncio.AbstractEventLoop
         self.broker: Broker
-        #: Seconds of the longest step since it was asked for last, and what it was.
-        self._longest = (0.0, "")
+        #: The longest step since it was asked for last.
+        self._longest = Step()
 
     async def _main(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -57,18 +72,18 @@ class MeasuredBroker:
 
     def __enter__(self) -> MeasuredBroker:
         self._run: Callable[[Any], None] = asyncio.Handle._run
-        owner, run, clock = self._thread, self._run, time.thread_time
+        owner, run, clock, real = self._thread, self._run, time.thread_time, time.perf_counter
 
         def measured(handle: Any) -> None:
             if threading.current_thread() is not owner:
                 run(handle)
                 return
             shown = repr(handle._callback)
-            start = clock()
+            start, begun = clock(), real()
             run(handle)
             taken = clock() - start
-            if taken > self._longest[0]:
-                self._longest = (taken, shown)
+            if taken > self._longest.seconds:
+                self._longest = Step(taken, real() - begun, shown)
 
         asyncio.Handle._run = measured  # type: ignore[method-assign]
         _collect_rarely()
@@ -88,6 +103,12 @@ class MeasuredBroker:
         asyncio.Handle._run = self._run  # type: ignore[method-assign]
 
     @property
+    def _terms(self) -> str:
+        """What neighbors have to agree to."""
+        plain = self._settings.overlay == "tree" and self._settings.advertisements == "none"
+        return "" if plain else self.broker.core.routing.terms
+
+    @property
     def address(self) -> tuple[str, int]:
         host, _, port = self.broker.address.rpartition(":")
         return host, int(port)
@@ -96,10 +117,10 @@ class MeasuredBroker:
     def stream(self) -> str:
         return self.broker.stream
 
-    def suffer(self, attack: Attack) -> tuple[float, str]:
-        """Seconds of the longest step that the attack has caused, and which that was."""
-        self._longest = (0.0, "")
-        strike(self.address, attack, self._token)
+    def suffer(self, attack: Attack) -> Step:
+        """The longest step that the attack has caused."""
+        self._longest = Step()
+        strike(self.address, attack, self._token, self._terms)
         deadline = time.monotonic() + PATIENCE
         while self.broker.core.has_work and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -121,7 +142,7 @@ class WitnessedBroker:
         listening = next(line for line in self.process.stdout if b"listening" in line)
         host, _, port = listening.decode().split()[-1].rpartition(":")
         self.address = host, int(port)
-        self._longest = 0.0
+        self._longest = Step()
         self._over = threading.Event()
         self._sock = _entered(self.address, Attack("", "client", [], "pinger"), None)
         self._thread = threading.Thread(target=self._ping)
@@ -160,18 +181,19 @@ class WitnessedBroker:
 
     def _ping(self) -> None:
         while not self._over.is_set():
-            before = self._spent()
+            before, begun = self._spent(), time.perf_counter()
             self._sock.sendall(frame(m.Ping()))
             assert isinstance(_first(self._sock), m.Pong)
-            self._longest = max(self._longest, self._spent() - before)
+            taken, real = self._spent() - before, time.perf_counter() - begun
+            self._longest = max(self._longest, Step(taken, real, "between a ping and its answer"))
 
-    def suffer(self, attack: Attack) -> tuple[float, str]:
-        """Seconds of processor time for which somebody else had to wait, at most."""
-        self._longest = 0.0
+    def suffer(self, attack: Attack) -> Step:
+        """For how long somebody else had to wait, at most."""
+        self._longest = Step()
         strike(self.address, attack)
         assert self.process.poll() is None, "the broker has ended"
         assert self._thread.is_alive(), "the broker serves nobody else"
-        return self._longest, "between a ping and its answer"
+        return self._longest
 
 
 def _usual() -> Attack:
@@ -181,14 +203,16 @@ def _usual() -> Attack:
     return Attack("the usual", "client", [frame(message) for message in usual])
 
 
-def strike(address: tuple[str, int], attack: Attack, token: str | None = None) -> None:
+def strike(
+    address: tuple[str, int], attack: Attack, token: str | None = None, terms: str = ""
+) -> None:
     """Carry the attack out, and wait until the broker has dealt with it."""
     with ExitStack() as standing:
         for each in attack.before:
-            sock = standing.enter_context(_entered(address, each, token))
+            sock = standing.enter_context(_entered(address, each, token, terms))
             threading.Thread(target=_drain, args=(sock,), daemon=True).start()
             _send(sock, each.data)
-        with _entered(address, attack, token) as sock:
+        with _entered(address, attack, token, terms) as sock:
             reading = threading.Thread(target=_drain, args=(sock,), daemon=True)
             reading.start()
             _send(sock, [*attack.data, frame(m.Goodbye())], last=True)
@@ -198,13 +222,17 @@ def strike(address: tuple[str, int], attack: Attack, token: str | None = None) -
         pass
 
 
-def _entered(address: tuple[str, int], attack: Attack, token: str | None) -> socket.socket:
+def _entered(
+    address: tuple[str, int], attack: Attack, token: str | None, terms: str = ""
+) -> socket.socket:
     """A connection that was let in, as far as it wants to be."""
     sock = socket.create_connection(address)
     sock.settimeout(PATIENCE)
     if attack.role != "stranger":
         stream = f"{attack.name}#s"
-        hello = m.Hello(list(m.VERSIONS), attack.role, attack.name, token, stream=stream)
+        hello = m.Hello(
+            list(m.VERSIONS), attack.role, attack.name, token, stream=stream, terms=terms
+        )
         sock.sendall(frame(hello))
         answer = _first(sock)
         # Who is not let in attacks nothing. A link may still be there from the last time.

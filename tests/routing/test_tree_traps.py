@@ -463,3 +463,16 @@ def test_a_client_and_a_neighbor_of_the_same_name_are_two_destinations() -> None
     router.subscribe(FilterId("x", 1), Filter("a > 0"))
     hears(router, "x", "a > 5")
     assert router.plane.subscriptions.table.targets({"a": 6}) == {Local("x"), Neighbor("x")}
+
+
+@pytest.mark.spec("R-03.27")
+@pytest.mark.parametrize("strategy", ["simple", "identity", "covering", "merging"])
+def test_a_link_that_fails_takes_the_filters_of_the_neighbor_with_it(strategy: str) -> None:
+    router, other = TreeRouter(1, Strategy(strategy)), TreeRouter(2, Strategy(strategy))
+    router.link_up(2)
+    other.link_up(1)
+    for send in other.subscribe(FilterId("ann", 1), Filter("x > 1")):
+        router.receive(2, send.message)  # type: ignore[union-attr]
+    assert not router.is_empty
+    router.link_down(2)
+    assert router.is_empty

@@ -136,7 +136,7 @@ class Answer(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-class Refused(Exception):
+class BadRequest(Exception):
     """A request that is answered with an error, after which the connection is closed."""
 
     def __init__(self, status: int, reason: str, *headers: tuple[str, str]) -> None:
@@ -151,7 +151,7 @@ class _Request(NamedTuple):
 
 
 def parse_request(head: bytes) -> _Request:
-    """The request that these lines make; raises `Refused`.
+    """The request that these lines make; raises `BadRequest`.
 
     >>> parse_request(b"GET /metrics?x=1 HTTP/1.1\\r\\nHost: b1\\r\\n")
     _Request(method='GET', path='/metrics', keep_alive=True)
@@ -160,23 +160,23 @@ def parse_request(head: bytes) -> _Request:
     line = _REQUEST_LINE.fullmatch(first)
     if line is None:
         if re.fullmatch(rb"[!-~]+ [!-~]+ HTTP/\d+(\.\d+)?", first):
-            raise Refused(505, "this server speaks HTTP/1.1")
-        raise Refused(400, "this is not an HTTP request")
+            raise BadRequest(505, "this server speaks HTTP/1.1")
+        raise BadRequest(400, "this is not an HTTP request")
     headers: dict[str, str] = {}
     for text in rest:
         if not text:
             continue
         match = _HEADER.fullmatch(text)
         if match is None:
-            raise Refused(400, "a header line is malformed")
+            raise BadRequest(400, "a header line is malformed")
         name = match[1].decode("ascii").lower()
         value = match[2].decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     newer = line[3] == b"1"
     if newer and "host" not in headers:
-        raise Refused(400, "the Host header is missing")
+        raise BadRequest(400, "the Host header is missing")
     if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
-        raise Refused(413, "no request here has a body")
+        raise BadRequest(413, "no request here has a body")
     tokens = {token.strip().lower() for token in headers.get("connection", "").split(",")}
     keep = "close" not in tokens and (newer or "keep-alive" in tokens)
     path = line[2].decode("ascii").partition("?")[0]
@@ -265,7 +265,7 @@ class Monitor:
                     return
                 request = parse_request(head)
                 answer = self._answer(request)
-            except Refused as refused:
+            except BadRequest as refused:
                 answer = refused.answer
                 request = request._replace(keep_alive=False)
             async with asyncio.timeout(self._timeout):
@@ -285,24 +285,24 @@ class Monitor:
                 async with asyncio.timeout(self._timeout):
                     return first + await reader.readuntil(b"\r\n\r\n")
             except asyncio.LimitOverrunError:
-                raise Refused(431, f"a request has at most {MAX_REQUEST_BYTES} bytes") from None
+                raise BadRequest(431, f"a request has at most {MAX_REQUEST_BYTES} bytes") from None
             except asyncio.IncompleteReadError:
-                raise Refused(400, "the request ended early") from None
+                raise BadRequest(400, "the request ended early") from None
             except TimeoutError:
-                raise Refused(408, "the request took too long") from None
+                raise BadRequest(408, "the request took too long") from None
         return None
 
     def _answer(self, request: _Request) -> Answer:
         page = self._pages.get(request.path)
         if page is None:
-            raise Refused(404, f"there is nothing here; try {', '.join(self._pages)}")
+            raise BadRequest(404, f"there is nothing here; try {', '.join(self._pages)}")
         if request.method not in ("GET", "HEAD"):
-            raise Refused(405, "ask with GET or HEAD", ("Allow", "GET, HEAD"))
+            raise BadRequest(405, "ask with GET or HEAD", ("Allow", "GET, HEAD"))
         try:
             return page()
         except Exception:
             log.exception("cannot answer %s", request.path, extra={"event": "monitoring_failed"})
-            raise Refused(500, "the broker could not answer; its log says why") from None
+            raise BadRequest(500, "the broker could not answer; its log says why") from None
 
     async def _linger(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Close without destroying the answer.

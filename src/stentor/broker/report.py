@@ -83,6 +83,7 @@ def overview(broker: Broker) -> dict[str, Any]:
             "subscriptions": sum(len(s.feed) for s in core.subscriptions.values()),
             "links": sum(link.queue.waiting for link in broker.links.values()),
             "journal": broker.journal.pending,
+            "scheduled": len(core.scheduling.schedule),
         },
         "dropped": {
             "subscriptions": core.dropped

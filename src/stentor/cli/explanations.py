@@ -34,7 +34,7 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
     ),
     errors.InvalidValue: (
         "A value that no attribute can hold: NaN, an integer beyond 64 bits, a time without a time "
-        "zone, a collection inside of a collection, or an object of an unknown class.",
+        "zone, a collection inside a collection, or an object of an unknown class.",
         "Leave the attribute out instead of NaN.",
         "Give times a zone: `datetime.now(UTC)`, or a Z at the end of the text.",
         "Make a class of your own known with `register_value_type`.",
@@ -293,9 +293,13 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
         "Mend it and try `stentor pipeline check`, which needs no Spark.",
     ),
     errors.ArchiveError: (
-        "A directory that is no archive, or one that is not whole, or events that do not fit into "
-        "it because an attribute has another type there.",
-        "Look at the path: it is the directory that was given to `archive`.",
+        "A directory that is no archive, or one that is not whole, or a Delta table of somebody "
+        "else's; one that cannot be opened or written; or events that do not fit into it because "
+        "an attribute has another type there.",
+        "Look at the path: it is the directory that was given to `archive`. For an object store, "
+        "look at `storage_options`, or at the credentials in the environment.",
+        "An archive of an earlier version becomes a Delta table with `stentor archive convert "
+        "PATH`.",
         "Cast the attribute to the archive's type, or rename it.",
     ),
 }

@@ -17,7 +17,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from stentor.pipeline.archives.replaying import Progressed
+from stentor.pipeline.archives.replayer import Progressed
 
 
 class _Events(ProgressColumn):

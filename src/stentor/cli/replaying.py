@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from stentor.cli.exits import INTERRUPTED, OK, TERMINATED, complain, warn
 from stentor.notation.counts import counted
-from stentor.pipeline.archives.replaying import Progressed, outlook, replay
+from stentor.pipeline.archives.replayer import Progressed, outlook, replay
 
 
 class _Terminated(BaseException):

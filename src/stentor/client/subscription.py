@@ -232,6 +232,8 @@ class Subscription(Generic[T]):
         self._lease_ends: float | None = None
         #: How often the broker has said that it is in force.
         self._granted = 0
+        #: Whether the broker has been asked for it over this connection.
+        self._said = False
         #: Whether the broker has said that it is in force, over this connection and ever.
         self._settled = False
         self._settled_at: float | None = None
@@ -288,6 +290,11 @@ class Subscription(Generic[T]):
     def filter(self) -> Filter:
         """What it asks for."""
         return self._filter
+
+    @property
+    def durable(self) -> bool:
+        """Whether it outlives its application."""
+        return self._terms.durable is not None
 
     @property
     def _begun(self) -> bool:
@@ -586,6 +593,7 @@ class Subscription(Generic[T]):
             self._lost_at = at + self._ahead
         if self._settled and self._recorded is not None:
             self._recorded.cut_off()
+        self._said = False
         self._unsettle()
         if self._unsettled is not None:
             self._unsettled.forget_waiting()
@@ -612,8 +620,8 @@ class Subscription(Generic[T]):
         self._notify()
 
     def subscribe_again(self) -> None:
-        """Say what is wanted over a new connection, from where it was."""
-        if self.over or self.link is None:
+        """Say what is wanted over a new connection, from where it was; once over each."""
+        if self.over or self.link is None or self._said:
             return
         lease = self._terms.lease
         if lease is not None and not self._terms.renew and self._lease_ends is not None:
@@ -622,6 +630,7 @@ class Subscription(Generic[T]):
                 self.ended(LeaseExpired(f"the lease of {self._terms.lease} seconds has run out"))
                 return
         self._used = 0
+        self._said = True
         self.link.send(self._message(lease))
 
     def _message(self, lease: float | None) -> Subscribe:

@@ -26,7 +26,7 @@ import msgspec
 import msgspec.inspect
 
 from stentor.errors import InvalidConfiguration, InvalidNotification, UnknownEventType
-from stentor.model import Notification
+from stentor.model import NULL, Notification
 from stentor.model.names import name_problem, shown
 from stentor.model.record import Record
 
@@ -294,6 +294,8 @@ def _nested(attributes: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in attributes.items():
         if type(value) is tuple or type(value) is frozenset:
             value = [_nested(each) if type(each) is Record else each for each in value]
+        elif value is NULL:
+            value = None
         if "." not in name:
             root[name] = value
             continue

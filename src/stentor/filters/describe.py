@@ -106,7 +106,8 @@ def _ranges(name: str, type_name: str, ranges: Ranges, some: str) -> Expression:
         gap = _closed(ranges, opposite.pieces[0], some)
         if gap is not None:
             return Atom(name, some + "not between", gap)
-    spend(PIECE * len(ranges.pieces))
+    if len(ranges.pieces) > 8:
+        spend(PIECE * len(ranges.pieces))
     return any_of([_piece(name, ranges, piece, some) for piece in ranges.pieces])
 
 

@@ -13,7 +13,7 @@ How the pieces are translated:
 
 - A field that holds an array matches if *some* element does. So each test becomes an Or of the
   test for a single value and of its `some` form for a collection.
-- A notification has no null: to give one is to leave the attribute out, and `null` asks for that.
+- To publish None is to leave the attribute out, and `null` asks for that, or for the value `NULL`.
 - `exists` asks for a value. An empty array has none, so it counts as missing.
 - An object asks for a record, or for an array of records in which one and the same record has all
   that the object asks for: `{"lines": {"sku": ["A"], "count": [5]}}` does not match a line with
@@ -60,8 +60,9 @@ STEPS_PER_TEST: Final = 16
 def parse_pattern(pattern: str | Mapping[str, Any]) -> Expression:
     """The expression that matches what the event pattern matches.
 
-    >>> parse_pattern('{"detail": {"code": [null]}}')
-    Atom(name='detail.code', operator='missing', constants=())
+    >>> parse_pattern('{"code": [null]}')  # doctest: +NORMALIZE_WHITESPACE
+    Or(parts=(Atom(name='code', operator='missing', constants=()),
+              Atom(name='code', operator='is', constants=('null',))))
     """
     value = _decode(pattern) if isinstance(pattern, str) else pattern
     if not isinstance(value, Mapping):
@@ -177,7 +178,7 @@ def _field(name: str, alternatives: Any, path: str) -> _Asked:
             found = _test(name, alternative, place)
             (absent if alternative == {"exists": False} else present).append(found)
         elif alternative is None:
-            absent.append(Atom(name, "missing"))
+            absent.append(Or((Atom(name, "missing"), Atom(name, "is", ("null",)))))
         else:
             value = _scalar(alternative, place)
             exact.setdefault(value_type_of(value), []).append(value)

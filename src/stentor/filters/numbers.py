@@ -155,6 +155,8 @@ def integers_of(reals: Ranges) -> Ranges:
 
 def _integer_cut(cut: Cut) -> Cut:
     value, side = cut
+    if type(value) is int and INT_MIN <= value < INT_MAX:  # by far the most frequent
+        return (value + 1 if side else value, 0)
     if value == inf or value > INT_MAX:
         return (INT_MAX, 1)
     if value == -inf or value < INT_MIN:

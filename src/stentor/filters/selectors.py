@@ -15,7 +15,7 @@ Further rules of JMS that are kept:
   the values of the other types as well.
 - Numbers are ordered; strings and booleans have only `=` and `<>`.
 - `x NOT BETWEEN 1 AND 5` is `x < 1 OR x > 5`; `NOT IN` and `NOT LIKE` negate `IN` and `LIKE`.
-- `IS NULL` is true of a missing attribute. It is never unknown.
+- `IS NULL` is true of a missing attribute, and of null. It is never unknown.
 - An identifier alone is a condition: it is true of TRUE.
 
 What JMS leaves open: a computation has no value, as if it were null, if one of the attributes it
@@ -275,7 +275,8 @@ class _Reader(Transformer_NonRecursive[Token, Any]):
     def null(self, meta: Meta, children: list[Any]) -> _Node:
         negated, (subject,) = _split(children)
         name = _name(subject, "IS NULL")
-        condition = Condition(Atom(name, "missing"), Atom(name, "exists"))
+        null = Or((Atom(name, "missing"), Atom(name, "is", ("null",))))
+        condition = Condition(null, Atom(name, "is not", ("null",)))
         return _node(meta, [subject], condition.negated() if negated else condition)
 
     def not_(self, _meta: Meta, _children: list[Any]) -> None:

@@ -28,6 +28,7 @@ from stentor.model.notification import (
     MAX_VALUE_BYTES,
     Notification,
 )
+from stentor.model.null import NULL
 from stentor.model.seen import SeenIds
 from stentor.model.values import (
     COLLECTION,
@@ -53,6 +54,7 @@ __all__ = [
     "MAX_PAYLOAD_BYTES",
     "MAX_SUBJECT_BYTES",
     "MAX_VALUE_BYTES",
+    "NULL",
     "Envelope",
     "EventType",
     "EventTypes",

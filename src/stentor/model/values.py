@@ -11,6 +11,10 @@ built-in ones:
     bytes     byte strings, lexicographic.
     time      instants, UTC, microsecond resolution.
 
+Three more are registered from the start: `date`, `uuid`, and `null` with its one value `NULL`. A
+`Decimal` is a number: the integer or the double that is written like it. One with more digits than
+a double can tell apart is refused, so no number that was given is ever another one.
+
 A *collection* is a finite set of such values under one attribute name. It may be given as a set or
 as a list; filters see it as a set, so order and repetition are kept but mean nothing. Its elements
 may be *records* as well (`Record`): names with values, collections among them. A record is no value
@@ -25,11 +29,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any, Final
+from uuid import UUID
 
 from stentor.errors import InvalidNotification, InvalidValue
 from stentor.model.names import MAX_ATTRIBUTES, MAX_DEPTH, check_attribute_names, shown
+from stentor.model.null import NULL, Null
 from stentor.model.record import Record
 
 INT_MIN: Final = -(2**63)
@@ -79,7 +86,7 @@ def register_value_type(value_type: ValueType) -> ValueType:
     for cls in value_type.classes:
         owner = _type_of_class.get(cls)
         if cls in _PLAIN:  # `normal` turns these into built-in values, whoever registers them
-            owner = owner or "bytes"
+            owner = owner or ("number" if cls is Decimal else "bytes")
         if owner is not None and owner != name:
             raise InvalidValue(f"{cls.__name__} already belongs to the value type {owner!r}")
     for cls in [cls for cls, owner in _type_of_class.items() if owner == name]:
@@ -254,6 +261,20 @@ def _normal_subclass(value: Any) -> Any:
     )
 
 
+def _from_decimal(value: Decimal) -> int | float:
+    """The number that is written like it."""
+    exponent = value.as_tuple().exponent
+    if value.is_finite() and isinstance(exponent, int) and 0 <= exponent <= 18:
+        return int(value)
+    number = float(value)
+    if value.is_finite() and Decimal(repr(number)) != value:
+        raise InvalidValue(
+            f"the decimal {str(value)[:40]} has more digits than a number can tell apart here "
+            "(about 16); round it, or send it as a string"
+        )
+    return number
+
+
 def _in_utc(value: datetime) -> datetime:
     if value.utcoffset() is None:
         raise InvalidValue(f"{value.isoformat()} has no time zone; give one, for example UTC")
@@ -305,6 +326,7 @@ _PLAIN: Final[dict[type, Callable[[Any], Any]]] = {
     bytearray: bytes,
     memoryview: bytes,
     datetime: _plain_datetime,
+    Decimal: _from_decimal,
     set: frozenset,
     frozenset: lambda v: frozenset(iter(v)),
     list: list,
@@ -335,3 +357,35 @@ for _cls in _COLLECTIONS:
 _type_of_class[Record] = RECORD
 
 _BUILT_IN: Final = frozenset([*_types, COLLECTION, RECORD])
+
+_register(
+    ValueType(
+        "date",
+        (date,),
+        parse=date.fromisoformat,
+        format=date.isoformat,
+        dump=lambda day: day.isoformat().encode(),
+        load=lambda data: date.fromisoformat(data.decode()),
+    )
+)
+_register(
+    ValueType(
+        "uuid",
+        (UUID,),
+        parse=UUID,
+        format=str,
+        dump=lambda uuid: uuid.bytes,
+        load=lambda data: UUID(bytes=data),
+    )
+)
+_register(
+    ValueType(
+        "null",
+        (Null,),
+        ordered=False,
+        parse=lambda text: NULL,
+        format=lambda null: "",
+        dump=lambda null: b"",
+        load=lambda data: NULL,
+    )
+)

@@ -389,6 +389,7 @@ class Core:
                 self.last_values,
                 self.bulk_reads,
                 self.wanted,
+                self.settlements,
             )
         )
         self._from_clients: dict[type, Any] = {

@@ -40,6 +40,8 @@ class Refusal(msgspec.Struct, array_like=True):
     #: When it may come again, in seconds since 1970, and why it came to that.
     due: float
     cause: str = ""
+    #: Its id: if its publisher has published it in two streams, it counts in both.
+    id: str = ""
 
 
 class _Stored(msgspec.Struct, array_like=True):
@@ -190,6 +192,16 @@ class Durable:
         attempts = refused[offset].attempts + 1 if offset in refused else 1
         refused[offset] = Refusal(attempts, due, cause)
         return attempts
+
+    def refused_elsewhere(self, stream: StreamId) -> dict[str, tuple[StreamId, int]]:
+        """By its id, where in other streams each was refused that is known by one."""
+        return {
+            refusal.id: (other, offset)
+            for other, refused in self.refused.items()
+            if other != stream
+            for offset, refusal in refused.items()
+            if refusal.id
+        }
 
     @property
     def rests_until(self) -> float:

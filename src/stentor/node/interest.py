@@ -9,7 +9,7 @@ brokers would not take.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from stentor.errors import FilterTooComplex
 from stentor.filters import Filter
@@ -32,11 +32,12 @@ class Interest:
         self.fixed = fixed
         #: The filters, and what each weighs.
         self._filters = {filter: filter.weight for filter in filters}
+        self._weight = sum(self._filters.values())
         self._text: str | None = None
         #: Those that were added, each with the first probe whose answer says that it is in force.
         self.recent: dict[Filter, int] = {}
         if not fixed:
-            _check(self._filters)
+            _check(len(self._filters), self._weight)
 
     def __iter__(self) -> Iterator[Filter]:
         return iter(self._filters)
@@ -71,13 +72,17 @@ class Interest:
 
         `FilterTooComplex` if that would be too much, and nothing has changed.
         """
-        gone = dict.fromkeys(removed)
-        after = {filter: weight for filter, weight in self._filters.items() if filter not in gone}
-        after |= {filter: filter.weight for filter in added}
-        _check(after)
-        before, self._filters = self._filters, after
+        held, coming = self._filters, dict.fromkeys(added)
+        new = {filter: filter.weight for filter in coming if filter not in held}
+        gone = [f for f in dict.fromkeys(removed) if f in held and f not in coming]
+        weight = self._weight + sum(new.values()) - sum(held[filter] for filter in gone)
+        _check(len(held) + len(new) - len(gone), weight)
+        for filter in gone:
+            del held[filter]
+        held |= new
+        self._weight = weight
         self._text = None
-        return _changes(before, after)
+        return list(new), gone
 
     def in_force(self, probe: int) -> None:
         """This probe has been answered."""
@@ -85,18 +90,13 @@ class Interest:
 
     def changes(self, after: Interest) -> tuple[list[Filter], list[Filter]]:
         """What another one asks for that this does not, and the other way round."""
-        return _changes(self._filters, after._filters)
+        before, now = self._filters, after._filters
+        return [f for f in now if f not in before], [f for f in before if f not in now]
 
 
-def _changes(
-    before: Collection[Filter], after: Collection[Filter]
-) -> tuple[list[Filter], list[Filter]]:
-    return [f for f in after if f not in before], [f for f in before if f not in after]
-
-
-def _check(filters: dict[Filter, int]) -> None:
-    if len(filters) > MAX_INBOX or sum(filters.values()) > RECEIVED_STEPS:
+def _check(count: int, weight: int) -> None:
+    if count > MAX_INBOX or weight > RECEIVED_STEPS:
         raise FilterTooComplex(
             f"an inbox has at most {MAX_INBOX} filters that are together no more complex than one "
-            f"may be, and this one would have {len(filters)}; open another inbox for some of them"
+            f"may be, and this one would have {count}; open another inbox for some of them"
         )

@@ -24,7 +24,7 @@ All of this is in memory, and bounded. What is done, and what was refused how of
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 #: Notifications of one subscription that may be unsettled; more are not taken from its feed.
 UNSETTLED: Final = 10_000
+#: Notifications that come again in one step.
+LOOKED: Final = 1_000
 
 Key: TypeAlias = tuple[StreamId, int]
 #: What keeps its order: the notifications of a publisher in a stream, and where the subscriber
@@ -108,6 +110,12 @@ def end_of(envelope: Envelope, lasts: float) -> float:
 
 def _place(entry: Entry) -> int:
     return entry.offset
+
+
+def _at(line: list[Entry], entry: Entry) -> int | None:
+    """Where it is in the line."""
+    at = bisect_left(line, entry.offset, key=_place)
+    return at if at < len(line) and line[at] is entry else None
 
 
 class Settling:
@@ -181,8 +189,13 @@ class Settling:
 
     def admit(self, run: Run, envelopes: Sequence[Envelope]) -> None:
         """Take in what comes from the feed and was never settled."""
+        durable = self._durable
+        elsewhere = {} if durable is None else durable.refused_elsewhere(run.stream)
         for entry in self._new(run, envelopes):
-            refused = {} if self._durable is None else self._durable.refused.get(entry.stream, {})
+            refused = {} if durable is None else durable.refused.setdefault(entry.stream, {})
+            place = elsewhere.get(str(entry.id)) if elsewhere else None
+            if durable is not None and place is not None and entry.offset not in refused:
+                refused[entry.offset] = durable.refused[place[0]].pop(place[1])
             if entry.offset in refused:
                 self._resume(entry, refused[entry.offset])
             elif not self._waits(entry):
@@ -193,7 +206,7 @@ class Settling:
 
         None if some has to wait.
         """
-        refused = self._durable is not None and self._durable.refused.get(run.stream)
+        refused = self._durable is not None and any(self._durable.refused.values())
         if self.ready or self._lines or refused:
             return None
         held = self._held[consumer]
@@ -297,7 +310,7 @@ class Settling:
         line = None if self.terms.overtake else self._lines.get(entry.line)
         if line is None or line[0].offset >= entry.offset:
             return False
-        if entry not in line:
+        if _at(line, entry) is None:
             insort(line, entry, key=_place)
         return True
 
@@ -376,6 +389,7 @@ class Settling:
         """A consumer has dealt with these."""
         entries, held, lines = self._entries, self._held.get(consumer, {}), self._lines
         finished: list[Entry] = []
+        others: set[Entry] = set()
         for offset in offsets:
             key = (stream, offset)
             entry = entries.get(key)
@@ -387,9 +401,19 @@ class Settling:
                 self._bytes -= len(entry.data)
                 finished.append(entry)
             elif (entry.holder is consumer or entry.holder is None) and entry.due != -inf:
-                self._remove(entry)
-                finished.append(entry)
+                others.add(entry)
+        if others:
+            finished += self._remove_all(others)
         self._settled(finished)
+
+    def _remove_all(self, entries: set[Entry]) -> list[Entry]:
+        """The last goes first, so that no line advances."""
+        if any(entry.holder is None for entry in entries):
+            self._unready(entries)
+        removed = sorted(entries, key=_place)
+        for entry in reversed(removed):
+            self._remove(entry, ready=False)
+        return removed
 
     def confirm(self, consumer: Consumer, positions: Positions) -> None:
         """A member names the offset that it was given last of a stream and has dealt with.
@@ -433,10 +457,17 @@ class Settling:
             self._remove(entry)
             self._settled([entry])
 
-    def _remove(self, entry: Entry) -> None:
+    def _unready(self, entries: set[Entry]) -> None:
+        """These are not ready, or no longer; what is ready is looked through once."""
+        before, self.ready = self.ready, self._queue()
+        self.ready.extend([entry for entry in before if entry not in entries])
+
+    def _remove(self, entry: Entry, *, ready: bool = True) -> None:
+        """It is no longer unsettled; `ready` if it may be."""
         del self._entries[entry.key]
         self._bytes -= len(entry.data)
-        self._let_go(entry)
+        if ready or entry.holder is not None:
+            self._let_go(entry)
         entry.due = inf
         self._leave_line(entry)
 
@@ -444,8 +475,9 @@ class Settling:
         line = self._lines.get(entry.line) if self._lines else None
         if line is None:
             return
-        if entry in line:
-            line.remove(entry)
+        at = _at(line, entry)
+        if at is not None:
+            del line[at]
         self._advance(line, entry.line)
 
     def _settled(self, entries: list[Entry]) -> None:
@@ -489,7 +521,8 @@ class Settling:
         if wait is None or wait < 0:
             wait = min(terms.most, terms.least * 2.0 ** min(entry.attempt - 1, 60))
         if self._durable is not None:
-            refusal = Refusal(entry.attempt, self._clock.time + wait, cause)
+            due = self._clock.time + wait
+            refusal = Refusal(entry.attempt, due, cause, str(entry.id))
             self._durable.refused.setdefault(entry.stream, {})[entry.offset] = refusal
             self.changed = True
         entry.attempt += 1
@@ -518,18 +551,18 @@ class Settling:
         ready = [e for e in self.ready if e.line == entry.line and e.offset > entry.offset]
         for other in taken:
             self._let_go(other)
-        for other in ready:
-            self.ready.remove(other)
+        if ready:
+            self._unready(set(ready))
         for other in (*taken, *ready):
             other.due = self._clock.now
-            if other not in line:
+            if _at(line, other) is None:
                 insort(line, other, key=_place)
         return [other.offset for other in taken]
 
     def _rest(self, entry: Entry) -> None:
         if not self.terms.overtake:
             line = self._lines.setdefault(entry.line, [])
-            if entry not in line:
+            if _at(line, entry) is None:
                 insort(line, entry, key=_place)
         heappush(self._due, (entry.due, next(self._order), entry))
 
@@ -537,17 +570,24 @@ class Settling:
         entry.due = -inf
         if not self.terms.overtake:
             line = self._lines.setdefault(entry.line, [])
-            if entry not in line:
+            if _at(line, entry) is None:
                 insort(line, entry, key=_place)
         self.dying.append(entry)
 
     # -- time passes
 
-    def tick(self) -> list[Withdrawal]:
-        """What is due is ready, and what took too long is taken from consumers."""
+    @property
+    def is_due(self) -> bool:
+        """Whether something comes again, or has taken too long."""
+        return bool(self._due) and self._due[0][0] <= self._clock.now
+
+    def tick(self, most: int) -> list[Withdrawal]:
+        """What is due is ready, and what took too long is taken from consumers: `most` of it."""
         gone: list[Withdrawal] = []
         now, due = self._clock.now, self._due
-        while due and due[0][0] <= now:
+        looked = 0
+        while self.is_due and looked < LOOKED and len(gone) < most:
+            looked += 1
             at, _, entry = heappop(due)
             if entry.due != at or self._entries.get(entry.key) is not entry:
                 continue

@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stentor.errors import (
     DurableElsewhere,
@@ -32,6 +32,7 @@ from stentor.model.codec import encode
 from stentor.model.identity import NotificationId
 from stentor.model.notification import Notification
 from stentor.model.seen import SeenIds
+from stentor.node.settling import Key
 from stentor.protocol import messages as m
 from stentor.protocol.messages import Positions, StreamId
 from stentor.routing.protocol import BrokerId, ClientId, FilterId
@@ -43,10 +44,6 @@ if TYPE_CHECKING:
 #: Notifications that may be on their way to a client with guarantees; others have no limit.
 WINDOW: Final = 100
 _UNLIMITED: Final = 1 << 40
-
-
-#: A notification by its stream and offset.
-Key: TypeAlias = tuple[StreamId, int]
 
 
 class Held(NamedTuple):
@@ -304,9 +301,9 @@ class SimulatedInbox:
                 for id in known or [self.client.new_filter(self.component)]:
                     self.filters[id] = filter
                     self.client.host.trace.sub(self.component, id, filter)
-        for filter in removed:
-            for id in [id for id, each in self.filters.items() if each == filter not in pending]:
-                self.drop(id)
+        gone = set(removed).difference(pending)
+        for id in [id for id, each in self.filters.items() if each in gone] if gone else ():
+            self.drop(id)
 
     def forget_place(self) -> None:
         """It goes on wherever the broker does; only ids tell what has come."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from stentor.errors import DuplicateBroker, InvalidTopology
+from stentor.routing.graph.paths import Edge
 from stentor.routing.protocol import BrokerId
-
-Edge: TypeAlias = tuple[BrokerId, BrokerId]
 
 
 def brokers_of(edges: Iterable[Edge], more: Iterable[BrokerId] = ()) -> list[BrokerId]:

@@ -19,17 +19,25 @@ import time
 from collections import Counter
 from typing import Any
 
+from live_histories import small
 from overlay import Overlay
 
 from stentor.model import Notification, NotificationId, decode
 from stentor.model.dead_letter import PRODUCER
-from stentor.node import settling
+from stentor.node import reading, settle_portions, settling
+from stentor.node.parts import settlements
 from stentor.protocol import messages as m
 from stentor.protocol.messages import StreamId
 from stentor.simulation.client import Client, Key, SimulatedInbox
 
 NAME = "billing"
 FAULTS = ("links", "home", "connections", "processes", "disks", "hangs", "moves")
+
+#: What is much takes many steps.
+STEPS: list[tuple[Any, str, int]] = [
+    (settle_portions, "NAMED", 1),
+    (settlements, "REFUSED", 1),
+]
 
 
 class Settlements:
@@ -51,6 +59,10 @@ class Settlements:
             overtake=rng.random() < 0.3,
         )
         self.unsettled = rng.choice([2, 5, settling.UNSETTLED])
+        #: What one step does at most, drawn apart from everything else.
+        apart = random.Random(-seed - 1)
+        self.steps = [(settling, "UNSETTLED", self.unsettled)]
+        self.steps += [step for step in STEPS if apart.random() < 0.5]
         self.faults = {kind for kind in FAULTS if rng.random() < 0.4}
         options: dict[str, Any] = {"durable": NAME, "settlement": self.terms}
         if self.group:
@@ -77,8 +89,7 @@ class Settlements:
 
     def run(self) -> None:
         rng, sim = self.rng, self.sim
-        before, settling.UNSETTLED = settling.UNSETTLED, self.unsettled
-        try:
+        with small(reading.STRETCH, reading.FETCHES, self.steps):
             sim.settle()
             self.begun = sim.steps
             for _ in range(rng.randint(10, 80)):
@@ -87,8 +98,6 @@ class Settlements:
                 self._bounds()
             self.finish()
             self.judge()
-        finally:
-            settling.UNSETTLED = before
 
     # -- what happens
 

@@ -27,6 +27,7 @@ from stentor.node.parts import progress, traffic
 from stentor.node.parts.deliveries import PATIENCE, SERVED_AT_ONCE, YIELDED
 from stentor.node.parts.probing import AGAIN_FIRST
 from stentor.node.parts.routing import EFFORT, UNLINKED_AT_ONCE
+from stentor.node.parts.settlements import REFUSED
 from stentor.node.parts.subscribing import UNKNOWN_STREAMS
 from stentor.node.parts.wanted import EVERY as WANTED_EVERY
 from stentor.node.parts.wanted import STORED as WANTED_STORED
@@ -1303,3 +1304,74 @@ def test_parts_that_have_work_take_turns() -> None:
             core.work()
             assert len(pieces) == before + 1
     assert len(set(pieces)) == len(parts)
+
+
+def settled(alone: Alone, count: int, **terms: Any) -> tuple[str, list[int]]:
+    """A client that has so many notifications which it has not settled: their stream, offsets."""
+    alone.join(1)
+    alone.join(2, "bob")
+    settlement = m.Settlement(**terms)
+    alone.say(1, m.Subscribe(1, "true", 100_000, durable="d", settlement=settlement))
+    ids = (NotificationId("bob", 1, i) for i in range(count))
+    alone.say(2, m.Publish(1, [encode(Notification({"x": 1}, id=id)) for id in ids]))
+    (subscription,) = alone.core.subscriptions.values()
+    assert subscription.settling is not None
+    offsets = [entry.offset for entry in subscription.settling]
+    assert len(offsets) == count
+    return "a#", offsets
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_what_is_refused_is_looked_at_in_steps(begun: bool) -> None:
+    """Each refusal looks at all that is unsettled."""
+    alone = Alone()
+    stream, offsets = settled(alone, 2_000)
+    refused = [m.Refused(stream, offset) for offset in reversed(offsets)]
+    message = m.Settle(1, {}, {stream: offsets} if begun else {}, refused, request=7)
+    steps = alone.core.hear(1, message)
+    assert steps is not None
+    answered = most = 0
+    done = False
+    for _ in chain(steps, [None]):
+        said = [a.message for a in alone.core.take() if isinstance(a, ToClient)]
+        withdrawn = sum(isinstance(word, m.Withdrawn) for word in said)
+        most = max(most, withdrawn)
+        answered += withdrawn
+        done |= m.Done(7) in said
+        assert not done or answered == len(refused)
+    assert answered == len(refused)
+    assert most <= REFUSED // 2_000 + 1
+
+
+def test_what_means_nothing_is_settled_in_steps_and_who_leaves_is_forgotten() -> None:
+    alone = Alone()
+    stream, offsets = settled(alone, 10)
+    nothing = {f"s{i}": [1] * 100 for i in range(900)}
+    steps = alone.core.hear(1, m.Settle(1, nothing | {stream: offsets}, request=7))
+    assert steps is not None
+    assert len(list(steps)) == 91
+    (subscription,) = alone.core.subscriptions.values()
+    assert subscription.settling is not None
+    assert not len(subscription.settling)
+    steps = alone.core.hear(1, m.Settle(1, nothing, request=8))
+    assert steps is not None
+    next(steps)
+    alone.core.heard(1, m.Unsubscribe(1))
+    assert len(list(steps)) == 0
+    alone.flush()
+    assert "STN-" in next(w.code for w in alone.heard[1] if isinstance(w, m.Failure))
+
+
+def test_what_takes_too_long_is_taken_back_in_steps() -> None:
+    alone = Alone()
+    stream, offsets = settled(alone, 2_000, deadline=5.0)
+    alone.say(1, m.Settle(1, {}, {stream: offsets}))
+    before = len(alone.heard[1])
+    alone.core.tick(10.0, CLOCK + 10)
+    assert alone.core.settlements.has_work
+    said = [a.message for a in alone.core.take() if isinstance(a, ToClient)]
+    assert 0 < sum(isinstance(word, m.Withdrawn) for word in said) <= REFUSED // 2_000 + 1
+    alone.flush()
+    assert not alone.core.has_work
+    gone = [w for w in [*said, *alone.heard[1][before:]] if isinstance(w, m.Withdrawn)]
+    assert sorted(offset for word in gone for offset in word.offsets) == offsets

@@ -14,7 +14,7 @@ from live_histories import run_history, small
 from overlay import Overlay, said
 
 from stentor.filters import Filter
-from stentor.model import Notification
+from stentor.model import Notification, encode
 from stentor.node.agenda import ToClient
 from stentor.protocol import messages as m
 from stentor.simulation.client import Client
@@ -384,6 +384,9 @@ def test_an_advertisement_outlives_what_was_published_under_it() -> None:
     sim.happen("up", far)
     sim.happen("disk", "b")
     far.disconnect()
+    # What it had is taken down, and that has come around, before the disk is heard.
+    while found := [each for each in sim.choices() if each[0] in ("work", "link")]:
+        sim.happen(*found[0])
     only(sim, ("a", "b"), ("b", "a"))
     assert [offset for _, offset, _ in sub.given] == [1]
     sim.settle()
@@ -524,3 +527,82 @@ def test_an_answer_from_before_it_was_asked_for_does_not_put_it_in_force() -> No
     assert [sub.in_force is not None for sub in subs] == [True, False]
     sim.settle()
     assert subs[1].in_force is not None
+
+
+@PROMISES
+def test_an_advertisement_that_steers_waits_for_a_broker_that_hangs() -> None:
+    """It does not know of the advertisement, so what its clients ask for is not known here."""
+    sim = Overlay([("a", "b")], advertisements="covering")
+    producer, consumer = sim.client(at="a"), sim.client(at="b")
+    sub = consumer.open("x = 1")
+    sim.settle()
+    producer.offer(Filter("x = 1"))
+    sim.hang("b", 8)
+    assert not [answer for answer in producer.answers if isinstance(answer, m.Done)]
+    publish(producer, 1)
+    sim.settle()
+    assert [answer for answer in producer.answers if isinstance(answer, m.Done)]
+    assert [offset for _, offset, _ in sub.given] == [1]
+
+
+def test_nobody_answers_for_a_stream_that_was_not_asked_of_it() -> None:
+    sim = Overlay([("a", "b"), ("a", "c")], queue=10_000)
+    for name in ("b", "c"):
+        publish(sim.client(at=name), 1)
+    sim.settle()
+    client = sim.client(at="a")
+    sub = client.open("true", since=0.0)
+    core = sim.hosts["a"].core
+    while len(core.catching_up.fetches) < 2:
+        found = sim.choices()
+        sim.happen(*next((each for each in found if each[0] in ("up", "work")), found[0]))
+    numbers = {p.stream: number for number, p in core.catching_up.fetches._pending.items()}
+    core.receive("b", m.Chunk("a#", numbers["b#"], "c#", [], [], 9, 9, 0))
+    sim.settle()
+    assert ("c#", 1) in {(stream, offset) for stream, offset, _ in sub.given}
+
+
+@PROMISES
+def test_a_durable_is_owed_what_brokers_publish_that_it_has_never_met() -> None:
+    sim = line_of("a", "b")
+    sim.disconnect("a", "b")
+    reader, publisher = sim.client(at="a"), sim.client(at="b")
+    sub = reader.open("true", durable="desk")
+    sim.advance()
+    assert sub.in_force is not None
+    reader.restart()  # it knows nothing but the name
+    publish(publisher, 1)
+    sim.advance()
+    sim.connect("a", "b")
+    sim.advance()
+    reader.connect(sim.hosts["a"])
+    sim.settle()
+    assert [(stream, offset) for stream, offset, _ in sub.given] == [("b#", 1)]
+
+
+def test_subscribers_know_how_far_streams_are_that_have_nothing_for_them() -> None:
+    sim = line_of("a", "b", "c")
+    sub = sim.client(at="a").open("x = 7")
+    sim.client(at="a").open("x = 1")
+    publisher = sim.client(at="c")
+    sim.settle()
+    publish(publisher, 2, 3, 2)
+    sim.settle()
+    assert sub.positions["c#"] == 3
+
+
+@pytest.mark.parametrize("volatile", [False, True])
+def test_what_comes_a_second_time_by_another_way_is_not_passed_on(volatile: bool) -> None:
+    sim = Overlay([("a", "b"), ("b", "c")], graph=True)
+    sim.client(at="c").open("true", volatile=True)
+    sim.settle()
+    [id] = sim.client(at="a").send([{"x": 1}], volatile=volatile)
+    sim.settle()
+    between, before = sim.hosts["b"], sim.counters.copy()
+    newest = between.core.traffic._newest["a#", volatile]
+    again = m.Forward("a#", [newest], [encode(sim.publications[id].notification)], volatile)
+    between.core.receive("a", again)
+    between.flush()
+    sim.settle()
+    assert not (sim.counters - before).notifications
+    assert between.core.counters["off_path"] == 1

@@ -17,6 +17,7 @@ from pyspark.sql.types import (
 )
 
 from stentor.pipeline.archives.columns import as_columns
+from stentor.pipeline.archives.data_files import write_piece
 from stentor.pipeline.archives.places import Place
 from stentor.pipeline.archives.tables import (
     WRITERS,
@@ -27,7 +28,6 @@ from stentor.pipeline.archives.tables import (
     Writer,
     position,
 )
-from stentor.pipeline.archives.writing import write_piece
 from stentor.pipeline.columns.layout import arrow_schema
 
 #: Midnight of a day in UTC, in microseconds.

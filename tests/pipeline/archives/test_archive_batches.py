@@ -21,10 +21,10 @@ from pyspark.sql.types import (
 from stentor.errors import ArchiveError, InvalidConfiguration, UnsupportedColumn
 from stentor.filters import Filter
 from stentor.pipeline.archives import archive, compact, history
-from stentor.pipeline.archives.appending import Appended
+from stentor.pipeline.archives.appender import Appended
+from stentor.pipeline.archives.data_files import safe_name
 from stentor.pipeline.archives.places import place_of
 from stentor.pipeline.archives.tables import Archive, Table
-from stentor.pipeline.archives.writing import safe_name
 
 DAY = datetime(2026, 3, 29, tzinfo=UTC)
 
@@ -70,11 +70,11 @@ def test_partitions_are_types_and_days_in_utc(quotes: tuple[Path, list[Any]]) ->
     assert found.rows == 40
     for file in found.files.values():
         directory = Path(file.path).parts
-        assert directory[0] == f"_type={safe_name(file.type) if file.type else '_none'}"
-        assert directory[1] == f"_day={file.day or '_none'}"
+        assert directory[1] == (safe_name(file.type) if file.type else "none")
+        assert directory[2] == (file.day or "none")
         assert (path / file.path).stat().st_size == file.bytes
-    names = {Path(file.path).parts[0] for file in found.files.values()}
-    assert "_type=news~2f~c3~a4~20b" in names
+    names = {Path(file.path).parts[1] for file in found.files.values()}
+    assert "news~2f~c3~a4~20b" in names
     assert max(map(len, names)) < 130
 
 

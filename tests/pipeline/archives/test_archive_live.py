@@ -17,9 +17,9 @@ from stentor.errors import HistoryGone
 from stentor.model import Notification, NotificationId, encode
 from stentor.pipeline import events, register
 from stentor.pipeline.archives import archive, compact, history
-from stentor.pipeline.archives.continuing import ArchivePart, HistoryReader
+from stentor.pipeline.archives.continuation import ArchivePart, HistoryReader
+from stentor.pipeline.archives.data_files import ONE_DAY as DAY
 from stentor.pipeline.archives.moments import during, from_micros
-from stentor.pipeline.archives.writing import ONE_DAY as DAY
 
 LONG = replace(LIMITS, timeout=60.0)
 NOW = {"availableNow": True}

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stentor.errors import ArchiveError
-from stentor.pipeline.archives import merging
+from stentor.pipeline.archives import merge
 from stentor.pipeline.archives.compaction import compact
-from stentor.pipeline.archives.merging import ALWAYS, Between, in_order
-from stentor.pipeline.archives.ordering import journal_code
+from stentor.pipeline.archives.data_files import ONE_DAY
+from stentor.pipeline.archives.merge import ALWAYS, Between, in_order
+from stentor.pipeline.archives.order import journal_code
 from stentor.pipeline.archives.places import Place
 from stentor.pipeline.archives.tables import Archive
-from stentor.pipeline.archives.writing import ONE_DAY
 
 #: Years after the others.
 ABSURD = 30_000 * ONE_DAY
@@ -31,10 +31,10 @@ def read(archive: Archive, between: Between = ALWAYS, **patched: int) -> list[di
     found = []
     turns: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merging, "LEAST_ROWS", 2)
-        patch.setattr(merging, "ROWS", 8)
+        patch.setattr(merge, "LEAST_ROWS", 2)
+        patch.setattr(merge, "ROWS", 8)
         for name, value in patched.items():
-            patch.setattr(merging, name, value)
+            patch.setattr(merge, name, value)
         for portion in in_order(table.place, list(table.files.values()), table.columns, between):
             found += portion.events.to_pylist()
             turns += portion.turn.tolist()
@@ -115,7 +115,7 @@ def test_clocks_that_go_forward_cost_nothing(tmp_path: Path) -> None:
     append(archive, [event(n, n) for n in range(10, 20)])
     compact(None, tmp_path)
     (file,) = archive.table().files.values()
-    assert pq.read_schema(tmp_path / file.path).names == archive.table().columns.names
+    assert pq.read_schema(tmp_path / file.path).names == [*archive.table().columns.names, "_day"]
     assert (file.journal, file.offsets, file.rows) == ("b1", (0, 19), 20)
 
 
@@ -148,7 +148,7 @@ def test_only_what_overlaps_in_time_is_open(tmp_path: Path) -> None:
     now, most = 0, 0
     with pytest.MonkeyPatch.context() as patch:
 
-        class Watched(merging._Open):
+        class Watched(merge._Open):
             def __init__(self, place: Place, path: str) -> None:
                 nonlocal now, most
                 super().__init__(place, path)
@@ -161,7 +161,7 @@ def test_only_what_overlaps_in_time_is_open(tmp_path: Path) -> None:
                 super().close()
                 now -= 1
 
-        patch.setattr(merging, "_Open", Watched)
+        patch.setattr(merge, "_Open", Watched)
         found = read(archive, OPEN_FILES=2, ROWS=6)
     assert sorted(places(found), key=lambda at: (at[1], journal_code(at[0]))) == places(found)
     assert len(found) == 120

@@ -5,7 +5,7 @@ import math
 import os
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -88,9 +88,7 @@ def test_every_reader_sees_the_same_rows(duck: Any, quotes: Path) -> None:
     wanted = sorted(rows_of(), key=lambda row: row[10])
     names = [part.strip().split(" ")[0] for part in SCHEMA.split(", ") if "y: string" not in part]
     columns = ", ".join(f'"{name}"' for name in names)
-    query = (
-        f"select {columns} from delta_scan('{quotes}') where _offset is not null order by _offset"
-    )
+    query = f"select {columns} from delta_scan('{quotes}')"
     arrow = DeltaTable(quotes).to_pyarrow_table()
     tables = {
         "duckdb": duck.sql(query).to_arrow_table(),
@@ -122,7 +120,7 @@ def test_every_reader_sees_the_same_rows(duck: Any, quotes: Path) -> None:
         ("_type is null", 16),
         ("_day = '2026-01-02'", 24),
         ("_day is null", 2),
-        ("price > 1e300", 3),  # in SQL, what is not a number is greater than all
+        ("price > 1e300", 2),  # in SQL, what is not a number is greater than all
         ("price = 'inf'::double", 1),
         ("price < -1e300", 1),
         (f"n = {LARGE}", 1),
@@ -183,9 +181,8 @@ def test_history_without_spark(spark: SparkSession, quotes: Path) -> None:
         ids = sorted(str(row["_id"]) for row in wanted.select("_id").collect())
         assert sorted(map(str, table["_id"].to_pylist())) == ids
         assert len(found.to_pandas()) == found.to_polars().height == len(ids)
-    offsets = [
-        n for n in stentor.history(quotes).to_arrow()["_offset"].to_pylist() if n is not None
-    ]
+    found = stentor.history(quotes, "exists _time")
+    offsets = found.to_arrow()["_offset"].to_pylist()
     assert offsets == sorted(offsets)
 
 
@@ -206,11 +203,9 @@ def test_questions_that_make_no_sense(quotes: Path, tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match="there is no archive at"):
         stentor.history(tmp_path)
     assert stentor.history(quotes, version=1).to_arrow().num_rows == 20
-    before = datetime.now(UTC) - timedelta(days=9)
     with pytest.raises(ArchiveError, match=r"version .* no longer known, or not yet"):
-        stentor.history(quotes, version=-5)
+        stentor.history(quotes, version=99)
     assert stentor.history(quotes, since="1d").to_arrow().num_rows == 0
-    assert before
 
 
 def test_decimals_and_times_keep_their_digits(tmp_path: Path) -> None:
@@ -229,7 +224,8 @@ def test_no_spark_is_imported(tmp_path: Path) -> None:
     append(at(tmp_path), [event(1, 1)])
     program = (
         "import sys; from stentor import history; "
-        f"assert history({str(tmp_path)!r}, since='2026-01-01T00:00:00Z').to_arrow().num_rows == 1; "
+        f"found = history({str(tmp_path)!r}, since='2026-01-01T00:00:00Z').to_arrow(); "
+        "assert found.num_rows == 1; "
         "assert 'pyspark' not in sys.modules"
     )
     path = os.pathsep.join(p for p in sys.path if p)

@@ -18,11 +18,11 @@ from stentor.client.direct import Direct
 from stentor.errors import ArchiveError, InvalidConfiguration, Unreachable
 from stentor.filters import Filter
 from stentor.model import Notification, decode
-from stentor.pipeline.archives import replay, replaying
+from stentor.pipeline.archives import replay, replayer
 from stentor.pipeline.archives.compaction import compact
-from stentor.pipeline.archives.merging import Between
-from stentor.pipeline.archives.pacing import TICK, Pacer
-from stentor.pipeline.archives.replaying import Progressed, outlook
+from stentor.pipeline.archives.merge import Between
+from stentor.pipeline.archives.pacer import TICK, Pacer
+from stentor.pipeline.archives.replayer import Progressed, outlook
 from stentor.pipeline.archives.replays import Reached, new_note
 from stentor.pipeline.archives.tables import NEVER
 
@@ -167,7 +167,7 @@ def test_an_interrupted_replay_is_resumed(
     broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     """Interrupted at any moment: before a batch, after it, and before that was written down."""
-    monkeypatch.setattr(replaying, "BATCH", at_once)
+    monkeypatch.setattr(replayer, "BATCH", at_once)
     # Times repeat, so that a time alone does not say where it was.
     path = archive_of(tmp_path / "a", [event(n, n // 5) for n in range(1, 31)])
     journal = Journal(broker)

@@ -15,8 +15,8 @@ from pyspark.sql.types import LongType, StringType, StructType, TimestampType
 
 from stentor.errors import ArchiveError, InvalidConfiguration
 from stentor.filters import Filter
-from stentor.pipeline.archives import appending, archive, compact, history, past, tables
-from stentor.pipeline.archives.appending import Appender
+from stentor.pipeline.archives import appender, archive, compact, history, past, tables
+from stentor.pipeline.archives.appender import Appender
 from stentor.pipeline.archives.moments import from_micros
 from stentor.pipeline.archives.places import place_of
 from stentor.pipeline.archives.tables import Archive, Batch, Table
@@ -66,7 +66,7 @@ def state(path: Path) -> Table:
 
 
 def on_disk(path: Path) -> int:
-    return len(list(path.glob("_type=*/**/*.parquet")))
+    return len(list(path.glob("data/**/*.parquet")))
 
 
 def run(events: DataFrame, path: Path, **options: Any) -> None:
@@ -116,7 +116,7 @@ def crashing(step: str, patch: pytest.MonkeyPatch) -> None:
 
     {
         "before anything": lambda: before(Appender, "append"),
-        "after the files": lambda: after(appending, "reported"),
+        "after the files": lambda: after(appender, "reported"),
         "before the names of journals": lambda: before(Appender, "_note"),
         "before the commit": lambda: before(tables, "_write"),
         "right after the commit": lambda: after(tables, "_write", lambda _: True),
@@ -194,8 +194,8 @@ def test_a_batch_that_is_there_is_not_written_again(
 def test_many_small_batches_are_joined_on_the_way(
     spark: SparkSession, source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(appending, "PACE", 3)
-    monkeypatch.setattr(appending, "CLEANING", 0.0)
+    monkeypatch.setattr(appender, "PACE", 3)
+    monkeypatch.setattr(appender, "CLEANING", 0.0)
     path, checkpoint = tmp_path / "archive", tmp_path / "checkpoint"
     source.publish(7, rows=2)
     run(source.stream(), path, query_name="small", checkpoint=checkpoint, grace=timedelta(0))

@@ -21,11 +21,11 @@ from pyspark.sql.types import DoubleType, LongType, StringType, StructType
 from stentor.errors import ArchiveError, InvalidConfiguration
 from stentor.filters import Filter
 from stentor.pipeline.archives import archive, compact, history, past, tables
-from stentor.pipeline.archives.merging import ALWAYS, in_order
+from stentor.pipeline.archives.data_files import write_piece
+from stentor.pipeline.archives.merge import ALWAYS, in_order
 from stentor.pipeline.archives.places import Place, place_of
 from stentor.pipeline.archives.replays import Events
 from stentor.pipeline.archives.tables import Archive, Batch, Step, Table
-from stentor.pipeline.archives.writing import write_piece
 
 
 def offsets(table: Table) -> list[int]:
@@ -206,7 +206,7 @@ def test_a_disk_that_takes_nothing_is_said(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(OSError, match="No space left"):
         append(at(tmp_path), [event(2, 2)])
     assert at(tmp_path).table().rows == 1
-    assert len(list(tmp_path.glob("_type=*/**/*.parquet"))) == 1
+    assert len(list(tmp_path.glob("data/**/*.parquet"))) == 1
 
 
 def test_files_that_nobody_names_are_not_read(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_files_that_nobody_names_are_not_read(tmp_path: Path) -> None:
     assert DeltaTable(tmp_path).to_pyarrow_table().num_rows == 1
     assert compact(None, tmp_path).deleted == 0  # it may be about to be committed
     assert compact(None, tmp_path, grace=timedelta(0)).deleted == 1
-    assert len(list(tmp_path.glob("_type=*/**/*.parquet"))) == 1
+    assert len(list(tmp_path.glob("data/**/*.parquet"))) == 1
 
 
 def test_others_may_compact_and_append(tmp_path: Path, spark: SparkSession) -> None:
@@ -267,10 +267,8 @@ def test_others_may_compact_and_append(tmp_path: Path, spark: SparkSession) -> N
 
 def test_names_of_files_tell_what_is_in_them(tmp_path: Path) -> None:
     append(at(tmp_path), [event(1, 1, _type="a/b"), event(2, None, _type=None)])
-    found = sorted(
-        str(p.parent.relative_to(tmp_path)) for p in tmp_path.glob("_type=*/**/*.parquet")
-    )
-    assert found == ["_type=_none/_day=_none", "_type=a~2fb/_day=2026-01-01"]
+    found = sorted(str(p.parent.relative_to(tmp_path)) for p in tmp_path.glob("data/**/*.parquet"))
+    assert found == ["data/a~2fb/2026-01-01", "data/none/none"]
     for file in at(tmp_path).table().files.values():
         assert pq.read_metadata(tmp_path / file.path).num_rows == file.rows == 1
 

@@ -40,10 +40,10 @@ from stentor.pipeline.archives.columns import (
     grown,
     logical,
 )
-from stentor.pipeline.archives.continuing import ArchivePart, HistoryReader
-from stentor.pipeline.archives.merging import Between
+from stentor.pipeline.archives.continuation import ArchivePart, HistoryReader
+from stentor.pipeline.archives.frames import part_of
+from stentor.pipeline.archives.merge import Between
 from stentor.pipeline.archives.pasts import ArchivedEvents
-from stentor.pipeline.archives.reading import part_of
 from stentor.pipeline.archives.replays import Encoders, Events
 from stentor.pipeline.archives.schemas import CORRUPT, fitted, joined_types
 from stentor.pipeline.archives.spark_schemas import spark_schema

@@ -341,10 +341,36 @@ def test_columns_that_hold_no_attributes_are_an_error_if_the_filter_names_them()
             is_native(f"exists {name}", schema)
 
 
-def test_what_is_inside_of_listed_records_is_refused_rather_than_absent() -> None:
-    records = spark_types.ArrayType(StructType().add("sku", "string"))
-    schema = StructType().add("x", "long").add("order", StructType().add("lines", records))
-    assert is_native("x > 1", schema)
-    for text in ("order.lines.sku = 'A-17'", "order.lines.sku is missing"):
-        with pytest.raises(UnsupportedColumn, match=r"'lines' holds lists of records"):
-            is_native(text, schema)
+def test_filters_look_into_listed_records(spark: SparkSession) -> None:
+    line = StructType().add("sku", "string").add("count", "long").add("price", "double")
+    schema = StructType().add("x", "long").add("lines", spark_types.ArrayType(line))
+    rows = [
+        (1, [("A-17", 12, 1.5), ("B-4", 1, None)]),
+        (2, [("A-17", 1, nan), ("B-4", 12, 2.5)]),
+        (3, []),
+        (4, None),
+        (5, [("C", None, None), None]),
+    ]
+    texts = [
+        "any l in lines: l.sku = 'A-17' and l.count > 10",
+        "all l in lines: l.count > 0",
+        "not (any l in lines: exists l.price)",
+        "x > 1 and (any l in lines: l.count = 12)",
+        "lines is collection",
+        "exists lines",
+        "lines.sku = 'A-17'",
+        "lines.sku is missing",
+    ]
+    found = answers(spark, schema, rows, texts)
+    assert [[row for row, *_ in rows if found[row - 1][i]] for i in range(len(texts))] == [
+        [1],
+        [1, 2, 3],
+        [3, 5],
+        [2],
+        [1, 2, 3, 5],
+        [1, 2, 3, 5],
+        [],
+        [1, 2, 3, 4, 5],
+    ]
+    assert not is_native(texts[0], schema)
+    assert is_native("exists lines", schema)

@@ -130,6 +130,13 @@ def _explain(
         word = shown(tokens[before])
         message = f"{word} is no value; write '{word}' in single quotes if it is a string"
         return syntax_error(text, starts[before], message, ("a value",))
+    if (
+        isinstance(problem, UnexpectedTextError)
+        and problem.accepted == {"STRING"}
+        and shape[before] == "NULL"
+    ):
+        message = f"unexpected '{tokens[before]}': {MISTAKES['NULL']}"
+        return syntax_error(text, starts[before], message, ("a value",))
     if isinstance(problem, UnexpectedTextError):
         message = _unexpected(text, tokens, shape, problem, starts)
     return syntax_error(text, starts[problem.index], message, problem.expected)

@@ -115,7 +115,7 @@ MISTAKES: Final = {
     "OPEN_STRING": "this string is never closed; end it with ' (a quote inside is written '')",
     "OPEN_NAME": 'this quoted name is never closed; end it with "',
     "CURLY": "use straight quotes: ' for strings, \" for attribute names",
-    "NULL": "there is no null; write x is missing or exists x (or quote an attribute's name)",
+    "NULL": "nothing equals null; write x is null, x is missing or exists x (or quote the name)",
     "NAN": "no attribute ever holds NaN; to ask for numbers write x is number",
     "INFINITY": "write number 'inf' or number '-inf'",
 }

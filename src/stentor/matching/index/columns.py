@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import cached_property
 from itertools import chain
 from operator import itemgetter
@@ -38,7 +39,7 @@ from stentor.matching.index.axes import (
 from stentor.matching.index.distinct import distinct
 from stentor.model.codec import Envelope
 from stentor.model.notification import Notification
-from stentor.model.values import COLLECTION, INT_MAX, normal, value_type_of
+from stentor.model.values import COLLECTION, INT_MAX, INT_MIN, normal, value_type_of
 
 #: Batches up to this size are read without letting go of the interpreter, as most of Arrow's
 #: functions do: beside a busy thread each such call may wait for milliseconds to get it back.
@@ -454,11 +455,11 @@ def _arrow_column(name: str, array: pa.Array) -> Column | None:
                 f"column {name!r} holds {kind}; a collection has plain elements, or records"
             )
         return ArrowColumn(array, COLLECTION)
-    if pt.is_union(kind):
+    if pt.is_union(kind) or pt.is_date(kind) or pt.is_decimal(kind):
         return ObjectColumn([_python_value(v) for v in array.to_pylist()])
     raise UnsupportedColumn(
         f"column {name!r} has the Arrow type {kind}, which holds no attribute values; cast it to a "
-        "number, string, binary, bool, timestamp, or a list of these"
+        "number, string, binary, bool, date, timestamp, or a list of these"
     )
 
 
@@ -494,4 +495,7 @@ def _held(value: Any) -> Any:
         return [_held(v) for v in value if v is not None and v == v]
     if isinstance(value, dict):
         return {name: _held(v) for name, v in value.items() if v is not None and v == v}
+    if isinstance(value, Decimal):  # a column has one scale: whole numbers, or the nearest floats
+        whole = value.as_tuple().exponent == 0 and INT_MIN <= value <= INT_MAX
+        return int(value) if whole else float(value)
     return _in_utc(value)

@@ -338,7 +338,8 @@ class Homes:
 
     # -- what others say
 
-    def homes_heard(self, neighbor: str, message: m.Homes) -> None:
+    def homes_heard(self, neighbor: str, message: m.Homes) -> Iterator[None]:
+        """Neighbors say where durable subscriptions live; each that has to go is a step."""
         if self._borders.keeps_groups(neighbor):
             return
         for home in message.homes:
@@ -349,9 +350,10 @@ class Homes:
                 if durable is None:
                     self._seek(name)
             else:
+                self._searches.pop(name, None)
                 if durable is not None:
                     self._yield(durable, home)
-                self._searches.pop(name, None)
+                    yield
 
     def _yield(self, durable: Durable, home: m.Home) -> None:
         """Another broker is its home: it hears what was dealt with here, and clients go there."""

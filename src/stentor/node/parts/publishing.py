@@ -86,7 +86,7 @@ class Publishing:
         self._at_let_in: list[Callable[[list[Envelope]], None]] = []
         self._traffic = traffic
         self._checks = checks
-        self._volatile_checks = [*checks, AtOnce()]
+        self._volatile_checks = [AtOnce(), *checks]
         self._schedule = schedule
         self._journals = journals
         self._sessions = sessions

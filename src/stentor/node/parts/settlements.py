@@ -13,6 +13,7 @@ such transaction is under way at a time; if it fails, it is tried again.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isfinite
 from typing import Final
@@ -32,8 +33,9 @@ from stentor.node.parts.durables import Durables
 from stentor.node.parts.publishing import Publishing
 from stentor.node.parts.routing import Routing
 from stentor.node.session import Session
+from stentor.node.settle_portions import is_short, portions
 from stentor.node.settling import Entry, Withdrawal
-from stentor.node.subscription import Subscription
+from stentor.node.subscription import Consumer, Subscription
 from stentor.node.subscriptions import Subscriptions
 from stentor.node.turns import Turns
 from stentor.protocol import messages as m
@@ -44,6 +46,8 @@ LETTERS: Final = Filter(f"type = '{TYPE}'")
 #: Dead letters in one transaction, and seconds until one that failed is tried again.
 AT_ONCE: Final = 100
 RETRY: Final = 1.0
+#: Unsettled notifications that are looked at in one step because others are refused.
+REFUSED: Final = 20_000
 #: Seconds that a refused notification of a subscription rests that does not settle one by one.
 LEAST: Final = 1.0
 MOST: Final = 60.0
@@ -85,6 +89,7 @@ class Settlements:
         self._sequence = 0
         self._session: Session | None = None
         self._settling: Turns[str] = Turns()
+        self._overdue: Turns[str] = Turns()
         self._advertised = not routing.is_steered
         self._dying: deque[_Dying] = deque()
         #: Those of which a dead letter is on its way to the disk, and not before when.
@@ -104,18 +109,46 @@ class Settlements:
 
     def _forget(self, subscription: Subscription) -> None:
         self._settling.discard(subscription.feed.id)
+        self._overdue.discard(subscription.feed.id)
 
     # -- what consumers say
 
-    def settle(self, session: Session, message: m.Settle) -> None:
+    def settle(self, session: Session, message: m.Settle) -> Iterator[None] | None:
         held = session.subscriptions.get(message.number)
         if held is None:
-            if message.request is not None:
-                text = f"there is no subscription {message.number}, or no longer; subscribe again"
-                failure = m.Failure(LeaseExpired.code, text, message.request)
-                self._agenda.to_client(session.id, failure)
-            return
-        subscription, consumer = held
+            self._unknown(session, message)
+            return None
+        if is_short(message):
+            self._settle(*held, message)
+            self._answer(session, held[0], message)
+            return None
+        return self._settle_much(session, message, *held)
+
+    def _unknown(self, session: Session, message: m.Settle) -> None:
+        if message.request is not None:
+            text = f"there is no subscription {message.number}, or no longer; subscribe again"
+            failure = m.Failure(LeaseExpired.code, text, message.request)
+            self._agenda.to_client(session.id, failure)
+
+    def _settle_much(
+        self, session: Session, message: m.Settle, subscription: Subscription, consumer: Consumer
+    ) -> Iterator[None]:
+        """A part of what the message says in each step."""
+
+        def refusals() -> int:
+            """Each may look at everything that is unsettled."""
+            unsettled = 0 if subscription.settling is None else len(subscription.settling)
+            return max(1, REFUSED // (1 + unsettled))
+
+        for portion in portions(message, refusals):
+            if session.subscriptions.get(message.number) != (subscription, consumer):
+                self._unknown(session, message)
+                return
+            self._settle(subscription, consumer, portion)
+            yield
+        self._answer(session, subscription, message)
+
+    def _settle(self, subscription: Subscription, consumer: Consumer, message: m.Settle) -> None:
         durable, settling = subscription.durable, subscription.settling
         if settling is not None:
             self._withdraw(settling.settle(consumer, message))
@@ -124,6 +157,9 @@ class Settlements:
             for refused in message.refused:
                 if not durable.is_done(refused.stream, refused.offset):
                     self._rest(subscription, refused)
+
+    def _answer(self, session: Session, subscription: Subscription, message: m.Settle) -> None:
+        durable = subscription.durable
         if message.request is not None:
             done = m.Done(message.request)
             if durable is None:
@@ -167,12 +203,27 @@ class Settlements:
     def tick(self) -> None:
         """What rests comes again, and what took too long is taken from consumers."""
         for id in list(self._settling):
-            subscription = self._subscriptions.held[id]
-            settling = subscription.settling
-            assert settling is not None
-            self._withdraw(settling.tick())
-            if settling.changed or settling.ready or settling.dying:
-                self._changed(subscription)
+            self._look(id)
+
+    def _look(self, id: str) -> None:
+        subscription = self._subscriptions.held[id]
+        settling = subscription.settling
+        assert settling is not None
+        self._withdraw(settling.tick(max(1, REFUSED // (1 + len(settling)))))
+        if settling.changed or settling.ready or settling.dying:
+            self._changed(subscription)
+        if settling.is_due:
+            self._overdue.add(id)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether more is due than one step can look at."""
+        return bool(self._overdue)
+
+    def work(self) -> None:
+        """Look at some of it."""
+        if self._overdue:
+            self._look(self._overdue.next())
 
     # -- dead letters
 

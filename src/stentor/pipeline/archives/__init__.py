@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Final
 from stentor.pipeline.lazy_names import lazily
 
 if TYPE_CHECKING:
-    from stentor.pipeline.archives.archiving import archive
     from stentor.pipeline.archives.compaction import compact
     from stentor.pipeline.archives.histories import history
+    from stentor.pipeline.archives.intake import archive
     from stentor.pipeline.archives.pasts import past
-    from stentor.pipeline.archives.replaying import replay
+    from stentor.pipeline.archives.replayer import replay
 
 _HOME: Final = {
-    "archive": "archiving",
+    "archive": "intake",
     "compact": "compaction",
     "history": "histories",
     "past": "pasts",
-    "replay": "replaying",
+    "replay": "replayer",
 }
 
 __all__ = ["archive", "compact", "history", "past", "replay"]

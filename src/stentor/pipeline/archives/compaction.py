@@ -30,13 +30,13 @@ import pyarrow as pa
 
 from stentor.errors import ArchiveError, InvalidConfiguration
 from stentor.pipeline.archives.columns import DAY, chosen, variants
-from stentor.pipeline.archives.merging import in_order
+from stentor.pipeline.archives.data_files import REPORT, FileWriter, Written, safe_name
+from stentor.pipeline.archives.merge import in_order
 from stentor.pipeline.archives.moments import duration
-from stentor.pipeline.archives.ordering import AHEAD
+from stentor.pipeline.archives.order import AHEAD
 from stentor.pipeline.archives.places import Place, place_of
 from stentor.pipeline.archives.statistics import Statistics, kind_of
 from stentor.pipeline.archives.tables import WRITERS, Archive, File, Step, Table
-from stentor.pipeline.archives.writing import REPORT, FileWriter, Written, safe_name
 from stentor.pipeline.columns.types import as_json, from_json
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 
 from stentor.errors import ArchiveError, InvalidConfiguration
 from stentor.pipeline.archives.columns import as_columns
+from stentor.pipeline.archives.data_files import Written, pieces, safe_name, write_piece
 from stentor.pipeline.archives.places import Place, place_of
 from stentor.pipeline.archives.schemas import aligned
 from stentor.pipeline.archives.tables import WRITERS, Archive, Step, Writer, position
-from stentor.pipeline.archives.writing import Written, pieces, safe_name, write_piece
 from stentor.pipeline.columns.types import from_json
 
 _LOG: Final = "_stentor/log"

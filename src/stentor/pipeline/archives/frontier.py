@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from stentor.errors import ArchiveError
-from stentor.pipeline.archives.ordering import journals_of
+from stentor.pipeline.archives.order import journals_of
 from stentor.pipeline.archives.tables import File, Table
 
 _NEVER = 2**63 - 1

@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 
 from stentor.errors import InvalidConfiguration
 from stentor.filters import Filter
+from stentor.pipeline.archives.frames import load
 from stentor.pipeline.archives.moments import Moment, during, micros, moment
 from stentor.pipeline.archives.places import place_of
-from stentor.pipeline.archives.reading import load
 from stentor.pipeline.archives.statistics import Pruner
 from stentor.pipeline.archives.tables import Archive
 from stentor.pipeline.filters.filter_text import given_filter
@@ -69,7 +69,7 @@ def history(
     table = archive.table() if version is None else archive.at(version)
     bounded = wanted & during(first, behind)
     if live:
-        from stentor.pipeline.archives.continuing import continued
+        from stentor.pipeline.archives.continuation import continued
 
         given = {**(options or {}), "brokers": str(brokers)}
         return continued(spark, table, bounded, given)

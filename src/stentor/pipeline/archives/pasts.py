@@ -21,7 +21,7 @@ from stentor.errors import ArchiveError
 from stentor.filters import Filter
 from stentor.model import Notification, NotificationId
 from stentor.pipeline.archives.frontier import before, check_complete, left_to_brokers
-from stentor.pipeline.archives.merging import Between
+from stentor.pipeline.archives.merge import Between
 from stentor.pipeline.archives.moments import Moment, during, moment
 from stentor.pipeline.archives.places import Place, place_of
 from stentor.pipeline.archives.replays import Encoders, Events

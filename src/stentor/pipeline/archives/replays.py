@@ -25,9 +25,9 @@ from stentor.errors import ArchiveError, InvalidConfiguration
 from stentor.filters import Filter
 from stentor.pipeline.archives.columns import typed
 from stentor.pipeline.archives.facts import RowFilter, publishable
-from stentor.pipeline.archives.merging import Between, Portion, in_order
+from stentor.pipeline.archives.merge import Between, Portion, in_order
 from stentor.pipeline.archives.moments import during, from_micros
-from stentor.pipeline.archives.ordering import AHEAD, Ints
+from stentor.pipeline.archives.order import AHEAD, Ints
 from stentor.pipeline.archives.places import Place
 from stentor.pipeline.archives.statistics import Pruner
 from stentor.pipeline.archives.tables import File, Table

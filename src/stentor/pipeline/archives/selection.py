@@ -14,7 +14,7 @@ from stentor.errors import ArchiveError, InvalidConfiguration
 from stentor.filters import Filter
 from stentor.pipeline.archives.columns import typed
 from stentor.pipeline.archives.facts import RowFilter
-from stentor.pipeline.archives.merging import Between, in_order
+from stentor.pipeline.archives.merge import Between, in_order
 from stentor.pipeline.archives.moments import Moment, during, moment
 from stentor.pipeline.archives.places import place_of
 from stentor.pipeline.archives.schemas import fitted

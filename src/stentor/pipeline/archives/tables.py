@@ -1,7 +1,7 @@
 """An archive is a Delta table: theory of operation.
 
     _delta_log/00000000000000000017.json                      commit number 17, of the format
-    _type=quote.stock/_day=2026-01-01/events-….parquet        events
+    data/quote.stock/2026-01-01/events-….parquet              events
     _stentor/writers/….json                                   which journals a query archives
     _stentor/checkpoints/…                                    of streaming queries that write here
 
@@ -273,7 +273,7 @@ def offsets_in(place: Place, file: File) -> dict[str, tuple[int, int]]:
         return {file.journal: file.offsets}
     if file.is_outside:
         return {}
-    from stentor.pipeline.archives.ordering import journals_of
+    from stentor.pipeline.archives.order import journals_of
 
     # Another program has written it, and may have brought together what was apart.
     with place.open(file.path) as source:

@@ -21,7 +21,6 @@ from typing import Final
 
 from pyspark.sql.types import (
     ArrayType,
-    DataType,
     DecimalType,
     LongType,
     NullType,
@@ -80,20 +79,10 @@ def _inside(record: StructType, name: str, above: str | None) -> Iterator[Place]
     head, dot, tail = name.partition(".")
     while dot:
         field = _field(record, head)
-        if field is not None:
-            if isinstance(field.dataType, StructType):
-                yield from _inside(field.dataType, tail, _stored(field, above))
-            elif _holds_records(field.dataType):
-                raise UnsupportedColumn(
-                    f"a filter asks for {name!r}, but {head!r} holds lists of records, into which "
-                    "filters cannot look; make a row of each record with `explode`"
-                )
+        if field is not None and isinstance(field.dataType, StructType):
+            yield from _inside(field.dataType, tail, _stored(field, above))
         more, dot, tail = tail.partition(".")
         head = f"{head}.{more}"
-
-
-def _holds_records(data_type: DataType) -> bool:
-    return isinstance(data_type, ArrayType) and isinstance(data_type.elementType, StructType)
 
 
 def _field(record: StructType, name: str) -> StructField | None:

@@ -53,6 +53,8 @@ def _is_native_part(part: Part, kind: Kind) -> bool:
             and (leaf.test.kind in (SUFFIX, CONTAINS) or java_regex(leaf.test) is not None)
             for leaf in part.leaves
         )
+    if isinstance(part, Records):  # what is inside of records is left to Python
+        return part.is_all or part.is_none
     if isinstance(part, CollectionSet) and kind.element is not None:
         element = kind.element
         return all(
@@ -131,7 +133,9 @@ def _part_sql(part: Part, kind: Kind, sql: str) -> Sql:
         return f"CASE WHEN {whole} IS NOT NULL THEN {_sql(as_long)} ELSE {_sql(as_double)} END"
     if isinstance(part, Tested):
         return _tested_sql(part, kind, sql)
-    assert not isinstance(part, CollectionSet | Records)
+    if isinstance(part, Records):
+        return part.is_all
+    assert not isinstance(part, CollectionSet)
     return ranges_sql(part, kind, sql)
 
 

@@ -22,7 +22,7 @@ from typing import Final
 from pyspark.sql import types as spark
 
 from stentor.errors import UnsupportedColumn
-from stentor.model.values import COLLECTION
+from stentor.model.values import COLLECTION, RECORD
 from stentor.pipeline.filters.sql import Sql, all_of, any_of, negation
 
 #: Decimals without a fraction and with no more digits than this are 64-bit integers.
@@ -106,6 +106,8 @@ def kind_of(data_type: spark.DataType, name: str) -> Kind:
 
 
 def _element_kind(data_type: spark.DataType) -> Kind | None:
+    if isinstance(data_type, spark.StructType):
+        return Kind(RECORD, "struct")
     if isinstance(data_type, spark.DecimalType) and data_type.scale == 0:
         return _INTEGRAL if data_type.precision <= _LONG_DIGITS else WIDE
     return _scalar_kind(data_type)

@@ -22,7 +22,7 @@ from stentor.pipeline.runs.modules import load_modules
 from stentor.pipeline.runs.reader import Reader, is_remote
 from stentor.pipeline.runs.sink_reader import read_sinks
 from stentor.pipeline.runs.table_reader import read_sources, read_steps
-from stentor.pipeline.steps.options import flattened
+from stentor.pipeline.steps.options import flattened, setting
 
 _KEYS: Final = ("name", "engine", "python", "checkpoints", "spark", "source", "step", "sink")
 _SPARK_KEYS: Final = ("master", "config")
@@ -118,12 +118,12 @@ def _spark(reader: Reader, value: Any) -> tuple[str | None, dict[str, str]]:
         reader.problem(("spark", "config"), "it is a table of settings of Spark")
         config = {}
     flat = dict(flattened(config))
-    for key, setting in flat.items():
+    for key, given in flat.items():
         if not key.startswith("spark."):
             text = f"settings of Spark begin with spark., not {key!r}"
             reader.problem(("spark", "config", key), text)
-        elif not isinstance(setting, (str, int, float)):
-            reader.problem(("spark", "config", key), f"{setting!r} is no value of a setting")
+        elif not isinstance(given, (str, int, float)):
+            reader.problem(("spark", "config", key), f"{given!r} is no value of a setting")
     return master, {key: setting(each) for key, each in flat.items()}
 
 

@@ -54,7 +54,7 @@ class Declare(Message, frozen=True):
     broker: BrokerId | None = None
 
 
-class Copy(Message, frozen=True):
+class Replica(Message, frozen=True):
     """A declaration from the rendezvous, to be held in case it fails."""
 
     kind: ClassVar[Kind] = "control"
@@ -203,7 +203,7 @@ class Metadata:
         leaves = dict.fromkeys(self._ring.leaf_set)
         for broker in leaves:
             if broker not in held.copies:
-                self._send(broker, Copy(held.declaration))
+                self._send(broker, Replica(held.declaration))
         held.copies = leaves
 
     # -- the ring changes
@@ -327,7 +327,7 @@ class Metadata:
             case Lookup(name=name, broker=broker):
                 if self.declaration(name) is not None or self._arrives(name, message):
                     self._answer(broker, name)
-            case Copy(declaration=declaration):
+            case Replica(declaration=declaration):
                 self._copied(declaration)
             case Declared():
                 self._told(sender, message)

@@ -134,7 +134,7 @@ class AskNoMore(Message, frozen=True):
     subtype: str
 
 
-class Seek(Message, frozen=True):
+class FindRoot(Message, frozen=True):
     """A broker looks for the root of a tree."""
 
     kind: ClassVar[Kind] = "control"

@@ -17,9 +17,9 @@ Where trees are stored (07/4.4):
 
   - `path`: at every broker on the way. Notifications are copied to whoever wants them all along
     their way up, and never go back to where they came from.
-  - `root`: at the root alone. A broker first has to find it: it sends a `Seek`, the root answers,
-    and from then on is asked directly. A root that no longer is one says so. A message may be lost
-    with a broker on its way, so a `Seek` without an answer is repeated.
+  - `root`: at the root alone. A broker first has to find it: it sends a `FindRoot`, the root
+    answers, and from then on is asked directly. A root that no longer is one says so. A message may
+    be lost with a broker on its way, so a `FindRoot` without an answer is repeated.
 
 Trees are of two kinds. In one, all ask upwards only, and every notification rises to the root. In
 the other, subscriptions also follow advertisements downwards (see `advertised`), and a notification
@@ -58,12 +58,12 @@ from stentor.routing.rendezvous.ring_messages import (
     Ask,
     AskBack,
     Carry,
+    FindRoot,
     Found,
     Heard,
     Leave,
     Moved,
     Offer,
-    Seek,
 )
 from stentor.routing.rendezvous.tree import Tree
 from stentor.routing.table import Local, Neighbor
@@ -212,7 +212,7 @@ class RingRouter(ABC):
         return self._done()
 
     def expired(self, timer: Hashable) -> Outputs:
-        if isinstance(timer, Seek) and timer.tree in self._seeking:
+        if isinstance(timer, FindRoot) and timer.tree in self._seeking:
             self._seek(timer.tree)
         return self._done()
 
@@ -241,7 +241,7 @@ class RingRouter(ABC):
                 if name in self._trees:
                     self._trees[name].forget(sender)
                     self._spread(self._trees[name])
-            case Seek(tree=name, broker=broker):
+            case FindRoot(tree=name, broker=broker):
                 hop = self._hop(name)
                 self._send(broker if hop is None else hop, Found(name) if hop is None else message)
             case Found(tree=name):
@@ -342,7 +342,7 @@ class RingRouter(ABC):
 
     def _seek(self, name: str) -> None:
         self._seeking[name] = None
-        seek = Seek(name, self.id)
+        seek = FindRoot(name, self.id)
         hop = self._hop(name)
         if hop is not None:
             self._send(hop, seek)

@@ -132,11 +132,6 @@ class Layer:
         if not keys:
             del self._joining[neighbor]
 
-    def drop_neighbor(self, neighbor: BrokerId) -> None:
-        """The neighbor is gone: forget what it was told, and what it asked for."""
-        self.forget_neighbor(neighbor)
-        self.clear(Neighbor(neighbor))
-
     def forget_neighbor(self, neighbor: BrokerId) -> None:
         """Forget what the neighbor was told."""
         self._flush()

@@ -1,6 +1,6 @@
 """`replay`: publish archived events again, in order, at any speed. It starts no Spark.
 
-The events come in the order of the archive (`ordering`), so those of each journal, and with them
+The events come in the order of the archive (`order`), so those of each journal, and with them
 those of each producer, are in the order in which they were published (T-9). They are published by
 one producer, one batch after another, each acknowledged before the next.
 
@@ -29,9 +29,9 @@ from stentor.client.direct import Direct
 from stentor.errors import Unreachable
 from stentor.filters import Filter
 from stentor.model.identity import IdSource
-from stentor.pipeline.archives.merging import Between, Portion
+from stentor.pipeline.archives.merge import Between, Portion
 from stentor.pipeline.archives.moments import Moment, from_micros, moment
-from stentor.pipeline.archives.pacing import Pacer
+from stentor.pipeline.archives.pacer import Pacer
 from stentor.pipeline.archives.places import Place, place_of
 from stentor.pipeline.archives.replays import Encoders, Events, Note, Notes, new_note
 from stentor.pipeline.archives.tables import NEVER, Archive

@@ -1,14 +1,14 @@
 """Writes events into data files. Runs in executors, in compactions, and wherever Arrow is.
 
 What a task has is cut into pieces that fit into memory. Of each piece the events of one type, one
-day and one journal become one file, in the order of the archive (`ordering`). Files get fresh
+day and one journal become one file, in the order of the archive (`order`). Files get fresh
 names, so a task that is run again leaves nothing behind but files that nobody mentions. The task
 reports what it has written, with statistics that it takes while the data is at hand; only the
 report of the attempt that succeeded reaches the driver, and with it goes exactly one copy of the
 rows.
 
-Event types are in the files as well as in the commits, so that the files are events also for those
-who read them without the log.
+Event types and days are in the files as well as in the commits: some readers of Delta tables, such
+as Polars, look for them there, or in the names of directories, where not every type can stand.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from stentor.pipeline.archives.columns import DAY
-from stentor.pipeline.archives.ordering import Ints, in_file_order, journals_of, times_of
+from stentor.pipeline.archives.order import Ints, in_file_order, journals_of, times_of
 from stentor.pipeline.archives.places import Place
 from stentor.pipeline.archives.schemas import aligned
 from stentor.pipeline.archives.statistics import Statistics, leaf_names
@@ -49,8 +49,10 @@ COMPRESSION: Final = "zstd"
 
 #: Microseconds.
 ONE_DAY: Final = 86_400_000_000
-#: The directory of events without a type, or without a time. No type begins with an underscore.
-NONE: Final = "_none"
+#: Where data files are, and the directory there of events without a type, or without a time. Names
+#: of directories mean nothing; they help those who look at them.
+DATA: Final = "data"
+NONE: Final = "none"
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 _MAX_NAME: Final = 120
@@ -209,10 +211,10 @@ class FileWriter:
         journal: str | None,
     ) -> None:
         self._place = place
-        self._schema = schema
+        self._schema = schema.append(pa.field(DAY, pa.date32()))
         self._kind, self._day, self._journal = kind, day, journal
-        directory = f"_type={NONE if kind is None else safe_name(kind)}/{DAY}={day or NONE}"
-        self.path = f"{directory}/{OWN}{uuid.uuid4().hex}.parquet"
+        directory = NONE if kind is None else safe_name(kind)
+        self.path = f"{DATA}/{directory}/{day or NONE}/{OWN}{uuid.uuid4().hex}.parquet"
         self._parquet: pq.ParquetWriter | None = None
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
@@ -252,6 +254,9 @@ class FileWriter:
         assert self._parquet is not None
         if self._waiting:
             table = pa.concat_tables(self._waiting)
+            day = None if self._day is None else date.fromisoformat(self._day)
+            days = pa.repeat(pa.scalar(day, pa.date32()), table.num_rows)
+            table = table.append_column(self._schema.field(DAY), days)
             self._parquet.write_table(table, row_group_size=ROW_GROUP)
         self._waiting, self._waiting_rows = [], 0
 

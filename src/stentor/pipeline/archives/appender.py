@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -14,8 +14,17 @@ from pyspark.sql import functions as F
 
 from stentor.errors import ArchiveError
 from stentor.pipeline.archives.compaction import GRACE, join_small
+from stentor.pipeline.archives.data_files import (
+    ONE_DAY,
+    REPORT,
+    Task,
+    Written,
+    reported,
+    safe_name,
+    write_partition,
+)
+from stentor.pipeline.archives.frames import load
 from stentor.pipeline.archives.places import Place
-from stentor.pipeline.archives.reading import load
 from stentor.pipeline.archives.spark_schemas import archived, spark_schema
 from stentor.pipeline.archives.tables import (
     WRITERS,
@@ -27,15 +36,6 @@ from stentor.pipeline.archives.tables import (
     Table,
     Writer,
     position,
-)
-from stentor.pipeline.archives.writing import (
-    ONE_DAY,
-    REPORT,
-    Task,
-    Written,
-    reported,
-    safe_name,
-    write_partition,
 )
 from stentor.pipeline.columns.layout import arrow_schema
 from stentor.pipeline.columns.types import as_json
@@ -82,7 +82,6 @@ class Appender:
     _holds: bool | None = None
     _known: Writer | None = None
     _cleaned: float | None = None
-    _batches: int = field(default=0, repr=False)
 
     def batch(self, events: DataFrame, number: int) -> None:
         """One micro-batch, for `foreachBatch`."""
@@ -91,8 +90,7 @@ class Appender:
         if self.archive.exists() and self.archive.table().has(batch):
             return  # it was committed, but Spark did not get to know
         self.append(spark, events, batch)
-        self._batches += 1
-        if self.target and self._batches % PACE == 0:
+        if self.target and number % PACE == PACE - 1:
             self._compact(spark)
 
     def _query_id(self) -> str:

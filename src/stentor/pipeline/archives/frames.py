@@ -27,7 +27,7 @@ from stentor.model.event_types import event_types
 from stentor.pipeline.archives.columns import chosen, logical, typed, variants
 from stentor.pipeline.archives.facts import RowFilter
 from stentor.pipeline.archives.frontier import before
-from stentor.pipeline.archives.merging import in_order
+from stentor.pipeline.archives.merge import in_order
 from stentor.pipeline.archives.places import Place
 from stentor.pipeline.archives.schemas import fitted, leaves
 from stentor.pipeline.archives.spark_schemas import spark_schema

@@ -34,7 +34,7 @@ import pyarrow.parquet as pq
 
 from stentor.errors import ArchiveError
 from stentor.pipeline.archives.moments import micros
-from stentor.pipeline.archives.ordering import (
+from stentor.pipeline.archives.order import (
     AHEAD,
     Ints,
     believed,

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from stentor.errors import InvalidConfiguration
-from stentor.pipeline.archives.appending import Appender
+from stentor.pipeline.archives.appender import Appender
 from stentor.pipeline.archives.compaction import GRACE, TARGET_BYTES, grace_seconds
 from stentor.pipeline.archives.places import Place, place_of
 from stentor.pipeline.archives.spark_schemas import archived

@@ -43,9 +43,9 @@ from pyspark.sql.types import StructType
 
 from stentor.errors import ArchiveError, HistoryGone, InvalidConfiguration
 from stentor.filters import Filter
+from stentor.pipeline.archives.frames import Part, part_of, tasks_of
 from stentor.pipeline.archives.frontier import check_complete, left_to_brokers
 from stentor.pipeline.archives.places import Place
-from stentor.pipeline.archives.reading import Part, part_of, tasks_of
 from stentor.pipeline.archives.schemas import fitted
 from stentor.pipeline.archives.spark_schemas import spark_schema
 from stentor.pipeline.archives.statistics import Pruner
