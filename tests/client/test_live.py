@@ -71,6 +71,21 @@ async def test_the_lines_of_the_documentation_across_two_brokers() -> None:
                 assert (await q.get(timeout=5))["price"] == 130.5
 
 
+@looped
+async def test_filters_look_into_lists_of_records_across_two_brokers() -> None:
+    lines = [{"sku": "B-4", "quantity": 99}, {"sku": "A-17", "quantity": 12}]
+    async with overlay() as (b1, b2):
+        async with stentor.connect(b1.address) as bus, stentor.connect(b2.address) as other:
+            wanted = "any line in lines: line.sku = 'A-17' and line.quantity > 10"
+            async with other.subscribe(wanted) as orders:
+                few = [{**line, "quantity": line["quantity"] % 10} for line in lines]
+                await bus.publish({"order": 1, "lines": few}, ack=True)
+                await bus.publish({"order": 2, "lines": lines}, ack=True)
+                order = await orders.get(timeout=30)
+                assert order["order"] == 2
+                assert list(order["lines"]) == lines
+
+
 def test_the_lines_without_async() -> None:
     loop = LoopThread("broker")
     loop.start()

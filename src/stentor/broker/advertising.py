@@ -53,7 +53,7 @@ def problem(text: str, listening: Sequence[Address]) -> str | None:
     """What is wrong with an address that others are to be told."""
     address = Address.parse(text)
     if address.is_wildcard:
-        return f"{text} means every interface to who listens, and nothing to who connects"
+        return f"{text} means every interface to a listener, and nothing to whoever connects"
     kinds = {each.kind for each in listening}
     if address.kind in ("tcp", "tls") and not address.port and address.kind not in kinds:
         return f"{text}: port 0 is the port of a listener, and there is none of this kind"

@@ -34,7 +34,7 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
     ),
     errors.InvalidValue: (
         "A value that no attribute can hold: NaN, an integer beyond 64 bits, a time without a time "
-        "zone, a collection inside of a collection, or an object of an unknown class.",
+        "zone, a collection inside a collection, or an object of an unknown class.",
         "Leave the attribute out instead of NaN.",
         "Give times a zone: `datetime.now(UTC)`, or a Z at the end of the text.",
         "Make a class of your own known with `register_value_type`.",

@@ -47,7 +47,7 @@ def info(directory: _Directory, json: _Json = False) -> None:
 def check(directory: _Directory, json: _Json = False) -> None:
     """Verify every notification in a journal. The broker may be running.
 
-    It reads everything, so it takes its time. If something is missing or altered, it says what,
+    It reads everything, so it can take long. If something is missing or altered, it says what,
     and the exit code is 1.
 
     \b

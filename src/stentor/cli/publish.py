@@ -38,7 +38,7 @@ def publish(
         Option(
             "--volatile",
             metavar="",
-            help="Skip the journal: delivered at most once, to who is connected now.",
+            help="Skip the journal: delivered at most once, to whoever is connected now.",
         ),
     ] = False,
     type: Annotated[
@@ -88,7 +88,7 @@ def publish(
             metavar="0..9",
             min=0,
             max=9,
-            help="Higher ones come first to who subscribes by priority; 4 is the usual one.",
+            help="Higher ones come first to whoever subscribes by priority; 4 is the usual one.",
         ),
     ] = None,
     rate: Annotated[

@@ -81,7 +81,7 @@ def replay(
         Option(
             "--note",
             metavar="FILE",
-            help="Where to keep how far the replay is. By default inside of the archive.",
+            help="Where to keep how far the replay is. By default inside the archive.",
         ),
     ] = None,
     yes: Annotated[

@@ -80,7 +80,8 @@ if TYPE_CHECKING:
     from stentor.client.subscription import Subscription
     from stentor.node.hooks import Hooks
 
-#: How often a subscription may be sent on to another broker before it waits for a moment.
+#: How often a subscription may be sent on to another broker before that is taken for an error; one
+#: that is durable waits for a moment.
 MAX_MOVES: Final = 8
 #: Rejections that nobody waited for are logged, but not more than so many in a row.
 _LOGGED: Final = 10
@@ -160,7 +161,7 @@ class LocalBroker:
     @property
     def link(self) -> Uplink:
         if self._link is None:
-            raise Unreachable("the bus is not open; use it inside of `async with`")
+            raise Unreachable("the bus is not open; use it within `async with`")
         return self._link
 
     @property
@@ -484,7 +485,7 @@ class LocalBroker:
     @property
     def encoder(self) -> EventEncoder:
         if self._encoder is None:
-            raise Unreachable("the bus is not open; use it inside of `async with`")
+            raise Unreachable("the bus is not open; use it within `async with`")
         return self._encoder
 
     @property
@@ -618,6 +619,9 @@ class LocalBroker:
         if not places:
             text = f"{message.message}, which this client does not do: {refused}"
             subscription.ended(RedirectRefused(text))
+        elif subscription.moves > MAX_MOVES and not subscription.durable:
+            text = f"{message.message}; it was sent on {MAX_MOVES} times, brokers disagree"
+            subscription.ended(type(elsewhere)(text))
         elif subscription.moves > MAX_MOVES:  # while it moves, brokers disagree for a moment
             if not subscription.waits:
                 _log.warning("%r waits: it was sent on %d times", subscription, MAX_MOVES)

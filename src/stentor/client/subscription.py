@@ -292,6 +292,11 @@ class Subscription(Generic[T]):
         return self._filter
 
     @property
+    def durable(self) -> bool:
+        """Whether it outlives its application."""
+        return self._terms.durable is not None
+
+    @property
     def _begun(self) -> bool:
         """Whether it has ever been in force."""
         return self._settled_at is not None

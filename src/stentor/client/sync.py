@@ -99,7 +99,7 @@ class LoopThread:
         with self._lock:
             if not self._running:
                 work.close()
-                raise ShuttingDown("the bus is not open, or no longer; use it inside of `with`")
+                raise ShuttingDown("the bus is not open, or no longer; use it within `with`")
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return _result(future)

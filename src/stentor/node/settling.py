@@ -407,9 +407,9 @@ class Settling:
         self._settled(finished)
 
     def _remove_all(self, entries: set[Entry]) -> list[Entry]:
-        """What is ready is looked through once; the last goes first, so that no line advances."""
+        """The last goes first, so that no line advances."""
         if any(entry.holder is None for entry in entries):
-            self.ready = deque([entry for entry in self.ready if entry not in entries])
+            self._unready(entries)
         removed = sorted(entries, key=_place)
         for entry in reversed(removed):
             self._remove(entry, ready=False)
@@ -456,6 +456,11 @@ class Settling:
         if self._entries.get(entry.key) is entry:
             self._remove(entry)
             self._settled([entry])
+
+    def _unready(self, entries: set[Entry]) -> None:
+        """These are not ready, or no longer; what is ready is looked through once."""
+        before, self.ready = self.ready, self._queue()
+        self.ready.extend([entry for entry in before if entry not in entries])
 
     def _remove(self, entry: Entry, *, ready: bool = True) -> None:
         """It is no longer unsettled; `ready` if it may be."""
@@ -547,8 +552,7 @@ class Settling:
         for other in taken:
             self._let_go(other)
         if ready:
-            behind = set(ready)
-            self.ready = deque([other for other in self.ready if other not in behind])
+            self._unready(set(ready))
         for other in (*taken, *ready):
             other.due = self._clock.now
             if _at(line, other) is None:

@@ -226,7 +226,11 @@ class Connection(asyncio.Protocol):
         out.clear()
         self._pending = 0
         self.bytes_out += len(data)
-        self._transport.write(data)
+        try:
+            self._transport.write(data)
+        except RuntimeError:  # the other side was faster; we hear of that in a moment
+            if not self._transport.is_closing():
+                raise
 
     @property
     def unsent(self) -> int:

@@ -151,7 +151,16 @@ def judge_trace(
 #: What parts of a core keep when nobody is left: what they count and whom they tell, journals,
 #: what is on disk, what is known of other brokers, and groups as they were told last.
 _KEPT = {
-    *("counters", "checks", "at_end", "at_leave", "at_routed", "at_let_in", "take_down"),
+    *(
+        "counters",
+        "checks",
+        "volatile_checks",
+        "at_end",
+        "at_leave",
+        "at_routed",
+        "at_let_in",
+        "take_down",
+    ),
     *("logs", "durables.held", "newest", "heads", "reserve", "told", "elsewhere", "names"),
     *("numbers", "placed", "passed_on", "at_change", "registry", "copies", "unreached", "sought"),
     *("known", "highest", "wanted", "hearsay", "visits", "visited"),

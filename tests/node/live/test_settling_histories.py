@@ -18,6 +18,7 @@ from stentor.node.durable import Durable, Refusal
 from stentor.node.feed import Run
 from stentor.node.interest import Interest
 from stentor.node.settling import Settling
+from stentor.node.subscription import Consumer
 from stentor.protocol import messages as m
 from stentor.simulation.client import SimulatedInbox
 
@@ -236,7 +237,7 @@ def test_a_home_that_is_fenced_tells_of_the_dead_letter_that_was_on_its_way() ->
     assert known is not None
     word = m.Homes([m.Home(NAME, known.term + 1, new.core.directory.own, known.since)])
     for host, other in ((old, "b1"), (new, "b0")):
-        host.core.homes.homes_heard(other, word)
+        host.core.receive(other, word)
         host.flush()
     sim.settle()
     assert letters(sim) == 1
@@ -257,3 +258,20 @@ def test_what_was_refused_counts_when_it_comes_by_way_of_another_stream() -> Non
     (entry,) = settling
     assert entry.attempt == 3
     assert durable.refused == {"b0#": {}, "b1#": {7: Refusal(2, 0.0, "wrong", "p:0:1")}}
+
+
+def test_what_is_ready_keeps_its_order_when_some_of_it_is_settled() -> None:
+    """By priority, and where that is the same, as it was published."""
+    settling = Settling(m.Settlement(ranked=True), None, Clock(0.0, 0.0))
+    consumer = Consumer(1, 1, 10)
+    settling.join(consumer)
+    items = [
+        encode(Notification({"x": i}, id=NotificationId("p", 1, i), priority=i % 3))
+        for i in range(1, 10)
+    ]
+    settling.admit(Run("s", [*range(1, 10)], items), decode_headers(items))
+    assert [entry.offset for entry in settling.ready] == [2, 5, 8, 1, 4, 7, 3, 6, 9]
+    settling.settle(consumer, m.Settle(1, {"s": [5, 1, 9]}))
+    settling.ready.append(settling.ready.popleft())
+    assert [entry.offset for entry in settling.ready] == [8, 2, 4, 7, 3, 6]
+    assert len(settling) == 6

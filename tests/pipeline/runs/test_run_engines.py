@@ -118,6 +118,21 @@ def test_mistakes_are_told_with_their_lines(tmp_path: Path, text: str, said: str
     assert found[0].startswith(said), found
 
 
+def test_an_archive_may_be_called_a_delta_table(tmp_path: Path) -> None:
+    named = [
+        read(
+            tmp_path, f"[source.past]\n{word} = 'in'\nfilter = 'n > 1'\n[[sink]]\n{word} = 'out'\n"
+        )
+        for word in ("archive", "delta")
+    ]
+    first, second = named
+    assert first.sources == second.sources
+    assert [sink.kind for sink in second.sinks.values()] == ["archive"]
+    assert [each.options for each in first.sinks.values()] == [
+        each.options for each in second.sinks.values()
+    ]
+
+
 # -- what Spark is told
 
 

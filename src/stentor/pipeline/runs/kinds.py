@@ -7,7 +7,7 @@ with a table of its own; given just a value, that is the main one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from stentor.pipeline.steps.options import Option
@@ -230,6 +230,13 @@ SINKS: Final = {
         ),
     )
 }
+
+# An archive is a Delta table, and may be called so.
+_DELTA: Final = {
+    ("delta" if k == "archive" else k): v for k, v in SOURCES["archive"].options.items()
+}
+SOURCES["delta"] = replace(SOURCES["archive"], name="delta", main="delta", options=_DELTA)
+SINKS["delta"] = replace(SINKS["archive"], name="delta")
 
 #: What a batch can do with a target that is there already, and what Spark calls it.
 EXISTING: Final = {"fail": "errorifexists", "replace": "overwrite", "add": "append"}

@@ -119,7 +119,8 @@ def _sink(
         text = f"it is for what is written at once; {input!r} is a stream, and goes on where it was"
         reader.problem((*path, "existing"), text)
     trigger = _trigger(reader, table, (*path, "trigger"))
-    return Sink(name, kind.name, input, options, checkpoint, mode, trigger, existing, stream)
+    stored = "archive" if kind.name == "delta" else kind.name  # another word for it
+    return Sink(name, stored, input, options, checkpoint, mode, trigger, existing, stream)
 
 
 def _trigger(reader: Reader, table: dict[str, Any], path: KeyPath) -> str:

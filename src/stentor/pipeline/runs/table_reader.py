@@ -44,6 +44,8 @@ def _source(reader: Reader, name: str, table: dict[str, Any]) -> Source:
     options = reader.options(kind.options, own, path, ("stream",) if kind.both else ())
     if stream and kind.name in _FILES and "schema" not in own:
         reader.problem(path, "schema is missing: a stream of files needs one")
+    if kind.name == "delta":  # another word for it
+        return Source(name, "archive", {"archive": options.pop("delta", ""), **options}, stream)
     return Source(name, kind.name, options, stream)
 
 
