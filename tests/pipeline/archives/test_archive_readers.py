@@ -12,6 +12,7 @@ from typing import Any
 
 import duckdb
 import duckdb_extension_delta
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -90,11 +91,13 @@ def test_every_reader_sees_the_same_rows(duck: Any, quotes: Path) -> None:
     columns = ", ".join(f'"{name}"' for name in names)
     query = f"select {columns} from delta_scan('{quotes}')"
     arrow = DeltaTable(quotes).to_pyarrow_table()
+    # NumPy's integers cannot be missing, and would be rounded.
+    exact = DeltaTable(quotes).to_pandas(types_mapper=pd.ArrowDtype)
     tables = {
         "duckdb": duck.sql(query).to_arrow_table(),
         "polars": pl.read_delta(str(quotes)).to_arrow(),
         "deltalake": arrow,
-        "pandas": pa.Table.from_pandas(DeltaTable(quotes).to_pandas(), schema=arrow.schema),
+        "pandas": pa.Table.from_pandas(exact, schema=arrow.schema),
         "stentor": stentor.history(quotes).to_arrow(),
     }
     for reader, table in tables.items():
@@ -218,6 +221,13 @@ def test_decimals_and_times_keep_their_digits(tmp_path: Path) -> None:
     assert (found["d"], found["x"], found["n"]) == (digits, 5e-324, -(2**63))
     assert found["_time"] == from_micros(DAWN + 1)
     assert stentor.history(tmp_path, f"n = {-(2**63)}").to_arrow().num_rows == 1
+
+
+def test_integers_are_exact_in_pandas(tmp_path: Path) -> None:
+    schema = StructType().add("n", LongType()).add("x", DoubleType())
+    append(at(tmp_path), [{"n": LARGE}, {"n": None, "x": 0.5}], schema=schema)
+    found = stentor.history(tmp_path).to_pandas()
+    assert found["n"].dropna().tolist() == [LARGE]
 
 
 def test_no_spark_is_imported(tmp_path: Path) -> None:

@@ -88,9 +88,12 @@ class Selection:
         return pa.Table.from_batches(self.batches(), self.schema)
 
     def to_pandas(self) -> pd.DataFrame:
-        """All of them, as a DataFrame of pandas."""
-        _needed("pandas")
-        return self.to_arrow().to_pandas()
+        """All of them, as a DataFrame of pandas.
+
+        Its columns have the types of Arrow, since those of NumPy round integers where some are
+        missing.
+        """
+        return self.to_arrow().to_pandas(types_mapper=_needed("pandas").ArrowDtype)
 
     def to_polars(self) -> pl.DataFrame:
         """All of them, as a DataFrame of Polars."""
