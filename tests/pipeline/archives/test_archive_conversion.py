@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from archive_events import DAWN, SCHEMA, at, event, table_of
+from click.testing import CliRunner
 from deltalake import DeltaTable
-from typer.testing import CliRunner
 
 import stentor
 from stentor.cli.app import app
