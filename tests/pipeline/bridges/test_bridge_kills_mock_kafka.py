@@ -83,7 +83,11 @@ def test_a_bridge_that_is_killed_again_and_again_loses_and_doubles_nothing(
                 for name in names:
                     began = lambda name=name, said=said: name in log.read_text()[said:]  # noqa: E731
                     asyncio.run(until(began, lambda: log.read_text()[-3000:]))
-                moment.wait(draw.uniform(0.0, 3.0))
+                if names:  # and then in the middle of it, on the way in as well
+                    goal = len(published(broker, "n >= 0")) + draw.randint(1, PER_ROUND // 2)
+                    there = lambda goal=goal: len(published(broker, "n >= 0")) >= goal  # noqa: E731
+                    asyncio.run(until(there, lambda: log.read_text()[-3000:]))
+                moment.wait(draw.uniform(0.0, 0.3))
                 assert process.poll() is None, log.read_text()[-3000:]
             finally:
                 process.kill()
