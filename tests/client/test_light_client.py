@@ -95,3 +95,9 @@ def test_what_needs_more_says_what_to_do(hidden: str, says: str) -> None:
     assert done.returncode == 1
     assert says in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_archive_without_its_package_says_what_to_install(tmp_path: Path) -> None:
+    program = f"import stentor; stentor.history({str(tmp_path)!r}, 'x = 1')"
+    done = light("-c", program, hidden="deltalake")
+    assert "pip install 'stentor[archive]'" in done.stderr

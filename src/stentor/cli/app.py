@@ -23,6 +23,7 @@ _MISSING: Final = {
     "numpy": _BROKER,
     "pyarrow": _BROKER,
     "rich": f"{_BROKER}, or ask for --json",
+    "deltalake": "pip install 'stentor[archive]'",
     "pandas": _SPARK,
     "pyspark": _SPARK,
 }

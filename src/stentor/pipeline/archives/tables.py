@@ -33,6 +33,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -439,6 +440,8 @@ def _quoted(path: str) -> str:
 
 def _delta(place: Place, version: Any = None) -> DeltaTable:
     """The Delta table there; `ArchiveError` if it is none, or not an archive."""
+    if find_spec("deltalake") is None:
+        raise ArchiveError("archives need the package deltalake: pip install 'stentor[archive]'")
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
