@@ -15,11 +15,11 @@ from market.view import duration
 
 #: What a reader may try next, as it stands in the README.
 COMMANDS: Final = (
-    "stentor broker --listen 127.0.0.1:7411 --data ./b1",
+    "stentor broker",
+    "stentor subscribe \"symbol = 'IBM' and price > 100\"",
+    'stentor publish \'{"symbol": "IBM", "price": 120.5}\'',
     "stentor broker --listen 127.0.0.1:7412 --data ./b2 --neighbor 127.0.0.1:7411",
-    "stentor subscribe 127.0.0.1:7412 \"symbol = 'IBM' and price > 100\"",
-    'stentor publish 127.0.0.1:7411 \'{"symbol": "IBM", "price": 120.5}\'',
-    "stentor status 127.0.0.1:7411 --watch",
+    "stentor status --watch",
 )
 
 

@@ -32,7 +32,7 @@ def types() -> EventTypes:
         ("price > ", "attribute", ['"odd name"', "exchange", "level", "price", "symbol"]),
         ("price ", "attribute", []),
         ("isa qu", "event type", ["quote", "quote.stock"]),
-        ("x is nu", "type", ["number"]),
+        ("x is nu", "type", ["null", "number"]),
         ("x is not bo", "type", ["bool"]),
         ("price pre", "keyword", ["prefix"]),
         ("price > 5 a", "keyword", ["and"]),

@@ -632,6 +632,7 @@ def test_filters_may_be_given_as_text_or_parsed() -> None:
 
 
 @pytest.mark.spec("R-03.31")
+@pytest.mark.slow
 def test_a_hierarchy_may_be_deep() -> None:
     net = Network.hierarchy([(i, i + 1) for i in range(1, 1200)])
     assert len(net.brokers) == 1200

@@ -62,9 +62,9 @@ class StentorSource(DataSource):
 
 def register_format(spark: SparkSession) -> None:
     """Make the source and sink known to a session, with what they need of it."""
+    _use_this_python(spark)
     if is_registered(spark, FORMAT):
         return
-    _use_this_python(spark)
     spark.conf.set("spark.sql.adaptive.streaming.stateless.enabled", "false")
     register_source(spark, StentorSource)
 

@@ -62,6 +62,20 @@ class Condition(StrEnum):
     OVERTAKEN = "OVERTAKEN"
 
 
+#: What is asked of those who settle notifications one by one.
+SETTLEMENT: Final = frozenset(
+    {
+        Condition.UNSETTLED,
+        Condition.CONFIRMED_TWICE,
+        Condition.DEAD_TWICE,
+        Condition.CONFIRMED_AND_DEAD,
+        Condition.DEAD_TOO_EARLY,
+        Condition.MISCOUNTED,
+        Condition.OVERTAKEN,
+    }
+)
+
+
 class Violation(Struct, frozen=True):
     """A condition that broke, the action that broke it, and the reason in a sentence."""
 

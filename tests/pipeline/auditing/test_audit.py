@@ -30,6 +30,7 @@ from stentor.pipeline.auditing import (
     write_trace,
 )
 from stentor.semantics import Condition, Notify, Report, Trace, check
+from stentor.semantics.violations import SETTLEMENT
 
 _LOST = re.compile(r", but (\w+) was not notified of it")
 
@@ -131,7 +132,7 @@ def test_the_verdict_is_that_of_the_local_checker(everything):
 def test_the_traces_break_everything(everything):
     """So that agreeing means something."""
     broken = Counter(row["condition"] for rows in everything.violations.values() for row in rows)
-    assert {*broken} == {condition.value for condition in Condition}
+    assert {*broken} == {condition.value for condition in Condition if condition not in SETTLEMENT}
     assert min(broken.values()) > 10
     assert sum(not rows for rows in everything.violations.values()) > 50
 

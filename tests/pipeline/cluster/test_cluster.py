@@ -41,6 +41,7 @@ def published(broker: Direct) -> list[Notification]:
 
 
 @pytest.mark.spec("R-07.85")
+@pytest.mark.slow
 def test_a_worker_dies_and_the_result_is_the_same(tmp_path: Path, overlay: Overlay) -> None:
     dice = random.Random(11)
     limits = replace(LIMITS, timeout=30.0)

@@ -86,7 +86,9 @@ SOURCES: Final = {
                 "ending_offsets": Option("offsets", "where a batch ends: latest, or offsets"),
                 "starting_timestamp": Option("moment", "what was journaled then or later"),
                 "ending_timestamp": Option("moment", "what was journaled before, in a batch"),
+                "limit": Option("count", "so many events are enough, in a batch"),
                 "max_rows_per_batch": Option("count", "events that a micro-batch looks at"),
+                "max_bytes_per_batch": Option("count", "bytes of events that it reads, about"),
                 "max_rows_per_partition": Option("count", "events that one task looks at"),
                 "time_column": Option("text", "by which time a stream catches up; _time"),
                 "wait_for_brokers": Option("flag", "whether to wait for brokers that are down"),
@@ -166,7 +168,11 @@ SINKS: Final = {
         EndKind(
             "stentor",
             "brokers",
-            {**_CONNECTING, "type": Option("text", "the event type of what is published")},
+            {
+                **_CONNECTING,
+                "type": Option("text", "the event type of what is published"),
+                "dead_letters": Option("path", "where rows go that cannot be published"),
+            },
             "publish each row at a broker",
             modes=("append",),  # Spark has no other for sources and sinks in Python
             existing=("add",),
