@@ -535,6 +535,10 @@ class Subscription(Generic[T]):
             self._grant()
         if self._unsettled is not None:
             self._tell_settled()
+        elif self._confirms and self._terms.auto_confirm and self._confirm_timer is None:
+            # What was handed out before it was in force again has been dealt with, too.
+            later = self._local.loop.call_later
+            self._confirm_timer = later(CONFIRM_EVERY, self._send_confirm)
         self._notify()
 
     def withdrawn(self, message: Withdrawn) -> None:
