@@ -1,0 +1,583 @@
+"""`Detector`: many patterns over one stream of notifications, without input, output or clock.
+
+A batch goes through three steps. The production index says which filters each notification matches,
+for the filters of all patterns at once; each distinct filter is held once. What matches takes its
+place in the input sequence, and is held back there as long as the policy wants (`stability`). What
+is released goes to the runs of its patterns (`runs`), in the partition that it belongs to. So a
+notification that matches nothing costs its share of the index and nothing else, and patterns that
+an event cannot move cost nothing, however many are held.
+
+Patterns that are defined by patterns are detected in levels: what the lower ones find in a batch is
+sorted into the input of the higher ones.
+
+The host passes notifications and the time in, and takes detections and the time of the next call
+out. Everything that a detector knows is in `snapshot()`, so it can move to another process, or be
+rebuilt after a crash; from the same snapshot and the same calls comes the same result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import Any, Final, NamedTuple
+
+from stentor.composite.events import CompositeEvent, Occurrence, detection_order, occurrence
+from stentor.composite.intervals import END_OF_TIME, Interval, interval_of
+from stentor.composite.pattern import Pattern, key_token
+from stentor.composite.reference import Mode
+from stentor.composite.runs import DEFAULTS, Found, Limits, Machine, Runs
+from stentor.composite.snapshots import Reader, Writer, pack, pack_values, unpack, unpack_values
+from stentor.composite.stability import BestEffort, Policy, Sources
+from stentor.errors import DetectorFull, DuplicateKey, InvalidConfiguration, UnknownKey
+from stentor.filters import Filter
+from stentor.matching import Index
+from stentor.model import Notification
+
+SECOND: Final = 1_000_000
+
+
+class Fed(NamedTuple):
+    """What came of a call: detections in their order, and when to call `advance` at the latest."""
+
+    detections: list[CompositeEvent]
+    #: Seconds since 1970; None if nothing waits for the time.
+    wake: float | None
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a detector is doing."""
+
+    patterns: int
+    partitions: int
+    runs: int
+    #: Events that runs hold on to, each once.
+    events: int
+    #: Bytes that runs take, without the notifications themselves, by count.
+    memory: int
+    waiting: int
+    #: Events that came too late, runs given up at a limit, events consumed before their time.
+    late: int
+    dropped: int
+    forced: int
+
+
+class _Loaded:
+    """A pattern in use, and its runs by partition."""
+
+    __slots__ = (
+        "attributes",
+        "dependents",
+        "is_wanted",
+        "level",
+        "machine",
+        "number",
+        "pattern",
+        "runs",
+        "uses",
+    )
+
+    def __init__(self, number: int, pattern: Pattern, machine: Machine) -> None:
+        self.number = number
+        self.pattern = pattern
+        self.machine = machine
+        self.level = pattern.level
+        self.attributes = pattern.partition
+        #: By the key as it is compared: the key as it is, and the runs.
+        self.runs: dict[Any, tuple[tuple[Any, ...], Runs]] = {}
+        self.is_wanted = False
+        #: How many patterns are defined by this one.
+        self.uses = 0
+        #: Patterns that are defined by this one, and the bits of its events there.
+        self.dependents: list[tuple[_Loaded, int]] = []
+
+
+class Detector:
+    """Detects patterns in a stream.
+
+    >>> from datetime import datetime, timezone
+    >>> at = lambda s: datetime(2026, 1, 1, 0, 0, s, tzinfo=timezone.utc)
+    >>> spike = Pattern("(A ; B) where B.price > A.price * 1.1 partition by symbol",
+    ...                 events={"A": "type = 'quote'", "B": "type = 'quote'"})
+    >>> detector = Detector([spike])
+    >>> fed = detector.feed([
+    ...     Notification({"type": "quote", "symbol": "IBM", "price": p}, time=at(i))
+    ...     for i, p in enumerate((100, 101, 120))])
+    >>> [[each.event["price"] for each in found.events] for found in fed.detections]
+    [[100, 120]]
+    """
+
+    def __init__(
+        self,
+        patterns: Iterable[Pattern] = (),
+        *,
+        policy: Policy | None = None,
+        mode: Mode = "standing",
+        limits: Limits = DEFAULTS,
+        uncertainty: int = 0,
+    ) -> None:
+        """`uncertainty` is by how many microseconds clocks may be wrong."""
+        if mode not in ("standing", "one_shot"):
+            raise InvalidConfiguration(f"mode={mode!r}: write standing or one_shot")
+        self._policy: Policy = BestEffort() if policy is None else policy
+        self._mode: Mode = mode
+        self._limits = limits
+        self._uncertainty = uncertainty
+        self._holds_back = not isinstance(self._policy, BestEffort)
+        self._sources = Sources(self._policy)
+        self._index: Index[int] = Index()
+        self._filters: dict[Filter, int] = {}
+        #: For each filter, the patterns and their bits that it stands for.
+        self._labels: dict[int, list[tuple[_Loaded, int]]] = {}
+        self._loaded: dict[Pattern, _Loaded] = {}
+        self._numbers = count()
+        self._filter_numbers = count()
+        self._levels = 1
+        #: Events that are held back, as a heap.
+        self._waiting: list[tuple[Any, ...]] = []
+        #: Timers as a heap: when, the number of the pattern, a counter, the partition.
+        self._timers: list[tuple[int, int, int, Any]] = []
+        #: With more of them, those of runs that have ended are taken out.
+        self._timers_most = 1_024
+        self._by_number: dict[int, _Loaded] = {}
+        self._ticks = count()
+        self._arrivals = 0
+        #: Everything before this time has been consumed.
+        self._released = -END_OF_TIME
+        self._late = self._dropped = self._forced = 0
+        for pattern in patterns:
+            self.add(pattern)
+
+    # -- patterns
+
+    def add(self, pattern: Pattern) -> None:
+        """Detect this pattern, too, from now on."""
+        if pattern in self._loaded and self._loaded[pattern].is_wanted:
+            raise DuplicateKey(f"the detector has the pattern {pattern} already")
+        self._load(pattern).is_wanted = True
+
+    def _load(self, pattern: Pattern) -> _Loaded:
+        found = self._loaded.get(pattern)
+        if found is not None:
+            return found
+        is_one_shot = self._mode == "one_shot"
+        machine = Machine(pattern.automaton, one_shot=is_one_shot, limits=self._limits)
+        inner = {n: self._load(m) for n, m in pattern.events.items() if isinstance(m, Pattern)}
+        loaded = _Loaded(next(self._numbers), pattern, machine)
+        if loaded.level and is_one_shot:
+            raise InvalidConfiguration("patterns of patterns are detected standing")
+        for place, name in enumerate(pattern.events):
+            if name in inner:
+                inner[name].dependents.append((loaded, 1 << place))
+                inner[name].uses += 1
+                continue
+            filter_ = pattern.filter_of(name)
+            number = self._filters.get(filter_)
+            if number is None:
+                number = self._filters[filter_] = next(self._filter_numbers)
+                self._index.add(number, filter_)
+                self._labels[number] = []
+            self._labels[number].append((loaded, 1 << place))
+        self._loaded[pattern] = loaded
+        self._by_number[loaded.number] = loaded
+        self._levels = max(self._levels, loaded.level + 1)
+        return loaded
+
+    def remove(self, pattern: Pattern) -> None:
+        """Forget a pattern and its runs."""
+        loaded = self._loaded.get(pattern)
+        if loaded is None or not loaded.is_wanted:
+            raise UnknownKey(f"the detector does not have the pattern {pattern}")
+        loaded.is_wanted = False
+        self._unload(loaded)
+
+    def _unload(self, loaded: _Loaded) -> None:
+        if loaded.is_wanted or loaded.uses:
+            return
+        del self._loaded[loaded.pattern]
+        del self._by_number[loaded.number]
+        for name, meaning in loaded.pattern.events.items():
+            if isinstance(meaning, Pattern):
+                inner = self._loaded[meaning]
+                inner.dependents = [d for d in inner.dependents if d[0] is not loaded]
+                inner.uses -= 1
+                self._unload(inner)
+                continue
+            filter_ = loaded.pattern.filter_of(name)
+            number = self._filters[filter_]
+            left = [use for use in self._labels[number] if use[0] is not loaded]
+            self._labels[number] = left
+            if not left:
+                self._index.remove(number)
+                del self._filters[filter_], self._labels[number]
+
+    @property
+    def patterns(self) -> list[Pattern]:
+        return [each.pattern for each in self._loaded.values() if each.is_wanted]
+
+    # -- what happens
+
+    def feed(
+        self, batch: Sequence[Notification], now: float | None = None, *, source: str = ""
+    ) -> Fed:
+        """Take notifications that have arrived; `source` is whose order they are in.
+
+        Without a source, each producer is one. A source's own notifications come in their order.
+        """
+        rows, filters = self._index.match_batch(batch)
+        if self._holds_back:
+            self._hear(batch, now, source)
+        arrived = self._occurrences(batch, rows.tolist(), filters.tolist(), source)
+        self._arrivals += len(batch)
+        if not self._holds_back:
+            arrived.sort(key=_order)
+            high = arrived[-1][0][0] if arrived else -END_OF_TIME
+            return self._result(self._process(arrived, max(high, _micros(now))))
+        for event, work in arrived:
+            if event[0] < self._released:
+                self._late += 1
+            else:
+                heappush(self._waiting, (*event[:4], next(self._ticks), event, work))
+        return self._release(now)
+
+    def _hear(self, batch: Sequence[Notification], now: float | None, source: str) -> None:
+        arrival = None if now is None else _micros(now)
+        for notification in batch:
+            high = interval_of(notification, self._uncertainty)[1]
+            identity = notification.id
+            whose = source or ("" if identity is None else identity.producer)
+            self._sources.hear(whose, high)
+            if arrival is not None:
+                self._sources.delayed(whose, high, arrival)
+
+    def _occurrences(
+        self, batch: Sequence[Notification], rows: list[int], filters: list[int], source: str
+    ) -> list[tuple[Occurrence, list[tuple[_Loaded, int]]]]:
+        """What matches anything, with the patterns that it is something to, and their bits."""
+        found: list[tuple[Occurrence, list[tuple[_Loaded, int]]]] = []
+        labels, uncertainty, first = self._labels, self._uncertainty, self._arrivals
+        place, count_ = 0, len(rows)
+        while place < count_:
+            row = rows[place]
+            work = labels[filters[place]]
+            place += 1
+            if place < count_ and rows[place] == row:
+                bits: dict[_Loaded, int] = dict(_merged(work))
+                while place < count_ and rows[place] == row:
+                    for loaded, bit in labels[filters[place]]:
+                        bits[loaded] = bits.get(loaded, 0) | bit
+                    place += 1
+                work = list(bits.items())
+            elif len(work) > 1:
+                work = _merged(work)
+            found.append(
+                (
+                    occurrence(batch[row], first + row, source=source, uncertainty=uncertainty),
+                    work,
+                )
+            )
+        return found
+
+    def heartbeat(self, source: str, time: float, now: float | None = None) -> Fed:
+        """A source has said that it sends nothing before that time any more."""
+        self._sources.hear(source, _micros(time))
+        return self._release(now)
+
+    def add_source(self, source: str) -> None:
+        """Wait for this source as well, even before it is heard of."""
+        self._sources.add(source)
+
+    def remove_source(self, source: str, now: float | None = None) -> Fed:
+        """Do not wait for this source any more: it has ended, or is given up."""
+        self._sources.remove(source)
+        return self._release(now)
+
+    def advance(self, now: float) -> Fed:
+        """Time has passed."""
+        if self._holds_back:
+            return self._release(now)
+        return self._result(self._process([], _micros(now)))
+
+    def finish(self) -> Fed:
+        """Nothing more will come: consume what waits, and let all timers go off."""
+        events = [(each[-2], each[-1]) for each in sorted(self._waiting, key=lambda w: w[:5])]
+        self._waiting.clear()
+        self._released = END_OF_TIME
+        return self._result(self._process(events, 2 * END_OF_TIME))
+
+    # -- consuming
+
+    def _release(self, now: float | None) -> Fed:
+        detections: list[CompositeEvent] = []
+        clock = _micros(now)
+        while self._holds_back:
+            oldest = self._waiting[0][0] if self._waiting else END_OF_TIME
+            before = self._sources.likely_before(clock, oldest)
+            too_many = len(self._waiting) - self._limits.waiting
+            if too_many > 0 and oldest >= before:
+                if self._limits.when_full == "raise":
+                    raise DetectorFull(
+                        f"more than {self._limits.waiting} events wait for a source to be heard of"
+                    )
+                before = oldest + 1
+                self._forced += 1
+            events = []
+            while self._waiting and self._waiting[0][0] < before:
+                events.append(heappop(self._waiting)[-2:])
+            if before > self._released:
+                self._released = before
+            elif not events:
+                break
+            detections += self._process(events, before)
+        return self._result(detections)
+
+    def _process(
+        self, events: list[tuple[Occurrence, list[tuple[_Loaded, int]]]], before: int
+    ) -> list[CompositeEvent]:
+        """Consume events in this order, then let the timers go off that are due before a time."""
+        detections: list[CompositeEvent] = []
+        if self._levels == 1:
+            for event, work in events:
+                for loaded, bits in work:
+                    self._consume(loaded, event, bits, detections)
+            self._expire(before, 0, detections)
+        else:
+            for level in range(self._levels):
+                found: list[CompositeEvent] = []
+                for event, work in events:
+                    for loaded, bits in work:
+                        if loaded.level == level:
+                            self._consume(loaded, event, bits, found)
+                self._expire(before, level, found)
+                detections += found
+                events = events + [each for d in found if (each := self._for_dependents(d))]
+                events.sort(key=_order)
+            detections = [d for d in detections if self._loaded[d.pattern].is_wanted]
+        if len(detections) > 1:
+            detections.sort(key=detection_order)
+        return detections
+
+    def _for_dependents(
+        self, found: CompositeEvent
+    ) -> tuple[Occurrence, list[tuple[_Loaded, int]]] | None:
+        loaded = self._loaded[found.pattern]
+        if not loaded.dependents:
+            return None
+        low, high = found.interval
+        number = (found.id.epoch, found.id.sequence)
+        event = Occurrence(high, low, loaded.pattern.type, number, found.notification())
+        return event, _merged(loaded.dependents)
+
+    def _consume(
+        self, loaded: _Loaded, event: Occurrence, bits: int, detections: list[CompositeEvent]
+    ) -> None:
+        attributes = loaded.attributes
+        token: Any
+        if not attributes:
+            key: tuple[Any, ...] = ()
+            token = ()
+        else:
+            notification = event[4]
+            if len(attributes) == 1 and attributes[0][0] != "_":
+                value = notification.get(attributes[0])
+                if value is None:
+                    return
+                key = (value,)
+                token = value if value.__class__ is str else key_token(key)
+            else:
+                made = loaded.pattern.key_of(notification.facts)
+                if made is None:
+                    return
+                key, token = made, key_token(made)
+        entry = loaded.runs.get(token)
+        machine = loaded.machine
+        if entry is None:
+            if not bits & machine.opening and not machine.is_one_shot:
+                return
+            runs = Runs(machine)
+            if len(loaded.runs) >= self._limits.partitions and not self._make_room(loaded):
+                return
+            loaded.runs[token] = (key, runs)
+        else:
+            runs = entry[1]
+            if runs.is_over:
+                return
+        if machine.has_timers:
+            found = runs.expire(event[0]) if runs.timers else []
+            if not runs.is_over:
+                found += runs.consume(event, bits)
+            if runs.timers:
+                self._set_timer(loaded, token, runs)
+        else:
+            found = runs.consume(event, bits)
+        if found:
+            self._tell(loaded, key, found, detections)
+        if not runs.runs and not runs.is_over:
+            self._dropped += runs.dropped
+            del loaded.runs[token]
+
+    def _tell(
+        self,
+        loaded: _Loaded,
+        key: tuple[Any, ...],
+        found: list[Found],
+        detections: list[CompositeEvent],
+    ) -> None:
+        for low, high, events in found:
+            detections.append(CompositeEvent(loaded.pattern, Interval(low, high), events, key))
+
+    def _make_room(self, loaded: _Loaded) -> bool:
+        if self._limits.when_full == "raise":
+            raise DetectorFull(
+                f"more than {self._limits.partitions} partitions of {loaded.pattern} have runs"
+            )
+        self._dropped += 1
+        if self._limits.when_full == "newest":
+            return False
+        del loaded.runs[next(iter(loaded.runs))]
+        return True
+
+    # -- timers
+
+    def _set_timer(self, loaded: _Loaded, token: Any, runs: Runs) -> None:
+        deadline = runs.next_deadline
+        if deadline is not None and deadline != runs.announced:
+            runs.announced = deadline
+            heappush(self._timers, (deadline, loaded.number, next(self._ticks), token))
+            if len(self._timers) > self._timers_most:
+                self._clean_timers()
+
+    def _clean_timers(self) -> None:
+        self._timers = []
+        for loaded in self._loaded.values():
+            for token, (_, runs) in loaded.runs.items():
+                deadline = runs.announced = runs.next_deadline
+                if deadline is not None:
+                    self._timers.append((deadline, loaded.number, next(self._ticks), token))
+        heapify(self._timers)
+        self._timers_most = 4 * len(self._timers) + 1_024
+
+    def _expire(self, before: int, level: int, detections: list[CompositeEvent]) -> None:
+        timers = self._timers
+        others = []
+        while timers and timers[0][0] < before:
+            entry = heappop(timers)
+            loaded = self._by_number.get(entry[1])
+            if loaded is None:
+                continue
+            if loaded.level != level:
+                others.append(entry)
+                continue
+            held = loaded.runs.get(entry[3])
+            if held is None:
+                continue
+            key, runs = held
+            runs.announced = None
+            self._tell(loaded, key, runs.expire(before), detections)
+            if not runs.runs and not runs.is_over:
+                self._dropped += runs.dropped
+                del loaded.runs[entry[3]]
+            else:
+                self._set_timer(loaded, entry[3], runs)
+        for entry in others:
+            heappush(timers, entry)
+
+    def _result(self, detections: list[CompositeEvent]) -> Fed:
+        wakes: list[int | None] = []
+        if self._timers and not self._holds_back:
+            wakes.append(self._timers[0][0] + 1)
+        if self._waiting:
+            wakes.append(self._sources.wake_for(self._waiting[0][0]))
+        wake = min((each for each in wakes if each is not None), default=None)
+        return Fed(detections, None if wake is None else wake / SECOND)
+
+    # -- moving
+
+    def snapshot(self) -> bytes:
+        """Everything that is remembered, for `restore` of a detector with the same patterns."""
+        writer = Writer()
+        patterns = []
+        for loaded in sorted(self._loaded.values(), key=lambda each: each.pattern.digest):
+            partitions = []
+            for packed, runs in sorted((pack_values(k), r) for k, r in loaded.runs.values()):
+                opened, dropped, is_over, open_runs = runs.dump()
+                written = [(serial, [writer.branch(b) for b in bs]) for serial, bs in open_runs]
+                partitions.append((packed, opened, dropped, is_over, written))
+            patterns.append((loaded.pattern.digest, partitions))
+        waiting = [
+            (writer.event(event), [(each.pattern.digest, bits) for each, bits in work])
+            for event, work in (each[-2:] for each in sorted(self._waiting, key=lambda w: w[:5]))
+        ]
+        counts = self._arrivals, self._released, self._late, self._dropped, self._forced
+        return pack((patterns, waiting, counts, self._sources.dump(), writer.events, writer.links))
+
+    def restore(self, snapshot: bytes) -> None:
+        """Become what another detector was. What is known of patterns not held here is left out."""
+        patterns, waiting, counts, sources, events, links = unpack(snapshot)
+        reader = Reader(events, links)
+        by_digest = {each.pattern.digest: each for each in self._loaded.values()}
+        for digest, partitions in patterns:
+            loaded = by_digest.get(digest)
+            if loaded is None:
+                continue
+            loaded.runs.clear()
+            for packed, opened, dropped, is_over, written in partitions:
+                key = unpack_values(packed)
+                runs = Runs(loaded.machine)
+                open_runs = [(serial, [reader.branch(b) for b in bs]) for serial, bs in written]
+                runs.load((opened, dropped, is_over, open_runs))
+                token = key[0] if len(key) == 1 and type(key[0]) is str else key_token(key)
+                loaded.runs[token] = (key, runs)
+        self._waiting = []
+        for number, work in waiting:
+            event = reader.events[number]
+            known = [(by_digest[digest], bits) for digest, bits in work if digest in by_digest]
+            self._waiting.append((*event[:4], next(self._ticks), event, known))
+        self._arrivals, self._released, self._late, self._dropped, self._forced = counts
+        self._sources.load(sources)
+        self._clean_timers()
+
+    # -- telling
+
+    @property
+    def status(self) -> Status:
+        """Figures for whoever operates it."""
+        partitions = runs = events = memory = 0
+        dropped = self._dropped
+        for loaded in self._loaded.values():
+            for _, held in loaded.runs.values():
+                partitions += 1
+                runs += len(held.runs)
+                dropped += held.dropped
+                own_events, own_memory = held.size()
+                events += own_events
+                memory += own_memory
+        return Status(
+            patterns=len(self.patterns),
+            partitions=partitions,
+            runs=runs,
+            events=events,
+            memory=memory,
+            waiting=len(self._waiting),
+            late=self._late,
+            dropped=dropped,
+            forced=self._forced,
+        )
+
+
+def _micros(now: float | None) -> int:
+    return -END_OF_TIME if now is None else round(now * SECOND)
+
+
+def _order(pair: tuple[Occurrence, Any]) -> tuple[Any, ...]:
+    return pair[0][:4]
+
+
+def _merged(work: list[tuple[_Loaded, int]]) -> list[tuple[_Loaded, int]]:
+    """The same with all bits of a pattern together."""
+    bits: dict[_Loaded, int] = {}
+    for loaded, bit in work:
+        bits[loaded] = bits.get(loaded, 0) | bit
+    return list(bits.items())

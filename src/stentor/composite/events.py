@@ -1,0 +1,227 @@
+"""What patterns are detected in, and what is detected: events with their place in time.
+
+An `Occurrence` is a notification at its place in the input sequence: its interval, and the source
+and the number by which ties are broken (R-06.03). A `CompositeEvent` is a detection: its pattern,
+the hull of all that contributed, and the events themselves under the names that they were accepted
+by. Where one of them is a composite event itself, its own events hang below it: a tree whose
+leaves are primitive.
+
+A composite event is an ordinary notification as well (R-06.02). Its type is `composite.` and the
+digest of its pattern; its attributes are those by which the pattern parts its events, the
+attributes of the last event of each name (`B.price`), how many events each name has (`F.count`),
+and `composite.start`, `.end`, `.events` and `.pattern`. Its payload holds the events. Its id is
+made from the pattern and the ids of its events: whoever detects the same again gives it the same
+id (06/T8). Ids of one pattern rise with the end of the interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from stentor.composite.intervals import END, START, Interval, interval_of
+from stentor.errors import DecodeError
+from stentor.model import MAX_ATTRIBUTES, Notification, NotificationId, decode, encode
+
+if TYPE_CHECKING:
+    from stentor.composite.pattern import Pattern
+
+CONTENT_TYPE: Final = "application/vnd.stentor.composite"
+#: Every composite event has a type below this one.
+TYPE: Final = "composite"
+#: How many bytes of events a composite event carries; beyond it, only their ids are in it.
+MAX_CARRIED: Final = 8 * 2**20
+
+
+class Occurrence(NamedTuple):
+    """A notification at its place in time. The fields are in the order of the input sequence."""
+
+    high: int
+    low: int
+    source: str
+    number: tuple[int, int]
+    event: Notification
+
+    @property
+    def interval(self) -> Interval:
+        return Interval(self.low, self.high)
+
+    @property
+    def order(self) -> tuple[int, int, str, tuple[int, int]]:
+        """What the input sequence is sorted by."""
+        return self[:4]
+
+    @property
+    def identity(self) -> str:
+        """Which event this is, also where it has no id."""
+        return f"{self.source}:{self.number[0]}:{self.number[1]}"
+
+
+def occurrence(
+    notification: Notification, arrival: int = 0, *, source: str = "", uncertainty: int = 0
+) -> Occurrence:
+    """A notification as it takes part in patterns; one without an id is known by its arrival."""
+    low, high = interval_of(notification, uncertainty)
+    identity = notification.id
+    if identity is None:
+        return Occurrence(high, low, source, (-1, arrival), notification)
+    number = (identity.epoch, identity.sequence)
+    return Occurrence(high, low, source or identity.producer, number, notification)
+
+
+class SubEvent(NamedTuple):
+    """An event that contributed, and the names that it was accepted by."""
+
+    names: tuple[str, ...]
+    occurrence: Occurrence
+
+    @property
+    def event(self) -> Notification:
+        return self.occurrence.event
+
+    @property
+    def events(self) -> tuple[Notification, ...]:
+        """The events that it is composed of, if it is composite."""
+        return sub_events(self.event)
+
+
+class CompositeEvent:
+    """A detection. Two are equal if the pattern and the contributing events are.
+
+    >>> from stentor.composite import Pattern, detect_local
+    >>> from datetime import datetime, timezone
+    >>> at = lambda s: datetime(2026, 1, 1, 0, 0, s, tzinfo=timezone.utc)
+    >>> p = Pattern("A ; B", events={"A": "x = 1", "B": "x = 2"})
+    >>> found, = detect_local(p, [Notification({"x": i}, time=at(i)) for i in (1, 2)])
+    >>> [(each.names, each.event["x"]) for each in found.events]
+    [(('A',), 1), (('B',), 2)]
+    >>> found.notification()["B.x"], found.interval == interval_of(found.notification())
+    (2, True)
+    """
+
+    __slots__ = ("_notification", "events", "interval", "key", "pattern")
+
+    def __init__(
+        self,
+        pattern: Pattern,
+        interval: Interval,
+        events: tuple[SubEvent, ...],
+        key: tuple[Any, ...] = (),
+    ) -> None:
+        self.pattern = pattern
+        self.interval = interval
+        self.events = events
+        #: The values of the attributes by which the pattern parts events.
+        self.key = key
+        self._notification: Notification | None = None
+
+    @property
+    def id(self) -> NotificationId:
+        """Derived from what was detected, the same for everybody who detects it."""
+        digest = blake2b(digest_size=8)
+        digest.update(self.interval.low.to_bytes(16, "big", signed=True))
+        for each in self.events:
+            text = f"{'|'.join(each.names)}={each.occurrence.identity}"
+            digest.update(len(text).to_bytes(4, "big") + text.encode())
+        number = int.from_bytes(digest.digest(), "big") >> 1
+        return NotificationId(self.pattern.type, max(self.interval.high, 0), number)
+
+    def notification(self) -> Notification:
+        """The composite event as a notification that can be published."""
+        found = self._notification
+        if found is None:
+            payload = pack_events(self.events)
+            found = self._notification = Notification(
+                self._attributes(),
+                type=self.pattern.type,
+                payload=payload,
+                content_type=CONTENT_TYPE,
+                id=self.id,
+                time=self.interval.end,
+            )
+        return found
+
+    def _attributes(self) -> dict[str, Any]:
+        attributes: dict[str, Any] = {
+            START: self.interval.start,
+            END: self.interval.end,
+            "composite.events": len(self.events),
+            "composite.pattern": self.pattern.label,
+        }
+        attributes.update(zip(self.pattern.partition, self.key, strict=True))
+        taken = {name.partition(".")[0] for name in attributes}
+        counts: dict[str, int] = {}
+        last: dict[str, Notification] = {}
+        for names, one in self.events:
+            for name in names:
+                counts[name] = counts.get(name, 0) + 1
+                last[name] = one.event
+        for name, event in last.items():
+            if name in taken:
+                continue
+            own = {f"{name}.{attribute}": value for attribute, value in event.items()
+                   if not attribute.startswith("composite.")}  # fmt: skip
+            if len(attributes) + len(own) + 1 > MAX_ATTRIBUTES:
+                break
+            # An event that has an attribute `count` keeps it.
+            if not any(each.startswith(f"{name}.count") for each in own):
+                attributes[f"{name}.count"] = counts[name]
+            attributes.update(own)
+        return attributes
+
+    def leaves(self) -> Iterator[Notification]:
+        """All primitive events below it."""
+        waiting = [each.event for each in reversed(self.events)]
+        while waiting:
+            event = waiting.pop()
+            below = sub_events(event)
+            waiting.extend(reversed(below))
+            if not below:
+                yield event
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CompositeEvent):
+            return NotImplemented
+        return (
+            self.interval == other.interval
+            and self.key == other.key
+            and [(e.names, e.occurrence.order) for e in self.events]
+            == [(e.names, e.occurrence.order) for e in other.events]
+            and self.pattern == other.pattern
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.interval, tuple(each.occurrence.order for each in self.events)))
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{'|'.join(e.names)}={e.occurrence.identity}" for e in self.events)
+        return f"CompositeEvent({self.pattern.label}, {self.interval}, {inside})"
+
+
+def detection_order(found: CompositeEvent) -> tuple[Any, ...]:
+    """Detections are told in the order of their intervals, then of their patterns and ids."""
+    return found.interval.high, found.interval.low, found.pattern.type, found.id.sequence
+
+
+def pack_events(events: Iterable[SubEvent]) -> bytes:
+    """The events of a composite event as its payload."""
+    packed = [(each.names, encode(each.event)) for each in events]
+    if sum(len(data) for _, data in packed) > MAX_CARRIED:
+        return b""
+    return msgspec.msgpack.encode(packed)
+
+
+_unpack: Final = msgspec.msgpack.Decoder(list[tuple[tuple[str, ...], bytes]]).decode
+
+
+def sub_events(notification: Notification) -> tuple[Notification, ...]:
+    """The events that a composite event, received as a notification, is composed of."""
+    if notification.content_type != CONTENT_TYPE or not notification.payload:
+        return ()
+    try:
+        return tuple(decode(data) for _, data in _unpack(notification.payload))
+    except msgspec.MsgspecError as error:
+        raise DecodeError(f"the payload holds no events: {error}") from None

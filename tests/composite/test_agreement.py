@@ -1,0 +1,19 @@
+"""The automata find what the reference finds, in every order of arrival."""
+
+import pytest
+from composite_histories import check
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+
+@pytest.mark.spec("06/P3", "06/P4", "R-06.10", "R-06.32", "06/T1", "06/T5", "06/T6")
+@settings(max_examples=100, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_generated_histories(random) -> None:  # type: ignore[no-untyped-def]
+    check(random)
+
+
+@pytest.mark.slow
+@pytest.mark.spec("06/P3")
+def test_many_generated_histories() -> None:
+    assert sum(check(seed) for seed in range(20_000)) > 1_000

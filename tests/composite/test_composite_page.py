@@ -1,0 +1,125 @@
+"""docs/composite.md is true, and the patterns that people recognize find what they should."""
+
+import doctest
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from stentor.composite import Detector, Limits, Pattern, detect_local, examples, sub_events
+from stentor.composite.drawing import svg
+from stentor.errors import DecodeError, DetectorFull, InvalidPattern, PatternSyntaxError
+from stentor.model import Notification, decode, encode
+
+PAGE = Path(__file__).parents[2] / "docs" / "composite.md"
+
+
+def at(seconds: float, **attributes: object) -> Notification:
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    return Notification(attributes, time=start + timedelta(seconds=seconds))
+
+
+def test_the_page() -> None:
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    result = doctest.testfile(str(PAGE), module_relative=False, optionflags=flags)
+    assert result.attempted > 15
+    assert result.failed == 0
+
+
+@pytest.mark.spec("R-01.74")
+@pytest.mark.parametrize(
+    ("pattern", "events", "expected"),
+    [
+        (examples.BRUTE_FORCE, [at(i, type="login_failed", account="a") for i in range(3)], 1),
+        (
+            examples.BRUTE_FORCE,
+            [
+                *(at(i, type="login_failed", account="a") for i in range(3)),
+                at(9, type="login", account="a"),
+            ],
+            0,
+        ),
+        (
+            examples.PRICE_SPIKE,
+            [
+                at(0, type="quote", symbol="x", price=100),
+                at(1, type="quote", symbol="x", price=120),
+                at(2, type="volume", symbol="x", volume=20_000),
+            ],
+            1,
+        ),
+        (
+            examples.FAILING_MACHINE,
+            [at(0, type="cpu", load=0.95, host="a"), at(5, type="disk", free=0.01, host="b")],
+            0,
+        ),
+        (
+            examples.MEETING,
+            [
+                at(i, type="entered", department="messaging", person=p, room=1)
+                for i, p in enumerate("aabc")
+            ],
+            1,
+        ),
+        (
+            examples.NETWORK_FAULT,
+            [at(i, type="bandwidth", loss=0.9, segment=i % 4) for i in range(40)],
+            0,
+        ),
+        (
+            examples.NETWORK_FAULT,
+            [at(i, type="bandwidth", loss=0.9, segment=i % 5) for i in range(9)],
+            1,
+        ),
+        (examples.ESCALATION, [at(0, type="alarm", alarm=7)], 1),
+        (
+            examples.ESCALATION,
+            [at(0, type="alarm", alarm=7), at(60, type="acknowledged", alarm=7)],
+            0,
+        ),
+    ],
+)
+def test_examples(pattern: Pattern, events: list[Notification], expected: int) -> None:
+    found = detect_local(pattern, events)
+    assert len(found) == expected
+    detector = Detector([pattern])
+    assert detector.feed(events).detections + detector.finish().detections == found
+
+
+@pytest.mark.spec("R-06.01", "R-06.02", "06/T8")
+def test_a_composite_event_is_a_notification_and_part_of_others() -> None:
+    inner = Pattern("A ; B", events={"A": "n = 'a'", "B": "n = 'b'"})
+    outer = Pattern("X ; C", events={"X": inner, "C": "n = 'c'"})
+    (found,) = detect_local(outer, [at(1, n="a"), at(2, n="b"), at(3, n="c")])
+    assert [event["n"] for event in found.leaves()] == ["a", "b", "c"]
+    published = decode(encode(found.notification()))
+    assert published == found.notification()
+    assert [event.type for event in sub_events(published)] == [inner.type, None]
+    assert Pattern.load(outer.dump()) == outer
+    assert svg(outer.automaton).startswith("<svg")
+
+
+@pytest.mark.spec("R-06.04", "R-06.05")
+@pytest.mark.parametrize(
+    "text",
+    ["A{4000} || A{4000}", "A ; " * 500 + "A", "(" * 200 + "A" + ")" * 200, "A ; B", "A | " * 9],
+)
+def test_hostile_patterns_are_refused(text: str) -> None:
+    with pytest.raises(InvalidPattern):
+        _ = Pattern(text, events={"A": "x = 1"}).automaton
+
+
+def test_limits() -> None:
+    pattern = Pattern("A ; B", events={"A": "n = 'a'", "B": "n = 'b'"})
+    events = [at(i, n="a") for i in range(10)]
+    detector = Detector([pattern], limits=Limits(runs=3))
+    detector.feed(events)
+    assert (detector.status.runs, detector.status.dropped) == (3, 7)
+    assert detector.status.memory > 0
+    strict = Detector([pattern], limits=Limits(runs=3, when_full="raise"))
+    with pytest.raises(DetectorFull):
+        strict.feed(events)
+    with pytest.raises(DecodeError):
+        strict.restore(b"\x00")
+    with pytest.raises(PatternSyntaxError):
+        Pattern("A within 3 parsecs", events={"A": "x = 1"})
