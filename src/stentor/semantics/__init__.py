@@ -29,14 +29,17 @@ from stentor.semantics.actions import (
     Pub,
     Quiescent,
     ReadingTerms,
+    Rescoped,
     Settle,
     Sub,
     Trace,
     Unadv,
     Unsub,
+    Visibility,
 )
 from stentor.semantics.checker import check
 from stentor.semantics.oracle import Oracle
+from stentor.semantics.scoped import check_scoped
 from stentor.semantics.violations import Condition, Report, Violation
 
 __all__ = [
@@ -54,11 +57,14 @@ __all__ = [
     "Quiescent",
     "ReadingTerms",
     "Report",
+    "Rescoped",
     "Settle",
     "Sub",
     "Trace",
     "Unadv",
     "Unsub",
     "Violation",
+    "Visibility",
     "check",
+    "check_scoped",
 ]

@@ -23,7 +23,7 @@ effect (R-01.16).
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import TypeAlias, overload
+from typing import Protocol, TypeAlias, overload
 
 from msgspec import Struct
 
@@ -183,6 +183,24 @@ class Settle(Struct, frozen=True):
         return f"{self.word}({self.component}, {', '.join(map(str, self.ids))})"
 
 
+class Visibility(Protocol):
+    """The relation `⇝` of scoped systems, as it is for a while."""
+
+    def seen(
+        self, publisher: str, notification: Notification
+    ) -> Iterable[tuple[str, Notification]]:
+        """All components that see what is published, whether they want it or not, and as what."""
+
+
+class Rescoped(Struct, frozen=True):
+    """Administrators have changed the scopes; from now on this is visible. For `check_scoped`."""
+
+    view: Visibility
+
+    def __str__(self) -> str:
+        return "rescoped"
+
+
 class Quiescent(Struct, frozen=True):
     """A settling point: no message of any kind is in flight."""
 
@@ -213,6 +231,7 @@ Action: TypeAlias = (
     | CutOff
     | Again
     | Settle
+    | Rescoped
 )
 
 

@@ -16,7 +16,7 @@ History: TypeAlias = list[tuple[int, Pub | Notify]]
 
 
 def history_of(trace: Iterable[Action]) -> History:
-    """Positions and actions, in order.
+    """Positions and actions of a trace, in order.
 
     >>> from stentor.model import Notification
     >>> n = Notification({"x": 2}, id=NotificationId("a", 0, 0))
@@ -24,9 +24,14 @@ def history_of(trace: Iterable[Action]) -> History:
     >>> [position for position, _ in history_of(trace)]
     [1, 2]
     """
+    return numbered_history(enumerate(trace))
+
+
+def numbered_history(actions: Iterable[tuple[int, Action]]) -> History:
+    """The same of actions that have their positions."""
     receivers: dict[NotificationId, set[str]] = {}
     history: History = []
-    for position, action in enumerate(trace):
+    for position, action in actions:
         if isinstance(action, Notify):
             received = receivers.get(action.id)
             if received is not None and action.component not in received:

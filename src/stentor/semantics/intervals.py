@@ -14,6 +14,8 @@ from msgspec import Struct
 from stentor.filters import Filter
 
 _EVERYTHING: Final = Filter()
+#: Before all actions, however they are numbered.
+ALWAYS: Final = -(2**63)
 
 
 class Interval(Struct, frozen=True):
@@ -60,7 +62,7 @@ class Intervals:
 
     def active(self, component: str) -> Collection[Interval]:
         if self._everything:
-            return (Interval(component, "everything", _EVERYTHING, since=-1),)
+            return (Interval(component, "everything", _EVERYTHING, since=ALWAYS),)
         return self._active.get(component, {}).values()
 
     def ended(self, component: str) -> Sequence[Interval]:

@@ -80,7 +80,6 @@ class Line(msgspec.Struct, omit_defaults=True, kw_only=True):
     producer: str | None = None
     seq: int | None = None
     body: bytes | None = None
-    clock: dict[str, int] | None = None
     step: str | None = None
     #: Of a delivery: the how manieth it is, by what the broker says; and whether the reader may
     #: have had it for long when it was recorded. The second is found out by who joins recordings.

@@ -18,7 +18,8 @@ The cost is that of matching each publication once with each distinct filter tha
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -27,7 +28,7 @@ from stentor.model import Notification, NotificationId
 from stentor.semantics.actions import Notify, Pub
 from stentor.semantics.candidates import Candidates
 from stentor.semantics.history import History
-from stentor.semantics.intervals import Interval
+from stentor.semantics.intervals import ALWAYS, Interval
 from stentor.semantics.oracle import Oracle, settled
 from stentor.semantics.violations import Condition, Violation
 
@@ -39,8 +40,22 @@ class Liveness(Struct, frozen=True):
     violations: list[Violation]
 
 
-def liveness(history: History, end: Oracle) -> Liveness:
-    """Judge a run by its history and by the state in which it ended."""
+class Finder(Protocol):
+    """Filters by their places in a list."""
+
+    def of(self, notification: Notification) -> Iterable[int]:
+        """The places of all filters that may match, ascending."""
+
+
+def liveness(
+    history: History,
+    end: Oracle,
+    finder: Callable[[Iterable[Filter]], Finder] = Candidates,
+) -> Liveness:
+    """Judge a run by its history and by the state in which it ended.
+
+    `finder` makes what finds the filters to be asked about a publication.
+    """
     points = end.settling_points
     if not points:
         return Liveness(0, [])
@@ -57,7 +72,7 @@ def liveness(history: History, end: Oracle) -> Liveness:
                 publications.append((position, action))
 
     holders = list(_kept_subscriptions(end).items())
-    candidates = Candidates(filter for filter, _ in holders)
+    candidates = finder(filter for filter, _ in holders)
     owed = 0
     violations: list[Violation] = []
     for position, action in publications:
@@ -74,7 +89,9 @@ def liveness(history: History, end: Oracle) -> Liveness:
         for component, subscription in reasons.items():
             if component not in receivers[action.id]:
                 why = _lost(end, position, action, subscription, advertisement)
-                violations.append(Violation(Condition.LOST, position, action, why))
+                violations.append(
+                    Violation(Condition.LOST, position, action, why, component, subscription.id)
+                )
     return Liveness(owed, violations)
 
 
@@ -118,6 +135,6 @@ def _lost(
         f"{subscription.component} was not notified of it by the last settling point, action "
         f"{points[-1]}, although its subscription {subscription} had {since(subscription)}"
     )
-    if advertisement.since >= 0:
+    if advertisement.since > ALWAYS:
         why += f" and the advertisement {advertisement} had {since(advertisement)}"
     return why

@@ -15,7 +15,7 @@ Without advertisements the machine is the same: everyone advertises everything (
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 from msgspec import Struct
 
@@ -71,10 +71,13 @@ class Oracle:
         self._first_delivery: dict[tuple[str, NotificationId], int] = {}
         self._position = 0
 
-    def step(self, action: Action) -> list[Violation]:
-        """Take one action. Returns what is wrong with it, which for most is nothing."""
-        position = self._position
-        self._position += 1
+    def step(self, action: Action, position: int | None = None) -> list[Violation]:
+        """Take one action. Returns what is wrong with it, which for most is nothing.
+
+        Actions are numbered from 0 on, unless they come with positions that rise.
+        """
+        position = self._position if position is None else position
+        self._position = position + 1
         match action:
             case Notify():
                 return self._notify(action, position)
@@ -137,6 +140,7 @@ class Oracle:
         component, id = action.component, action.id
         notification = action.notification
         wrong: list[tuple[Condition, str]] = []
+        withdrawn: Hashable = None
         publication = self.published.get(id)
         if publication is None:
             wrong.append((Condition.PHANTOM, "but nobody had published it"))
@@ -145,7 +149,7 @@ class Oracle:
             if action.notification != notification:
                 wrong.append((Condition.ALTERED, _altered(publication, action.notification)))
         if not _any_matches(self.subscriptions.active(component), notification):
-            why = self._not_subscribed(component, notification)
+            why, withdrawn = self._not_subscribed(component, notification)
             wrong.append((Condition.NOT_SUBSCRIBED, why))
         first = self._first_delivery.setdefault((component, id), position)
         if first != position:
@@ -159,17 +163,26 @@ class Oracle:
         self.delivered.setdefault(component, []).append(id)
         told = f"{component} was notified of {id} at action {position}"
         return [
-            Violation(condition, position, action, f"{told}, {why}") for condition, why in wrong
+            Violation(
+                condition,
+                position,
+                action,
+                f"{told}, {why}",
+                subscription=withdrawn if condition is Condition.NOT_SUBSCRIBED else None,
+            )
+            for condition, why in wrong
         ]
 
-    def _not_subscribed(self, component: str, notification: Notification) -> str:
+    def _not_subscribed(self, component: str, notification: Notification) -> tuple[str, Hashable]:
+        """Why, and the matching subscription that was withdrawn last."""
         for interval in reversed(self.subscriptions.ended(component)):
             if interval.filter.matches(notification):
-                return (
+                why = (
                     f"but its last matching subscription {interval} "
                     f"was withdrawn at action {interval.until}"
                 )
-        return "but it had never had a matching subscription"
+                return why, interval.id
+        return "but it had never had a matching subscription", None
 
 
 def settled(intervals: Iterable[Interval], point: int) -> Iterable[Interval]:

@@ -8,6 +8,7 @@ reported as `DUPLICATE` or `PHANTOM`.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from enum import StrEnum
 from typing import Final
 
@@ -46,6 +47,10 @@ class Condition(StrEnum):
     TOTAL_PAIRWISE = "TOTAL_PAIRWISE"
     #: The orders in which the components were notified contradict each other (R-01.32).
     TOTAL_GLOBAL = "TOTAL_GLOBAL"
+    #: Delivered to a component that could not see it (04: Def 6.3).
+    INVISIBLE = "INVISIBLE"
+    #: Scopes changed before something was delivered that this takes away (R-04.23).
+    NOT_DRAINED = "NOT_DRAINED"
     #: A durable subscription or group gave it, nobody has dealt with it, and it did not come again.
     UNSETTLED = "UNSETTLED"
     #: Two readers of a durable subscription or group have it confirmed.
@@ -76,6 +81,10 @@ SETTLEMENT: Final = frozenset(
 )
 
 
+#: What is asked of runs with scopes, by `check_scoped`.
+SCOPED: Final = frozenset({Condition.INVISIBLE, Condition.NOT_DRAINED})
+
+
 class Violation(Struct, frozen=True):
     """A condition that broke, the action that broke it, and the reason in a sentence."""
 
@@ -83,6 +92,10 @@ class Violation(Struct, frozen=True):
     position: int
     action: Action
     why: str
+    #: Who lacks something that was owed, if that is not who acts; and the subscription that it
+    #: was owed to, or that was withdrawn before a delivery.
+    whom: str | None = None
+    subscription: Hashable = None
 
     def __str__(self) -> str:
         return f"{self.condition} at action {self.position}: {self.why}"

@@ -1,0 +1,409 @@
+"""What a text of the scope graph language says, as values.
+
+A `Script` has statements, a statement that describes a scope has clauses. Nothing is resolved here:
+names are names, filters are as they are written. Where something stands in its text (`at`, an
+offset) and the comments that belong to it are no part of what it means, so two values are equal if
+they say the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from stentor.scopes.expressions import Expression
+
+# -- values
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A name, a path `a::b`, `SELF` or `TRIGGER`, within so many `MEMBERS(…)`."""
+
+    path: tuple[str, ...]
+    members: int = 0
+    at: int = field(default=0, compare=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        return "::".join(self.path)
+
+
+SELF: Final = "SELF"
+TRIGGER: Final = "TRIGGER"
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name where a constant could stand: of an attribute, or an argument that is a word."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """External code: its name, what it is given, and whether it was written as a text."""
+
+    name: str
+    arguments: tuple[Any, ...] = ()
+    quoted: bool = False
+    at: int = field(default=0, compare=False, repr=False)
+
+
+# -- conditions
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeTest:
+    name: str
+    operator: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class RoleTest:
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceTest:
+    half: Half
+
+
+@dataclass(frozen=True, slots=True)
+class Negation:
+    part: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    parts: tuple[Predicate, ...]
+
+
+Predicate: TypeAlias = AttributeTest | RoleTest | InterfaceTest | Negation | AllOf | AnyOf | Call
+
+# -- interfaces
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """`1` lets everything pass, `0` nothing."""
+
+    everything: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A name alone: of an event type, or what the scope's filter model takes it for."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text of the subscription language."""
+
+    text: str
+    at: int = field(default=0, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    predicate: Predicate
+    at: int = field(default=0, compare=False, repr=False)
+
+
+WrittenFilter: TypeAlias = Constant | Kind | Topic | Text | Content
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """`INPUT(…)` or `OUTPUT(…)`; of several filters one has to match."""
+
+    direction: str
+    filters: tuple[WrittenFilter, ...]
+
+
+# -- clauses
+
+
+@dataclass(frozen=True, slots=True)
+class Interfaces:
+    halves: tuple[Half, ...]
+    at: int = field(default=0, compare=False, repr=False)
+    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a mapping does to attributes."""
+
+    set: tuple[tuple[str, Expression], ...] = ()
+    keep: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """`INWARD` or `OUTWARD`, by changes or by external code."""
+
+    direction: str
+    by: Changes | Call
+    at: int = field(default=0, compare=False, repr=False)
+    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    kind: str
+    code: Call
+    at: int = field(default=0, compare=False, repr=False)
+    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Do:
+    """A command to all members, kept for whoever carries it out."""
+
+    code: Call
+    at: int = field(default=0, compare=False, repr=False)
+    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+
+Action: TypeAlias = Map | Policy | Do
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """What is put on the edges of a selection."""
+
+    interfaces: Interfaces | None = None
+    actions: tuple[Action, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class All:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Top:
+    rank: str | Call
+    k: int
+    descending: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    least: int | None = None
+    most: int | None = None
+
+
+Qualifier: TypeAlias = All | Top | Range
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Members, or superscopes; `base` is None for `*`."""
+
+    superscopes: bool
+    base: tuple[Reference, ...] | None
+    label: str = ""
+    qualifier: Qualifier = All()
+    where: Predicate | None = None
+    properties: Properties | None = None
+    at: int = field(default=0, compare=False, repr=False)
+    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """Properties of a selection that has that label; `*` is every member."""
+
+    label: str
+    properties: Properties
+    at: int = field(default=0, compare=False, repr=False)
+    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    names: tuple[str, ...]
+    at: int = field(default=0, compare=False, repr=False)
+    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """Attributes, and for each a constant or the `Name` of a bound attribute."""
+
+    assignments: tuple[tuple[str, Any], ...]
+    at: int = field(default=0, compare=False, repr=False)
+    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Maintain:
+    """When selections are evaluated again: once, every, change or deviation."""
+
+    when: str
+    value: float = 0
+    at: int = field(default=0, compare=False, repr=False)
+    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """Whose attributes have to match to join."""
+
+    where: Predicate
+    at: int = field(default=0, compare=False, repr=False)
+    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicates:
+    """Only the first version of a notification enters."""
+
+    at: int = field(default=0, compare=False, repr=False)
+    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What an update waits for; `binds` names the notification in pub and con."""
+
+    kind: str
+    binds: str = ""
+    filters: tuple[WrittenFilter, ...] = ()
+    #: For join and leave: the component and the scope, None for any.
+    ends: tuple[Reference | None, ...] = ()
+    code: Call | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    include: bool = False
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    event: Event
+    reactions: tuple[Alter | Create, ...]
+    condition: Predicate | None = None
+    at: int = field(default=0, compare=False, repr=False)
+    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+
+Clause: TypeAlias = (
+    Selection
+    | Labelled
+    | Interfaces
+    | Roles
+    | Set
+    | Maintain
+    | Admit
+    | Duplicates
+    | Map
+    | Policy
+    | Do
+    | Update
+)
+
+# -- statements
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    file: str
+    at: int = field(default=0, compare=False, repr=False)
+    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DefineScope:
+    name: str
+    clauses: tuple[Clause, ...] = ()
+    abstract: bool = False
+    at: int = field(default=0, compare=False, repr=False)
+    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DefineComponent:
+    names: tuple[str, ...]
+    clauses: tuple[Interfaces | Roles | Set | Policy, ...] = ()
+    at: int = field(default=0, compare=False, repr=False)
+    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DefineTable:
+    """Rows by their first column, for `lookup` in mappings."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    at: int = field(default=0, compare=False, repr=False)
+    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """How a scope is to be implemented; kept for whoever deploys it."""
+
+    name: str
+    host: str = ""
+    parameters: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Deploy:
+    definition: Reference
+    name: str = ""
+    clauses: tuple[Clause, ...] = ()
+    architecture: Architecture | None = None
+    at: int = field(default=0, compare=False, repr=False)
+    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Alter:
+    """`mode` is add, del, or empty for replace."""
+
+    target: Reference
+    mode: str = ""
+    clauses: tuple[Clause, ...] = ()
+    at: int = field(default=0, compare=False, repr=False)
+    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    target: Reference
+    at: int = field(default=0, compare=False, repr=False)
+    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+
+Statement: TypeAlias = Import | DefineScope | DefineComponent | DefineTable | Deploy | Alter | Drop
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A text as a whole; `comments` are those after the last statement."""
+
+    statements: tuple[Statement, ...] = ()
+    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    #: What is right and may still be meant otherwise: places and words.
+    notes: tuple[tuple[int, str], ...] = field(default=(), compare=False, repr=False)
