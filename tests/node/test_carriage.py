@@ -144,7 +144,7 @@ def brings(client: Client, sequence: int) -> NotificationId:
     return client.publish(Notification({"n": 1}, id=id))
 
 
-@pytest.mark.spec("R-03.07", "01/S9", "R-01.08")
+@pytest.mark.spec("R-03.07", "01/S9", "R-01.08", "R-04.02")
 @given(st.lists(st.one_of(st.none(), st.integers(0, 12)), max_size=12))
 def test_no_id_is_given_out_twice_nor_taken_twice(sequences: list[int | None]) -> None:
     client = Network.tree([], brokers=[1]).client(at=1)

@@ -30,6 +30,10 @@ microsecond is dropped on reading), array for a list. The others are extensions:
         have equal bytes
     2   a value of a registered value type: the MessagePack array [name of the type, its dump]
 
+A *stamp* may precede all this, which brokers write and clients never see (`model/stamp.py`): then
+the first byte is 0x53, and the notification as above follows behind the stamp. Both forms are read
+alike; what a client publishes must have none.
+
 A record in a list is the array of its names and values in turn. A list never holds another one
 directly, so there is nothing that it could be taken for.
 
@@ -76,6 +80,7 @@ from stentor.model.notification import (
     facts_of_parts,
 )
 from stentor.model.record import Record
+from stentor.model.stamp import STAMPED, Stamp, any_stamped, is_stamped, split, stamp_size
 from stentor.model.values import (
     INT_MAX,
     INT_MIN,
@@ -94,14 +99,16 @@ _SET: Final = 1
 _REGISTERED: Final = 2
 
 _PREFIX: Final = Layout(">BII")
-_HEADER_AT: Final = _PREFIX.size
+#: Where the header of an item begins.
+HEADER_AT: Final = _PREFIX.size
 #: The same with the first two bytes of the header: an array of so many, and the code of the map.
 _START: Final = Layout(">BIIBB")
 _START_SIZE: Final = _START.size
 #: An array of seven, and one of eight: with handling.
 _HEADER_START: Final = 0x97
 _HANDLED_START: Final = 0x98
-_header_start: Final = itemgetter(_HEADER_AT)
+_header_start: Final = itemgetter(HEADER_AT)
+_first: Final = itemgetter(0)
 _NATIVE: Final = frozenset({bool, int, float, str, bytes, datetime})
 
 Buffer = bytes | bytearray | memoryview
@@ -130,6 +137,19 @@ class Envelope(msgspec.Struct, array_like=True, eq=False, gc=False):
     #: Where the payload begins; 0 if there is none.
     _payload_start: int = 0
     _facts: Any = None
+    _stamp: Any = None
+
+    @property
+    def stamp(self) -> Stamp | None:
+        """In which scopes it is visible, where a broker has decided that."""
+        stamp: Stamp | None = self._stamp
+        return stamp
+
+    def put_stamp(self, stamp: Stamp, stamped: bytes) -> None:
+        """A broker has decided it; `stamped` are the same bytes, with the stamp before them."""
+        if self._payload_start:
+            self._payload_start += len(stamped) - len(self._data)
+        self._stamp, self._data, self._facts = stamp, stamped, None
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -145,6 +165,8 @@ class Envelope(msgspec.Struct, array_like=True, eq=False, gc=False):
                 self.time,
                 self.handling,
             )
+            if self._stamp is not None:
+                facts |= self._stamp.facts
         return facts
 
     @property
@@ -279,6 +301,8 @@ def decode_headers(items: Sequence[Buffer]) -> list[Envelope]:
     found: list[Envelope] = []
     _read_plain(items, found, _bare_decoder)
     if len(found) < len(items):
+        if any_stamped(items):
+            return _read_stamped(items)
         _read_plain(items[len(found) :], found, _plain_decoder)
     for data in items[len(found) :]:
         try:
@@ -295,6 +319,26 @@ def decode_headers(items: Sequence[Buffer]) -> list[Envelope]:
     return found
 
 
+def _read_stamped(items: Sequence[Buffer]) -> list[Envelope]:
+    """The same where some have stamps."""
+    parts: list[tuple[Stamp | None, Buffer]] = []
+    for i, data in enumerate(items):
+        try:
+            parts.append(split(bytes(data)) if is_stamped(data) else (None, data))
+        except DecodeError as error:
+            error.index = i
+            raise
+        if is_stamped(parts[-1][1]):
+            refusal = DecodeError("a stamp behind a stamp")
+            refusal.index = i
+            raise refusal
+    found = decode_headers([data for _, data in parts])
+    for envelope, (stamp, _), data in zip(found, parts, items, strict=True):
+        if stamp is not None:
+            envelope.put_stamp(stamp, bytes(data))
+    return found
+
+
 def any_handled(items: Iterable[Buffer]) -> bool:
     """Whether any of these well-formed items says how it is to be handled.
 
@@ -302,6 +346,9 @@ def any_handled(items: Iterable[Buffer]) -> bool:
     ...     Notification({"x": 1}, priority=7))])
     (False, True)
     """
+    items = list(items)
+    if STAMPED in map(_first, items):
+        items = [data[stamp_size(data) :] for data in items]
     return _HANDLED_START in map(_header_start, items)
 
 
@@ -345,10 +392,12 @@ def without_payloads(items: Sequence[bytes]) -> list[bytes]:
     """
     found = []
     for item in items:
-        _, header, payload = _PREFIX.unpack_from(item)
+        stamp = stamp_size(item)
+        _, header, payload = _PREFIX.unpack_from(item, stamp)
         if payload:
-            end = _PREFIX.size + header
-            item = _PREFIX.pack(VERSION, header, 0) + item[_PREFIX.size : end]
+            start = stamp + _PREFIX.size
+            end = start + header
+            item = item[:stamp] + _PREFIX.pack(VERSION, header, 0) + item[start:end]
         found.append(item)
     return found
 
@@ -364,7 +413,7 @@ def _frame(data: bytes) -> tuple[int, int, int]:
         or payload_size > MAX_PAYLOAD_BYTES
     ):
         raise ValueError
-    end = _HEADER_AT + header_size
+    end = HEADER_AT + header_size
     frame = end, end + payload_size, code & 0x0F
     if payload_size <= _MAX_FRAME_PAYLOAD:
         if len(_frames) >= _MAX_FRAMES:
@@ -387,7 +436,7 @@ def _read_plain(
             header_end, end, count = frames(data[:_START_SIZE]) or _frame(data)  # type: ignore[arg-type]
             if len(data) != end:
                 return
-            envelope = decode(data[_HEADER_AT:header_end])
+            envelope = decode(data[HEADER_AT:header_end])
             attributes = envelope.attributes
             if len(attributes) != count:
                 return
@@ -427,13 +476,13 @@ def _read(data: Buffer) -> Envelope:
         raise DecodeError(f"a header of {header_size} bytes; the limit is {MAX_HEADER_BYTES}")
     if payload_size > MAX_PAYLOAD_BYTES:
         raise DecodeError(f"a payload of {payload_size} bytes; the limit is {MAX_PAYLOAD_BYTES}")
-    payload_start = _HEADER_AT + header_size
+    payload_start = HEADER_AT + header_size
     if len(data) != payload_start + payload_size:
         raise DecodeError(
             f"{len(data)} bytes, but the sizes at the start add up to "
             f"{payload_start + payload_size}: truncated, or followed by something else"
         )
-    raw = data[_HEADER_AT:payload_start]
+    raw = data[HEADER_AT:payload_start]
     if len(raw) < 2 or raw[0] not in (_HEADER_START, _HANDLED_START):
         raise DecodeError("the header is not an array of seven or eight items")
     declared = _map_size(raw)

@@ -37,6 +37,7 @@ from stentor.model.names import (
 )
 from stentor.model.record import Record
 from stentor.model.values import INT_MAX, INT_MIN, normal
+from stentor.notation.completion import offering
 from stentor.notation.units import seconds_of
 
 #: The longest string (in UTF-8 bytes) or byte string that an attribute, or an element, can hold.
@@ -422,6 +423,30 @@ class Notification(Mapping[str, Any]):
         if self._id is not None:
             return hash(self._id)
         return hash((frozenset(self._attributes.items()), self._type, self._subject, self._channel))
+
+    __dir__ = offering(
+        "ack",
+        "attempt",
+        "channel",
+        "content_type",
+        "deliver_at",
+        "expires",
+        "extend",
+        "facts",
+        "get",
+        "id",
+        "items",
+        "keys",
+        "nack",
+        "payload",
+        "priority",
+        "replace",
+        "subject",
+        "subscriptions",
+        "time",
+        "type",
+        "values",
+    )
 
     def __repr__(self) -> str:
         shown_parts = [repr(self._attributes)]

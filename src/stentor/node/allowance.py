@@ -88,6 +88,10 @@ class Shares:
     """
 
     def __init__(self, most: int, owners: Collection[str] = ()) -> None:
+        self.resize(most, owners)
+
+    def resize(self, most: int, owners: Collection[str]) -> None:
+        """From now on these share so much. Who has more than that keeps it."""
         self._most = most
         self._owners = owners
         self._kept = most // 2 // max(1, len(owners))

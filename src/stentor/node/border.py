@@ -72,6 +72,11 @@ class Border:
                 extra={"event": "border", "peer": self._neighbor},
             )
 
+    def passes(self, envelope: Envelope) -> tuple[bool, bool]:
+        """Whether this may come in, and whether it may go out."""
+        admits, shows, facts = self._admits, self._shows, envelope.facts
+        return admits is None or admits.matches(facts), shows is None or shows.matches(facts)
+
     def admitted(self, envelopes: Sequence[Envelope]) -> list[int] | None:
         """The indexes of what may come in; None for all."""
         found = _matching(self._admits, envelopes)

@@ -20,6 +20,7 @@ from stentor.errors import (
 )
 from stentor.model.codec import Envelope
 from stentor.model.names import shown
+from stentor.model.stamp import without_stamps
 from stentor.node.clock import Clock
 from stentor.node.schedule import Schedule
 from stentor.node.session import Session
@@ -30,6 +31,7 @@ EPOCH_AHEAD: Final = 86_400.0
 MOST_AHEAD: Final = 366 * 86_400.0
 
 _handling: Final = attrgetter("handling")
+_stamp: Final = attrgetter("_stamp")  # not the property: it is asked of everything
 
 
 class Check(Protocol):
@@ -93,11 +95,25 @@ class Repetition:
 
     def problem(self, session: Session, envelope: Envelope) -> StentorError | None:
         original = None if envelope.id is None else session.line.original(envelope.id)
-        if original is None or original.encoded == envelope.encoded:
+        if original is None or without_stamps([bytes(original.encoded)]) == [envelope.encoded]:
             return None
         return InvalidNotification(
             f"the id {envelope.id} is that of another publication, with other content; give each "
             "an id of its own, and each client a name of its own"
+        )
+
+
+class Unstamped:
+    """Where something is visible is for brokers to say."""
+
+    def concerns(self, session: Session, envelopes: Sequence[Envelope]) -> bool:
+        return any(map(_stamp, envelopes))
+
+    def problem(self, session: Session, envelope: Envelope) -> StentorError | None:
+        if envelope.stamp is None:
+            return None
+        return InvalidNotification(
+            "a publication says nothing of scopes: brokers find out where it is visible"
         )
 
 

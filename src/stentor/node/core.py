@@ -29,6 +29,8 @@ hears which message.
     carriage       in place of routing, traffic and overlay, for      carriage.py
                    routers that carry notifications themselves
     progress       how far streams have come                          progress.py
+    scoping        the scope graph: changes, and what follows of them scoping.py
+    inquiries      why somebody has a notification, or has not        inquiries.py
 
 What several parts look at is given to each in its constructor: the `sessions` of clients, the
 `subscriptions`, the `journals`, the `directory` of brokers, the `borders` with neighbors, the
@@ -39,7 +41,7 @@ to deliver and those that are `hungry` for what is in journals.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
 
@@ -49,23 +51,33 @@ from stentor.node.agenda import Action, Agenda
 from stentor.node.allowance import Allowance, Shares
 from stentor.node.assurance import Assurance
 from stentor.node.border import Borders, Rights
-from stentor.node.checks import Advertised, Check, Identity, Permission, Repetition, Timely
+from stentor.node.bounds import Bounds
+from stentor.node.checks import (
+    Advertised,
+    Check,
+    Identity,
+    Permission,
+    Repetition,
+    Timely,
+    Unstamped,
+)
 from stentor.node.clock import Clock
 from stentor.node.durable import Durable
-from stentor.node.feed import QUEUE_LIMIT
 from stentor.node.graph_directory import GraphDirectory
 from stentor.node.holdings import Holdings
 from stentor.node.hooks import Hooks
 from stentor.node.journals import Journals
+from stentor.node.latencies import Latencies
 from stentor.node.log import Log
 from stentor.node.marks import Marks
 from stentor.node.parts.bulk_reads import BulkReads
 from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.catching_up import CatchingUp
-from stentor.node.parts.deliveries import PATIENCE, Deliveries
+from stentor.node.parts.deliveries import Deliveries
 from stentor.node.parts.durables import Durables
 from stentor.node.parts.groups import Groups
 from stentor.node.parts.homes import Homes
+from stentor.node.parts.inquiries import Inquiries
 from stentor.node.parts.last_values import LastValues
 from stentor.node.parts.leases import Leases
 from stentor.node.parts.meetings import Meetings
@@ -76,6 +88,7 @@ from stentor.node.parts.progress import Progress
 from stentor.node.parts.publishing import Publishing
 from stentor.node.parts.routing import Routing
 from stentor.node.parts.scheduling import Scheduling
+from stentor.node.parts.scoping import Scoping
 from stentor.node.parts.settlements import Settlements
 from stentor.node.parts.subscribing import Subscribing
 from stentor.node.parts.traffic import Traffic
@@ -84,13 +97,15 @@ from stentor.node.parts.wanted import STORED, WantedHistory
 from stentor.node.portions import portions
 from stentor.node.reading import Fetches
 from stentor.node.rendezvous_directory import RendezvousDirectory
-from stentor.node.schedule import MOST, MOST_BYTES, Schedule, Scheduled
+from stentor.node.schedule import Schedule, Scheduled
+from stentor.node.scopes import Scopes
 from stentor.node.session import AdvertiseRule, PublishRule, Session, SubscribeRule
 from stentor.node.sessions import Sessions
 from stentor.node.stock import Stock
 from stentor.node.streams import Directory
 from stentor.node.subscription import Subscription
 from stentor.node.subscriptions import Subscriptions
+from stentor.node.trail import Trail
 from stentor.node.turns import Turns
 from stentor.node.ways import Ways
 from stentor.node.wording import Wording
@@ -117,29 +132,25 @@ class Core:
         ids: Mapping[str, BrokerId] | None = None,
         addresses: Iterable[str] = (),
         enforce_advertisements: bool = False,
-        max_subscriptions: int = 10_000,
-        max_durables: int = 10_000,
-        max_groups: int = 1_000,
-        max_scheduled: int = MOST,
-        max_scheduled_bytes: int = MOST_BYTES,
-        owners: Collection[str] = (),
-        window: int = 20_000,
-        queue: int = QUEUE_LIMIT,
-        block: float = PATIENCE,
+        bounds: Bounds = Bounds(),  # noqa: B008, it cannot be changed
         hooks: Hooks | None = None,
         wording: Wording | None = None,
+        latencies: Latencies | None = None,
         now: float = 0.0,
         clock: float = 0.0,
+        draw: Callable[[], int] | None = None,
     ) -> None:
         """`now` is a clock that only goes forward; `clock` is seconds since 1970.
 
         The router is one that brokers run, or a `Router` that carries notifications by itself.
         `ids` is by what it knows neighbors, where that is not their names, and `wording` how it
-        tells them of filters. `owners` are the grants that share the broker.
+        tells them of filters. `draw` gives the numbers of requests, which otherwise nobody can
+        foresee.
         """
         self.name = name
         self.hooks = hooks = hooks or Hooks()
         self.clock = time = Clock(now, clock)
+        self.latencies = latencies = latencies or Latencies()
         self.agenda = agenda = Agenda()
         self.borders = borders = Borders()
         self.journals = journals = Journals(log)
@@ -151,11 +162,14 @@ class Core:
         self._sessions = sessions = Sessions()
         self._subscriptions = subscriptions = Subscriptions(ready)
         self._marks = marks = Marks()
+        self.scopes = scopes = Scopes(sessions, time)
+        trail = Trail(time)
+        subscriptions.at_end(trail.ended)
         meets = isinstance(router, RendezvousRouter)
         holdings = Holdings(journals) if meets else None
         stock = Stock() if meets else None
         assurance = Assurance(directory, marks)
-        fetches = Fetches()
+        fetches = Fetches(draw)
         routing: Routing | Carriage
         self.traffic: Traffic | Carriage
         self._from_neighbors: dict[type, Any] = {}
@@ -190,6 +204,8 @@ class Core:
                 borders=borders,
                 hooks=hooks,
                 agenda=agenda,
+                latencies=latencies,
+                scopes=scopes,
             )
             self._from_neighbors = {
                 m.Subscriptions: routing.filters_heard,
@@ -197,9 +213,11 @@ class Core:
                 m.Forward: traffic.forward_heard,
             }
         self.routing = routing
-        schedule = Schedule(max_scheduled, max_scheduled_bytes, owners)
+        schedule = Schedule(bounds.scheduled, bounds.scheduled_bytes, bounds.owners)
+        self._schedule = schedule
         checks: list[Check] = [
             Identity(time),
+            Unstamped(),
             Repetition(),
             Permission(),
             Timely(schedule, time),
@@ -214,7 +232,9 @@ class Core:
             sessions=sessions,
             clock=time,
             agenda=agenda,
-            window=window,
+            trail=trail,
+            scopes=scopes,
+            window=bounds.window,
         )
         self.scheduling = Scheduling(
             schedule, publishing=self.publishing, routing=routing, journals=journals, clock=time
@@ -227,10 +247,16 @@ class Core:
             hooks=hooks,
             clock=time,
             agenda=agenda,
-            patience=block,
+            trail=trail,
+            scopes=scopes,
+            latencies=latencies,
+            patience=bounds.block,
         )
         self._durables = durables = Durables(
-            subscriptions, sessions=sessions, agenda=agenda, shares=Shares(max_durables, owners)
+            subscriptions,
+            sessions=sessions,
+            agenda=agenda,
+            shares=Shares(bounds.durables, bounds.owners),
         )
         self.settlements = Settlements(
             subscriptions,
@@ -242,6 +268,7 @@ class Core:
             ready=ready,
             clock=time,
             agenda=agenda,
+            scopes=scopes,
         )
         self.transactions = Transactions(
             subscriptions,
@@ -252,6 +279,7 @@ class Core:
             sessions=sessions,
             clock=time,
             agenda=agenda,
+            scopes=scopes,
         )
         self.leases = Leases(subscriptions, sessions=sessions, clock=time, agenda=agenda)
         self.groups = Groups(
@@ -264,7 +292,7 @@ class Core:
             assurance=assurance,
             clock=time,
             agenda=agenda,
-            shares=Shares(max_groups, owners),
+            shares=Shares(bounds.groups, bounds.owners),
         )
         self.homes = Homes(
             subscriptions,
@@ -295,6 +323,7 @@ class Core:
             ready=ready,
             clock=time,
             agenda=agenda,
+            scopes=scopes,
         )
         self.catching_up = CatchingUp(
             subscriptions,
@@ -308,8 +337,11 @@ class Core:
             borders=borders,
             hooks=hooks,
             agenda=agenda,
+            scopes=scopes,
         )
-        self.bulk_reads = BulkReads(name, journals=journals, sessions=sessions, agenda=agenda)
+        self.bulk_reads = BulkReads(
+            name, journals=journals, sessions=sessions, agenda=agenda, scopes=scopes
+        )
         self.progress = Progress(
             subscriptions, journals=journals, marks=marks, clock=time, agenda=agenda
         )
@@ -337,7 +369,8 @@ class Core:
             sessions=sessions,
             clock=time,
             agenda=agenda,
-            most=max_subscriptions,
+            scopes=scopes,
+            most=bounds.subscriptions,
         )
         self.overlay = Overlay(
             directory,
@@ -372,8 +405,36 @@ class Core:
             hungry=hungry,
             clock=time,
             agenda=agenda,
-            most=max_subscriptions,
-            queue=queue,
+            scopes=scopes,
+            most=bounds.subscriptions,
+            queue=bounds.queue,
+        )
+        self.scoping = Scoping(
+            scopes,
+            subscriptions=subscriptions,
+            sessions=sessions,
+            journals=journals,
+            directory=directory,
+            routing=routing,
+            probing=self.probing,
+            catching_up=self.catching_up,
+            offers=self._offers,
+            hungry=hungry,
+            clock=time,
+            agenda=agenda,
+        )
+        self.inquiries = Inquiries(
+            trail,
+            subscriptions=subscriptions,
+            sessions=sessions,
+            durables=durables,
+            journals=journals,
+            schedule=schedule,
+            directory=directory,
+            routing=routing,
+            borders=borders,
+            clock=time,
+            scopes=scopes,
         )
         #: Those who have something to do that can wait; the next comes first.
         self._working: deque[Any] = deque(
@@ -390,6 +451,7 @@ class Core:
                 self.bulk_reads,
                 self.wanted,
                 self.settlements,
+                self.scoping,
             )
         )
         self._from_clients: dict[type, Any] = {
@@ -420,6 +482,7 @@ class Core:
             m.Seek: self.homes.seek_heard,
             m.Claim: self.homes.claim_heard,
             m.Links: self.overlay.links_heard,
+            m.Scopes: self.scoping.scopes_heard,
         }
         self.meetings: Meetings | None = None
         if isinstance(router, RendezvousRouter) and isinstance(routing, Routing):
@@ -502,6 +565,17 @@ class Core:
         self.wanted.tick()
         self.progress.tick()
 
+    def rebound(self, bounds: Bounds) -> None:
+        """From now on these bounds hold, also for clients that are connected."""
+        owners = bounds.owners
+        self._schedule.resize(bounds.scheduled, bounds.scheduled_bytes, owners)
+        self._durables.shares.resize(bounds.durables, owners)
+        self.groups.shares.resize(bounds.groups, owners)
+        self._offers.most = bounds.subscriptions
+        self.subscribing.rebound(bounds.subscriptions, bounds.queue)
+        self.publishing.rebound(bounds.window)
+        self.deliveries.patience = bounds.block
+
     # -- clients
 
     def join(
@@ -516,16 +590,22 @@ class Core:
         may_advertise: AdvertiseRule | None = None,
         owner: str | None = None,
         allowance: Allowance | None = None,
+        component: str | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        audits: bool = False,
     ) -> Session:
         """A client has connected; `newest` is what the journal holds of it as a producer.
 
-        Its name is what it says. What it publishes is told from that of others by `producer`.
+        Its name is what it says. What it publishes is told from that of others by `producer`. To
+        scopes it is the `component` of that name, if not its own, with these attributes; `audits`
+        if it reads journals whatever scopes say.
         """
         producer = name if producer is None else producer
         line = self.publishing.line(producer, name, newest)
         rules = may_publish, may_subscribe, may_advertise
-        session = Session(id, name, producer, line, *rules, owner, allowance or Allowance())
+        session = Session(id, name, producer, line, *rules, owner, audits, allowance or Allowance())
         self._sessions.begin(session)
+        self.scopes.join(session, component or name, attributes or {})
         return session
 
     def leave(self, id: int) -> None:
@@ -548,6 +628,8 @@ class Core:
         handler = self._from_clients.get(type(message))
         if handler is None:
             raise ProtocolError(f"a client cannot send {type(message).__name__}")
+        if self.scoping.is_moving:
+            return chain(self.scoping.moved(), self._heard_later(id, message))
         if self.publishing.waits_to_be_routed and not isinstance(message, m.Publish):
             # It came before what this may change.
             routing = self.publishing.route_volatile()
@@ -592,6 +674,8 @@ class Core:
 
         `place` is what the neighbor is to this broker, if the router does not know.
         """
+        if self.carriage is None:
+            self.scoping.link_up(neighbor)
         (self.carriage or self.overlay).link_up(neighbor, rights, place)
 
     def link_down(self, neighbor: str) -> None:
@@ -616,6 +700,7 @@ class Core:
         if handler is None:
             raise ProtocolError(f"a broker cannot send {type(message).__name__}")
         yield from self.routing.linked(neighbor)
+        yield from self.scoping.moved()
         for portion in portions(message):
             yield from self.traffic.passed()
             yield from handler(neighbor, portion) or ()
@@ -649,6 +734,7 @@ class Core:
     def restore(self, durables: dict[str, bytes]) -> None:
         """Take up the durable subscriptions that were stored."""
         self.wanted.restore(durables.pop(STORED, None))
+        self.scoping.restore(durables)
         self.homes.restore(durables)
         for durable in self.durables.values():
             for stream, position in durable.positions.items():
@@ -658,9 +744,15 @@ class Core:
         """Take up what was on disk to be delivered later."""
         self.scheduling.schedule.restore(scheduled)
 
-    def import_durables(self, durables: dict[str, bytes]) -> dict[str, bytes | None]:
+    def pause(self, paused: bool) -> None:
+        """Whether what is kept here is being handed over, and is to stay as it is."""
+        self.scheduling.paused = self.homes.paused = paused
+
+    def import_durables(
+        self, stream: m.StreamId, durables: dict[str, bytes]
+    ) -> dict[str, bytes | None]:
         """Take over durable subscriptions of a broker that was removed; what is to be stored."""
-        return self.homes.adopt(durables)
+        return self.homes.adopt(stream, durables)
 
     @property
     def used(self) -> int | None:
@@ -739,6 +831,7 @@ class Core:
             self.bulk_reads,
             self.probing,
             self.overlay,
+            self.scopes,
         ):
             for name, count in part.counters.items():
                 total[name] = total.get(name, 0) + count
@@ -751,6 +844,15 @@ class Core:
     def offers(self) -> list[Filter]:
         """What is advertised anywhere, as far as it is not covered by something else."""
         return self.routing.offers()
+
+    def is_provided(self, id: int, request: object) -> bool:
+        """Whether somebody may reply to a request of this client, which comes as it travels."""
+        session = self.sessions.get(id)
+        if session is None:
+            return True
+        if not isinstance(request, bytes):
+            raise ProtocolError("request= is no encoded notification")
+        return self._offers.is_provided(session, request, self.directory.root(self.stream))
 
 
 def _router(name: str) -> TreeRouter:

@@ -103,6 +103,10 @@ class Demands:
         if self._at_once is None:
             self.work()
 
+    def offers(self) -> list[Offer]:
+        """Those whose producers want to know."""
+        return list(self._wanted)
+
     def forget(self, offer: Offer) -> None:
         if self._wanted.pop(offer, None) is not None:
             self._offers.remove(offer)

@@ -10,6 +10,12 @@ same notification again at another broker, and then two streams hold it.
 above it. A subscription *begins* in each stream at some offset; what lies before was never for it.
 That is not the same as done: where two copies of one subscription are united, the earlier beginning
 holds, and what only the later copy took for the time before itself is still to be delivered.
+
+Two copies of an inbox may ask for different things, if it was made twice or one of them is old.
+United they ask for both. What is done for one was not looked at for what only the other asks for:
+so that which the wider one is done with counts, or if neither is wider, what both are done with.
+Whatever either has dealt with besides is known by its id. Positions of a subscriber who knew only
+one of them count no longer (`united`).
 """
 
 from __future__ import annotations
@@ -19,7 +25,7 @@ from typing import Any, Final
 
 import msgspec
 
-from stentor.errors import JournalDamaged, StentorError
+from stentor.errors import FilterTooComplex, JournalDamaged, StentorError
 from stentor.filters import Filter
 from stentor.model.identity import NotificationId
 from stentor.model.seen import SeenIds
@@ -57,6 +63,7 @@ class _Stored(msgspec.Struct, array_like=True):
     above: dict[StreamId, list[int]] = {}
     began: Positions = {}
     refused: dict[StreamId, dict[int, Refusal]] = {}
+    united: bool = False
 
 
 _decoder: Final = msgspec.msgpack.Decoder(_Stored)
@@ -98,6 +105,8 @@ class Durable:
         self.recent = recent or SeenIds(max_intervals=RECENT, forget_as_new=True)
         #: Whether it is shared by the members of a group.
         self.group = group
+        #: Whether it asks for more than its subscriber knows, since it was united with another.
+        self.united = False
         #: The grant that it belongs to; None if it was made where there are no grants.
         self.owner = owner
 
@@ -213,8 +222,11 @@ class Durable:
 
         It begins where the earlier one began, in time and in each stream.
         """
-        for stream in self.done.keys() | other.done.keys():
-            self._merge(stream, other)
+        if self.differs(other):
+            self._widen(other)
+        else:
+            for stream in dict.fromkeys((*self.done, *other.done)):
+                self._merge(stream, other)
         self.since = min(self.since, other.since)
         self.recent.update(other.recent)
         for stream, theirs in other.refused.items():
@@ -224,6 +236,30 @@ class Durable:
                     ours[offset] = refusal
         for stream in self.refused:
             self._forget_refusals(stream)
+
+    def differs(self, other: Durable) -> bool:
+        """Whether both are inboxes that ask for different things."""
+        inboxes = not self.interest.fixed and not other.interest.fixed
+        return inboxes and self.interest != other.interest
+
+    def _widen(self, other: Durable) -> None:
+        """Ask for what either asks for, and be done with what was looked at for all of that."""
+        lacking, beyond = self.interest.changes(other.interest)
+        counted = [self] if not lacking else [other] if not beyond else [self, other]
+        try:
+            self.interest = Interest([*self.interest, *other.interest])
+        except FilterTooComplex:  # nobody may ask for so much
+            counted = [self]
+        done, began = {}, {}
+        for stream in counted[0].done:
+            if all(stream in each.done for each in counted):
+                both = len(counted) > 1
+                floor = min(each.done[stream].floor for each in counted)
+                done[stream] = Offsets(floor) if both else counted[0].done[stream].copy()
+                if all(stream in each.began for each in counted):
+                    began[stream] = min(each.began[stream] for each in counted)
+        self.done, self.began = done, began
+        self.united = True
 
     def _merge(self, stream: StreamId, other: Durable) -> None:
         united, begins = Offsets(), []
@@ -265,6 +301,7 @@ class Durable:
                 {s: each.to_data() for s, each in above.items() if each.intervals},
                 self.began,
                 {s: refused for s, refused in self.refused.items() if refused},
+                self.united,
             )
         )
         for id in new:
@@ -291,7 +328,7 @@ class Durable:
             for stream, lengths in stored.above.items():
                 floor = stored.positions.get(stream, -1)
                 durable.done[stream] = Offsets.from_data(floor, lengths)
-            durable.began = stored.began
+            durable.began, durable.united = stored.began, stored.united
             durable.refused = {s: r for s, r in stored.refused.items() if s in durable.done}
             for stream in durable.refused:
                 durable._forget_refusals(stream)

@@ -28,7 +28,8 @@ new ones are in force everywhere, and would hide what they match: it is asked fo
 A feed *begins* with the first answer to a probe that was sent after its subscription: from then on
 it owes its subscriber everything. Brokers that could not be reached then have no place in that
 answer; when they are there, their streams are read from where they were heard to be, or from the
-time on at which the feed was made.
+time on at which the feed was made. If retention has taken the beginning of such a stream, and what
+is left of it is newer than the feed, something may be gone that was owed: that is a gap as well.
 
 A subscriber that is too slow therefore never holds anything up and loses nothing that is journaled:
 its feed just falls back to reading journals at its own pace ("spill"). Other policies drop instead.
@@ -64,6 +65,8 @@ QUEUE_LIMIT: Final = 10_000
 #: Bytes that may wait for one subscription, and that are taken at once.
 QUEUE_BYTES: Final = 32 * 2**20
 TAKE_BYTES: Final = 4 * 2**20
+#: Stretches of what was dropped that wait to be noted.
+DROPS: Final = 64
 
 JOINING: Final = 0
 LIVE: Final = 1
@@ -168,12 +171,13 @@ class Feed:
         volatile: bool = False,
         patience: float = float("inf"),
         lasts: float = inf,
+        resumed: bool = False,
     ) -> None:
         """`probe` is the number of the first probe that is sent after the subscription.
 
         Without `since` nothing of the past is wanted; `made` is the time at which that is said.
         `patience` is for how many seconds publishers wait for this subscriber, and `lasts` for how
-        many it wants a notification.
+        many it wants a notification. One that is `resumed` has begun before, and is owed all since.
         """
         if limit < 1:
             raise InvalidConfiguration(f"a queue of {limit} notifications can never deliver one")
@@ -195,6 +199,8 @@ class Feed:
         self.blocks = overflow == "block"
         self._probe = probe
         self._made = made
+        #: Whether it is owed everything since then, and not just wants what there is.
+        self._begun = resumed
         self._queue: deque[Run] = deque()
         self._waiting = 0
         self._streams: dict[StreamId, _Reading] = {}
@@ -216,6 +222,10 @@ class Feed:
         #: afresh, until it is known that streams reach there; and those that did not.
         self._claimed: Positions = dict(positions or {})
         self.taken_back: Positions = {}
+        #: Where it began in each stream, if it wanted nothing of the past: behind this position.
+        self.began: Positions = {}
+        #: Stretches of streams in which something was dropped; who has taken note empties it.
+        self.drops: list[tuple[StreamId, list[int]]] = []
         for stream, position in (positions or {}).items():
             self._streams[stream] = _Reading(CATCHING, position, known=True, probe=probe)
 
@@ -268,6 +278,17 @@ class Feed:
     def catching(self) -> list[StreamId]:
         """The streams whose journals it reads."""
         return [s for s, r in self._streams.items() if r.mode == CATCHING]
+
+    def place(self, stream: StreamId, offset: int) -> Literal["waiting", "passed", "ahead"]:
+        """Whether a notification that matches waits here, has been here, or is yet to come."""
+        reading = self._streams.get(stream)
+        runs = [self._queue] if reading is None else [self._queue, reading.buffer]
+        if any(r.stream == stream and offset in r.offsets for each in runs for r in each):
+            return "waiting"
+        position = self._had.get(stream, 0)
+        if reading is not None and reading.known and not self.is_claim(stream):
+            position = max(position, reading.position)
+        return "passed" if position >= offset else "ahead"
 
     # -- what comes
 
@@ -327,7 +348,7 @@ class Feed:
                     gone = run
                 self._bytes -= gone.size
                 self._waiting -= len(gone.items)
-                self.dropped += len(gone.items)
+                self._drop(gone)
                 return True
         return False
 
@@ -341,14 +362,14 @@ class Feed:
             return
         if self.overflow == "disconnect":  # and it comes back to this position
             self.overflowed = True
-            self.dropped += len(run.items)
+            self._drop(run)
             return
         reading.position, reading.known = run.offsets[-1], True
         if self.overflow == "drop_newest":
-            room = max(0, self.limit - self._waiting)
-            if room:
-                self._append(run.split(room)[0])
-            self.dropped += len(run.items) - room
+            fits, rest = run.split(max(0, self.limit - self._waiting))
+            if fits.items:
+                self._append(fits)
+            self._drop(rest)
         else:
             self._append(run)
             self._drop_oldest()
@@ -364,10 +385,17 @@ class Feed:
             gone, rest = oldest.split(surplus)
             self._bytes -= gone.size
             self._waiting -= surplus
-            self.dropped += surplus
+            self._drop(gone)
             if rest.items:
                 self._queue.appendleft(rest)
         self._queue.extendleft(reversed(gaps))
+
+    def _drop(self, run: Run) -> None:
+        """These will not come any more."""
+        self.dropped += len(run.items)
+        if run.offsets:
+            self.drops.append((run.stream, run.offsets))
+            del self.drops[:-DROPS]
 
     def _buffer(self, reading: _Reading, run: Run) -> None:
         size = run.size
@@ -394,8 +422,13 @@ class Feed:
         reading.buffered = 0
         reading.buffer.clear()
 
-    def stretch(self, run: Run, *, asked: int, through: int, head: int, low: int) -> None:
-        """What was fetched from a journal: all that matches from `asked` up to `through`."""
+    def stretch(
+        self, run: Run, *, asked: int, through: int, head: int, low: int, first: int = 0
+    ) -> None:
+        """What was fetched from a journal: all that matches from `asked` up to `through`.
+
+        What was asked for by time begins at `first`; if nothing older is left, it may be gone.
+        """
         reading = self._streams.get(run.stream)
         if reading is None or not reading.fetching:
             return
@@ -413,6 +446,8 @@ class Feed:
             asked = max(asked, reading.position + 1)
         if asked and asked < low:
             self._queue.append(Run(run.stream, [asked, low - 1], [], gap=True))
+        elif not asked and not reading.known and self._begun and 1 < first <= low:
+            self._queue.append(Run(run.stream, [1, low - 1], [], gap=True))
         if run.offsets:
             new = run.after(reading.position) if reading.known else run
             if new is not None:
@@ -513,6 +548,7 @@ class Feed:
             if reading.mode == JOINING:
                 if begins:
                     reading.position = max(reading.position, head)
+                    self.began[stream] = head
                     reading.known = True
                     reading.mode = LIVE if reading.probe <= probe else CATCHING
             elif reading.mode == CATCHING and reading.cover is None and reading.probe <= probe:
@@ -524,7 +560,7 @@ class Feed:
                 reading = self._reading(stream)
                 if reading.mode == JOINING:
                     reading.position, reading.known = max(reading.position, head), True
-            self.since = self._made
+            self.since, self._begun = self._made, True
             for reading in self._streams.values():
                 if reading.mode == JOINING:  # it cannot be reached
                     reading.mode = CATCHING

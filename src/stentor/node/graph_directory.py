@@ -178,7 +178,7 @@ class GraphDirectory:
         fresh: dict[StreamId, Origin] = {}
         concerned: dict[StreamId, set[str]] = {}
         stated = {r: router.about(r) for r in router.reachable() if r != router.id}
-        for root in self._stated.keys() - stated.keys():
+        for root in [root for root in self._stated if root not in stated]:
             gone += self._forget(root, ())
         for root, origins in stated.items():
             new = [o for o in origins if self._origins.get(o.stream) != o]

@@ -32,12 +32,15 @@ class Interest:
         self.fixed = fixed
         #: The filters, and what each weighs.
         self._filters = {filter: filter.weight for filter in filters}
-        self._weight = sum(self._filters.values())
+        #: What they weigh together.
+        self.weight = sum(self._filters.values())
         self._text: str | None = None
+        #: What else has to match, whatever the subscriber asks for: what it may see; or None.
+        self.within: Filter | None = None
         #: Those that were added, each with the first probe whose answer says that it is in force.
         self.recent: dict[Filter, int] = {}
         if not fixed:
-            _check(len(self._filters), self._weight)
+            _check(len(self._filters), self.weight)
 
     def __iter__(self) -> Iterator[Filter]:
         return iter(self._filters)
@@ -60,6 +63,16 @@ class Interest:
             self._text = str(Filter.of_conjuncts(conjuncts) if others else first)
         return self._text
 
+    def narrowed(self, filters: Iterable[Filter]) -> list[Filter]:
+        """Some of the filters, as routers know them: they match what may be seen."""
+        within = self.within
+        return list(filters) if within is None else [filter & within for filter in filters]
+
+    @property
+    def sought(self) -> str:
+        """The union of all filters as those who read journals know it."""
+        return str(self) if self.within is None else str(Filter(str(self)) & self.within)
+
     @property
     def texts(self) -> list[str]:
         """The filters, each by itself."""
@@ -75,12 +88,12 @@ class Interest:
         held, coming = self._filters, dict.fromkeys(added)
         new = {filter: filter.weight for filter in coming if filter not in held}
         gone = [f for f in dict.fromkeys(removed) if f in held and f not in coming]
-        weight = self._weight + sum(new.values()) - sum(held[filter] for filter in gone)
+        weight = self.weight + sum(new.values()) - sum(held[filter] for filter in gone)
         _check(len(held) + len(new) - len(gone), weight)
         for filter in gone:
             del held[filter]
         held |= new
-        self._weight = weight
+        self.weight = weight
         self._text = None
         return list(new), gone
 

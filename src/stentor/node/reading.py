@@ -5,8 +5,8 @@ traffic: at most `STRETCH` entries or `LOOKED_BYTES` are looked at, or `STRETCH_
 the answer says how far it goes. A *fetching* broker has at most `FETCHES` requests on their way;
 feeds that want more wait for their turn. A client that reads in bulk gets larger stretches as long
 as nothing has to be decoded for them, and has at most `READS` requests waiting. It may do without
-payloads, or ask for times and sizes alone, to find out in which order journals should be read, and
-how much at a time.
+payloads and without attributes that it has no use for, or ask for times and sizes alone, to find
+out in which order journals should be read, and how much at a time.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ from typing import Final, NamedTuple
 from stentor.errors import JournalDamaged, StentorError
 from stentor.filters import Filter
 from stentor.matching.index import select
-from stentor.model.codec import decode_headers, without_payloads
+from stentor.model.codec import Envelope, decode_headers, without_payloads
 from stentor.model.moments import moments
+from stentor.model.projection import projected
+from stentor.model.stamp import any_stamped, without_stamps
 from stentor.node.log import LastValue, Log
 from stentor.node.pieces import pieces
 from stentor.protocol.messages import Chunk, Fetch, Read, StreamId, Stretch
+from stentor.scopes.entry import View
 
 STRETCH: Final = 1_000
 STRETCH_BYTES: Final = 256 * 1024
@@ -93,22 +96,54 @@ def stretch(log: Log, head: int, fetch: Fetch) -> Chunk:
     first = max(first, low, 1)
     end = min(head, first + STRETCH - 1)
     offsets, items, through = _scan(log, first, end, parsed(fetch.filter), STRETCH_BYTES)
-    return Chunk(fetch.origin, fetch.number, log.stream, offsets, items, through, head, low)
+    place = fetch.origin, fetch.number, log.stream
+    return Chunk(*place, offsets, items, through, head, low, first=first)
 
 
-def bulk(log: Log, head: int, read: Read) -> Stretch:
+class Sight:
+    """Who reads a journal where there is a scope graph: a component, or, with None, an auditor.
+
+    A component reads what it may see, and an auditor all that was published, as it was published.
+    """
+
+    def __init__(self, view: View | None) -> None:
+        self._view = view
+        self.within = Filter() if view is None else view.constraint
+
+    def of(self, offsets: list[int], items: list[bytes]) -> tuple[list[int], list[bytes]]:
+        """Those of these that are to be seen, without stamps."""
+        seen = [i for i, each in enumerate(decode_headers(items)) if self._sees(each)]
+        return [offsets[i] for i in seen], without_stamps([items[i] for i in seen])
+
+    def _sees(self, envelope: Envelope) -> bool:
+        if self._view is not None:
+            return self._view.sees(envelope.stamp)
+        stamp, id = envelope.stamp, envelope.id
+        return stamp is None or id is None or id.producer == stamp.publisher
+
+
+def bulk(log: Log, head: int, read: Read, sight: Sight | None = None) -> Stretch:
     """The next stretch that a client asks for."""
     low = log.low
     first = max(read.first, low, 1)
     filter = received(read.filter)
-    as_they_are = filter.is_always and not read.times
+    if sight is not None:
+        filter &= sight.within
+    as_they_are = filter.is_always and not read.times and sight is None
     count, size = (BULK, BULK_BYTES) if as_they_are else (STRETCH, STRETCH_BYTES)
     end = min(head, read.last or head, first + count - 1)
     offsets, items, through = _scan(log, first, end, filter, size)
+    if sight is None and any_stamped(items):  # under a graph that is not known here
+        sight = Sight(View("", {}, True))
+    if sight is not None:
+        offsets, items = sight.of(offsets, items)
+    times = moments(items, read.times) if read.times else []
     if read.headers:
         items = without_payloads(items)
+    if read.attributes is not None:
+        items = projected(items, read.attributes)
     if read.times:
-        times, sizes = moments(items, read.times), list(map(len, items))
+        sizes = list(map(len, items))
         return Stretch(read.number, log.stream, offsets, [], through, head, low, times, sizes)
     return Stretch(read.number, log.stream, offsets, items, through, head, low)
 
@@ -196,6 +231,10 @@ class Pending(NamedTuple):
     behind: int = 0
 
 
+def _drawn() -> int:
+    return randbits(62)
+
+
 class Fetches:
     """Requests that have not been answered.
 
@@ -206,14 +245,14 @@ class Fetches:
     (Pending(feed='ann/1', stream='b1#0', first=7, retained=False, behind=0), None)
     """
 
-    def __init__(self, draw: Callable[[], int] = lambda: randbits(62)) -> None:
-        """Numbers are drawn, so that nobody guesses one.
+    def __init__(self, draw: Callable[[], int] | None = None) -> None:
+        """Numbers are drawn, so that nobody guesses one; unless `draw` does, by the system.
 
         Who is not on the way to a stream cannot answer in its place, nor have it answer a request
         that was not ours; and after a restart no number comes again.
         """
         self._pending: dict[int, Pending] = {}
-        self._draw = draw
+        self._draw = draw or _drawn
         #: The last probe that was sent.
         self.probe = 0
 

@@ -62,9 +62,7 @@ class Schedule:
         self, most: int = MOST, most_bytes: int = MOST_BYTES, owners: Iterable[str] = ()
     ) -> None:
         """The grants among `owners` share the room."""
-        owners = tuple(owners)
-        self._most = most, most_bytes
-        self._shares = Shares(most, owners), Shares(most_bytes, owners)
+        self.resize(most, most_bytes, owners)
         self._entries: dict[str, Scheduled] = {}
         self._counts: Counter[str | None] = Counter()
         self._sizes: Counter[str | None] = Counter()
@@ -72,6 +70,12 @@ class Schedule:
         self._stored: dict[str, int] = {}
         self._heap: list[tuple[float, int, str]] = []
         self._order = count()
+
+    def resize(self, most: int, most_bytes: int, owners: Iterable[str]) -> None:
+        """From now on these share so much room. What is there stays."""
+        owners = tuple(owners)
+        self._most = most, most_bytes
+        self._shares = Shares(most, owners), Shares(most_bytes, owners)
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -74,6 +74,8 @@ class Session:
     may_advertise: AdvertiseRule | None = None
     #: The grant by which it is connected; what it makes to last belongs to that. None: no grants.
     owner: str | None = None
+    #: Whether it reads journals as they are, whatever scopes say: what archives need.
+    audits: bool = False
     #: What that grant may have.
     allowance: Allowance = field(default_factory=Allowance)
     subscriptions: dict[int, tuple[Subscription, Consumer]] = field(default_factory=dict)

@@ -185,6 +185,10 @@ class Settling:
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._entries.values())
 
+    def get(self, key: Key) -> Entry | None:
+        """The one of this stream and offset, while it is not settled."""
+        return self._entries.get(key)
+
     # -- from the feed to consumers
 
     def admit(self, run: Run, envelopes: Sequence[Envelope]) -> None:

@@ -1,13 +1,13 @@
 """Wording: what neighbors tell each other about filters, as frames of texts, and back.
 
-The same filters are told to several neighbors, come from several, and are withdrawn later. So texts
-and filters are remembered, as many as there is room for.
+The same filters come from several neighbors, and are withdrawn later. So filters are remembered by
+their texts, as many as there is room for; a filter itself remembers its text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from functools import cache, lru_cache
+from functools import cache
 from typing import Final
 
 from stentor.errors import ProtocolError, StentorError
@@ -20,8 +20,6 @@ from stentor.routing.protocol import FilterId
 #: About how many bytes of filters go into one frame, and what an entry takes besides its texts.
 FRAME_BYTES: Final = 512 * 1024
 ENTRY_BYTES: Final = 24
-#: Filters whose texts are remembered.
-TEXTS: Final = 10_000
 
 
 class Wording:
@@ -37,11 +35,11 @@ class Wording:
     """
 
     def __init__(
-        self, read: Callable[[str], Filter] = parsed, text: Callable[[Filter], str] | None = None
+        self, read: Callable[[str], Filter] = parsed, text: Callable[[Filter], str] = str
     ) -> None:
-        """How filters are read, and how they are written; both should remember the latest."""
+        """How filters are read, and how they are written; reading should remember the latest."""
         self._filter = read
-        self._text = text or lru_cache(TEXTS)(str)
+        self._text = text
 
     @classmethod
     def unforgetting(cls) -> Wording:

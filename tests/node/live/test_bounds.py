@@ -17,6 +17,7 @@ from stentor.node import reading
 from stentor.node.agenda import Append, Persist, ToClient, ToLink
 from stentor.node.allowance import Allowance
 from stentor.node.border import Rights
+from stentor.node.bounds import Bounds
 from stentor.node.checks import EPOCH_AHEAD
 from stentor.node.core import Core
 from stentor.node.durable import Durable
@@ -222,7 +223,7 @@ def test_what_a_removed_broker_kept_is_kept_beside_what_another_grant_calls_the_
     theirs = Durable(
         "d", Interest([Filter("x > 1")]), since=0.0, positions={"b#": 9}, owner="mallory"
     )
-    stored = alone.core.import_durables({"d": theirs.to_data()})
+    stored = alone.core.import_durables("b#", {"d": theirs.to_data()})
     assert len(stored) == 1
     assert "d" not in stored
     alone.join(1, "eve", owner="mallory")
@@ -376,7 +377,7 @@ def test_demand_is_told_to_who_may_publish_all_of_it() -> None:
 
 
 def test_durable_subscriptions_are_bounded() -> None:
-    alone = Alone(max_durables=2)
+    alone = Alone(bounds=Bounds(durables=2))
     alone.join(1)
     for i in (1, 2):
         assert not codes(alone.say(1, m.Subscribe(i, "", 10, durable=f"d{i}")))
@@ -389,7 +390,7 @@ def test_durable_subscriptions_are_bounded() -> None:
 
 @pytest.mark.spec("01/A-18")
 def test_groups_are_bounded() -> None:
-    alone = Alone(max_groups=2)
+    alone = Alone(bounds=Bounds(groups=2))
     alone.join(1)
     for i in (1, 2):
         assert not codes(alone.say(1, m.Subscribe(i, "", 10, group=f"g{i}")))
@@ -402,7 +403,7 @@ def test_groups_are_bounded() -> None:
 @pytest.mark.parametrize("kind", ["durable", "group"])
 def test_one_grant_cannot_use_up_what_all_share(kind: str) -> None:
     owners = ["mallory", "desk", "shop"]
-    alone = Alone(max_durables=12, max_groups=12, owners=owners)
+    alone = Alone(bounds=Bounds(durables=12, groups=12, owners=tuple(owners)))
     for id, owner in enumerate(owners, 1):
         alone.join(id, owner, owner=owner)
 
@@ -585,6 +586,16 @@ class TestWanted:
         alone.hear("c", m.Wanted("a#", "c#", inf, 0.0))
         assert alone.core.wanted.low("a#") == 1
 
+    def test_a_journal_is_looked_into_once_however_many_need_it(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        alone = self.alone()
+        alone.hear("b", *(m.Wanted("a#", f"b#{i}", inf, float(i)) for i in range(9, 99)))
+        asked: list[float] = []
+        monkeypatch.setattr(alone.log, "offset_at", lambda since: asked.append(since) or 7)
+        assert alone.core.wanted.low("a#") == 7
+        assert asked == [9.0]
+
     def test_it_outlives_a_restart_and_is_passed_on(self) -> None:
         alone = self.alone()
         alone.hear("b", m.Wanted("a#", "b#", 9.0, inf))
@@ -720,7 +731,9 @@ def test_who_comes_and_goes_while_a_probe_is_under_way_leaves_nothing() -> None:
 
 def test_advertisements_that_wait_for_a_probe_are_bounded() -> None:
     """Also if they are withdrawn at once."""
-    alone = stuck(max_subscriptions=3, router=tree_router("a", advertisements="covering"))
+    alone = stuck(
+        bounds=Bounds(subscriptions=3), router=tree_router("a", advertisements="covering")
+    )
     alone.join(1)
     alone.join(2, "bob")
     for number in range(1, 4):
@@ -1369,3 +1382,26 @@ def test_what_takes_too_long_is_taken_back_in_steps() -> None:
     assert not alone.core.has_work
     gone = [w for w in [*said, *alone.heard[1][before:]] if isinstance(w, m.Withdrawn)]
     assert sorted(offset for word in gone for offset in word.offsets) == offsets
+
+
+def test_an_inbox_tells_its_changes_in_the_words_that_were_used() -> None:
+    alone = Alone()
+    alone.join(1)
+    alone.say(1, m.Subscribe(1, ["x = 1"], 9))
+    answers = alone.say(1, m.Amend(2, 1, ["y  =  2", "x=1"], ["x  = 1", "z = 3"]))
+    assert told(answers, m.Amended) == [m.Amended(1, ["y  =  2"], [])]
+    answers = alone.say(1, m.Amend(3, 1, [], ["x  = 1", "z = 3"]))
+    assert told(answers, m.Amended) == [m.Amended(1, [], ["x  = 1"])]
+
+
+@pytest.mark.parametrize("fields", [("added",), ("removed",), ("added", "removed")])
+def test_a_frame_names_few_keys_of_a_rendezvous(fields: tuple[str, ...]) -> None:
+    keys = [f"t{i}" for i in range(m.MAX_KEYS)]
+    for more, refused in (([], False), (["t"], True)):
+        watch = m.Watch(**{"added": [], "removed": []} | dict.fromkeys(fields, keys + more))
+        data = msgspec.msgpack.encode(watch)
+        if refused:
+            with pytest.raises(msgspec.ValidationError):
+                msgspec.msgpack.decode(data, type=m.Watch)
+        else:
+            assert msgspec.msgpack.decode(data, type=m.Watch) == watch

@@ -10,8 +10,10 @@ import pytest
 from chain_histories import run_history
 from overlay import Overlay
 
+from stentor.errors import InvalidConfiguration
 from stentor.model import Notification
 from stentor.node.durable import Durable
+from stentor.node.parts import transactions
 from stentor.node.parts.scheduling import Scheduling
 from stentor.protocol import messages as m
 
@@ -99,3 +101,32 @@ def test_a_backlog_larger_than_the_room_for_it_is_complete() -> None:
     found = ranked(sim, priorities, window=2)
     assert sorted(found) == list(range(50))
     assert found[0] != 0
+
+
+def test_transactions_that_take_much_are_written_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is settled in one turn is bounded, for all of them together and for each."""
+    monkeypatch.setattr(transactions, "TAKEN", 4)
+    monkeypatch.setattr(transactions, "PUBLISHED", 8)
+    sim = Overlay([], brokers=["a"])
+    consumer, producer = sim.client(at="a"), sim.client(at="a")
+    sub = consumer.open("exists x", durable="desk", settlement=m.Settlement())
+    sim.settle()
+    producer.send([{"x": x} for x in range(12)])
+    sim.settle()
+    while sub.hand_out():
+        pass
+    keys = list(sub.hands)
+    commits = [consumer.commit(sub, keys[i : i + 3], [{"y": i}]) for i in (0, 3, 6)]
+    while any(commit.code is None for commit in commits):
+        assert sim.step()
+        assert len(sim.hosts["a"].core.transactions._written) <= 1
+    assert [commit.code for commit in commits] == ["", "", ""]
+    assert len(sub.stored) == 9
+    many = [
+        consumer.commit(sub, keys[9:12] * 2, []),
+        consumer.commit(sub, keys[9:], [{"y": 0}] * 9),
+    ]
+    sim.settle()
+    assert [commit.code for commit in many] == [InvalidConfiguration.code] * 2

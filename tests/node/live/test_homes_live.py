@@ -5,10 +5,14 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judging import judge
 from overlay import Overlay
 
 from stentor.errors import DurableElsewhere
+from stentor.filters import Filter
+from stentor.node.durable import Durable
 from stentor.node.homes import DELETED, Registry, prevails
+from stentor.node.interest import Interest
 from stentor.node.parts import homes as homes_part
 from stentor.protocol import messages as m
 from stentor.simulation.client import Client, SimulatedInbox
@@ -338,3 +342,107 @@ def test_nobody_is_told_of_a_move_that_is_not_on_disk() -> None:
     happen("disk")
     happen("written", "link", "work")
     assert homes(sim) == ["b1"]
+
+
+@pytest.mark.spec("R-07.60")
+@pytest.mark.parametrize("attached", [True, False])
+def test_an_inbox_that_was_made_twice_asks_for_what_both_asked_for(attached: bool) -> None:
+    """A process that comes back where its inbox is not known makes another, without filters."""
+    sim = line(3)
+    publisher, client = sim.client(at="b2"), sim.client(at="b2")
+    sim.settle()
+    sim.disconnect("b1", "b2")
+    inbox = client.open_inbox("x = 1", "x = 2", durable="desk")
+    sim.advance()
+    assert inbox.in_force is not None
+    before = publisher.send([{"x": 1}])
+    sim.advance()
+    client.restart()
+    meanwhile = publisher.send([{"x": 1}, {"x": 2}, {"x": 3}])
+    client.connect(sim.hosts["b0"])
+    sim.advance()
+    assert not inbox.filters
+    if not attached:
+        client.disconnect()
+        sim.connect("b1", "b2")
+        sim.advance()
+        sim.tick(1.1)
+        sim.advance()
+    sim.settle()
+    judge(sim)
+    assert len(homes(sim)) == 1
+    after = publisher.send([{"x": 2}, {"x": 3}])
+    sim.settle()
+    judge(sim)
+    assert {str(f) for f in inbox.filters.values()} == {"x = 1", "x = 2"}
+    assert set(got(inbox)) == {*before, *meanwhile[:2], after[0]}
+
+
+def test_what_two_copies_of_an_inbox_are_done_with() -> None:
+    """Only what was looked at for all filters is done; the rest is known by its ids."""
+
+    def copy(floor: int, *filters: str) -> Durable:
+        return Durable("desk", Interest(map(Filter, filters)), since=0.0, positions={"b#": floor})
+
+    for ours, theirs, floor in (
+        (copy(9, "x = 1"), copy(4, "x = 1", "x = 2"), 4),
+        (copy(4, "x = 1", "x = 2"), copy(9, "x = 1"), 4),
+        (copy(9, "x = 1", "x = 2"), copy(4), 9),
+        (copy(9, "x = 1"), copy(4, "x = 2"), 4),
+        (copy(9, "x = 1"), copy(4, "x = 1"), 9),
+    ):
+        wanted = {*ours.interest, *theirs.interest}
+        ours.merge(Durable.from_data("desk", theirs.to_data()))
+        stored = Durable.from_data("desk", ours.to_data())
+        assert stored.positions == {"b#": floor}
+        assert set(stored.interest) == wanted
+        assert stored.united == (len(wanted) > 1)
+
+
+def test_what_is_being_handed_over_is_given_to_nobody_else() -> None:
+    """A copy of it is on its way to the heir; a second one would begin with other counts."""
+    sim = line(3)
+    reader(sim, "b2")
+    sim.settle()
+    sim.hosts["b2"].core.pause(True)
+    sim.hosts["b0"].core.homes.fetch("desk")
+    sim.hosts["b0"].flush()
+    sim.advance()
+    assert homes(sim) == ["b2"]
+    sim.hosts["b2"].core.pause(False)
+    sim.hosts["b0"].core.homes.fetch("desk")
+    sim.hosts["b0"].flush()
+    sim.advance()
+    assert homes(sim) == ["b0"]
+
+
+def test_an_heir_does_not_take_in_what_was_given_away_before() -> None:
+    sim = line(3)
+    reader(sim, "b2")
+    sim.settle()
+    left = dict(sim.hosts["b2"].durables)
+    sim.hosts["b0"].core.homes.fetch("desk")
+    sim.hosts["b0"].flush()
+    sim.advance()
+    stored = sim.hosts["b2"].durables | {"desk": left["desk"]}  # its end is not on disk yet
+    assert sim.hosts["b1"].core.import_durables("b2#", stored) == {}
+    assert sim.hosts["b1"].core.import_durables("b2#", left)
+    assert sorted(homes(sim)) == ["b0", "b1"]
+
+
+def test_what_was_dealt_with_before_a_crash_is_told_to_who_took_it_over() -> None:
+    """The old home has heard of its successor, and died before it has told what it knows."""
+    sim = line(2)
+    client, _ = reader(sim, "b1")
+    sim.clients.remove(client)
+    sim.settle()
+    client.disconnect()
+    sim.client(at="b1").send([{"x": x} for x in range(3)])
+    sim.settle()
+    old = Durable.from_data("desk", sim.hosts["b1"].durables["desk"])
+    old.confirm({"b1#": 2})
+    sim.crash("b0")
+    sim.hosts["b0"].durables["desk"] = old.to_data()
+    sim.settle()
+    assert homes(sim) == ["b1"]
+    assert sim.hosts["b1"].core.durables["desk"].positions["b1#"] == 2

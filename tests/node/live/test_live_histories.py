@@ -4,7 +4,11 @@ The histories are in `live_histories`; thousands run when asked for. Here also w
 not have: planned schedules for faults that chance finds rarely.
 """
 
+import os
+import subprocess
+import sys
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -40,6 +44,24 @@ def test_any_history(seed: int) -> None:
 def test_two_thousand_histories() -> None:
     for seed in range(1_000, 3_000):
         run_history(seed)
+
+
+def test_a_history_depends_on_its_seed_alone() -> None:
+    """Not on the order of sets, which each process has for itself; so every one can be repeated."""
+    program = Path(__file__).with_name("traced_histories.py")
+    seeds = ["1147", "2014:rendezvous", "2100:rendezvous", "7:settling"]
+    traces = [
+        subprocess.run(
+            [sys.executable, program, *seeds],
+            env=os.environ | {"PYTHONHASHSEED": str(number)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for number in (0, 1)
+    ]
+    assert traces[0] == traces[1]
+    assert len(traces[0].splitlines()) == len(seeds)
 
 
 def line_of(*names: str) -> Overlay:
@@ -530,19 +552,27 @@ def test_an_answer_from_before_it_was_asked_for_does_not_put_it_in_force() -> No
 
 
 @PROMISES
-def test_an_advertisement_that_steers_waits_for_a_broker_that_hangs() -> None:
-    """It does not know of the advertisement, so what its clients ask for is not known here."""
-    sim = Overlay([("a", "b")], advertisements="covering")
-    producer, consumer = sim.client(at="a"), sim.client(at="b")
-    sub = consumer.open("x = 1")
+@pytest.mark.spec("R-03.27", "R-07.60")
+@pytest.mark.parametrize("shape", ["tree", "graph"])
+def test_an_advertisement_that_steers_waits_for_nobody_who_hangs(shape: str) -> None:
+    """That one hears of it later, and reads from the journal what is published under it."""
+    links = [("a", "b"), ("b", "c"), ("c", "d")]
+    sim = Overlay(links, advertisements="covering", graph=shape == "graph")
+    producer, near, far = (sim.client(at=name) for name in "abd")
+    subs = [near.open("x = 1"), far.open("x = 1", durable="desk")]
     sim.settle()
     producer.offer(Filter("x = 1"))
-    sim.hang("b", 8)
-    assert not [answer for answer in producer.answers if isinstance(answer, m.Done)]
+    sim.hang("c", 8)
+    assert [answer for answer in producer.answers if isinstance(answer, m.Done)]
+    publish(producer, 1)
+    sim.hang("c", 4)
+    assert [len(sub.given) for sub in subs] == [1, 0]
+    sim.settle()
     publish(producer, 1)
     sim.settle()
-    assert [answer for answer in producer.answers if isinstance(answer, m.Done)]
-    assert [offset for _, offset, _ in sub.given] == [1]
+    judge(sim)
+    for sub in subs:
+        assert [(stream, offset) for stream, offset, _ in sub.given] == [("a#", 1), ("a#", 2)]
 
 
 def test_nobody_answers_for_a_stream_that_was_not_asked_of_it() -> None:
@@ -578,6 +608,55 @@ def test_a_durable_is_owed_what_brokers_publish_that_it_has_never_met() -> None:
     reader.connect(sim.hosts["a"])
     sim.settle()
     assert [(stream, offset) for stream, offset, _ in sub.given] == [("b#", 1)]
+
+
+@pytest.mark.spec("R-07.40", "R-07.60")
+@pytest.mark.parametrize("options", [{}, {"durable": "desk"}])
+@pytest.mark.parametrize("dies", [False, True])
+def test_retention_of_a_stream_that_was_never_met_is_a_gap(
+    options: dict[str, object], dies: bool
+) -> None:
+    """What it was owed by a broker that it could not reach is gone before it can."""
+    sim = line_of("a", "b")
+    reader, publisher = sim.client(at="a"), sim.client(at="b")
+    publish(publisher, 1)
+    sim.disconnect("a", "b")
+    sim.advance()
+    sim.tick(1.0)
+    sub = reader.open("true", **options)
+    sim.advance()
+    assert sub.in_force is not None
+    sim.tick(1.0)
+    for x in (2, 3, 4):
+        publish(publisher, x)
+        sim.advance()
+    sim.hosts["b"].log.trim(4)
+    if dies:
+        reader.disconnect()
+    sim.settle()
+    judge(sim)
+    assert [(gap.stream, gap.first, gap.last) for gap in sub.gaps] == [("b#", 1, 3)]
+    assert [(stream, offset) for stream, offset, _ in sub.given] == [("b#", 4)]
+
+
+def test_who_began_later_than_what_retention_has_taken_misses_nothing() -> None:
+    sim = line_of("a", "b")
+    reader, publisher = sim.client(at="a"), sim.client(at="b")
+    for x in (1, 2):
+        publish(publisher, x)
+        sim.advance()
+    sim.disconnect("a", "b")
+    sim.tick(1.0)
+    sub = reader.open("true", durable="desk")
+    sim.advance()
+    sim.tick(1.0)
+    publish(publisher, 3)
+    sim.advance()
+    sim.hosts["b"].log.trim(2)
+    sim.settle()
+    judge(sim)
+    assert not sub.gaps
+    assert [(stream, offset) for stream, offset, _ in sub.given] == [("b#", 3)]
 
 
 def test_subscribers_know_how_far_streams_are_that_have_nothing_for_them() -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from stentor.errors import HistoryGone, JournalDamaged, NotPermitted, Overloaded, StentorError
 from stentor.node.agenda import Agenda
 from stentor.node.journals import Journals
-from stentor.node.reading import READS, bulk, received
+from stentor.node.reading import READS, Sight, bulk, received
+from stentor.node.scopes import Scopes, check_names
 from stentor.node.session import Session
 from stentor.node.sessions import Sessions
 from stentor.node.turns import Turns
@@ -20,9 +21,16 @@ class BulkReads:
     """Reads journals for clients."""
 
     def __init__(
-        self, name: str, *, journals: Journals, sessions: Sessions, agenda: Agenda
+        self,
+        name: str,
+        *,
+        journals: Journals,
+        sessions: Sessions,
+        agenda: Agenda,
+        scopes: Scopes,
     ) -> None:
         """`name` is the broker's."""
+        self._scopes = scopes
         self._name = name
         self._journals = journals
         self._sessions = sessions
@@ -53,7 +61,7 @@ class BulkReads:
 
     def read_asked(self, session: Session, message: m.Read) -> None:
         """A client asks to read a stretch of a journal."""
-        filter = received(message.filter)
+        filter = check_names(received(message.filter))
         if session.may_subscribe is not None and not session.may_subscribe(filter):
             raise NotPermitted(
                 f"{session.name!r} may not read {'everything' if filter.is_always else filter!s}; "
@@ -68,6 +76,13 @@ class BulkReads:
             raise Overloaded(f"{READS} requests to read wait already; wait for their answers")
         session.reads.append(message)
         self._in_turn(session)
+
+    def _sight(self, session: Session) -> Sight | None:
+        """What the client may see; None if all is written as it was published."""
+        if not self._scopes.active:
+            return None
+        view = None if session.audits else self._scopes.view(session.id)
+        return Sight(view)
 
     @property
     def has_work(self) -> bool:
@@ -85,7 +100,7 @@ class BulkReads:
         answer: m.Stretch | m.Failure
         head = self._journals.heads().get(read.stream, 0)
         try:
-            answer = bulk(self._journals[read.stream], head, read)
+            answer = bulk(self._journals[read.stream], head, read, self._sight(session))
         except JournalDamaged as error:  # what is damaged is gone, as by retention
             last = getattr(error, "last", 0) or head
             answer = m.Stretch(read.number, read.stream, [], [], last, head, last + 1)

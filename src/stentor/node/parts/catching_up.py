@@ -12,6 +12,7 @@ from typing import Final
 
 from stentor.errors import JournalDamaged, ProtocolError, StentorError
 from stentor.model.codec import any_handled, decode_headers
+from stentor.model.stamp import any_stamped
 from stentor.node.agenda import Agenda
 from stentor.node.border import Borders
 from stentor.node.feed import Feed, Run
@@ -21,6 +22,7 @@ from stentor.node.parts.durables import Durables
 from stentor.node.parts.last_values import LastValues
 from stentor.node.parts.traffic import hooked
 from stentor.node.reading import Fetches, Pending, last_values, parsed, stretch
+from stentor.node.scopes import Scopes
 from stentor.node.subscription import Subscription
 from stentor.node.subscriptions import Subscriptions
 from stentor.node.turns import Turns
@@ -48,8 +50,10 @@ class CatchingUp:
         borders: Borders,
         hooks: Hooks,
         agenda: Agenda,
+        scopes: Scopes,
     ) -> None:
         """`hungry` are feeds that may want to read journals."""
+        self._scopes = scopes
         self._subscriptions = subscriptions
         self._journals = journals
         self._directory = directory
@@ -101,7 +105,7 @@ class CatchingUp:
     def _feed(self, subscription: Subscription) -> None:
         feed, own = subscription.feed, self._journals.stream
         for wish in feed.wishes():
-            asked = str(subscription.interest)
+            asked = subscription.interest.sought
             fetch = m.Fetch(wish.stream, own, 0, asked, wish.first, wish.since)
             if wish.stream in self._journals:
                 feed.fetches(wish.stream)
@@ -122,6 +126,11 @@ class CatchingUp:
 
     def _stretched(self, subscription: Subscription, asked: int, chunk: m.Chunk) -> None:
         feed = subscription.feed
+        if self._scopes.active or any_stamped(chunk.items):
+            envelopes = decode_headers(chunk.items)
+            seen = self._scopes.visible(subscription, envelopes, range(len(envelopes)))
+            chunk.offsets = [chunk.offsets[i] for i in seen]
+            chunk.items = [chunk.items[i] for i in seen]
         feed.perishable = feed.perishable or any_handled(chunk.items)
         feed.stretch(
             Run(chunk.stream, chunk.offsets, chunk.items),
@@ -129,6 +138,7 @@ class CatchingUp:
             through=chunk.through,
             head=chunk.head,
             low=chunk.low,
+            first=chunk.first,
         )
         self._durables.take_back(subscription)
         self._ready.add(feed.id)
@@ -141,7 +151,8 @@ class CatchingUp:
         except JournalDamaged as error:
             # What is damaged is never served; for the reader it is gone, as by retention.
             last = getattr(error, "last", 0) or head
-            return m.Chunk(fetch.origin, fetch.number, fetch.stream, [], [], last, head, last + 1)
+            place, low = (fetch.origin, fetch.number, fetch.stream), last + 1
+            return m.Chunk(*place, [], [], last, head, low, first=low)
 
     # -- for other brokers
 

@@ -13,19 +13,25 @@ before ten times the patience has passed, so that publishers have most of the ti
 
 from __future__ import annotations
 
+from datetime import datetime
 from itertools import islice
 from typing import Final
 
 from stentor.errors import QueueOverflow
+from stentor.model.codec import decode_header
+from stentor.model.stamp import without_stamps
 from stentor.node.agenda import Agenda, CloseClient
 from stentor.node.clock import Clock
-from stentor.node.feed import Feed
+from stentor.node.feed import Feed, Run
 from stentor.node.hooks import Dropped, Hooks
+from stentor.node.latencies import Latencies
 from stentor.node.pieces import pieces
+from stentor.node.scopes import Scopes
 from stentor.node.session import Session
 from stentor.node.sessions import Sessions
 from stentor.node.subscription import Subscription
 from stentor.node.subscriptions import Subscriptions
+from stentor.node.trail import Trail
 from stentor.node.turns import Turns
 from stentor.protocol import messages as m
 
@@ -51,6 +57,9 @@ class Deliveries:
         hooks: Hooks,
         clock: Clock,
         agenda: Agenda,
+        trail: Trail,
+        latencies: Latencies,
+        scopes: Scopes,
         patience: float = PATIENCE,
     ) -> None:
         """`ready` are subscriptions that may have something; `hungry` those that want to read.
@@ -63,7 +72,10 @@ class Deliveries:
         self._hooks = hooks
         self._clock = clock
         self._agenda = agenda
-        self._patience = patience
+        self._trail = trail
+        self._latencies = latencies
+        self._scopes = scopes
+        self.patience = patience
         self.counters = {"delivered": 0, "yielded": 0, "expired": 0}
         #: Clients that do not read what they are sent.
         self.blocked: set[int] = set()
@@ -119,7 +131,7 @@ class Deliveries:
 
     def _deliver(self, subscription: Subscription) -> None:
         feed = subscription.feed
-        to_client = self._agenda.to_client
+        to_client, note = self._agenda.to_client, self._trail.note
         if subscription.rests_until > self._clock.time:
             self._resting.add(feed.id)
             return
@@ -129,7 +141,13 @@ class Deliveries:
                 to_client(consumer.session, gap)
                 continue
             self.counters["delivered"] += len(run.items)
-            for offsets, items in pieces(run.offsets, run.items):
+            if run.offsets:
+                session = consumer.session
+                note("delivered", feed.id, session, run.stream, run.offsets, run.attempt)
+                if self._latencies.wants_delivery:
+                    self._measure(feed, run)
+            given = without_stamps(run.items) if self._scopes.active else run.items
+            for offsets, items in pieces(run.offsets, given):
                 message = m.Deliver(
                     consumer.number, run.stream, offsets, items, run.retained, run.attempt
                 )
@@ -138,6 +156,9 @@ class Deliveries:
         if feed.dropped > subscription.told_dropped:
             lost = feed.dropped - subscription.told_dropped
             subscription.told_dropped = feed.dropped
+            for stream, offsets in feed.drops:
+                note("dropped", feed.id, 0, stream, offsets)
+            feed.drops.clear()
             self._hooks.tell("drop", Dropped(feed.id, f"{lost} too many for its queue"))
         self._note_congestion(feed)
         if feed.overflowed:
@@ -151,6 +172,16 @@ class Deliveries:
             self._hungry.add(feed.id)
         if subscription.has_more(self.blocked):
             self._ready.add(feed.id)
+
+    def _measure(self, feed: Feed, run: Run) -> None:
+        """How long ago the first of these was published, if it is given live."""
+        if feed.catching or run.retained or run.attempt > 1:
+            return
+        published = decode_header(run.items[0]).time
+        if isinstance(published, datetime):
+            self._latencies.wants_delivery = False
+            late = self._latencies.time_of_day() - published.timestamp()
+            self._latencies.delivering.observe(max(0.0, late))
 
     def _note_congestion(self, feed: Feed) -> None:
         """Let publishers wait for a subscriber that wants it so, or no longer."""
@@ -167,7 +198,7 @@ class Deliveries:
         now, held = self._clock.now, self._subscriptions.held
         self._ready.update(self._resting)
         self._resting.clear()
-        enough = now - self._since >= self._patience
+        enough = now - self._since >= self.patience
         for id, since in list(self._congested.items()):
             if enough or now - since >= held[id].feed.patience:
                 self._yield(held[id])
@@ -181,7 +212,7 @@ class Deliveries:
         feed = subscription.feed
         feed.blocks = False
         waited = self._clock.now - self._congested.pop(feed.id)
-        self._yielded[feed.id] = self._clock.now + YIELDED * self._patience
+        self._yielded[feed.id] = self._clock.now + YIELDED * self.patience
         self.counters["yielded"] += 1
         for consumer in subscription.consumers:
             self._agenda.to_client(consumer.session, m.Yielded(consumer.number, waited))

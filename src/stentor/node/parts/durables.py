@@ -34,7 +34,7 @@ class Durables:
         self.held: dict[str, Durable] = {}
         self._sessions = sessions
         self._agenda = agenda
-        self._shares = shares
+        self.shares = shares
         self._attached: set[str] = set()
         self._changed: Turns[str] = Turns()
         self._at_change: list[Callable[[str], None]] = []
@@ -80,7 +80,7 @@ class Durables:
         """One that begins; it is not held before somebody is `attached`."""
         counts = Counter(durable.owner for durable in self.held.values())
         session.allowance.check("durables", counts[session.owner])
-        if not self._shares.has_room(session.owner, counts):
+        if not self.shares.has_room(session.owner, counts):
             raise Overloaded(
                 f"{len(self.held)} durable subscriptions are kept, the most that this broker "
                 "allows; forget some that nobody needs, or raise limits.durables"
@@ -90,6 +90,7 @@ class Durables:
     def attach(self, session: Session, durable: Durable, interest: Interest) -> None:
         """Somebody consumes it from now on, and asks for this."""
         durable.interest = interest
+        durable.united = False
         durable.owner = session.owner or durable.owner
         self.held[durable.name] = durable
         self._attached.add(durable.name)

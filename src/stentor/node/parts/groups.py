@@ -72,7 +72,7 @@ class Groups:
         self._assurance = assurance
         self._clock = clock
         self._agenda = agenda
-        self._shares = shares
+        self.shares = shares
         self._here: set[str] = set()
         #: The groups at other brokers, by their streams, and as of which number.
         self.elsewhere: dict[m.StreamId, set[str]] = {}
@@ -93,7 +93,7 @@ class Groups:
         held = self._subscriptions.held
         counts = Counter(held[group_id(name)].owner for name in self._here)
         session.allowance.check("groups", counts[session.owner])
-        if not self._shares.has_room(session.owner, counts):
+        if not self.shares.has_room(session.owner, counts):
             raise Overloaded(
                 f"{len(self._here)} groups live here, the most that this broker allows; begin the "
                 "group at another broker, or raise limits.groups"

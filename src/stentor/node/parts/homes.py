@@ -139,6 +139,8 @@ class Homes:
         #: Since when brokers cannot be reached; all that were not met yet, since the start.
         self._unreached: dict[m.StreamId, float] = {}
         self._started = clock.now
+        #: Whether all of them are being handed over together: none is given to anybody else.
+        self.paused = False
         durables.at_change(self._outdated.add)
 
     # -- at the start
@@ -161,14 +163,20 @@ class Homes:
             elif home.broker is not None and home.broker.broker == self._directory.own.broker:
                 self._settle_here(durable, moved=True)  # the journal has become a new stream
             else:
-                self._durables.delete(durable)  # it was given away
+                self._durables.delete(durable)  # it was given away, or another took it over
+                if home.broker is not None and home.giver != self._journals.stream:
+                    self._owed.append(_Owed(durable, home.term - 1, home.broker.stream))
 
-    def adopt(self, stored: dict[str, bytes]) -> dict[str, bytes | None]:
-        """Take in those of a broker that was removed; what is to be stored."""
-        own = {name: data for name, data in stored.items() if not name.startswith("\x00")}
+    def adopt(self, stream: m.StreamId, stored: dict[str, bytes]) -> dict[str, bytes | None]:
+        """Take in those of the broker of a stream that was removed; what is to be stored."""
+        given = set()
         for name, data in stored.items():
             if name.startswith(_HOME):
-                self.registry.learn(from_data(name[len(_HOME) :], data))
+                home = from_data(name[len(_HOME) :], data)
+                self.registry.learn(home)
+                if home.broker is None or home.broker.stream != stream:
+                    given.add(home.name)  # what is left of it there is older than what it became
+        own = {n: data for n, data in stored.items() if not n.startswith("\x00") and n not in given}
         news = self._durables.adopt(own)
         for name in news:
             durable = self._durables.held.get(name)
@@ -232,7 +240,11 @@ class Homes:
         if name is None or home is None:
             return True
         if self._is_ours(home):
-            if name in self._durables.held or name not in self._searches:
+            durable = self._durables.held.get(name)
+            if durable is not None and durable.united and message.positions:
+                self._send(session.id, message.number, _united_text(name), m.Origin("", ""))
+                return False  # and it comes again with what is kept here alone
+            if durable is not None or name not in self._searches:
                 return True
             text = f"the durable subscription {label(name)!r} is on its way to this broker"
             self._send(session.id, message.number, text, m.Origin("", ""), cut_off=True)
@@ -308,7 +320,7 @@ class Homes:
 
     def reset(self, durable: Durable, since: float) -> None:
         """Let it begin again, with what was published since then; its consumers have to ask."""
-        self._dismiss(durable, None)
+        self._dismiss(durable, _gone_text(durable.name))
         again = Durable(
             durable.name,
             durable.interest,
@@ -321,7 +333,7 @@ class Homes:
 
     def remove(self, durable: Durable) -> None:
         """Delete it, whoever consumes it."""
-        self._dismiss(durable, None)
+        self._dismiss(durable, _gone_text(durable.name))
         self._durables.delete(durable)
         self.ends(durable)
 
@@ -357,27 +369,20 @@ class Homes:
 
     def _yield(self, durable: Durable, home: m.Home) -> None:
         """Another broker is its home: it hears what was dealt with here, and clients go there."""
-        self._dismiss(durable, home.broker)
+        self._dismiss(durable, _lives_at(durable.name, home.broker), home.broker)
         self._durables.delete(durable)
         if home.broker is not None:
             self._owed.append(_Owed(durable, home.term - 1, home.broker.stream))
             self._pay()
         self._outdated.discard(durable.name)
 
-    def _dismiss(self, durable: Durable, to: m.Origin | None) -> None:
-        """Who consumes it here is sent on."""
+    def _dismiss(self, durable: Durable, text: str, to: m.Origin | None = None) -> None:
+        """Who consumes it here is sent on, or has to ask again."""
         for subscription in list(self._subscriptions.held.values()):
             if subscription.durable is durable:
-                self._send_on(subscription, to)
+                self._send_on(subscription, text, to or m.Origin("", ""))
 
-    def _send_on(self, subscription: Subscription, to: m.Origin | None) -> None:
-        assert subscription.durable is not None
-        name = subscription.durable.name
-        if to is None:
-            text = f"the durable subscription {label(name)!r} was deleted or reset; subscribe again"
-            to = m.Origin("", "")
-        else:
-            text = _lives_at(name, to)
+    def _send_on(self, subscription: Subscription, text: str, to: m.Origin) -> None:
         for consumer in list(subscription.consumers):
             session = self._sessions.held[consumer.session]
             self._send(session.id, consumer.number, text, to)
@@ -396,7 +401,7 @@ class Homes:
             return
         if None not in (home.owner, message.owner) and home.owner != message.owner:
             return
-        if durable is not None and durable.dying:
+        if self.paused or (durable is not None and durable.dying):
             return  # a dead letter must not be made at two brokers; who asks asks again
         if durable is not None:
             self.give(durable, to)
@@ -406,7 +411,7 @@ class Homes:
     def give(self, durable: Durable, to: m.Origin) -> None:
         """Let it live at another broker from now on."""
         name, term = durable.name, self.registry.term(durable.name) + 1
-        self._dismiss(durable, to)
+        self._dismiss(durable, _lives_at(name, to), to)
         copy = m.Copy(name, term, durable.to_data(), to.stream, given=True)
         self._keep(copy)
         home = m.Home(name, term, to, durable.since, self._journals.stream, durable.owner)
@@ -435,7 +440,10 @@ class Homes:
             if durable is None and (known is None or known.term <= message.term):
                 self._keep(message)
         elif durable is not None:
-            durable.merge(Durable.from_data(name, message.data))
+            theirs = Durable.from_data(name, message.data)
+            if durable.differs(theirs):  # it is asked for anew, with the filters of both
+                self._dismiss(durable, _united_text(name))
+            durable.merge(theirs)
             self._durables.changed(durable)
         elif name in self._searches:
             search = self._searches[name]
@@ -529,7 +537,7 @@ class Homes:
         if not self._news:
             return
         news, self._news = self._news, {}
-        for source in set(news.values()):
+        for source in dict.fromkeys(news.values()):
             homes = [home for home in self.registry if news.get(home.name, self) == source]
             for message in _messages(homes):
                 self._flood(message, but=source)
@@ -573,7 +581,20 @@ class Homes:
             self._agenda.to_link(neighbor, message)
 
 
-def _lives_at(name: str, origin: m.Origin) -> str:
+def _gone_text(name: str) -> str:
+    return f"the durable subscription {label(name)!r} was deleted or reset; subscribe again"
+
+
+def _united_text(name: str) -> str:
+    return (
+        f"the durable subscription {label(name)!r} was united with another of its name, and asks "
+        "for more than before; subscribe again"
+    )
+
+
+def _lives_at(name: str, origin: m.Origin | None) -> str:
+    if origin is None:
+        return _gone_text(name)
     places = " or ".join(origin.addresses)
     text = f"the durable subscription {label(name)!r} lives at broker {origin.broker!r}"
     return f"{text}; connect to {places}" if places else text

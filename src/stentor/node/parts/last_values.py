@@ -7,15 +7,17 @@ a time, for one subscriber after the other.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from stentor.model.codec import any_handled
+from stentor.model.codec import any_handled, decode_headers
+from stentor.model.stamp import any_stamped
 from stentor.node.agenda import Agenda
 from stentor.node.clock import Clock
 from stentor.node.journals import Journals
 from stentor.node.last_values import Collection
 from stentor.node.reading import Fetches, Pending, last_values
+from stentor.node.scopes import Scopes, base_key
 from stentor.node.subscription import Subscription
 from stentor.node.subscriptions import Subscriptions
 from stentor.node.turns import Turns
@@ -40,7 +42,9 @@ class LastValues:
         ready: Turns[str],
         clock: Clock,
         agenda: Agenda,
+        scopes: Scopes,
     ) -> None:
+        self._scopes = scopes
         self._subscriptions = subscriptions
         self._journals = journals
         self._directory = directory
@@ -58,7 +62,7 @@ class LastValues:
 
     def ask(self, subscription: Subscription, heads: m.Positions) -> None:
         """Ask the brokers of these streams, unless that was done."""
-        id, asked = subscription.feed.id, str(subscription.interest)
+        id, asked = subscription.feed.id, subscription.interest.sought
         if id in self.collections:
             return
         self.collections[id] = Collection(set(heads), self._clock.now + PATIENCE)
@@ -96,13 +100,19 @@ class LastValues:
         if collection is None:
             return
         if chunk is not None:
-            for key, time, data in zip(chunk.keys, chunk.times, chunk.items, strict=True):
-                collection.put(key, time, data)
+            for i in self._visible(id, chunk.items):
+                collection.put(base_key(chunk.keys[i]), chunk.times[i], chunk.items[i])
             if chunk.through < chunk.head:
                 return
         collection.waiting.discard(stream)
         if not collection.waiting:
             self._put(id)
+
+    def _visible(self, id: str, items: list[bytes]) -> Sequence[int]:
+        indexes, subscription = range(len(items)), self._subscriptions.held.get(id)
+        if subscription is None or not (self._scopes.active or any_stamped(items)):
+            return indexes
+        return self._scopes.visible(subscription, decode_headers(items), indexes)
 
     def tick(self) -> None:
         """Wait no longer for brokers that do not answer."""

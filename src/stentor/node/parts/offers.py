@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Final
 
 from stentor.errors import NotPermitted, Overloaded, ProtocolError
+from stentor.model.codec import decode, decode_header, encode
 from stentor.node.agenda import Agenda
 from stentor.node.clock import Clock
 from stentor.node.demand import Demands
@@ -26,11 +27,15 @@ from stentor.node.parts.probing import Probing
 from stentor.node.parts.publishing import Publishing
 from stentor.node.parts.routing import Routing
 from stentor.node.reading import received
+from stentor.node.scopes import Scopes, check_names
 from stentor.node.session import Session
 from stentor.node.sessions import Sessions
 from stentor.protocol import messages as m
-from stentor.routing.protocol import FilterId
+from stentor.routing.protocol import BrokerId, FilterId
+from stentor.routing.table import Local
 
+#: The attribute of a request that says where replies are wanted.
+REPLY_TO: Final = "reply_to"
 #: Pairs of a filter and an offer that are looked at in one step.
 PAIRS_AT_ONCE: Final = 1_000
 #: Advertisements that are withdrawn in one step.
@@ -50,16 +55,18 @@ class Offers:
         sessions: Sessions,
         clock: Clock,
         agenda: Agenda,
+        scopes: Scopes,
         most: int,
     ) -> None:
         """`most` advertisements are allowed to one client."""
+        self._scopes = scopes
         self._routing = routing
         self._probing = probing
         self._publishing = publishing
         self._deliveries = deliveries
         self._clock = clock
         self._agenda = agenda
-        self._most = most
+        self.most = most
         self._demands = Demands(routing.interests, at_once=PAIRS_AT_ONCE)
         #: What was withdrawn by producers that have something on its way, and what can go.
         self._outliving: dict[str, list[FilterId]] = {}
@@ -69,20 +76,42 @@ class Offers:
         sessions.at_leave(lambda session: probing.left(session.id))
         sessions.taken_down_by(self.take_down)
 
+    def is_provided(self, session: Session, data: bytes, root: BrokerId) -> bool:
+        """Whether somebody may reply to a request: a provider here, or a neighbor who wants it.
+
+        A provider's filter asks for `reply_to`; others match without it. Where it is not known here
+        what is asked for elsewhere, the answer is yes.
+        """
+        if self._scopes.active:
+            return True  # who provides what in which scope is not told
+        request = decode_header(data)
+        if session.may_publish is not None and not session.may_publish(request):
+            raise NotPermitted("what may not be published may not be asked about")
+        routing = self._routing
+        if not isinstance(routing, Routing) or routing.is_steered or routing.meets:
+            return True
+        plain = decode(data)
+        plain = plain.replace(attributes={n: v for n, v in plain.items() if n != REPLY_TO})
+        (_, asked), (_, anyway) = (
+            routing.route_leading([each], None, 1, root)
+            for each in (request, decode_header(encode(plain)))
+        )
+        return any(not isinstance(to, Local) or to not in anyway for to in asked)
+
     def advertise(self, session: Session, message: m.Advertise) -> None:
         if message.number in session.advertisements:
             raise ProtocolError(f"the number {message.number} is in use by another advertisement")
-        if len(session.advertisements) >= self._most:
+        if len(session.advertisements) >= self.most:
             raise Overloaded(
-                f"{session.name!r} has {self._most} advertisements, the most that this broker "
+                f"{session.name!r} has {self.most} advertisements, the most that this broker "
                 "allows to one client"
             )
-        if self._probing.waiting(session.id) >= self._most:
+        if self._probing.waiting(session.id) >= self.most:
             raise Overloaded(
-                f"{self._most} advertisements of {session.name!r} are not in force yet, the most "
+                f"{self.most} advertisements of {session.name!r} are not in force yet, the most "
                 "that this broker allows to one client; wait until it has answered"
             )
-        filter = received(message.filter)
+        filter = check_names(received(message.filter))
         session.allowance.check_weight(session.name, [filter])
         # What others ask for is told only to those who may answer it.
         permitted = session.may_advertise
@@ -96,10 +125,10 @@ class Offers:
         if self._routing.is_steered and not message.volatile:
             self._publishing.hold(session)
             done = partial(self._in_force, session, message.number)
-            self._probing.then(session.id, done, everybody=True)
+            self._probing.then(session.id, done, steers=True)
         else:
             self._agenda.to_client(session.id, m.Done(message.number))
-        if message.demand:
+        if message.demand and not self._scopes.active:  # else nobody hears what others ask for
             self._demands.watch((session.id, message.number), filter)
 
     def _in_force(self, session: Session, number: int) -> None:
@@ -127,6 +156,11 @@ class Offers:
 
     def _routed(self, producer: str) -> None:
         self._going.extend(self._outliving.pop(producer, ()))
+
+    def hush(self) -> None:
+        """Tell nobody any longer what is asked for, which is for what has been asked for so far."""
+        for offer in self._demands.offers():
+            self._demands.forget(offer)
 
     def unblock(self, session: int) -> None:
         """The client reads again what it is sent."""

@@ -9,8 +9,12 @@ An answer may leave out brokers that can be reached, because one of them hangs, 
 changing in a graph. Of their streams nothing is known then. Feeds read them from their journals as
 soon as a later probe is answered by them: from where they were, and if they begin now, from how far
 the stream was heard to be. What it had published by then was published before anybody was told that
-the subscription is in force. Whoever wants all brokers to have heard something, as for an
-advertisement that steers, waits for an answer that leaves out none.
+the subscription is in force.
+
+Where advertisements steer, brokers ask for what a client offers when they have heard of the offer.
+Those that were left out do so later than the client is told that it may publish. So before it is,
+they are told that the own stream begins afresh: a word that follows the advertisement and precedes
+all that is published under it. They read that from the journal, and nobody waits for them.
 """
 
 from __future__ import annotations
@@ -122,12 +126,13 @@ class Probing:
         self._feeds.add(feed.id)
         self._wanted = True
 
-    def then(self, session: int, done: Callable[[], None], *, everybody: bool = False) -> None:
+    def then(self, session: int, done: Callable[[], None], *, steers: bool = False) -> None:
         """Call this when all brokers have dealt with what they have been told by now.
 
-        Those that hang are waited for only if it has to be `everybody`.
+        Those that hang are left out. If what they were told `steers` them, they hear that they may
+        miss something of the own stream.
         """
-        self._afterwards.setdefault(session, deque()).append((self.next, done, everybody))
+        self._afterwards.setdefault(session, deque()).append((self.next, done, steers))
         self._wanted = True
 
     def waiting(self, session: int) -> int:
@@ -288,9 +293,10 @@ class Probing:
         told = 0
         for client in list(self._afterwards):
             while (waiting := self._afterwards.get(client)) and waiting[0][0] <= number:
-                if waiting[0][2] and left_out:
-                    break
-                _, done, _ = waiting.popleft()
+                _, done, steers = waiting.popleft()
+                if steers and left_out:
+                    self._begin_afresh(left_out)
+                    left_out = []
                 done()
                 told += 1
                 if not told % TOLD_AT_ONCE:
@@ -328,6 +334,14 @@ class Probing:
             self._last_values.ask(subscription, heads)
         self._hungry.add(feed.id)
         self._ready.add(feed.id)
+
+    def _begin_afresh(self, left_out: list[m.StreamId]) -> None:
+        """Who was left out has to read from the journal what enters here from now on."""
+        directory = self._directory
+        origin = directory.origin(self._journals.stream)
+        for neighbor in dict.fromkeys(map(directory.towards, left_out)):
+            if neighbor is not None and origin is not None:
+                self._agenda.to_link(neighbor, m.Streams([origin], []))
 
     def _ask_again(self) -> None:
         """Ask in a while; if that is in vain, in a longer one."""

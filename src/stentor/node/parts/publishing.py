@@ -5,6 +5,7 @@ A publication goes through these stages:
     count      as many as the window allows, of somebody who may publish at all
     hold       until what the client has advertised is in force, and while its grant is too fast
     check      each of the `checks`: the id, the grant, the advertisement
+    scope      in which versions it is visible where, if there is a scope graph
     journal    unless it is volatile; what was published before is left out. What is to be delivered
                later is put on the schedule instead, on the same disk, and answered when it is there
     route      under its offset, when it is on disk
@@ -43,8 +44,10 @@ from stentor.node.last_values import owned
 from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.traffic import Traffic
 from stentor.node.schedule import Delayed, Schedule
+from stentor.node.scopes import Scopes
 from stentor.node.session import Line, Session, nothing
 from stentor.node.sessions import Sessions
+from stentor.node.trail import Trail
 from stentor.node.turns import Turns
 from stentor.protocol import messages as m
 
@@ -80,6 +83,8 @@ class Publishing:
         sessions: Sessions,
         clock: Clock,
         agenda: Agenda,
+        trail: Trail,
+        scopes: Scopes,
         window: int,
     ) -> None:
         """A client may have `window` notifications unanswered."""
@@ -91,6 +96,8 @@ class Publishing:
         self._journals = journals
         self._sessions = sessions
         self._agenda = agenda
+        self._trail = trail
+        self._scopes = scopes
         self._clock = clock
         self._window = window
         self.counters = {"published": 0, "volatile": 0, "repeated": 0, "refused": 0}
@@ -172,7 +179,8 @@ class Publishing:
         """Take a frame; one that is long in steps, of which all but the first are returned."""
         count = len(message.items)
         window = self.window(session)
-        if session.unanswered + count > BEYOND_WINDOW * window:
+        # One frame alone is always taken: it may be older than the window is small.
+        if session.unanswered and session.unanswered + count > BEYOND_WINDOW * window:
             raise ProtocolError(
                 f"{session.unanswered + count} publications are unanswered; at most {window} "
                 "are allowed at a time"
@@ -194,6 +202,13 @@ class Publishing:
         self._charge(session, count)
         steps = self._taken(session, message, entry)
         return None if next(steps, _DONE) is _DONE else steps
+
+    def rebound(self, window: int) -> None:
+        """From now on a client may have so many unanswered, and grants may have other paces."""
+        self._window = window
+        self._paces.clear()
+        for id in self._paced:
+            self._paced[id] = Pace(1.0, self._clock.now)  # it may go on, and is measured anew
 
     def window(self, session: Session) -> int:
         """How many publications the client may have unanswered."""
@@ -327,6 +342,7 @@ class Publishing:
                     kept.append(items[i])
                     found.append(envelope)
                     continue
+                self._trail.refused(envelope.id, problem.code, str(problem))
             bad.add(i)
             first = first or problem
         return kept, found, bad, first
@@ -369,8 +385,9 @@ class Publishing:
         They have no more bytes than `size`.
         """
         if volatile:
-            self._note(envelopes)
             self.counters["volatile"] += len(items)
+            items, envelopes, _ = self._scopes.stamp(session, items, envelopes, [])
+            self._note(envelopes)
             self._volatile[0].extend(items)
             self._volatile[1].extend(envelopes)
             return
@@ -379,10 +396,13 @@ class Publishing:
         if line.failed:
             return  # its connection is about to be closed
         items, envelopes, keys, handled = self._new(session, items, envelopes, retain)
-        self._note(envelopes)
         # If all are repeats, the originals may still be on their way to the disk: the empty batch
         # behind them says when they have arrived.
         line.pending.append((line.newest, envelopes))
+        if self._scopes.active:
+            items, envelopes, keys = self._scopes.stamp(session, items, envelopes, keys)
+            size = sum(map(len, items))
+        self._note(envelopes)
         delayed: list[Delayed] = []
         then: Then | None = None
         if handled:
@@ -679,8 +699,12 @@ def _cuts(items: list[bytes]) -> list[tuple[int, int]]:
 
 def _fitting(items: list[bytes], room: int, space: int) -> tuple[int, int]:
     """How many of these, at least one, are within so many and so many bytes; and their bytes."""
+    some = items[:room]
+    size = sum(map(len, some))
+    if size <= space:
+        return len(some), size
     count = size = 0
-    for data in items[:room]:
+    for data in some:
         if count and size + len(data) > space:
             break
         count += 1

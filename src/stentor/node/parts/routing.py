@@ -47,13 +47,13 @@ from stentor.routing.rendezvous.messages import Holds, Sources, Watches
 from stentor.routing.rendezvous.router import RendezvousRouter
 from stentor.routing.table import Destination
 
-#: Filters of a neighbor that is gone which are taken down in one step.
-UNLINKED_AT_ONCE: Final = 100
+#: Filters of a neighbor that is gone, or of an inbox, which are taken down in one step.
+UNLINKED_AT_ONCE: Final = 25
+#: Filters of an inbox that are asked for in one step.
+ASKED_AT_ONCE: Final = 16
 #: Elementary steps (see `effort`) in which filters of a neighbor, or of an inbox, are taken before
 #: others have their turn.
 EFFORT: Final = 10_000
-#: Keys of a rendezvous that one frame names.
-KEYS_AT_ONCE: Final = 1_000
 
 
 class Routing:
@@ -106,6 +106,11 @@ class Routing:
         return self.router.is_coupled
 
     @property
+    def meets(self) -> bool:
+        """Whether what is asked for elsewhere becomes known only when something is published."""
+        return isinstance(self.router, RendezvousRouter)
+
+    @property
     def terms(self) -> str:
         """What neighbors have to agree on, in words."""
         return self.router.terms
@@ -133,7 +138,7 @@ class Routing:
 
     def _ask(self, id: str, unasked: Turns[Filter]) -> None:
         before = effort.left
-        for filter in list(islice(unasked, FILTERS)):
+        for filter in list(islice(unasked, ASKED_AT_ONCE)):
             unasked.discard(filter)
             self._last += 1
             known = self._ids.setdefault(id, {})[filter] = FilterId(id, self._last)
@@ -359,8 +364,8 @@ class Routing:
                 for keys, gone in _cut(added, removed):
                     yield m.Watch(list(keys), list(gone))
             case Sources(found):
-                for start in range(0, len(found), KEYS_AT_ONCE):
-                    some = found[start : start + KEYS_AT_ONCE]
+                for start in range(0, len(found), m.MAX_KEYS):
+                    some = found[start : start + m.MAX_KEYS]
                     yield m.Sources([(key, list(map(str, brokers))) for key, brokers in some])
 
     @property
@@ -393,7 +398,7 @@ def _cut(
     added: Sequence[str], removed: Sequence[str]
 ) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
     """Some of them at a time; all that is new before what goes, and once if there is nothing."""
-    most = KEYS_AT_ONCE
+    most = m.MAX_KEYS
     if len(added) + len(removed) <= most:
         yield added, removed
         return

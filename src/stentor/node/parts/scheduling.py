@@ -16,18 +16,21 @@ broker advertises what it has on its schedule, for as long as it runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Final
 
 from stentor.errors import InvalidConfiguration, JournalUnavailable, StentorError
 from stentor.filters import Filter
 from stentor.model.codec import decode_headers
+from stentor.model.identity import NotificationId
 from stentor.node.clock import Clock
 from stentor.node.journals import Journals
 from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.publishing import Publishing
 from stentor.node.parts.routing import Routing
 from stentor.node.schedule import Schedule, Scheduled
+from stentor.node.scopes import version_of
 from stentor.node.session import Session
 from stentor.routing.protocol import FilterId
 
@@ -140,13 +143,25 @@ class Scheduling:
             raise InvalidConfiguration(
                 f"{id} was published by another than {session.producer!r}; only that one cancels it"
             )
-        self.schedule.drop(id)
+        gone = [entry, *self._versions(id)]
+        for each in gone:
+            self.schedule.drop(each.id)
 
         def stored(error: StentorError | None) -> None:
             if error is not None:
-                self.schedule.restore([entry])
+                self.schedule.restore(gone)
             else:
                 self.counters["cancelled"] += 1
             answer(error is None, error)
 
-        self._publishing.publish_own(self._own(), [], [], unschedule=[id], then=stored)
+        ids = [each.id for each in gone]
+        self._publishing.publish_own(self._own(), [], [], unschedule=ids, then=stored)
+
+    def _versions(self, id: str) -> Iterator[Scheduled]:
+        """What scopes have made of it besides (`stentor.node.scopes`)."""
+        original = NotificationId.parse(id)
+        for number in count(1):
+            entry = self.schedule.get(str(version_of(original, number)))
+            if entry is None:
+                return
+            yield entry

@@ -23,6 +23,7 @@ from stentor.filters import Filter
 from stentor.model.codec import decode_headers
 from stentor.model.dead_letter import PRODUCER, TYPE, dead_letter
 from stentor.model.identity import NotificationId
+from stentor.model.stamp import without_stamps
 from stentor.node.agenda import Agenda
 from stentor.node.clock import Clock
 from stentor.node.hooks import Dropped, Hooks
@@ -32,6 +33,7 @@ from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.durables import Durables
 from stentor.node.parts.publishing import Publishing
 from stentor.node.parts.routing import Routing
+from stentor.node.scopes import Scopes
 from stentor.node.session import Session
 from stentor.node.settle_portions import is_short, portions
 from stentor.node.settling import Entry, Withdrawal
@@ -74,7 +76,9 @@ class Settlements:
         ready: Turns[str],
         clock: Clock,
         agenda: Agenda,
+        scopes: Scopes,
     ) -> None:
+        self._scopes = scopes
         self._subscriptions = subscriptions
         self._durables = durables
         self._publishing = publishing
@@ -280,8 +284,8 @@ class Settlements:
         durable = subscription.durable
         id = NotificationId(self._producer, self._epoch, self._sequence)
         self._sequence += 1
-        return dead_letter(
-            entry.data,
+        letter = dead_letter(
+            without_stamps([entry.data])[0],
             kind="group" if durable is None else "durable",
             name=label(str(subscription.group)) if durable is None else durable.label,
             owner=subscription.owner if durable is None else durable.owner,
@@ -290,6 +294,7 @@ class Settlements:
             id=id,
             time=self._clock.time,
         )
+        return self._scopes.letter(subscription, entry.data, self._producer) + letter
 
     def _published(self, error: StentorError | None) -> None:
         """What was on its way is on disk and routed, or could not be stored."""

@@ -48,6 +48,7 @@ from stentor.node.parts.probing import Probing
 from stentor.node.parts.routing import Routing
 from stentor.node.parts.settlements import Settlements
 from stentor.node.reading import received
+from stentor.node.scopes import Scopes, check_names
 from stentor.node.session import Session
 from stentor.node.sessions import Sessions
 from stentor.node.settling import Settling
@@ -88,10 +89,12 @@ class Subscribing:
         hungry: Turns[str],
         clock: Clock,
         agenda: Agenda,
+        scopes: Scopes,
         most: int,
         queue: int,
     ) -> None:
         """`most` subscriptions are allowed to one client, and `queue` notifications to wait."""
+        self._scopes = scopes
         self._subscriptions = subscriptions
         self._sessions = sessions
         self._durables = durables
@@ -111,6 +114,18 @@ class Subscribing:
         self._queue = queue
         sessions.taken_down_by(subscriptions.take_down)
 
+    def rebound(self, most: int, queue: int) -> None:
+        """From now on so many are allowed, and so many notifications to wait for each new one."""
+        self._most, self._queue = most, queue
+
+    def regrant(self, session: Session) -> None:
+        """The grant of a client has changed; raise if it does not allow what the client has."""
+        allowance = session.allowance
+        for subscription, _ in session.subscriptions.values():
+            _check_permitted(session, subscription.interest)
+            allowance.check_overflow(session.name, subscription.feed.overflow)
+            subscription.feed.patience = allowance.block
+
     # -- to subscribe
 
     def subscribe(self, session: Session, message: m.Subscribe) -> Iterator[None] | None:
@@ -122,7 +137,8 @@ class Subscribing:
         if message.durable is not None:
             message = replace(message, durable=self._homes.name(session, message.durable))
         if message.group is not None:  # names belong to grants
-            message = replace(message, group=owned(session.owner, message.group))
+            name = self._scopes.group(session, message.group)
+            message = replace(message, group=owned(session.owner, name))
         if not self._homes.admits(session, message):
             return None
         consumer = Consumer(session.id, message.number, max(0, message.credit))
@@ -223,7 +239,9 @@ class Subscribing:
                 for stream, position in (positions or {}).items():
                     merged[stream] = max(position, merged.get(stream, 0))
             positions = merged
-        feed = self._feed(session, id, message, since, positions)
+        begun = resumed or message.positions is not None
+        feed = self._feed(session, id, message, since, positions, resumed=begun)
+        interest.within = self._within(session)
         subscription = Subscription(
             feed,
             interest,
@@ -238,6 +256,11 @@ class Subscribing:
         self._begin(subscription)
         feed.held = message.retained
         return subscription, resumed
+
+    def _within(self, session: Session) -> Filter | None:
+        """What the client may see, as a filter; None for everything."""
+        view = self._scopes.view(session.id)
+        return None if view is None else view.constraint
 
     def _begin_of(self, name: str, since: float | None) -> float | None:
         """From when on a durable subscription asks, of which nothing is kept here."""
@@ -289,6 +312,7 @@ class Subscribing:
         # A member that has lost the group may know where to begin it again; not so one that is
         # durable, for which members who are gone have dealt with something else.
         positions = None if message.durable is not None else self._plausible(message.positions)
+        resumed = positions is not None
         if message.durable is not None:
             durable = self._durables.held.get(message.durable)
             if durable is None:
@@ -302,9 +326,10 @@ class Subscribing:
                 )
             else:
                 interest = _kept(session, durable, interest)
-                since, positions = durable.since, durable.positions
+                since, positions, resumed = durable.since, durable.positions, True
+        interest.within = self._within(session)
         subscription = Subscription(
-            self._feed(session, group_id(name), message, since, positions),
+            self._feed(session, group_id(name), message, since, positions, resumed=resumed),
             interest,
             durable=durable,
             group=name,
@@ -350,6 +375,8 @@ class Subscribing:
         message: m.Subscribe,
         since: float | None,
         positions: m.Positions | None,
+        *,
+        resumed: bool,
     ) -> Feed:
         return Feed(
             id,
@@ -362,6 +389,7 @@ class Subscribing:
             volatile=message.volatile,
             patience=session.allowance.block,
             lasts=inf if message.expires is None else message.expires,
+            resumed=resumed,
         )
 
     def _begin(self, subscription: Subscription) -> None:
@@ -369,7 +397,8 @@ class Subscribing:
         self._subscriptions.begin(subscription)
         self._leases.renew(subscription)
         self._settlements.begin(subscription)
-        self._routing.subscribe(feed.id, subscription.interest)
+        interest = subscription.interest
+        self._routing.subscribe(feed.id, interest.narrowed(interest))
         if feed.catching:
             self._hungry.add(feed.id)
 
@@ -395,18 +424,26 @@ class Subscribing:
                 f"subscription {message.subscription} is no inbox, so its filter stays; subscribe "
                 "with a list of filters"
             )
-        added = [received(text) for text in message.added]
+        added = [check_names(received(text)) for text in message.added]
         _check_permitted(session, added)
         session.allowance.check_weight(session.name, [*interest, *added])
-        new, gone = interest.amend(added, [received(text) for text in message.removed])
+        removed = [received(text) for text in message.removed]
+        before = dict.fromkeys(interest.narrowed(interest))
+        new, gone = interest.amend(added, removed)
+        after = dict.fromkeys(interest.narrowed(interest))
         try:
-            self._routing.subscribe(feed.id, new)
+            self._routing.subscribe(feed.id, [f for f in after if f not in before])
         except StentorError:  # some routers cannot carry every filter
             interest.amend(gone, new)
             raise
-        for consumer in subscription.consumers:
-            self._tell(consumer, new, gone)
-        steps = self._amended(session, message, subscription, new, gone)
+        if new or gone:  # in the words that were used, as printing many would take long
+            added_texts = dict(zip(added, message.added, strict=True))
+            removed_texts = dict(zip(removed, message.removed, strict=True))
+            texts = [added_texts[f] for f in new], [removed_texts[f] for f in gone]
+            for consumer in subscription.consumers:
+                self._agenda.to_client(consumer.session, m.Amended(consumer.number, *texts))
+        unasked = [f for f in before if f not in after]
+        steps = self._amended(session, message, subscription, new, unasked)
         return None if next(steps, _DONE) is _DONE else steps
 
     def _amended(
@@ -514,7 +551,8 @@ def _check_settlement(message: m.Subscribe) -> None:
 def _interest(asked: str | list[str]) -> Interest:
     """What a client asks for."""
     fixed = isinstance(asked, str)
-    return Interest(map(received, [asked] if isinstance(asked, str) else asked), fixed=fixed)
+    texts = [asked] if isinstance(asked, str) else asked
+    return Interest((check_names(received(text)) for text in texts), fixed=fixed)
 
 
 def _kept(session: Session, durable: Durable, interest: Interest) -> Interest:

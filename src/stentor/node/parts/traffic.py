@@ -11,6 +11,7 @@ stages:
     match     the router says where it goes
     border    what the grant of the neighbor that it goes to does not show is left out
     hooks     "forward" sees, changes or stops it
+    gate      what a subscriber may not see is left out (`stentor.node.scopes`)
     feed, or frame to the neighbor
 
 What was published here begins at the hooks.
@@ -33,9 +34,11 @@ from stentor.node.batch import Batch
 from stentor.node.border import Borders
 from stentor.node.feed import Run
 from stentor.node.hooks import VETO, Hooks, Point
+from stentor.node.latencies import Latencies
 from stentor.node.marks import Marks
 from stentor.node.parts.routing import Routing
 from stentor.node.pieces import pieces
+from stentor.node.scopes import Scopes
 from stentor.node.subscriptions import Subscriptions
 from stentor.node.turns import Turns
 from stentor.node.ways import Ways
@@ -66,8 +69,12 @@ class Traffic:
         borders: Borders,
         hooks: Hooks,
         agenda: Agenda,
+        latencies: Latencies,
+        scopes: Scopes,
     ) -> None:
+        self._latencies = latencies
         self._routing = routing
+        self._scopes = scopes
         self._directory = directory
         self._marks = marks
         self._subscriptions = subscriptions
@@ -178,7 +185,10 @@ class Traffic:
         # More would mostly be looked at in vain.
         some = envelopes if len(items) <= self.at_once else envelopes[: self.at_once]
         root = self._directory.root(stream)
+        stopwatch = self._latencies.stopwatch
+        began = stopwatch()
         count, targets = self._routing.route_leading(some, source, COST_AT_ONCE, root)
+        self._latencies.matching.observe((stopwatch() - began) / count, count)
         if count < len(some):
             self.at_once = count
         elif len(some) == self.at_once:
@@ -196,8 +206,8 @@ class Traffic:
 
     def _feed(self, batch: Batch, targets: dict[Destination, list[int]]) -> Iterator[None]:
         """Give it to the feeds here, in steps."""
-        stream, offsets, items, _, volatile = batch
-        held, ready = self._subscriptions.held, self._ready
+        stream, offsets, items, envelopes, volatile = batch
+        held, ready, scoped = self._subscriptions.held, self._ready, self._scopes.active
         perishable = any_handled(items)
         for i, (destination, indexes) in enumerate(targets.items(), 1):
             if not i % FED_AT_ONCE:
@@ -207,6 +217,10 @@ class Traffic:
             subscription = held.get(destination.id)
             if subscription is None:
                 continue
+            if scoped:
+                indexes = self._scopes.visible(subscription, envelopes, indexes)  # type: ignore[assignment]
+                if not indexes:
+                    continue
             if len(indexes) == len(items):
                 these, numbers = items, offsets
             else:

@@ -44,6 +44,7 @@ from stentor.node.last_values import owned
 from stentor.node.parts.durables import Durables
 from stentor.node.parts.publishing import Publishing
 from stentor.node.parts.settlements import Settlements
+from stentor.node.scopes import Scopes
 from stentor.node.session import Session
 from stentor.node.sessions import Sessions
 from stentor.node.settling import Key
@@ -55,6 +56,10 @@ from stentor.protocol import messages as m
 WAITING: Final = 100
 AT_ONCE: Final = 1_000
 BYTES_AT_ONCE: Final = 4 * 2**20
+#: Notifications that one transaction takes, and publishes, at most; and those that are taken by all
+#: that are written at once, unless a single one takes more. All of it is settled in one turn.
+TAKEN: Final = 5_000
+PUBLISHED: Final = 20_000
 #: Seconds until what could not be stored is tried again.
 RETRY: Final = 1.0
 #: Seconds for which one waits that comes over a new connection before what it has taken does.
@@ -67,11 +72,20 @@ class _Commit:
 
     session: Session
     message: m.Commit
+    #: What it publishes, and under which keys some of that is kept.
+    items: list[bytes]
     envelopes: list[Envelope]
+    retain: list[tuple[str, int]]
     name: NotificationId
     deadline: float
     #: What it has taken, of which subscriptions.
     taken: list[tuple[Subscription, Consumer, list[Key]]] = field(default_factory=list)
+
+    @property
+    def weight(self) -> int:
+        """What it costs to look at it; to settle is dearer than to publish."""
+        taken = sum(len(keys) for _, _, keys in self.taken)
+        return PUBLISHED // TAKEN * taken + len(self.envelopes)
 
     @property
     def durables(self) -> list[Durable]:
@@ -97,7 +111,9 @@ class Transactions:
         sessions: Sessions,
         clock: Clock,
         agenda: Agenda,
+        scopes: Scopes,
     ) -> None:
+        self._scopes = scopes
         self._subscriptions = subscriptions
         self._durables = durables
         self._publishing = publishing
@@ -121,6 +137,13 @@ class Transactions:
         producer, epoch, sequence = message.name
         if not message.settled:
             raise InvalidConfiguration("a transaction that takes nothing is a `Publish`")
+        taken = sum(len(each) for streams in message.settled.values() for each in streams.values())
+        if taken > TAKEN or len(message.items) > PUBLISHED:
+            raise InvalidConfiguration(
+                f"a transaction takes at most {TAKEN:,} notifications and publishes at most "
+                f"{PUBLISHED:,}, and this one has {taken:,} and {len(message.items):,}; commit "
+                "more often"
+            )
         for index, key in message.retain.items():
             if not 0 <= index < len(message.items) or text_problem(key) is not None:
                 raise ProtocolError(f"item {index} cannot be kept under {shown(key)}")
@@ -130,7 +153,9 @@ class Transactions:
         known = sha256(producer.encode("utf-8", "replace")).hexdigest()[:32]
         name = NotificationId(f"transactions of {known}", epoch, sequence)
         envelopes = self._publishing.checked(session, message.items)
-        commit = _Commit(session, message, envelopes, name, self._clock.now + PATIENCE)
+        keys = [(owned(session.owner, key), index) for index, key in message.retain.items()]
+        published = self._scopes.stamp(session, message.items, envelopes, keys)
+        commit = _Commit(session, message, *published, name, self._clock.now + PATIENCE)
         self._look_up(commit)
         self._waiting.append(commit)
         self._counts[session.id] += 1
@@ -168,9 +193,13 @@ class Transactions:
         later: list[_Commit] = []
         claimed: set[tuple[str, Key]] = set()
         names: set[NotificationId] = set()  # one that was sent twice is looked at again later
-        size = 0
+        size = looked = 0
         while self._waiting and len(written) < AT_ONCE and size < BYTES_AT_ONCE:
-            commit = self._waiting.popleft()
+            commit = self._waiting[0]
+            looked += commit.weight
+            if looked > PUBLISHED and looked > commit.weight:
+                break
+            self._waiting.popleft()
             if commit.session.id not in self._sessions.held:
                 self._forget(commit)
                 continue
@@ -185,11 +214,11 @@ class Transactions:
             elif ready:
                 names.add(commit.name)
                 claimed |= commit.keys
-                size += sum(map(len, commit.message.items))
+                size += sum(map(len, commit.items))
                 written.append(commit)
             else:
                 later.append(commit)
-        self._waiting.extendleft(reversed(later))
+        self._waiting.extend(later)  # the others have their turn before these
         if written:
             self._write(written)
 
@@ -244,9 +273,8 @@ class Transactions:
         retain: list[tuple[str, int]] = []
         for commit in self._written:
             owner = commit.session.owner
-            for index, key in commit.message.retain.items():
-                retain.append((owned(owner, key), len(items) + index))
-            items += commit.message.items
+            retain += [(key, len(items) + index) for key, index in commit.retain]
+            items += commit.items
             envelopes += commit.envelopes
             owners += [owner] * len(commit.envelopes)
             for subscription, _, keys in commit.taken:

@@ -82,12 +82,11 @@ class WantedHistory:
 
     def low(self, stream: m.StreamId) -> int | None:
         """The first offset of a journal here that somebody needs; None if nobody needs any."""
-        log = self._journals[stream]
-        found = math.inf
-        for first, since in self._wanted.get(stream, {}).values():
-            if since < math.inf:
-                found = min(found, log.offset_at(since))
-            found = min(found, first)
+        homes = self._wanted.get(stream, {}).values()
+        found = min((first for first, _ in homes), default=math.inf)
+        earliest = min((since for _, since in homes), default=math.inf)
+        if earliest < math.inf:
+            found = min(found, self._journals[stream].offset_at(earliest))
         return None if found == math.inf else int(found)
 
     # -- what is needed here

@@ -1,0 +1,208 @@
+"""`stentor scopes deploy` and `show`: the scope graph of brokers that run."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from stentor.cli.command import Argument, Option
+from stentor.cli.options import BrokerArgument, Connecting, asks
+from stentor.errors import InvalidScopeGraph, ScopesElsewhere, StentorError
+
+#: Bytes of a graph that one question carries.
+PART: Final = 48 * 1024
+
+if TYPE_CHECKING:
+    from stentor.cli.operator import Operator
+    from stentor.scopes import ScopeGraph
+
+
+@asks
+def deploy(
+    file: Annotated[Path, Argument(metavar="FILE", help="The scope graph; - is standard input.")],
+    how: BrokerArgument,
+    take_over: Annotated[
+        bool,
+        Option(
+            "--take-over",
+            help="Order changes here from now on, as the broker that did is gone for good.",
+        ),
+    ] = False,
+) -> None:
+    """Make the brokers' scope graph be what a file says, while they run.
+
+    All brokers of the overlay get it. What has not changed goes on as it was: nothing in flight is
+    lost, and nothing is seen by whom it was not meant for when it was published. It takes a grant
+    with `scopes = true`, where there are grants. Changes are ordered by one broker, which is turned
+    to by itself.
+
+    \b
+    Examples:
+      stentor scopes deploy market.scopes 127.0.0.1:7411
+    """
+    from stentor.cli.running import run
+    from stentor.scopes.definition import Change, encode, records_of
+
+    graph = _graph(str(file))
+    data = encode(Change(list(records_of(graph).values())))
+    found = run(lambda: _deploy(how, data, take_over=take_over))
+    words = f"{found['broker']} has deployed it, as epoch {found['epoch']}"
+    sys.stdout.write(words + "\n")
+
+
+@asks
+def show(
+    how: BrokerArgument,
+    json: Annotated[bool, Option("--json", metavar="", help="JSON, for scripts.")] = False,
+) -> None:
+    """Show the scope graph as the brokers have it now: scopes, members, interfaces, traffic.
+
+    All brokers of the overlay are asked for their members, and for how much has crossed each edge
+    of what was published there.
+
+    \b
+    Examples:
+      stentor scopes show 127.0.0.1:7411
+    """
+    from stentor.cli.running import run
+
+    found = run(lambda: _collect(how))
+    if json:
+        from stentor.cli.json_forms import print_json
+
+        print_json(found)
+    else:
+        sys.stdout.write("\n".join(_lines(found)) + "\n")
+
+
+def _graph(name: str) -> ScopeGraph:
+    from stentor.cli.scopes import text_of
+    from stentor.scopes.language import Deployment, compose
+
+    deployment = Deployment(assume=True)
+    found = compose(name, text_of(name), text_of)
+    found.deploy(deployment)
+    said = {id: each.description for id, each in deployment.instances.items()}
+    for id, each in (deployment.definitions | said).items():
+        maintained = each.maintain.when not in ("once", "change")
+        if each.updates or (maintained and id in said):
+            what = "UPDATE ON" if each.updates else f"MAINTAIN {each.maintain.when.upper()}"
+            raise InvalidScopeGraph(
+                f"{id!r} has {what}, which brokers do not carry out; deploy it again when it is to "
+                "change, or have MAINTAIN ON CHANGE take members in"
+            )
+    return deployment.graph
+
+
+async def _deploy(how: Connecting, data: bytes, *, take_over: bool) -> Any:
+    from stentor.cli.operator import Operator
+
+    async with Operator(how) as operator:
+        try:
+            return await _sent(operator, data, take_over=take_over)
+        except ScopesElsewhere:
+            owner = await operator.ask("scopes", how.timeout)
+            if not owner["addresses"]:
+                raise
+    async with Operator(replace(how, addresses=tuple(owner["addresses"]))) as operator:
+        return await _sent(operator, data, take_over=False)
+
+
+async def _sent(operator: Operator, data: bytes, *, take_over: bool) -> Any:
+    """Have a broker deploy a graph, which is sent in parts."""
+    *parts, last = [data[at : at + PART] for at in range(0, len(data), PART)]
+    for part in parts:
+        await operator.ask("scopes", deploy=part, more=True)
+    return await operator.ask("scopes", deploy=last, take_over=take_over)
+
+
+async def _collect(how: Connecting) -> dict[str, Any]:
+    """The graph of one broker, with the members and the traffic of all that can be asked."""
+    from stentor.cli.operator import Operator
+    from stentor.scopes.definition import decode, graph_of
+    from stentor.scopes.entry import place_of_component, place_of_rule
+
+    async with Operator(how) as first:
+        own = await first.ask("scopes", how.timeout)
+        answers, unreachable = [own], {}
+        for broker in own["brokers"]:
+            try:
+                where = replace(how, addresses=tuple(broker["addresses"]))
+                async with Operator(where) as operator:
+                    answers.append(await operator.ask("scopes", how.timeout))
+            except (StentorError, OSError) as error:
+                unreachable[broker["broker"]] = str(error)
+    members: dict[str, list[str]] = {}
+    crossed: dict[tuple[str, str], int] = {}
+    for answer in answers:
+        for key, names in answer["members"].items():
+            members.setdefault(key, []).extend(names)
+        for child, parent, count in answer["crossed"]:
+            crossed[child, parent] = crossed.get((child, parent), 0) + count
+    records = {r.key: r for r in decode(own["graph"]).put} if own["graph"] else {}
+    graph = graph_of(records)
+    scopes = []
+    for id, node in sorted(graph.nodes.items()):
+        if not node.is_scope:
+            continue
+        rules = graph.rules.of_scope(id)
+        inside = {c for c in node.children if not graph.nodes[c].is_scope}
+        places = {place_of_component(c) for c in inside}
+        places |= {place_of_rule(rule.scope, rule.label) for rule in rules}
+        scopes.append(
+            {
+                "scope": id,
+                "in": sorted(node.parents),
+                "input": _half(node.interface.input),
+                "output": _half(node.interface.output),
+                "rules": [f"{rule.label}: {rule.where}" for rule in rules],
+                "policies": {str(kind): repr(policy) for kind, policy in node.policies.items()},
+                "named": sorted(inside),
+                "members": sorted(name for key in places for name in members.get(key, ())),
+                "entered": {
+                    end: count for (end, scope), count in sorted(crossed.items()) if scope == id
+                },
+            }
+        )
+    return {
+        "owner": own["owner"],
+        "epoch": own["epoch"],
+        "brokers": {answer["broker"]: answer["epoch"] for answer in answers},
+        "unreachable": unreachable,
+        "superseded": own["superseded"],
+        "scopes": scopes,
+        "in no scope": sorted(members.get("", ())),
+    }
+
+
+def _half(half: Any) -> str:
+    if half is None:
+        return "closed, as nothing is declared"
+    return "closed" if not half else " or ".join(str(each) or "everything" for each in half)
+
+
+def _lines(found: dict[str, Any]) -> list[str]:
+    if not found["owner"]:
+        return ["there is no scope graph; `stentor scopes deploy FILE ADDRESS` deploys one"]
+    lines = [f"epoch {found['epoch']}, ordered by {found['owner']}"]
+    behind = [b for b, epoch in found["brokers"].items() if epoch != found["epoch"]]
+    lines += [f"{name} is at epoch {found['brokers'][name]}" for name in behind]
+    lines += [f"{name} could not be asked: {why}" for name, why in found["unreachable"].items()]
+    lines += found["superseded"]
+    for scope in found["scopes"]:
+        inside = f" in {', '.join(scope['in'])}" if scope["in"] else ""
+        lines += ["", f"{scope['scope']}{inside}"]
+        lines += [f"  input     {scope['input']}", f"  output    {scope['output']}"]
+        lines += [f"  rule      {rule}" for rule in scope["rules"]]
+        lines += [f"  policy    {kind}: {policy}" for kind, policy in scope["policies"].items()]
+        lines.append(f"  members   {', '.join(scope['members']) or 'none is connected'}")
+        away = [name for name in scope["named"] if name not in scope["members"]]
+        if away:
+            lines.append(f"  named     {', '.join(away)}")
+        for end, count in scope["entered"].items():
+            lines.append(f"  {count:<9} from {end.removeprefix('@')}")
+    if found["in no scope"]:
+        lines += ["", f"in no scope: {', '.join(found['in no scope'])}"]
+    return lines

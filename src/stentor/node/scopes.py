@@ -1,0 +1,248 @@
+"""What a broker knows of scopes: the graph, its own clients as components, and who sees what.
+
+This is the stage *scope* on the way of a publication, and the *gate* on the way of a delivery. At
+the entry, `stamp` decides in which versions a publication is visible where, and writes it before
+the bytes of each (see `stentor.scopes.entry`). From there on every version is a notification like
+any other: journaled, routed by content, fetched, kept as a last value. Subscriptions ask for what
+they ask for *and* for stamps that their component may see (`View.constraint`), so routers bring
+only what is visible; and since filters that were told to others may be behind or ahead, `sees` is
+asked once more, exactly, wherever something is put into a feed or read from a journal for a client.
+So to lose a message about filters loses nothing that is safe, and no filter, name or id that
+a client makes up changes what it may see.
+
+Ids. The original keeps its id. Another version has one of its own, under the producer `P@K@`, by
+which nobody can publish: what stands behind the last "@" is the name of a grant, and none is empty.
+
+Last values are kept for each set of places apart, or a publisher in one scope could replace what
+somebody in another has kept under the same key.
+
+Without a graph nothing here is looked at: `active` is False.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from stentor.errors import NotPermitted, StentorError
+from stentor.filters import Filter
+from stentor.model.codec import Envelope, decode_header, encode
+from stentor.model.identity import NotificationId
+from stentor.model.stamp import HIDDEN, Stamp, is_stamped, split
+from stentor.node.clock import Clock
+from stentor.node.last_values import OF
+from stentor.node.session import Session
+from stentor.node.sessions import Sessions
+from stentor.node.subscription import Subscription
+from stentor.scopes.entry import NOWHERE, Component, EntryGraph, View
+
+#: Places, and stops, that are told of one notification.
+MOST_STOPS: Final = 16
+#: Between the key of a last value and the places that it is for.
+AT: Final = "\x1e"
+
+
+class Scopes:
+    """The scope graph as this broker has it, and its clients in it."""
+
+    def __init__(self, sessions: Sessions, clock: Clock) -> None:
+        self.entry = EntryGraph()
+        #: Whether there is a graph at all.
+        self.active = False
+        self._clock = clock
+        self.components: dict[int, Component] = {}
+        self._prefixes: dict[int, tuple[Stamp, bytes]] = {}
+        self.counters = {"stamped": 0, "hidden": 0}
+        sessions.at_end(self._forget)
+
+    def _forget(self, session: Session) -> None:
+        self.components.pop(session.id, None)
+        self._prefixes.pop(session.id, None)
+
+    def join(self, session: Session, name: str, attributes: Mapping[str, Any]) -> None:
+        """A client has connected, for whose name and attributes somebody vouches."""
+        self.components[session.id] = Component(session.producer, name, attributes)
+
+    # -- the stage of publications
+
+    def stamp(
+        self,
+        session: Session,
+        items: list[bytes],
+        envelopes: list[Envelope],
+        keys: list[tuple[str, int]],
+    ) -> tuple[list[bytes], list[Envelope], list[tuple[str, int]]]:
+        """Publications as brokers know them, with the keys under which some are kept.
+
+        Each becomes as many as it has versions; the original is always there, and comes first.
+        """
+        component = self.components.get(session.id) if self.active else None
+        if component is None or not items:
+            return items, envelopes, keys
+        self.counters["stamped"] += len(items)
+        if not self.entry.needs_content(component):
+            return self._all_alike(session, component, items, envelopes, keys)
+        key_of = {i: key for key, i in keys}
+        all_items: list[bytes] = []
+        found: list[Envelope] = []
+        all_keys: list[tuple[str, int]] = []
+        for i, (data, original) in enumerate(zip(items, envelopes, strict=True)):
+            versions = self.entry.versions(component, original.notification(), self._clock.time)
+            number = 0
+            for stamp, version in versions:
+                if version is None:
+                    stamped, envelope = stamp.prefix + data, original
+                    original.put_stamp(stamp, stamped)
+                else:
+                    assert original.id is not None
+                    try:
+                        own = version.replace(id=version_of(original.id, number + 1))
+                        stamped = stamp.prefix + encode(own)
+                        envelope = decode_header(stamped)
+                    except StentorError:  # a mapping has made it larger than anything may be
+                        continue
+                    number += 1
+                if i in key_of:
+                    all_keys.append((_kept_at(key_of[i], stamp), len(all_items)))
+                all_items.append(stamped)
+                found.append(envelope)
+        return all_items, found, all_keys
+
+    def _all_alike(
+        self,
+        session: Session,
+        component: Component,
+        items: list[bytes],
+        envelopes: list[Envelope],
+        keys: list[tuple[str, int]],
+    ) -> tuple[list[bytes], list[Envelope], list[tuple[str, int]]]:
+        """The same where all that the client publishes has one stamp."""
+        ((stamp, _),) = self.entry.versions(component, None)
+        known = self._prefixes.get(session.id)
+        if known is None or known[0] is not stamp:
+            known = self._prefixes[session.id] = stamp, stamp.prefix
+        prefix = known[1]
+        crossed = self.entry.crossed
+        for edge in component.edges:
+            crossed[edge] = crossed.get(edge, 0) + len(items)
+        stamped = [prefix + data for data in items]
+        for envelope, data in zip(envelopes, stamped, strict=True):
+            envelope.put_stamp(stamp, data)
+        return stamped, envelopes, [(_kept_at(key, stamp), i) for key, i in keys]
+
+    # -- the gate of deliveries
+
+    def view(self, session: int) -> View | None:
+        """What a client may see; None for everything, as where there is no graph."""
+        component = self.components.get(session) if self.active else None
+        return None if component is None else self.entry.view(component)
+
+    def view_of(self, subscription: Subscription) -> View | None:
+        """What whoever consumes a subscription may see; all members of a group see the same."""
+        for consumer in subscription.consumers:
+            return self.view(consumer.session)
+        return _BLIND
+
+    def visible(
+        self, subscription: Subscription, envelopes: Sequence[Envelope], indexes: Sequence[int]
+    ) -> Sequence[int]:
+        """Those of a batch that a subscription may be given."""
+        view = self.view_of(subscription)
+        if view is None:  # what was stamped under a graph that is not known here is for nobody
+            view = _OUTSIDE
+        found = [i for i in indexes if view.sees(envelopes[i].stamp)]
+        self.counters["hidden"] += len(indexes) - len(found)
+        return found
+
+    def letter(self, subscription: Subscription, dead: bytes, producer: str) -> bytes:
+        """The stamp of a dead letter: for the places of whom it could not be given to.
+
+        If that one is gone, for those who could see what has died.
+        """
+        if not self.active:
+            return b""
+        places = getattr(self.view_of(subscription), "now", ())
+        if not places and is_stamped(dead):
+            places = tuple(key for key in split(dead)[0].keys if not key.startswith("@"))
+        return Stamp(self.entry.epoch, producer, tuple(places)).prefix
+
+    # -- why
+
+    def hidden(self, subscription: Subscription, envelope: Envelope) -> str | None:
+        """Why a subscription may not be given something, in words; None if it may."""
+        view, stamp = self.view_of(subscription), envelope.stamp
+        if view is None or view.sees(stamp):
+            return None
+        if stamp is None:
+            return "hidden: it was published where there was no scope graph, to those in no scope"
+        then = [
+            key
+            for key, spans in view.places.items()
+            if any(since <= stamp.epoch and (u < 0 or stamp.epoch < u) for since, u in spans)
+        ]
+        seen, been = _places(stamp.keys), _places(then)
+        return f"hidden by scopes: it was visible to {seen}, and the client was {been}"
+
+    def stops(self, envelope: Envelope) -> list[str]:
+        """Where on its way through the graph something is stopped, if its publisher is here."""
+        stamp = envelope.stamp
+        for component in self.components.values() if stamp is not None else ():
+            if component.producer == stamp.publisher and envelope.id is not None:  # type: ignore[union-attr]
+                found = self.entry.explain(component, envelope.notification())
+                return list(dict.fromkeys(map(str, found.refusals)))[:MOST_STOPS]
+        return []
+
+    # -- names
+
+    def group(self, session: Session, name: str) -> str:
+        """By what a group is known: who sees something else is in another group of that name."""
+        view = self.view(session.id)
+        if view is None or view.outside:
+            return name
+        return f"{_digest(view.now)}{OF}{name}"
+
+
+_BLIND: Final = View("", {}, False)
+_OUTSIDE: Final = View("", {}, True)
+
+
+def _places(keys: Iterable[str]) -> str:
+    """Places in words."""
+    named = [key[1:] for key in keys if key.startswith("=")]
+    by_rule = [key.partition(":")[2] for key in keys if key[:1].isdigit()]
+    words = [f"the component {id}" for id in named]
+    words += [f"members of {each}" for each in by_rule]
+    words += ["those in no scope"] * (NOWHERE in keys)
+    return ", ".join(words[:MOST_STOPS]) or "nobody but its publisher"
+
+
+def check_names(filter: Filter) -> Filter:
+    """The filter of a client, which must not ask about what is for brokers alone."""
+    for name in filter.names:
+        if name in HIDDEN:
+            raise NotPermitted(f"{name} is for brokers alone; leave it out of the filter")
+    return filter
+
+
+def version_of(id: NotificationId, number: int) -> NotificationId:
+    """The id of another version than the original.
+
+    >>> str(version_of(NotificationId("ann@desk", 1, 7), 2))
+    'ann@desk@2@:1:7'
+    """
+    return NotificationId(f"{id.producer}@{number}@", id.epoch, id.sequence)
+
+
+def base_key(key: str) -> str:
+    """The key of a last value, wherever it is visible."""
+    return key.partition(AT)[0]
+
+
+def _kept_at(key: str, stamp: Stamp) -> str:
+    return f"{key}{AT}{_digest(stamp.keys)}"
+
+
+def _digest(places: Sequence[str]) -> str:
+    text = "\x00".join(sorted(p for p in places if not p.startswith("@")))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

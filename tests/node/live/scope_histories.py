@@ -1,0 +1,291 @@
+"""Generated runs of live brokers with a scope graph that changes, held against the model.
+
+A publication is decided by the graph of the epoch that its stamp names. For that graph, with all
+clients as components, `ScopeGraph.deliveries` says who sees what of it. Whoever was given anything
+else has seen across a boundary. And a subscription that was in force before, and lasts to the end,
+must have been given all that it matches of this, whatever was changed, cut or killed meanwhile.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from overlay import Overlay
+
+from stentor.errors import StentorError
+from stentor.filters import Filter
+from stentor.model import Notification
+from stentor.model.codec import decode_header
+from stentor.model.stamp import Stamp, without_stamps
+from stentor.scopes import Interface, MembershipRule, ScopeGraph, mapping_of
+from stentor.scopes.definition import Change, Record, graph_of, records_of
+from stentor.scopes.entry import EntryGraph
+from stentor.scopes.graph import BY_HAND
+from stentor.scopes.interfaces import CLOSED, OMITTED, OPEN
+from stentor.scopes.mappings import EdgeMapping
+from stentor.scopes.nodes import NO_MAPPING
+from stentor.scopes.policies import ByProducer, Chain, Kind, Nobody, Only
+from stentor.simulation.client import Client, SimulatedInbox
+
+FILTERS = ("true", "x >= 1", "x < 3", "k = 'a'", "z = 7", "x = 2 or k = 'b'", "exists y")
+INTERFACES = (
+    OMITTED,
+    OPEN,
+    OPEN,
+    CLOSED,
+    Interface.of("x > 0", "x > 1"),
+    Interface.of(True, "k = 'a'"),
+)
+TENANTS = ("red", "green", "blue")
+
+
+def random_mapping(rng: random.Random) -> EdgeMapping:
+    """Attributes that are renamed, set or dropped, in one direction or both."""
+    ways = [
+        mapping_of({"z": 7}),
+        mapping_of(rename={"x": "y"}),
+        mapping_of({"k": "b"}, drop=["y"]),
+        None,
+    ]
+    return EdgeMapping(rng.choice(ways), rng.choice(ways))
+
+
+class ScopeHistory:
+    """One generated run."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = random.Random(seed)
+        size = rng.choice([1, 2, 3, 4])
+        names = [f"b{i}" for i in range(size)]
+        links = [(names[rng.randrange(i)], names[i]) for i in range(1, size)]
+        self.mapped, self.policed = rng.random() < 0.5, rng.random() < 0.4
+        graph = size > 2 and rng.random() < 0.3
+        if graph:
+            links.append((names[0], names[-1]))
+            links = list({frozenset(link): link for link in links}.values())
+        self.sim = Overlay(links, brokers=names, seed=seed, graph=graph)
+        self.names = names
+        #: What the graph was in each epoch.
+        self.epochs: dict[int, dict[str, Record]] = {}
+        self.graph = ScopeGraph()
+        self.clients: list[Client] = []
+        self.inboxes: list[tuple[Client, SimulatedInbox, Filter]] = []
+        self.answers: list[StentorError | None] = []
+        self.deployed = False
+
+    def run(self, steps: int = 40) -> None:
+        rng, sim = self.rng, self.sim
+        for i in range(rng.randint(2, 6)):
+            client = sim.client(id=f"c{i}")
+            if rng.random() < 0.8:
+                client.attributes = {"tenant": rng.choice(TENANTS), "rank": rng.randrange(3)}
+            client.connect(sim.hosts[rng.choice(self.names)])
+            self.clients.append(client)
+            for _ in range(rng.randint(0, 2)):
+                text = rng.choice(FILTERS)
+                options: dict[str, Any] = {"durable": f"d{i}{_}"} if rng.random() < 0.4 else {}
+                self.inboxes.append((client, client.open(text, **options), Filter(text)))
+        sim.settle()
+        self.reconfigure()
+        sim.settle()
+        for _ in range(steps):
+            self.step()
+        sim.heal()
+        for client in self.clients:
+            if client.broker is None:
+                client.connect(sim.hosts[client.homes[-1]])
+        sim.settle()
+        self.judge()
+
+    def step(self) -> None:
+        rng, sim = self.rng, self.sim
+        match rng.choice(
+            ["publish"] * 6 + ["advance"] * 4 + ["change"] * 2 + ["cut", "mend", "kill", "client"]
+        ):
+            case "publish":
+                client = rng.choice(self.clients)
+                client.send([{"x": rng.randrange(4), "k": rng.choice("ab")}])
+            case "advance":
+                sim.advance(rng.choice([1, 5, 30]))
+            case "change":
+                self.reconfigure()
+            case "cut" if sim.wires:
+                sim.disconnect(*rng.choice(sim.wires))
+            case "mend":
+                sim.heal()
+            case "kill":
+                name = rng.choice(self.names)
+                if sim.hosts[name].up:
+                    sim.crash(name)
+                    sim.advance(5)
+                    sim.restart(name)
+            case "client":
+                client = rng.choice(self.clients)
+                if client.broker is None and sim.hosts[client.homes[-1]].up:
+                    client.connect(sim.hosts[client.homes[-1]])
+                else:
+                    client.disconnect()
+
+    # -- the graph
+
+    def reconfigure(self) -> None:
+        """Change something and have it deployed, by whoever orders changes."""
+        self.graph = self.altered() if self.deployed else self.first()
+        host = self.sim.hosts[self.names[0]]
+        if not host.up:
+            return
+        self.deployed = True
+        host.core.scoping.deploy(records_of(self.graph), self.answers.append)
+        self.sim.carry_out(host)
+
+    def first(self) -> ScopeGraph:
+        rng = self.rng
+        graph = ScopeGraph()
+        for i in range(rng.randint(1, 5)):
+            graph.create_scope(f"s{i}", interface=rng.choice(INTERFACES))
+            if rng.random() < 0.2:
+                graph.set_everyone(f"s{i}", rng.choice(INTERFACES))
+            for j in range(i):
+                if rng.random() < 0.5:
+                    graph.join(f"s{i}", f"s{j}", mapping=self.mapping())
+            if rng.random() < 0.8:
+                self.rule(graph, f"s{i}", rng.choice(TENANTS))
+        for i in range(2):
+            if rng.random() < 0.5:
+                graph.add_component(f"c{i}")
+                graph.join(f"c{i}", rng.choice([n for n in graph.nodes if n[0] == "s"]))
+        if self.policed:
+            self.police(graph)
+        return graph
+
+    def police(self, graph: ScopeGraph) -> None:
+        rng = self.rng
+        for id in [n for n in graph.nodes if n[0] == "s"]:
+            if rng.random() < 0.5:
+                policy = rng.choice(
+                    [
+                        Nobody(),
+                        Only(tuple(rng.sample(sorted(graph.nodes), 1))),
+                        Chain(tuple(n for n in graph.nodes if n[0] == "c")),
+                        ByProducer(Filter("rank > 0")),
+                    ]
+                )
+                graph.set_policy(
+                    id, rng.choice([Kind.DELIVERY, Kind.INTERNAL, Kind.PUBLISHING]), policy
+                )
+
+    def mapping(self) -> EdgeMapping:
+        return random_mapping(self.rng) if self.mapped and self.rng.random() < 0.4 else NO_MAPPING
+
+    def rule(self, graph: ScopeGraph, scope: str, tenant: str) -> None:
+        imposed = self.rng.choice([OMITTED, OMITTED, Interface.of("x >= 1", "x >= 1")])
+        graph.add_rule(
+            MembershipRule(
+                scope, Filter(f"tenant = '{tenant}'"), "r", imposed=imposed, mapping=self.mapping()
+            )
+        )
+
+    def altered(self) -> ScopeGraph:
+        rng = self.rng
+        graph = graph_of(records_of(self.graph))
+        scopes = [n for n in graph.nodes if n[0] == "s"]
+        if not scopes:
+            return self.first()
+        scope = rng.choice(scopes)
+        match rng.choice(["interface", "rule", "rule", "edge", "destroy", "component", "anew"]):
+            case "interface":
+                graph.set_interface(scope, rng.choice(INTERFACES))
+            case "rule":
+                if graph.rules.of_scope(scope):
+                    graph.remove_rule(scope, "r")
+                if rng.random() < 0.7 and not graph.scope(scope).policies:
+                    self.rule(graph, scope, rng.choice(TENANTS))
+            case "edge":
+                other = rng.choice(scopes)
+                if other in graph.parents(scope):
+                    graph.leave(scope, other, label=BY_HAND)
+                elif other < scope:
+                    graph.join(scope, other, mapping=self.mapping())
+            case "destroy":
+                graph.destroy_scope(scope, force=True)
+            case "component":
+                if "c0" in graph:
+                    graph.remove_component("c0")
+                else:
+                    graph.add_component("c0")
+                    graph.join("c0", scope)
+            case _:
+                return self.first()
+        return graph
+
+    # -- the judgment
+
+    def model(self, epoch: int) -> ScopeGraph:
+        """The graph of an epoch, with all clients in it."""
+        graph = graph_of(self.epochs[epoch])
+        for client in self.clients:
+            if client.id not in graph:
+                graph.add_component(client.id, attributes=client.attributes)
+        return graph
+
+    def judge(self) -> None:
+        seen: dict[tuple[str, int], tuple[Stamp | None, Notification]] = {}
+        for host in self.sim.hosts.values():
+            for i, (data, _) in enumerate(host.log.entries, 1):
+                (bare,) = without_stamps([data])
+                seen[host.log.stream, i] = (
+                    decode_header(data).stamp,
+                    decode_header(bare).notification(),
+                )
+        owed: dict[tuple[str, str, int], set[frozenset[Any]]] = {}
+        for stamp, n in seen.values():
+            if stamp is not None and n.id is not None and n.id.producer == stamp.publisher:
+                model = self.model(stamp.epoch)
+                for each in model.deliveries(n, stamp.publisher):
+                    key = each.consumer, *_origin(n)
+                    owed.setdefault(key, set()).add(frozenset(dict(each.notification).items()))
+                nowhere = [c.id for c in self.clients if not model.parents(c.id)]
+                if stamp.publisher in nowhere:  # all who are in no scope see each other
+                    for id in nowhere:
+                        owed.setdefault((id, *_origin(n)), set()).add(frozenset(dict(n).items()))
+        for client, inbox, filter in self.inboxes:
+            had: set[tuple[Any, ...]] = set()
+            for stream, offset, _ in inbox.given:
+                stamp, n = seen[stream, offset]
+                if stamp is None:
+                    continue  # from before there was a graph
+                version = frozenset(dict(n).items())
+                may = owed.get((client.id, *_origin(n, stamp)), set())
+                assert version in may, f"{client.id} has seen {dict(n)} of {stamp.publisher}"
+                had.add((*_origin(n, stamp), version))
+            for (id, *origin), versions in owed.items():
+                for version in versions:
+                    if id == client.id and filter.matches(dict(version)):
+                        assert (*origin, version) in had, (
+                            f"{id} has missed {dict(version)} of {origin}"
+                        )
+
+
+def _origin(n: Notification, stamp: Stamp | None = None) -> tuple[str, int]:
+    """Which publication something is a version of."""
+    assert n.id is not None
+    producer = n.id.producer if stamp is None else stamp.publisher
+    return producer, n.id.sequence
+
+
+def run_scope_history(seed: int) -> ScopeHistory:
+    history = ScopeHistory(seed)
+    change = EntryGraph.change
+
+    def noted(self: EntryGraph, epoch: int, wanted: Change) -> None:
+        change(self, epoch, wanted)
+        known = history.epochs.setdefault(epoch, dict(self.records))
+        assert known == self.records, "brokers have different graphs in the same epoch"
+
+    EntryGraph.change = noted  # type: ignore[method-assign]
+    try:
+        history.run()
+    finally:
+        EntryGraph.change = change  # type: ignore[method-assign]
+    return history
