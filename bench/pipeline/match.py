@@ -13,12 +13,16 @@ Each number of cores has a process of its own, which may run on so many cores an
 Python workers and all. The first run of each way is for warming up, except that the time of the
 first `match` is kept. Then they take turns, and each is judged by its best turn. The matches are
 counted, and the count must be that of the index outside of Spark.
+
+By itself, `PYTHONPATH=bench python -m pipeline.match 2000 10000` measures with so many filters, one
+number after the other, and prints what each way costs to a function that does nothing.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -28,7 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.joins import join_by_conditions
-from pipeline.profiles import Profile
+from pipeline.profiles import DEFAULT, Profile
 from progress import progress
 from stentor import Filter
 from stentor.matching import Index
@@ -146,3 +150,13 @@ def _timed(frame: DataFrame) -> float:
 def _plan(frame: DataFrame) -> str:
     found: Callable[[], Any] = frame._jdf.queryExecution
     return str(found().simpleString())
+
+
+if __name__ == "__main__":
+    import sys
+
+    for filters in map(int, sys.argv[1:] or ["2000", "10000"]):
+        for one in measure_match(replace(DEFAULT, filters=filters))["cores"]:
+            costs = {name: way["us_per_row"] for name, way in one["ways"].items()}
+            told = ", ".join(f"{name} {us / costs['nothing']:.2f}" for name, us in costs.items())
+            print(f"{filters:,} filters, {one['cores']} cores: {told}", flush=True)

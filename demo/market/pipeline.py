@@ -15,7 +15,7 @@ import asyncio
 import os
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -36,6 +36,8 @@ DEFINITION: Final = Path(__file__).with_name("market.toml")
 #: What stands in the file for the addresses of the brokers.
 _ADDRESSES: Final = '["127.0.0.1:7411"]'
 SUBSCRIPTIONS: Final = 10_000
+#: Seconds between two words on how far Spark is.
+TOLD_EVERY: Final = 5.0
 #: As in the file: what a bar is made of, and how late trades may come.
 WINDOW: Final = timedelta(seconds=2)
 WATERMARK: Final = timedelta(seconds=1)
@@ -147,8 +149,16 @@ class Charts:
         await self._bus.close()
 
 
-async def run(trades: Sequence[Notification], addresses: Sequence[str], home: Path) -> Pipelined:
-    """Run the pipeline on what five brokers have, and count what came of it."""
+async def run(
+    trades: Sequence[Notification],
+    addresses: Sequence[str],
+    home: Path,
+    tell: Callable[[str], None],
+) -> Pipelined:
+    """Run the pipeline on what five brokers have, and count what came of it.
+
+    `tell` hears now and then how far it is.
+    """
     began = clock()
     wanted = subscriptions(SUBSCRIPTIONS)
     table = pa.table({"subscription_id": list(wanted), "filter": list(wanted.values())})
@@ -158,6 +168,7 @@ async def run(trades: Sequence[Notification], addresses: Sequence[str], home: Pa
     file.write_text(DEFINITION.read_text("utf-8").replace(_ADDRESSES, listed), "utf-8")
     charts = Charts(addresses[0])
     await charts.open()
+    telling = asyncio.create_task(_tell_progress(tell, charts, home, began))
     try:
         await _stentor("pipeline", "run", str(file), "--once")
         due = bars_of(trades)
@@ -165,6 +176,7 @@ async def run(trades: Sequence[Notification], addresses: Sequence[str], home: Pa
         while charts.bars != due and clock() < deadline:
             await asyncio.sleep(0.05)
     finally:
+        telling.cancel()
         await charts.close()
     return Pipelined(
         seconds=clock() - began,
@@ -178,6 +190,23 @@ async def run(trades: Sequence[Notification], addresses: Sequence[str], home: Pa
         twice=charts.twice,
         bars=charts.bars,
     )
+
+
+async def _tell_progress(
+    tell: Callable[[str], None], charts: Charts, home: Path, began: float
+) -> None:
+    """Say where it is, until that is over."""
+    while True:
+        await asyncio.sleep(TOLD_EVERY)
+        if charts.bars:
+            where = f"{len(charts.bars):,} bars are there"
+        elif (home / "wanted").exists():
+            where = "it matches the stored subscriptions"
+        elif (home / "archive").exists():
+            where = "it archives the trades"
+        else:
+            where = "it starts"
+        tell(f"Spark has been at work for {clock() - began:.0f} s: {where}")
 
 
 async def _stentor(*arguments: str) -> None:

@@ -48,17 +48,17 @@ class Script:
 
     #: Trades per second at each exchange.
     rate: float = 150.0
-    calm: float = 7.0
+    calm: float = 5.0
     #: From the leaving of the durable desk to the kill.
-    alone: float = 2.0
+    alone: float = 1.5
     #: From the kill to the next start of the broker.
-    dead: float = 5.0
+    dead: float = 3.0
     #: After everybody has caught up.
-    healed: float = 4.0
+    healed: float = 2.5
     #: After the durable desk is back.
-    complete: float = 3.0
+    complete: float = 2.0
     #: After the late desk has joined.
-    late: float = 4.0
+    late: float = 2.5
     #: Whether Spark comes last.
     pipeline: bool = True
     seed: int = 7
@@ -262,7 +262,7 @@ class _Play:
 
     async def run(self) -> None:
         script = self._script
-        self._tell("five brokers are started, each a process of its own")
+        self._tell(f"five brokers are started, each a process of its own; {self._how_long()}")
         await self._brokers.all_linked()
         self._tell(f"they are linked: {len(NAMES)} brokers, {len(LINKS)} links, a tree")
         try:
@@ -281,6 +281,14 @@ class _Play:
             await self._disband()
         if script.pipeline:
             await self._to_spark()
+
+    def _how_long(self) -> str:
+        """What is to be expected."""
+        script = self._script
+        waits = script.calm + script.alone + script.dead
+        waits += script.healed + script.complete + script.late
+        live = f"the story takes about {waits + 5:.0f} seconds"
+        return f"{live}, and Spark afterwards less than a minute" if script.pipeline else live
 
     # -- the parts
 
@@ -426,14 +434,17 @@ class _Play:
     async def _to_spark(self) -> None:
         """`stentor pipeline run`, on what the journals have."""
         self._tell(
-            f"Spark reads the journals: an archive, {SUBSCRIPTIONS:,} stored subscriptions, bars",
+            f"Spark reads the journals: an archive, {SUBSCRIPTIONS:,} stored subscriptions, bars; "
+            "that takes less than a minute, most of it for Spark to start",
             "Spark reads the five journals in parallel, and publishes bars back into the overlay.",
         )
         addresses = [self._brokers.address(name) for name in NAMES]
         home = self._home / "pipeline"
         home.mkdir()
         try:
-            self._pipelined = await run_pipeline(self._scene.trades, addresses, home)
+            self._pipelined = await run_pipeline(
+                self._scene.trades, addresses, home, self._teller.tell
+            )
         except PipelineFailed as error:
             self._problems.append(f"the pipeline has failed:\n{error}")
             return

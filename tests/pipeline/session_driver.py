@@ -137,10 +137,25 @@ def changes(spark: SparkSession, folder: str) -> DataFrame:
     return spark.readStream.schema(schema).parquet(f"{folder}/subscriptions")
 
 
+def archives(spark: SparkSession, broker: str, sink: str, folder: str) -> None:
+    archive(events(spark, brokers=broker, columns="n long, _stream string"), f"{folder}/archive")
+    assert history(spark, f"{folder}/archive", "n < 5").count() == 5
+
+
+def continued(spark: SparkSession, broker: str, sink: str, folder: str) -> None:
+    """What is archived, and then the journals behind it."""
+    found = history(spark, f"{folder}/archive", "n < 5", brokers=broker, live=True)
+    run(found.selectExpr("n", "'live' as _type"), sink, f"{folder}/live")
+    copied = events(spark, brokers=sink, columns="n long", eventType="live")
+    assert sorted(row.n for row in copied.collect()) == list(range(5))
+
+
 def without_streams(spark: SparkSession, broker: str, sink: str, folder: str) -> None:
     """What a version of Spark lacks is told, with what to do."""
     with pytest.raises(PipelineError, match=r"a stream of events needs Spark 4.2 or later"):
         events(spark, brokers=broker, columns="n long", stream=True)
+    with pytest.raises(PipelineError, match=r"a stream of events needs Spark 4.2 or later"):
+        history(spark, f"{folder}/archive", brokers=broker, live=True)
 
 
 def sql(spark: SparkSession, broker: str, sink: str, folder: str) -> None:
@@ -180,7 +195,7 @@ PARTS: dict[str, Callable[..., None]] = {
     part.__name__: part
     for part in (
         *(read, sql, refused, write, stream),
-        *(matching, matching_streams, without_streams),
+        *(matching, matching_streams, archives, continued, without_streams),
     )
 }
 

@@ -24,8 +24,8 @@ PARTS = ("read", "sql", "refused", "write", "stream", "matching", "matching_stre
 WHOLE = tuple(part for part in PARTS if part != "refused")
 #: What versions other than the one that is installed can do.
 VERSIONS = {
-    "4.1.4": ("read", "sql", "write", "matching", "without_streams"),
-    "4.2.1": WHOLE,
+    "4.1.4": ("read", "sql", "write", "matching", "archives", "without_streams"),
+    "4.2.1": (*WHOLE, "archives", "continued"),
 }
 
 
@@ -53,6 +53,7 @@ def run(overlay: Overlay, folder: Path, kind: str, parts: tuple[str, ...], path:
 @pytest.mark.parametrize(
     "parts", [("read", "sql", "refused"), pytest.param(PARTS, marks=pytest.mark.slow)]
 )
+@pytest.mark.slow
 def test_spark_connect(overlay: Overlay, tmp_path: Path, parts: tuple[str, ...]) -> None:
     run(overlay, tmp_path, "connect", parts)
 

@@ -9,6 +9,7 @@
     history(spark, path, filter, ...)    what was published, between two times
     past(path, since)                    an archive as the beginning of a subscription
     replay(spark, path, brokers, ...)    publish an archive again
+    scoped(events, graph)                who gets which event, through scopes and mappings
     audit(trace)                         which guarantee a recorded run has broken
 
 The page for users is docs/pipeline.md. Nothing here imports Spark before it is used.
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from stentor.pipeline.event_table import events
     from stentor.pipeline.filters import to_column
     from stentor.pipeline.matching import match, register_subscriptions
+    from stentor.pipeline.scopes import scoped
     from stentor.pipeline.sessions import register, session
     from stentor.pipeline.sink import publish
 
@@ -41,6 +43,7 @@ _HOME: Final = {
     "register": "sessions",
     "register_subscriptions": "matching",
     "replay": "archives",
+    "scoped": "scopes",
     "session": "sessions",
     "to_column": "filters",
 }
@@ -57,6 +60,7 @@ __all__ = [
     "register",
     "register_subscriptions",
     "replay",
+    "scoped",
     "session",
     "to_column",
 ]

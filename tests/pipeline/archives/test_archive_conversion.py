@@ -15,9 +15,8 @@ import stentor
 from stentor.cli.app import app
 from stentor.errors import ArchiveError
 from stentor.pipeline.archives.conversion import convert
+from stentor.pipeline.archives.spark_schemas import spark_schema
 from stentor.pipeline.archives.tables import Batch, Progress
-from stentor.pipeline.columns.layout import arrow_schema
-from stentor.pipeline.columns.types import as_json
 
 LARGE = 2**53 + 1
 
@@ -52,7 +51,7 @@ class Old:
 
 def old_archive(path: Path, *, snapshot: bool) -> None:
     old = Old(path)
-    fields = as_json(arrow_schema(SCHEMA))
+    fields = SCHEMA.jsonValue()["fields"]
     first = table_of([event(n, n) for n in range(1, 4)])
     late = first.append_column("_turn", pa.nulls(3, pa.timestamp("us", "UTC")))
     one = old.file("one", late)
@@ -70,7 +69,7 @@ def old_archive(path: Path, *, snapshot: bool) -> None:
                progress={"next": {"b1": 5}})  # fmt: skip
     whole = pa.table({"price": [LARGE], "_offset": [5], "_broker": ["b1"], "_type": ["quote"]})
     three = old.file("three", whole)
-    old.commit(add=[three], schemas=[as_json(whole.schema)])
+    old.commit(add=[three], schemas=[spark_schema(whole.schema).jsonValue()["fields"]])
     joined = old.file("joined", table_of([event(n, n) for n in range(1, 5)]))
     old.commit(
         operation="compact", add=[joined], schemas=[fields], remove=[one["path"], two["path"]]

@@ -1,4 +1,4 @@
-"""What recorders write, and clocks, without Spark."""
+"""What recorders write, without Spark."""
 
 import json
 from base64 import b64decode
@@ -11,9 +11,9 @@ from stentor.errors import PipelineError
 from stentor.filters import Filter
 from stentor.model import Notification, NotificationId, decode
 from stentor.pipeline.auditing import AuditReport, Fault, write_trace
+from stentor.pipeline.auditing.slices import INDEXED, finder
 from stentor.pipeline.auditing.table import ARROW_SCHEMA, record_batches
-from stentor.semantics import Condition, Notify, Pub, Trace
-from stentor.semantics.history import history_of
+from stentor.semantics import Condition, Trace
 
 
 def test_a_line_is_an_action(tmp_path):
@@ -52,16 +52,14 @@ def test_a_line_is_an_action(tmp_path):
 
 def test_both_forms_hold_the_same(tmp_path):
     trace = generated(5, 1)["chaos 0"]
-    write_trace(iter(trace), tmp_path / "trace.parquet", clocks=True)
-    write_trace(iter(trace), tmp_path / "trace.jsonl", clocks=True)
+    write_trace(iter(trace), tmp_path / "trace.parquet")
+    write_trace(iter(trace), tmp_path / "trace.jsonl")
     table = pq.read_table(tmp_path / "trace.parquet")
     assert table.schema.equals(ARROW_SCHEMA)
     lines = [json.loads(line) for line in (tmp_path / "trace.jsonl").read_text().splitlines()]
     for row, line in zip(table.to_pylist(), lines, strict=True):
         if row["body"] is not None:
             line["body"] = b64decode(line["body"])
-        if row["clock"] is not None:
-            line["clock"] = list(line["clock"].items())
         assert {name: value for name, value in row.items() if value is not None} == line
 
 
@@ -80,29 +78,12 @@ def test_ids_that_look_the_same_stay_apart():
     assert batch.column("fid").to_pylist() == ["1", "1'", "1", "('1',)", "1"]
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_clock_is_the_past(seed):
-    """Of each publication: how many publications of each component happened before it."""
-    for trace in generated(seed, 12).values():
-        pasts: dict[NotificationId, set[NotificationId]] = {}
-        known: dict[str, set[NotificationId]] = {}
-        publisher: dict[NotificationId, str] = {}
-        wanted: dict[int, dict[str, int]] = {}
-        for position, action in history_of(trace):
-            knows = known.setdefault(action.component, set())
-            if isinstance(action, Pub):
-                pasts[action.id] = set(knows)
-                publisher[action.id] = action.component
-                wanted[position] = {}
-                for id in pasts[action.id]:
-                    by = publisher[id]
-                    wanted[position][by] = wanted[position].get(by, 0) + 1
-            elif isinstance(action, Notify):
-                knows |= pasts[action.id]
-            knows.add(action.id)
-        rows = [row for batch in record_batches(trace, clocks=True) for row in batch.to_pylist()]
-        found = {row["pos"]: dict(row["clock"]) for row in rows if row["pos"] in wanted}
-        assert found == wanted
+def test_many_filters_are_found_by_the_index():
+    filters = [Filter(f"x > {x} and y = {x % 7}") for x in range(INDEXED)]
+    found = finder(filters)
+    for x in (-1, 3, 250.5, 600):
+        n = Notification({"x": x, "y": 3})
+        assert found.of(n) == [place for place, each in enumerate(filters) if each.matches(n)]
 
 
 def test_a_report_in_words():

@@ -60,6 +60,7 @@ def run(file: Path, log: Path, *options: str) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_bridge_that_is_killed_again_and_again_loses_and_doubles_nothing(
     overlay: Overlay, tmp_path: Path, kills: int
 ) -> None:

@@ -82,6 +82,7 @@ def test_notifications_are_written_once_with_their_keys(
     assert all(len(partitions) == 1 for partitions in by_key.values())
 
 
+@pytest.mark.slow
 def test_both_ways_at_once_do_not_go_round(kafka: str, overlay: Overlay, tmp_path: Path) -> None:
     broker = started(overlay)
     fill(kafka, "quotes", [{"n": n} for n in range(50)])
@@ -137,6 +138,7 @@ def test_a_record_that_cannot_be_read_ends_the_bridge(
     assert "dead_letter" in outcome.problem
 
 
+@pytest.mark.slow
 def test_dead_letters_in_a_file_in_a_topic_and_of_an_event_type(
     kafka: str, overlay: Overlay, tmp_path: Path
 ) -> None:
@@ -205,6 +207,7 @@ class Running:
         assert not self.thread.is_alive()
 
 
+@pytest.mark.slow
 def test_whoever_is_away_is_told_at_once_and_waited_for(
     kafka: str, overlay: Overlay, tmp_path: Path
 ) -> None:
@@ -229,6 +232,7 @@ def test_whoever_is_away_is_told_at_once_and_waited_for(
     assert bridge.figures["in"].state == "stopped"
 
 
+@pytest.mark.slow
 def test_a_kafka_that_is_away_is_told_within_seconds(overlay: Overlay, tmp_path: Path) -> None:
     broker = started(overlay)
     nobody = f"127.0.0.1:{free_port()}"
@@ -245,6 +249,7 @@ def test_a_kafka_that_is_away_is_told_within_seconds(overlay: Overlay, tmp_path:
         running.stop()
 
 
+@pytest.mark.slow
 def test_a_topic_that_was_made_anew_is_no_repeat_but_an_error(
     overlay: Overlay, tmp_path: Path
 ) -> None:

@@ -64,6 +64,14 @@ def column(kind: str | DataType, *values: Any) -> tuple[list[Any], list[Any]]:
     return [row["a"] for row in rows], corrupt
 
 
+def test_columns_may_have_any_name_that_attributes_have() -> None:
+    name = 'the "odd" \\ one'
+    rows = table(
+        [Notification({name: 1, "b": 2}), Notification({"b": 3})], schema(**{name: "long"})
+    )
+    assert rows == [{name: 1}, {name: None}]
+
+
 def test_the_columns_of_an_event_table() -> None:
     rows = table(
         [

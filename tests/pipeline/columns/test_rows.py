@@ -28,6 +28,7 @@ from stentor.model.identity import IdSource
 from stentor.pipeline.columns import BatchMaker, RowEncoder, numbered, row_of, with_reserved
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+LATER = NOON + timedelta(hours=1)
 
 
 def schema(**columns: str | DataType) -> StructType:
@@ -153,6 +154,12 @@ def test_decimals_become_the_number_that_is_written_the_same() -> None:
         (schema(a="long", _subject="string"), {"a": 1, "_subject": "x\x00"}, "column _subject"),
         (schema(a="string"), {"a": "x" * (2**20 + 1)}, "column 'a': 1048577 bytes"),
         (schema(a=ArrayType(StringType())), {"a": ["x" * (2**20 + 1)]}, "column 'a'"),
+        (schema(a="long", _priority="integer"), {"a": 1, "_priority": 10}, "from 0 to 9"),
+        (
+            schema(a="long", _deliver_at="timestamp", _expires="timestamp"),
+            {"a": 1, "_deliver_at": LATER, "_expires": NOON},
+            "would expire",
+        ),
         (schema(a="string", b="string", c="string"), dict.fromkeys("abc", "x" * 2**20), "the attr"),
     ],
 )
@@ -175,6 +182,7 @@ def test_a_row_that_cannot_be_published_is_named(
         (schema(a=ArrayType(ArrayType(LongType()))), "plain elements"),
         (schema(a=ArrayType(StructType().add("x", "long"))), "plain elements"),
         (schema(a="long", _time="string"), "_time must be a timestamp"),
+        (schema(a="long", _priority="double"), "_priority must be a bigint"),
         (schema(a="long", _mine="string"), "underscore"),
         (schema(a="long").add("a.b", "long"), "both a value and the record"),
         (schema(a=StructType().add("b", "long")).add("a.b", "long"), "several columns"),
@@ -189,15 +197,25 @@ def test_columns_that_cannot_be_published_are_refused(columns: StructType, said:
 def test_what_was_read_can_be_published_as_it_is() -> None:
     inner = StructType().add("x", "long")
     columns = with_reserved(
-        schema(pos=inner, tags=ArrayType(StringType()), at="timestamp", _payload="binary")
+        schema(
+            pos=inner,
+            tags=ArrayType(StringType()),
+            at="timestamp",
+            _payload="binary",
+            _expires="timestamp",
+            _deliver_at="timestamp",
+            _priority="long",
+        )
     )
     events = [
         Notification(
             {"pos.x": 1, "tags": ["a", "b"], "at": NOON}, type="t", time=NOON, payload=b"1"
         ),
         Notification({"tags": []}, time=NOON),
+        Notification({"at": NOON}, time=NOON, deliver_at=NOON, expires=LATER, priority=9),
+        Notification({"at": NOON}, time=NOON, expires=LATER),
     ]
     items = [encode(e) for e in events]
-    batch = BatchMaker(columns).batch(items, [1, 2], stream="b1#1", broker="b1")
+    batch = BatchMaker(columns).batch(items, [1, 2, 3, 4], stream="b1#1", broker="b1")
     again = numbered(RowEncoder(columns).drafts(batch), IdSource("p", 0), NOON)
     assert [decode(item).replace(id=None) for item in again] == events

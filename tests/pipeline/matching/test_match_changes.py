@@ -30,7 +30,7 @@ from stentor.pipeline.matching.parcels import (
 from stentor.pipeline.matching.shard_index import BUCKETS, Change, Held, Layout
 from stentor.pipeline.matching.shard_state import Keeper
 from stentor.pipeline.matching.vocabulary import Vocabulary
-from stentor.pipeline.matching.worker_cache import Memory
+from stentor.pipeline.matching.worker import Memory
 
 LAYOUT = Layout(pa.string(), 2, {"n": (0,), "x": (1,)}, {"day": "column 'day' has the type date"})
 

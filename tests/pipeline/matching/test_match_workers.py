@@ -21,7 +21,7 @@ from stentor.pipeline.matching.event_batches import events_batch
 from stentor.pipeline.matching.packed_index import Packed
 from stentor.pipeline.matching.subscriptions import from_pairs
 from stentor.pipeline.matching.vocabulary import Vocabulary
-from stentor.pipeline.matching.worker_cache import Memory
+from stentor.pipeline.matching.worker import Memory
 
 EMPTY = Vocabulary(b"", b"")
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from stentor.errors import InvalidConfiguration, PipelineDefinitionError, PipelineError
 from stentor.pipeline.runs.analysis import check_tables
 from stentor.pipeline.runs.loader import read
-from stentor.pipeline.runs.masters import check_master
+from stentor.pipeline.runs.spark_session import check_master
 
 HEAD = """
 [source.names]

@@ -14,7 +14,7 @@ from stentor.errors import PipelineError
 from stentor.pipeline.runs.causes import cause
 from stentor.pipeline.runs.figures import Figures, lag
 from stentor.pipeline.runs.metrics import MetricsFile, MetricsServer, prometheus
-from stentor.pipeline.runs.requirements import check_requirements, java_problem, java_version
+from stentor.pipeline.runs.spark_session import check_requirements, java_problem, java_version
 from stentor.pipeline.runs.view import Lines, line, shown, table
 
 
@@ -60,6 +60,37 @@ def test_figures_add_up() -> None:
 )
 def test_lag_is_known_for_journals(end: Any, latest: Any, found: int | None) -> None:
     assert lag({"sources": [{"endOffset": end, "latestOffset": latest}]}) == found
+
+
+def test_the_journal_that_others_wait_for_is_told() -> None:
+    """The earliest of which something is left; before it, one whose broker does not answer."""
+    end = {
+        "streams": {"b1#0": 4, "b2#0": 9, "b3#0": 7},
+        "times": {"b1#0": "2026-01-01T00:00:02+00:00", "b2#0": "2026-01-01T00:00:01+00:00"},
+    }
+    figures = Figures("bars", "running")
+
+    def after(**heads: int) -> tuple[str | None, str]:
+        latest = {"streams": {f"{broker}#0": head for broker, head in heads.items()}}
+        more = {"sources": [{"endOffset": end, "latestOffset": json.dumps(latest)}, {"x": 1}]}
+        figures.add({**progress(figures.batches, 5), **more})
+        return figures.held_back_by, line(figures)
+
+    assert after(b1=4, b2=9, b3=7)[0] is None
+    held, told = after(b1=6, b2=9, b3=7)
+    assert held == "b1#0"
+    assert told.endswith("held back by b1 at 2026-01-01T00:00:02+00:00, 2 left")
+    assert after(b1=6, b2=10, b3=7)[0] == "b2#0"
+    held, told = after(b1=6, b2=10)
+    assert held == "b3#0"
+    assert told.endswith("held back by b3, which does not answer")
+    assert figures.summary()["journals"]["b2#0"] == {"time": "2026-01-01T00:00:01+00:00", "lag": 1}
+    text = prometheus("market", [figures])
+    assert 'journal_lag{pipeline="market",query="bars",journal="b1#0"} 2' in text
+    assert (
+        'journal_time_seconds{pipeline="market",query="bars",journal="b2#0"} 1767225601.0' in text
+    )
+    assert 'journal="b3#0"}' not in text
 
 
 def test_metrics_go_to_a_file(tmp_path: Path) -> None:

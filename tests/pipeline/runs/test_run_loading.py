@@ -8,8 +8,8 @@ import pytest
 
 from stentor.errors import PipelineDefinitionError
 from stentor.pipeline.runs import Pipeline, load
-from stentor.pipeline.runs.graphs import cycles, needed, ordered
 from stentor.pipeline.runs.kinds import SINKS, SOURCES
+from stentor.pipeline.runs.loader import cycles, needed, ordered
 
 HEAD = """\
 name = "market"

@@ -101,6 +101,49 @@ def test_a_partition_that_is_published_again_is_there_once(overlay: Overlay) -> 
     assert len(journal(broker)) == 2000
 
 
+def test_delay_expiry_and_priority_are_kept(overlay: Overlay) -> None:
+    broker, options = started(overlay)
+    schema = StructType().add("n", "long").add("_priority", "integer")
+    schema = schema.add("_deliver_at", "timestamp").add("_expires", "timestamp")
+    soon = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=3)
+    late = soon + timedelta(days=1)
+    wanted = [
+        {"n": 0, "_priority": 9, "_deliver_at": None, "_expires": None},
+        {"n": 1, "_priority": None, "_deliver_at": soon, "_expires": late},
+        {"n": 2, "_priority": None, "_deliver_at": None, "_expires": late},
+    ]
+    task = Task("query", 0, 3)
+    for _ in range(2):  # the second time nothing of it is published
+        assert publish_rows(batches(wanted, schema), schema, task, options) == 3
+
+    def found() -> list[Notification]:
+        with Direct(broker.address) as direct:
+            (state,) = direct.streams()
+            stretches = direct.read(state.stream, 1, state.head)
+            return [decode(item) for stretch in stretches for item in stretch.items]
+
+    asyncio.run(until(lambda: len(found()) == 3, "what was delayed is in the journal"))
+    by_number = sorted(found(), key=lambda n: n["n"])
+    assert [(n.priority, n.deliver_at, n.expires) for n in by_number] == [
+        (9, None, None),
+        (4, soon, late),
+        (4, None, late),
+    ]
+
+
+def test_rows_that_wait_need_a_partition_of_one_transaction(
+    overlay: Overlay, small_transactions: None
+) -> None:
+    """What is not yet in the journal could not be read back."""
+    _, options = started(overlay)
+    schema = StructType().add("n", "long").add("_deliver_at", "timestamp")
+    late = datetime.now(UTC) + timedelta(days=1)
+    wanted = [{"n": n, "_deliver_at": late} for n in range(100)]
+    with pytest.raises(PipelineError, match=r"rows with `_deliver_at`.*smaller partitions"):
+        publish_rows(batches(wanted, schema), schema, Task("query", 0, 3), options)
+    assert publish_rows(batches(wanted[:50], schema), schema, Task("q", 0, 0), options) == 50
+
+
 def test_rows_that_cannot_be_published_go_to_dead_letters_once(
     overlay: Overlay, small_transactions: None, tmp_path: Path
 ) -> None:

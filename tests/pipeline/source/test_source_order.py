@@ -79,7 +79,9 @@ class Counting:
         assert self.windows.counts == Counter(time // 60 * 60 for time in times)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 2, 3))]
+)
 def test_every_event_is_counted_once(overlay: Overlay, seed: int) -> None:
     draw = random.Random(seed)
     brokers = brokers_of(overlay, draw.randint(2, 3))

@@ -8,10 +8,10 @@ import json
 import shutil
 import threading
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from journal_filling import ALL, TIME, Query, fill, numbered_event, stream_of
+from journal_filling import ALL, SCHEMA, TIME, Query, fill, numbered_event, stream_of
 from overlay_processes import LIMITS, BrokerProcess, Overlay, until
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
@@ -20,6 +20,7 @@ from stentor.client.direct import Direct
 from stentor.errors import HistoryGone, InvalidConfiguration, Unreachable
 from stentor.model import Notification, NotificationId, decode
 from stentor.node.reading import BULK
+from stentor.pipeline.columns import Layout
 from stentor.pipeline.source.offsets import Range, broker_of
 from stentor.pipeline.source.options import reading
 from stentor.pipeline.source.range_reader import _stretches
@@ -111,6 +112,32 @@ def test_a_task_waits_for_its_broker_and_goes_on_where_it_was(overlay: Overlay) 
     assert found == list(range(60_000))
 
 
+def test_offsets_tell_how_far_each_journal_is_read_in_time(overlay: Overlay) -> None:
+    brokers = brokers_of(overlay, "b0", "b1")
+    for number, broker in enumerate(brokers):
+        numbers = range(300 * number, 300 * number + 300)
+        fill(broker, numbers, time=lambda n: TIME + timedelta(seconds=n))
+    query = Query(stream_of(*brokers, maxRowsPerBatch=200))
+    found = []
+    while (end := query.plan()) is not None:
+        query.run(end)
+        found.append({broker_of(stream): time for stream, time in end["times"].items()})
+    times = [(TIME + timedelta(seconds=n)).isoformat() for n in range(600)]
+    # The earliest first: one journal is read to its end, and then the other.
+    assert found == [
+        {"b0": times[199]},
+        {"b0": times[299], "b1": times[399]},
+        {"b0": times[299], "b1": times[599]},
+    ]
+    assert query.numbers == list(range(600))
+    filtered = Query(stream_of(*brokers, filter="n < 10", timeColumn="n"))
+    filtered.drain()
+    assert filtered.offset.get("times", {}) == {}  # no such event is among the last ones
+    by_number = Query(stream_of(*brokers, filter="n < 290", timeColumn="n"))
+    by_number.drain()
+    assert list(by_number.offset["times"].values()) == [289.0]
+
+
 def test_batches_are_limited_in_bytes_without_payloads(overlay: Overlay) -> None:
     b1, b2 = brokers_of(overlay, "b1", "b2")
     fill(b1, range(300), payload=bytes(10_000))
@@ -129,8 +156,8 @@ def test_batches_are_limited_in_bytes_without_payloads(overlay: Overlay) -> None
     part = Range(stream, "b1", 1, 10, b1.address)
     options = reading({"brokers": b1.address})
     whole, bare = (
-        [item for _, items in _stretches(part, options, "", headers=headers) for item in items]
-        for headers in (False, True)
+        [item for _, items in _stretches(part, options, "", layout) for item in items]
+        for layout in (None, Layout(SCHEMA))
     )
     assert [len(decode(item).payload) for item in whole] == [10_000] * 10
     assert [decode(item) for item in bare] == [

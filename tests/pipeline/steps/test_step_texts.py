@@ -10,8 +10,7 @@ from stentor.errors import FilterSyntaxError, PipelineDefinitionError
 from stentor.pipeline.steps.durations import interval, microseconds
 from stentor.pipeline.steps.names import check_names
 from stentor.pipeline.steps.options import Option
-from stentor.pipeline.steps.references import find_function
-from stentor.pipeline.steps.registry import register_step, steps
+from stentor.pipeline.steps.registry import find_function, register_step, steps
 from stentor.pipeline.steps.rules import (
     Aggregate,
     check_expansion,

@@ -2,7 +2,6 @@
 
     popularity(subscriptions)                      how many subscriptions have the same filter
     selectivity(events, subscriptions)             how much each filter matches
-    overlap(events, subscriptions)                 which filters match the same events
     covering_potential(subscriptions)              how much smaller routing tables could be
     hot_attributes(subscriptions, events)          what is asked for, and what events carry
     hot_constants(subscriptions)                   the values that are asked for most
@@ -16,7 +15,7 @@ from stentor.pipeline.analytics.attributes import hot_attributes, hot_constants
 from stentor.pipeline.analytics.filters import distinct_filters, popularity
 from stentor.pipeline.analytics.potential import covering_potential
 from stentor.pipeline.analytics.reports import report
-from stentor.pipeline.analytics.selectivity import overlap, selectivity
+from stentor.pipeline.analytics.selectivity import selectivity
 from stentor.pipeline.analytics.traffic import traffic
 
 __all__ = [
@@ -24,7 +23,6 @@ __all__ = [
     "distinct_filters",
     "hot_attributes",
     "hot_constants",
-    "overlap",
     "popularity",
     "report",
     "selectivity",

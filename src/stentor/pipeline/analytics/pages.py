@@ -1,4 +1,4 @@
-"""A page of tables and pictures: HTML that holds all of it, or Markdown with pictures beside it."""
+"""A page of tables and pictures: HTML that holds all of it."""
 
 from __future__ import annotations
 
@@ -51,19 +51,11 @@ class Page:
     sections: list[Section] = field(default_factory=list)
 
     def write(self, path: str | Path) -> Path:
-        """Write it as the suffix of the name says: .html or .md."""
+        """Write it, as HTML."""
         target = Path(path)
-        if target.suffix == ".html":
-            target.write_text(self.html(), encoding="utf-8")
-        elif target.suffix == ".md":
-            pictures = [s.picture[0] for s in self.sections if s.picture is not None]
-            for number, png in enumerate(pictures, 1):
-                self._beside(target, number).write_bytes(png)
-            target.write_text(self.markdown(target), encoding="utf-8")
-        else:
-            raise PipelineError(
-                f"the name {target.name!r} does not say what to write; end it with .html or .md"
-            )
+        if target.suffix != ".html":
+            raise PipelineError(f"a page is HTML; let the name {target.name!r} end with .html")
+        target.write_text(self.html(), encoding="utf-8")
         return target
 
     def html(self) -> str:
@@ -85,24 +77,6 @@ class Page:
                 parts.append(_html_table(section.table))
         return "\n".join([*parts, "</body></html>", ""])
 
-    def markdown(self, target: Path) -> str:
-        parts = [f"# {self.title}", self.intro]
-        number = 0
-        for section in self.sections:
-            parts.append(f"## {section.title}")
-            if section.text:
-                parts.append(section.text)
-            if section.picture is not None:
-                number += 1
-                parts.append(f"![{section.picture[1]}]({self._beside(target, number).name})")
-            if section.table is not None:
-                parts.append(_markdown_table(section.table))
-        return "\n\n".join(parts) + "\n"
-
-    @staticmethod
-    def _beside(target: Path, number: int) -> Path:
-        return target.with_name(f"{target.stem}-{number}.png")
-
 
 def _html_table(table: Table) -> str:
     lines = ["<table><tr>" + "".join(f"<th>{escape(h)}</th>" for h in table.headings) + "</tr>"]
@@ -116,19 +90,6 @@ def _html_table(table: Table) -> str:
             cells.append(f"<td class='number'>{text}</td>" if number else f"<td>{text}</td>")
         lines.append("<tr>" + "".join(cells) + "</tr>")
     return "\n".join([*lines, "</table>"])
-
-
-def _markdown_table(table: Table) -> str:
-    def cell(heading: str, value: Any) -> str:
-        text = written(value).replace("|", "\\|").replace("\n", " ")
-        return f"`{text}`" if heading in table.code and value is not None else text
-
-    lines = ["| " + " | ".join(table.headings) + " |", "|" + "---|" * len(table.headings)]
-    lines += [
-        "| " + " | ".join(cell(h, v) for h, v in zip(table.headings, row, strict=True)) + " |"
-        for row in table.rows
-    ]
-    return "\n".join(lines)
 
 
 def written(value: Any) -> str:

@@ -52,7 +52,6 @@ from stentor.pipeline.analytics.reduction import (
     MERGING,
     Last,
     deal,
-    pins,
     reduce_rest,
     reduce_shard,
 )
@@ -157,21 +156,9 @@ def _dealt(filters: DataFrame, shards: int, vocabulary: Vocabulary) -> DataFrame
     """(shard, filter)"""
     if shards == 1:
         return filters.select(F.lit(0).alias("shard"), "filter")
-    popular = (
-        filters.mapInArrow(partial(pins, vocabulary=vocabulary), "attribute string")
-        .groupBy("attribute")
-        .count()
-        .orderBy(F.desc("count"), "attribute")
-        .limit(1_000)
-        .collect()
+    return filters.mapInArrow(
+        partial(deal, shards=shards, vocabulary=vocabulary), "shard int, filter string"
     )
-    dealing = partial(
-        deal,
-        shards=shards,
-        popular=[row["attribute"] for row in popular],
-        vocabulary=vocabulary,
-    )
-    return filters.mapInArrow(dealing, "shard int, filter string")
 
 
 def _sample(events: DataFrame) -> list[dict[str, Any]]:

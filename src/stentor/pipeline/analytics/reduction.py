@@ -54,40 +54,19 @@ def merge_loosely(
     return stage.mergers
 
 
-def pins(batches: Iterable[pa.RecordBatch], *, vocabulary: Vocabulary) -> Iterator[pa.RecordBatch]:
-    """The attributes that filters fix to one value: a row for each."""
-    vocabulary.install()
-    for batch in batches:
-        names = [
-            name for text in batch.column("filter").to_pylist() for name in _pinned(Filter(text))
-        ]
-        yield pa.RecordBatch.from_arrays([pa.array(names, pa.string())], names=["attribute"])
-
-
 def deal(
-    batches: Iterable[pa.RecordBatch],
-    *,
-    shards: int,
-    popular: Sequence[str],
-    vocabulary: Vocabulary,
+    batches: Iterable[pa.RecordBatch], *, shards: int, vocabulary: Vocabulary
 ) -> Iterator[pa.RecordBatch]:
     """Filters with their shards: those that are fixed to the same value are together.
 
-    By the attribute that most filters are fixed on; all others are spread evenly.
+    By the first attribute that they are fixed on; all others are spread evenly.
     """
     vocabulary.install()
-    rank = {name: place for place, name in enumerate(popular)}
     for batch in batches:
         texts = batch.column("filter").to_pylist()
-        found = []
-        for text in texts:
-            fixed = _pinned(Filter(text))
-            name = min(fixed, key=lambda n: (rank.get(n, len(rank)), n), default=None)
-            key = text if name is None else f"{name} {fixed[name]}"
-            found.append(crc32(key.encode()) % shards)
-        yield pa.RecordBatch.from_arrays(
-            [pa.array(found, pa.int32()), pa.array(texts, pa.string())], names=["shard", "filter"]
-        )
+        keys = [str(min(_pinned(Filter(text)).items(), default=text)) for text in texts]
+        found = [crc32(key.encode()) % shards for key in keys]
+        yield pa.record_batch({"shard": pa.array(found, pa.int32()), "filter": texts})
 
 
 def reduce_shard(table: pa.Table, vocabulary: Vocabulary) -> pa.Table:

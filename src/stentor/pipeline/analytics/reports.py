@@ -37,7 +37,7 @@ def report(
     budget: float = 0.0,
     filter: str = "filter",
 ) -> Path:
-    """Write a page about events and subscriptions: .html holds everything, .md has PNGs beside it.
+    """Write a page about events and subscriptions: HTML that holds everything.
 
         report(history(spark, "archive"), spark.table("subscriptions"), "report.html")
 

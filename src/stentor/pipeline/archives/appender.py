@@ -17,7 +17,6 @@ from stentor.pipeline.archives.compaction import GRACE, join_small
 from stentor.pipeline.archives.data_files import (
     ONE_DAY,
     REPORT,
-    Task,
     Written,
     reported,
     safe_name,
@@ -37,8 +36,7 @@ from stentor.pipeline.archives.tables import (
     Writer,
     position,
 )
-from stentor.pipeline.columns.layout import arrow_schema
-from stentor.pipeline.columns.types import as_json
+from stentor.pipeline.steps.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -128,7 +126,7 @@ class Appender:
         return done
 
     def _append_new(self, spark: SparkSession, events: DataFrame, batch: Batch | None) -> Appended:
-        self.archive.columns(arrow_schema(archived(events.schema)))
+        self.archive.columns(archived(events.schema))
         for _ in range(ATTEMPTS):
             table = self.archive.table()
             done = self._append(self._unknown(spark, events, table), batch, table.version)
@@ -161,11 +159,10 @@ class Appender:
         self, events: DataFrame, batch: Batch | None, version: int | None
     ) -> Appended | None:
         """Write files and commit them; None if the archive is no longer at the given version."""
-        own = self.archive.columns(arrow_schema(archived(events.schema)))
+        own = self.archive.columns(archived(events.schema))
         place = self.archive.place
-        task = Task(place.root, place.options, as_json(own))
-        prepared = self._prepared(events, own)
-        files = reported(prepared.mapInArrow(partial(write_partition, task), REPORT).collect())
+        work = partial(write_partition, place, own)
+        files = reported(self._prepared(events, own).mapInArrow(work, REPORT).collect())
         self._check_visible(files)
         progress = self._progress(files, batch, "_stream" in own.names) if batch else Progress()
         if batch is not None:
@@ -195,7 +192,7 @@ class Appender:
     def _prepared(self, events: DataFrame, own: pa.Schema) -> DataFrame:
         kept = [f for f in events.schema.fields if f.name in set(archived(events.schema).names)]
         columns = [
-            F.col(_quoted(f.name)).cast(column.dataType).alias(column.name)
+            F.col(quoted(f.name)).cast(column.dataType).alias(column.name)
             for f, column in zip(kept, spark_schema(own).fields, strict=True)
         ]
         found = events.select(columns)
@@ -311,7 +308,3 @@ def _may_share(file: File, low: int | None, high: int | None, absent: int) -> bo
     if time.low is None or time.high is None:
         return time.absent < file.rows
     return bool(time.low <= high and low <= time.high)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -18,12 +18,13 @@ not with every batch. A compaction that is asked for by hand joins everything th
 from __future__ import annotations
 
 import os
+import pickle
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from math import log
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -37,7 +38,6 @@ from stentor.pipeline.archives.order import AHEAD
 from stentor.pipeline.archives.places import Place, place_of
 from stentor.pipeline.archives.statistics import Statistics, kind_of
 from stentor.pipeline.archives.tables import WRITERS, Archive, File, Step, Table
-from stentor.pipeline.columns.types import as_json, from_json
 
 if TYPE_CHECKING:
     from deltalake.transaction import RemoveAction
@@ -54,12 +54,11 @@ TIER: Final = 16
 SMALL_BYTES: Final = 64 * 1024
 
 
-class Group(msgspec.Struct, frozen=True):
+class Group(NamedTuple):
     """Files to be joined, and the columns that they have."""
 
-    root: str
-    options: tuple[tuple[str, str], ...]
-    columns: list[dict[str, Any]]
+    place: Place
+    columns: pa.Schema
     files: list[File]
 
 
@@ -157,7 +156,7 @@ def join_small(
         return []
     if spark is None:
         return _replace(archive, [join_files(group) for group in groups])
-    rows = [(msgspec.json.encode(group),) for group in groups]
+    rows = [(pickle.dumps(group),) for group in groups]
     tasks = spark.createDataFrame(rows, REPORT).repartition(len(rows))
     found = tasks.mapInArrow(_join_partition, REPORT).collect()
     return _replace(archive, [msgspec.json.decode(bytes(r.report), type=Joined) for r in found])
@@ -181,11 +180,10 @@ def _plan(table: Table, target: int, at_least: int) -> Iterator[Group]:
     for key, files in alike.items():
         if len(files) < at_least:
             continue
-        fields = table.columns if key[3] is None else pa.schema(chosen(table.columns, key[3]))
-        columns = as_json(fields)
+        columns = table.columns if key[3] is None else pa.schema(chosen(table.columns, key[3]))
         files.sort(key=lambda file: (file.begins, file.path))
         for some in _packed(files, target):
-            yield Group(table.place.root, table.place.options, columns, some)
+            yield Group(table.place, columns, some)
 
 
 def _packed(files: Sequence[File], target: int) -> Iterator[list[File]]:
@@ -208,7 +206,7 @@ def _packed(files: Sequence[File], target: int) -> Iterator[list[File]]:
 
 def join_files(group: Group) -> Joined:
     """Write one file in place of several."""
-    place, columns = Place(group.root, group.options), from_json(group.columns)
+    place, columns, _ = group
     first = group.files[0]
     statistics = Statistics(columns)
     journal = first.journal if first.is_own else None
@@ -245,7 +243,7 @@ def _join_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatc
     """The same for groups in rows; for `mapInArrow`."""
     for batch in batches:
         for data in batch.column("report").to_pylist():
-            found = join_files(msgspec.json.decode(data, type=Group))
+            found = join_files(pickle.loads(data))
             yield pa.record_batch({"report": pa.array([msgspec.json.encode(found)], pa.binary())})
 
 

@@ -10,8 +10,9 @@ along: the micro-batches that are archived, and how far each query is, are part 
 from __future__ import annotations
 
 import os
+import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -24,11 +25,21 @@ from stentor.pipeline.archives.data_files import Written, pieces, safe_name, wri
 from stentor.pipeline.archives.places import Place, place_of
 from stentor.pipeline.archives.schemas import aligned
 from stentor.pipeline.archives.tables import WRITERS, Archive, Step, Writer, position
-from stentor.pipeline.columns.types import from_json
+from stentor.pipeline.columns.types import TIME, list_of
 
 _LOG: Final = "_stentor/log"
 _SNAPSHOTS: Final = "_stentor/snapshots"
 _CHECKPOINTS: Final = "_stentor/checkpoints"
+#: What such an archive had for columns, in Spark's notation.
+_ARROW: Final = {
+    "boolean": pa.bool_(),
+    "long": pa.int64(),
+    "double": pa.float64(),
+    "timestamp": TIME,
+    "string": pa.string(),
+    "binary": pa.binary(),
+}
+_DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 
 
 class Converted(msgspec.Struct, frozen=True):
@@ -140,7 +151,7 @@ def _read(place: Place) -> _State:
 def _written(old: Place, state: _State, archive: Archive) -> Iterator[Written]:
     """Write all events of the old archive; what of them is in one type of columns goes together."""
     for number, fields in enumerate(state.schemas):
-        schema = from_json(fields)
+        schema = _schema(fields)
         own = archive.columns(schema)
         files = [file for file in state.files.values() if file["schema"] == number]
         files.sort(key=lambda file: (str(file["type"]), str(file["day"]), file["path"]))
@@ -172,3 +183,21 @@ def _commit(archive: Archive, state: _State, files: list[Written]) -> None:
     if not archive.exists():
         archive.columns(pa.schema({"_type": pa.string()}))
     archive.commit(lambda _: Step(add=add, transactions=transactions))
+
+
+def _schema(fields: Iterable[Mapping[str, Any]]) -> pa.Schema:
+    """The schema that is written in Spark's notation."""
+    return pa.schema([_field(field) for field in fields])
+
+
+def _field(field: Mapping[str, Any]) -> pa.Field:
+    return pa.field(field["name"], _from_json(field["type"]))
+
+
+def _from_json(written: Any) -> pa.DataType:
+    if isinstance(written, str):
+        decimal = _DECIMAL.fullmatch(written)
+        return pa.decimal128(int(decimal[1]), int(decimal[2])) if decimal else _ARROW[written]
+    if written["type"] == "array":
+        return list_of(_from_json(written["elementType"]))
+    return pa.struct([_field(field) for field in written["fields"]])

@@ -35,7 +35,6 @@ from stentor.pipeline.archives.places import Place
 from stentor.pipeline.archives.schemas import aligned
 from stentor.pipeline.archives.statistics import Statistics, leaf_names
 from stentor.pipeline.archives.tables import NEVER, OWN
-from stentor.pipeline.columns.types import from_json
 
 if TYPE_CHECKING:
     from deltalake.transaction import AddAction
@@ -56,14 +55,6 @@ NONE: Final = "none"
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 _MAX_NAME: Final = 120
-
-
-class Task(msgspec.Struct, frozen=True):
-    """What executors have to know: where to write, with what, and which columns."""
-
-    root: str
-    options: tuple[tuple[str, str], ...]
-    fields: list[dict[str, Any]]
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -95,9 +86,10 @@ class Written(msgspec.Struct, frozen=True):
 REPORT: Final = "report binary"
 
 
-def write_partition(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def write_partition(
+    place: Place, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """Write all events of a partition, and report on each file; for `mapInArrow`."""
-    place, schema = Place(task.root, task.options), from_json(task.fields)
     for table in pieces(batches, schema):
         found = [msgspec.json.encode(file) for file in write_piece(place, table)]
         yield pa.record_batch({"report": pa.array(found, pa.binary())})

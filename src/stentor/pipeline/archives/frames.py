@@ -13,12 +13,12 @@ else; and so are files in which another program has brought rows of several type
 
 from __future__ import annotations
 
+import pickle
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import msgspec
 import pyarrow as pa
 from pyspark.sql import functions as F
 
@@ -33,7 +33,7 @@ from stentor.pipeline.archives.schemas import fitted, leaves
 from stentor.pipeline.archives.spark_schemas import spark_schema
 from stentor.pipeline.archives.statistics import kind_of, may_lose, table_schema
 from stentor.pipeline.archives.tables import File, Table
-from stentor.pipeline.columns.types import as_json, from_json
+from stentor.pipeline.steps.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,7 +101,7 @@ def _renamed(events: DataFrame, schema: pa.Schema) -> DataFrame:
     """The same columns under other names, inside of structs, too."""
     wanted = spark_schema(schema)
     columns = zip(events.columns, wanted.fields, strict=True)
-    return events.select([F.col(_quoted(c)).cast(f.dataType).alias(f.name) for c, f in columns])
+    return events.select([F.col(quoted(c)).cast(f.dataType).alias(f.name) for c, f in columns])
 
 
 def _cast(events: DataFrame, schema: pa.Schema) -> DataFrame:
@@ -111,7 +111,7 @@ def _cast(events: DataFrame, schema: pa.Schema) -> DataFrame:
     having = set(events.columns)
     return events.select(
         [
-            (F.col(_quoted(f.name)) if f.name in having else F.lit(None))
+            (F.col(quoted(f.name)) if f.name in having else F.lit(None))
             .cast(f.dataType)
             .alias(f.name)
             for f in wanted.fields
@@ -119,21 +119,16 @@ def _cast(events: DataFrame, schema: pa.Schema) -> DataFrame:
     )
 
 
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
 def _fit(events: DataFrame, schema: pa.Schema) -> DataFrame:
     # Spark takes a dot in the name of a column for a field when it hands columns to Python.
     plain = events.toDF(*[f"c{number}" for number in range(len(events.columns))])
-    work = partial(_fitted, events.columns, as_json(schema))
+    work = partial(_fitted, events.columns, schema)
     return plain.mapInArrow(work, spark_schema(schema))
 
 
 def _fitted(
-    names: list[str], fields: list[dict[str, Any]], batches: Iterator[pa.RecordBatch]
+    names: list[str], schema: pa.Schema, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    schema = from_json(fields)
     for batch in batches:
         yield fitted(batch.rename_columns(names), schema)
 
@@ -141,24 +136,22 @@ def _fitted(
 # -- in Python
 
 
-class Part(msgspec.Struct, frozen=True):
+class Part(NamedTuple):
     """Some files, for one task, and what is to be read of them."""
 
-    root: str
-    options: tuple[tuple[str, str], ...]
-    columns: list[dict[str, Any]]
+    place: Place
+    columns: pa.Schema
     files: tuple[File, ...]
     filter: str
     #: What this program knows of event types.
-    lineage: dict[str, list[str]]
+    lineage: dict[str, frozenset[str]]
     #: By journal: what is left to the brokers.
-    positions: dict[str, int] = {}
+    positions: Mapping[str, int] = {}
 
     def read(self) -> Iterator[pa.Table]:
         """The events that match, with the types that they came in."""
-        place, columns = Place(self.root, self.options), from_json(self.columns)
         wanted = RowFilter(Filter(self.filter), self._ancestors)
-        for portion in in_order(place, self.files, columns):
+        for portion in in_order(self.place, self.files, self.columns):
             rows = portion.events
             keep = before(rows, self.positions)
             for _, _, events in typed(rows if keep is None else rows.filter(keep)):
@@ -167,8 +160,7 @@ class Part(msgspec.Struct, frozen=True):
                     yield found
 
     def _ancestors(self, kind: str) -> frozenset[str]:
-        told = self.lineage.get(kind)
-        return event_types.ancestors(kind) if told is None else frozenset(told)
+        return self.lineage.get(kind) or event_types.ancestors(kind)
 
 
 def part_of(
@@ -176,15 +168,8 @@ def part_of(
 ) -> Part:
     """What a task has to know to read these files."""
     kinds = {file.type for file in files if file.type is not None}
-    return Part(
-        root=table.place.root,
-        options=table.place.options,
-        columns=as_json(table.columns),
-        files=tuple(files),
-        filter=filter,
-        lineage={kind: sorted(event_types.ancestors(kind)) for kind in kinds},
-        positions=dict(positions or {}),
-    )
+    lineage = {kind: event_types.ancestors(kind) for kind in kinds}
+    return Part(table.place, table.columns, tuple(files), filter, lineage, positions or {})
 
 
 def tasks_of(files: Sequence[File]) -> Iterator[list[File]]:
@@ -203,19 +188,17 @@ def _in_python(
     spark: SparkSession, table: Table, files: Sequence[File], schema: pa.Schema, filter: Filter
 ) -> DataFrame:
     rows = [
-        (msgspec.json.encode(part_of(table, some, str(filter))),)
+        (pickle.dumps(part_of(table, some, str(filter))),)
         for some in tasks_of(sorted(files, key=lambda file: (file.begins, file.path)))
     ]
     parts = spark.createDataFrame(rows, _ROWS).repartition(len(rows))
-    return parts.mapInArrow(partial(_read_parts, as_json(schema)), spark_schema(schema))
+    return parts.mapInArrow(partial(_read_parts, schema), spark_schema(schema))
 
 
-def _read_parts(
-    fields: list[dict[str, Any]], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    schema = from_json(fields)
+def _read_parts(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for data in batch.column("part").to_pylist():
-            for events in msgspec.json.decode(data, type=Part).read():
+            part: Part = pickle.loads(data)
+            for events in part.read():
                 for found in events.combine_chunks().to_batches():
                     yield fitted(found, schema)

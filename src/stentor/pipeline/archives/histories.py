@@ -17,6 +17,7 @@ from stentor.pipeline.archives.places import place_of
 from stentor.pipeline.archives.statistics import Pruner
 from stentor.pipeline.archives.tables import Archive
 from stentor.pipeline.filters.filter_text import given_filter
+from stentor.pipeline.spark_features import check_streams
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,6 +70,7 @@ def history(
     table = archive.table() if version is None else archive.at(version)
     bounded = wanted & during(first, behind)
     if live:
+        check_streams()
         from stentor.pipeline.archives.continuation import continued
 
         given = {**(options or {}), "brokers": str(brokers)}

@@ -13,7 +13,6 @@ from stentor.pipeline.archives.compaction import GRACE, TARGET_BYTES, grace_seco
 from stentor.pipeline.archives.places import Place, place_of
 from stentor.pipeline.archives.spark_schemas import archived
 from stentor.pipeline.archives.tables import Archive
-from stentor.pipeline.columns.layout import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,7 +78,7 @@ def archive(
         target=target_bytes if compaction else 0,
         grace=grace_seconds(grace),
     )
-    if deduplicate and "_id" not in schema.fieldNames():
+    if deduplicate and "_id" not in schema.names:
         raise InvalidConfiguration("deduplicate compares `_id`, and the events have no such column")
     if not events.isStreaming and (query_name or checkpoint or trigger):
         raise InvalidConfiguration(
@@ -88,7 +87,7 @@ def archive(
     if events.isStreaming:
         appender.checkpoint = _checkpoint(place, appender.name, checkpoint, spark)
     # To say now rather than later what contradicts, or that nothing can be written there.
-    appender.archive.columns(arrow_schema(schema))
+    appender.archive.columns(schema)
     if appender.checkpoint is None:
         return appender.append(spark, events, None)
     stream = events.writeStream.foreachBatch(appender.batch).option(

@@ -15,18 +15,16 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from stentor.errors import ArchiveError
 from stentor.filters import Filter
-from stentor.model import Notification, NotificationId
+from stentor.model import Notification
 from stentor.pipeline.archives.frontier import before, check_complete, left_to_brokers
 from stentor.pipeline.archives.merge import Between
 from stentor.pipeline.archives.moments import Moment, during, moment
 from stentor.pipeline.archives.places import Place, place_of
 from stentor.pipeline.archives.replays import Encoders, Events
 from stentor.pipeline.archives.tables import Archive, Table
-from stentor.pipeline.columns import RowEncoder
 
 #: Notifications that are handed over at a time.
 PORTION = 5_000
@@ -83,19 +81,7 @@ class ArchivedEvents:
                 events = events.filter(keep)
             for batch in events.combine_chunks().to_batches(max_chunksize=PORTION):
                 if batch.num_rows:
-                    yield _notifications(encoders.of(batch.schema), batch)
-
-
-def _notifications(encoder: RowEncoder, batch: Any) -> list[Notification]:
-    drafts = encoder.drafts(batch)
-    written: list[str | None] = [None] * len(drafts)
-    if "_id" in batch.schema.names:
-        written = batch.column("_id").to_pylist()
-    parse, make = NotificationId.parse, Notification.from_checked
-    return [
-        make(*draft[:6], None if id is None else parse(id), draft.time)
-        for draft, id in zip(drafts, written, strict=True)
-    ]
+                    yield encoders.of(batch.schema).notifications(batch)
 
 
 def _positions(table: Table) -> dict[str, int]:

@@ -2,65 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    NullType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql.types import StructType
 
 from stentor.errors import UnsupportedColumn
 from stentor.pipeline.archives.columns import DAY
-
-_WIDER: Final[dict[type[DataType], DataType]] = {
-    ByteType: LongType(),
-    ShortType: LongType(),
-    IntegerType: LongType(),
-    FloatType: DoubleType(),
-}
-_KEPT: Final = (
-    BinaryType,
-    BooleanType,
-    DecimalType,
-    DoubleType,
-    LongType,
-    StringType,
-    TimestampType,
-)
-_INSTEAD: Final[dict[type[DataType], str]] = {
-    DateType: "a time is an instant; cast it to timestamp, or to string",
-    TimestampNTZType: "a time is an instant; cast it to timestamp",
-    MapType: "make a struct of the keys that are wanted, as attributes have names",
-}
-#: What the columns of that name are, whoever wrote them.
-_RESERVED: Final[dict[str, DataType]] = {
-    "_id": StringType(),
-    "_type": StringType(),
-    "_time": TimestampType(),
-    "_broker": StringType(),
-    "_stream": StringType(),
-    "_offset": LongType(),
-    "_corrupt": StringType(),
-}
+from stentor.pipeline.columns.layout import arrow_schema
+from stentor.pipeline.columns.reserved import RESERVED
+from stentor.pipeline.columns.types import is_instant, is_list, list_of, no_value, sql_name
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -68,11 +18,12 @@ def spark_schema(schema: pa.Schema) -> StructType:
     return from_arrow_schema(schema)
 
 
-def archived(schema: StructType) -> StructType:
-    """The schema in which the archive keeps events of this schema; `UnsupportedColumn`.
+def archived(schema: StructType) -> pa.Schema:
+    """The columns in which the archive keeps events of this schema; `UnsupportedColumn`.
 
-    >>> archived(StructType().add("n", IntegerType()).add("x", NullType())).simpleString()
-    'struct<n:bigint>'
+    >>> archived(StructType().add("n", "integer").add("text", "string"))
+    n: int64
+    text: string
     """
     names = [name.lower() for name in schema.fieldNames()]
     twice = {name for name in names if names.count(name) > 1}
@@ -83,37 +34,37 @@ def archived(schema: StructType) -> StructType:
         )
     if DAY in names:
         raise UnsupportedColumn(f"the archive has a column {DAY!r} itself; rename yours")
-    fields = [
-        StructField(f.name, _kept(f.name, f.dataType))
-        for f in schema.fields
-        if not isinstance(f.dataType, NullType)
-    ]
+    given = [field for field in arrow_schema(schema) if not pa.types.is_null(field.type)]
+    fields = [pa.field(field.name, _kept(field.name, field.type)) for field in given]
     for field in fields:
-        wanted = _RESERVED.get(field.name)
-        if wanted is not None and field.dataType != wanted:
+        wanted = RESERVED.get(field.name)
+        if wanted is not None and sql_name(field.type) != wanted.simpleString():
             raise UnsupportedColumn(
-                f"column {field.name} is a {wanted.simpleString()}, not a "
-                f"{field.dataType.simpleString()}; cast or rename it"
+                f"column {field.name} is a {wanted.simpleString()}, not a {sql_name(field.type)}; "
+                "cast or rename it"
             )
     if not fields:
         raise UnsupportedColumn("there is no column to archive")
-    return StructType(fields)
+    return pa.schema(fields)
 
 
-def _kept(name: str, kind: DataType) -> DataType:
-    if type(kind) in _WIDER:
-        return _WIDER[type(kind)]
-    if isinstance(kind, StringType):
-        return StringType()  # without its collation or length
-    if isinstance(kind, _KEPT):
+def _kept(name: str, kind: pa.DataType) -> pa.DataType:
+    """Integers and floats of all sizes are long and double."""
+    if pa.types.is_integer(kind):
+        return pa.int64()
+    if pa.types.is_floating(kind):
+        return pa.float64()
+    if pa.types.is_boolean(kind) or pa.types.is_decimal(kind) or is_instant(kind):
         return kind
-    if isinstance(kind, ArrayType):
-        return ArrayType(_kept(name, kind.elementType))
-    if isinstance(kind, StructType):
-        inner = [StructField(f.name, _kept(f"{name}.{f.name}", f.dataType)) for f in kind.fields]
-        if inner:
-            return StructType(inner)
-    instead = _INSTEAD.get(type(kind), "leave it out, or cast it")
-    raise UnsupportedColumn(
-        f"column {name!r} is a {kind.simpleString()}, which no attribute value is: {instead}"
-    )
+    if sql_name(kind) in ("string", "binary"):
+        return kind
+    if is_list(kind):
+        return list_of(_kept(name, kind.value_type))
+    # A variant is a struct in Arrow, and told by metadata.
+    if pa.types.is_struct(kind) and kind.num_fields and not any(map(_is_variant, kind)):
+        return pa.struct([(f.name, _kept(f"{name}.{f.name}", f.type)) for f in kind])
+    raise no_value(name, kind)
+
+
+def _is_variant(field: pa.Field) -> bool:
+    return b"variant" in (field.metadata or {})

@@ -1,51 +1,35 @@
 """`audit`: all conditions, on recorded runs of any size.
 
-The tables that several conditions read are computed one after the other and kept: publications and
-deliveries (`acts`), intervals of activity (`intervals`), what matched (`relevance`), what was owed
-(`liveness`), the history of each component (`history`). Each condition is then a query over
-them, and the union of all is the table of violations.
-
-A table that is kept forgets how it was made. Otherwise every query would carry the plans of all
-tables before it, and planning would take longer than running. They are kept by the executors, in
-memory or on their disks; a session with a checkpoint directory keeps them there instead, and then
-an audit outlives the loss of an executor. Nobody has to release them: Spark does, when nothing
-refers to them any more.
+A table that several slices are cut from is computed once and kept, and so is what was found. It is
+kept by the executors, in memory or on their disks; a session with a checkpoint directory keeps it
+there instead, and then an audit outlives the loss of an executor. Nobody has to release them: Spark
+does, when nothing refers to them any more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F
 
 from stentor.errors import InvalidConfiguration, PipelineError
-from stentor.pipeline.auditing.acts import acts
-from stentor.pipeline.auditing.causality import causal, causal_printed
-from stentor.pipeline.auditing.fifo import fifo
+from stentor.notation.counts import counted
 from stentor.pipeline.auditing.files import read_traces
-from stentor.pipeline.auditing.history import history
-from stentor.pipeline.auditing.intervals import intervals
-from stentor.pipeline.auditing.liveness import lost, owed
-from stentor.pipeline.auditing.relevance import relevance
-from stentor.pipeline.auditing.report import SHOWN, AuditReport, Fault
-from stentor.pipeline.auditing.safety import safety
+from stentor.pipeline.auditing.slices import by_consumer, by_island, by_notification, by_publisher
 from stentor.pipeline.auditing.table import trace_frame
-from stentor.pipeline.auditing.totals import on_islands, total_global, total_pairwise
 from stentor.pipeline.auditing.validation import check_rows, summary, trace_table
-from stentor.pipeline.auditing.words import together
 from stentor.pipeline.registration import require_own
 from stentor.semantics import Action, Condition
+from stentor.semantics.orders import ORDERS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     Traces = DataFrame | str | Path | Iterable[Action] | Mapping[str, Iterable[Action]]
-
-#: The orders that can be asked for.
-ORDERS: Final = ("fifo", "causal", "causal_printed", "total_pairwise", "total_global")
-TOTAL: Final = {"total_pairwise": total_pairwise, "total_global": total_global}
 
 #: The order in which violations of one action are told.
 _RANK: Final = {condition.value: rank for rank, condition in enumerate(Condition)}
@@ -133,23 +117,25 @@ def audit(
             )
     given = _frame(trace, spark)
     require_own(given.sparkSession, "audit")
-    rows = trace_table(given)
+    rows = _kept(trace_table(given))
     runs = _kept(summary(rows))
-    largest = check_rows(runs)
-    actions, active = _kept(acts(rows)), _kept(intervals(rows))
-    relevant = _kept(relevance(actions, active, runs, largest=largest))
-    parts = safety(actions, active, relevant, advertisements=advertisements)
-    due = owed(relevant, runs, advertisements=advertisements)
-    due = _kept(due if settling else due.limit(0))
-    parts.append(lost(due, actions, active))
-    if names:
-        happened = _kept(history(actions))
-        parts += _disorder(happened, runs, names, largest)
-        if TOTAL.keys() & set(names):
-            suspects = _kept(on_islands(happened, runs, group))
-            parts += [TOTAL[name](suspects) for name in names if name in TOTAL]
-    violations = _kept(together(parts))
-    return Audit(violations, _kept(_counted(runs, actions, due, violations)))
+    check_rows(runs)
+    parts = [by_notification(rows, runs, advertisements=advertisements, settling=settling)]
+    for name in names:
+        if name == "fifo":
+            parts.append(by_publisher(rows, runs))
+        elif name.startswith("causal"):
+            parts.append(by_consumer(rows, runs, name))
+        else:
+            parts.append(by_island(rows, runs, name, group))
+    found = _kept(reduce(lambda one, other: one.unionByName(other), parts))
+    counts = found.groupBy("trace").agg(
+        F.sum(F.when(F.col("condition").isNull(), F.col("position"))).alias("owed"),
+        F.count("condition").alias("violations"),
+    )
+    sizes = runs.select("trace", "actions", "publications", "deliveries")
+    traces = sizes.join(counts, "trace", "left").na.fill(0)
+    return Audit(found.where("condition is not null"), _kept(traces))
 
 
 def _kept(table: DataFrame) -> DataFrame:
@@ -172,30 +158,76 @@ def _frame(given: Traces, spark: SparkSession | None) -> DataFrame:
     return trace_frame(spark, given)
 
 
-def _disorder(
-    happened: DataFrame, runs: DataFrame, names: list[str], largest: int
-) -> list[DataFrame]:
-    """What breaks FIFO and causal order."""
-    parts: list[DataFrame] = []
-    if "fifo" in names:
-        parts.append(fifo(happened))
-    if "causal" in names:
-        parts.append(causal(happened, runs, largest=largest))
-    if "causal_printed" in names:
-        parts.append(causal_printed(happened, largest=largest))
-    return parts
+#: Violations that a report tells.
+SHOWN: Final = 20
 
 
-def _counted(
-    runs: DataFrame, actions: DataFrame, due: DataFrame, violations: DataFrame
-) -> DataFrame:
-    """One row for each run."""
-    sizes = actions.groupBy("trace").agg(
-        F.count_if(F.expr("op = 'pub' and in_history")).alias("publications"),
-        F.count_if(F.col("op") == "notify").alias("deliveries"),
-    )
-    found = runs.select("trace", "actions").join(sizes, "trace", "left")
-    for name, table in (("owed", due), ("violations", violations)):
-        count = table.groupBy("trace").agg(F.count("*").alias(name))
-        found = found.join(count, "trace", "left")
-    return found.na.fill(0)
+@dataclass(frozen=True)
+class Fault:
+    """One violation, as the audit's table has it."""
+
+    trace: str
+    condition: Condition
+    position: int
+    component: str
+    notification: str
+    subscription: str | None
+    explanation: str
+
+    def __str__(self) -> str:
+        return f"{self.condition} at action {self.position}: {self.explanation}"
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """The outcome in short, as `stentor.semantics.Report` has it for one small trace.
+
+    `owed` counts the deliveries that liveness asked for: runs that owed nothing have not tested
+    liveness at all. `first` are the first violations by run and position, and `faults` counts all.
+    """
+
+    traces: int
+    flawed: int
+    actions: int
+    publications: int
+    deliveries: int
+    owed: int
+    faults: Mapping[Condition, int]
+    first: tuple[Fault, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.faults
+
+    @property
+    def violations(self) -> int:
+        """How many there are."""
+        return sum(self.faults.values())
+
+    @property
+    def conditions(self) -> frozenset[Condition]:
+        """Which conditions broke."""
+        return frozenset(self.faults)
+
+    def __str__(self) -> str:
+        size = (
+            f"{counted(self.actions, 'action')}, {counted(self.publications, 'publication')}, "
+            f"{counted(self.deliveries, 'delivery', 'deliveries')}, {self.owed:,} owed"
+        )
+        several = self.traces != 1
+        if several:
+            size = f"{counted(self.traces, 'trace')}, {size}"
+        if self.ok:
+            return f"conforms ({size})"
+        found = self.violations
+        head = f"{counted(found, 'violation')} ({size})"
+        if several:
+            head = (
+                f"{counted(found, 'violation')} "
+                f"in {self.flawed} of {self.traces} traces ({size.partition(', ')[2]})"
+            )
+        lines = [head]
+        lines += [f"  {f'{fault.trace}: ' if several else ''}{fault}" for fault in self.first]
+        if found > len(self.first):
+            lines.append(f"  and {found - len(self.first)} more")
+        return "\n".join(lines)

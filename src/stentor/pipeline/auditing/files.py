@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow.parquet as pq
 
@@ -33,18 +33,14 @@ _JSON: Final = (".jsonl", ".json")
 _COMPRESSED: Final = (".gz", ".bz2", ".zst")
 
 
-def write_trace(
-    trace: Iterable[Action], path: str | Path, *, run: str = RUN, clocks: bool = False
-) -> None:
+def write_trace(trace: Iterable[Action], path: str | Path, *, run: str = RUN) -> None:
     """Write a run to a file on this machine; the actions are taken one after the other.
 
-        write_trace(trace, "monday.parquet", run="monday")
-        audit("monday.parquet", spark).report()
-
-    With `clocks`, publications are stamped with what their publisher knew of.
+    write_trace(trace, "monday.parquet", run="monday")
+    audit("monday.parquet", spark).report()
     """
     target = Path(path)
-    batches = record_batches(trace, run, clocks=clocks)
+    batches = record_batches(trace, run)
     if target.suffix == ".parquet":
         with pq.ParquetWriter(target, ARROW_SCHEMA) as writer:
             for batch in batches:
@@ -52,7 +48,7 @@ def write_trace(
     elif target.suffix in _JSON:
         with target.open("wb") as lines:
             for batch in batches:
-                lines.writelines(map(_line, batch.to_pylist()))
+                lines.writelines(Line(**row).encoded() for row in batch.to_pylist())
     else:
         raise PipelineError(
             f"the name {target.name!r} does not say how to write the trace; "
@@ -98,8 +94,3 @@ def _form(name: str, given: str | None) -> str:
     raise PipelineError(
         f"the name {name!r} does not say what is in there; give form='json' or form='parquet'"
     )
-
-
-def _line(row: dict[str, Any]) -> bytes:
-    clock = row.pop("clock")
-    return Line(**row, clock=None if clock is None else dict(clock)).encoded()

@@ -27,7 +27,6 @@ _NEEDED: Final = {
     "filter": ("string",),
     "body": ("binary",),
 }
-_CLOCK: Final = "map<string,bigint>"
 
 
 def trace_table(given: DataFrame) -> DataFrame:
@@ -44,54 +43,41 @@ def trace_table(given: DataFrame) -> DataFrame:
             raise PipelineError(
                 f"the column {name} of a trace table is a {types[0]}, not a {found[name]}"
             )
-    if "clock" in found and found["clock"] != _CLOCK:
-        raise PipelineError(f"the column clock is a {_CLOCK}, not a {found['clock']}")
     return given.select(
         F.col("trace").cast("string") if "trace" in found else F.lit(RUN).alias("trace"),
         F.col("pos").cast("bigint"),
         *(name for name in _NEEDED if name != "pos"),
-        F.col("clock") if "clock" in found else F.lit(None).cast(_CLOCK).alias("clock"),
     )
 
 
 def summary(rows: DataFrame) -> DataFrame:
-    """For each run: its size, its last settling point, whether clocks were recorded; and its flaws.
+    """For each run: its size, between which positions it is, and its flaws.
 
     One row for each run, so this is small, however large the runs are.
     """
-    publishes = F.col("op") == "pub"
     return rows.groupBy("trace").agg(
         F.count("*").alias("actions"),
         F.count_if(F.col("op").isin("pub", "notify")).alias("acts"),
+        F.count_if(F.col("op") == "notify").alias("deliveries"),
+        F.countDistinct(F.when(F.col("op") == "pub", F.col("nid"))).alias("publications"),
         F.min("pos").alias("start"),
         F.max("pos").alias("end"),
-        F.max(F.when(F.col("op") == "quiescent", F.col("pos"))).alias("final"),
-        F.coalesce(F.bool_and(F.when(publishes, F.col("clock").isNotNull())), F.lit(False)).alias(
-            "clocked"
-        ),
         F.countDistinct("pos").alias("positions"),
         F.min(F.when(_malformed(), F.struct("pos", "op"))).alias("malformed"),
     )
 
 
-def check_rows(runs: DataFrame) -> int:
-    """`PipelineError` if some run, by its summary, cannot be judged.
-
-    The publications and deliveries of the largest run: the plan of an audit depends on it.
-    """
+def check_rows(runs: DataFrame) -> None:
+    """`PipelineError` if some run, by its summary, cannot be judged."""
     flawed = (
         F.col("trace").isNull()
         | F.col("malformed").isNotNull()
         | (F.col("positions") < F.col("actions"))
     )
     flaw = F.struct("trace", "actions", "positions", "malformed")
-    found = runs.agg(
-        F.min(F.when(flawed, flaw)).alias("flaw"),
-        F.coalesce(F.max("acts"), F.lit(0)).alias("largest"),
-    ).collect()[0]
+    found = runs.agg(F.min(F.when(flawed, flaw)).alias("flaw")).collect()[0]
     if found["flaw"] is not None:
         raise PipelineError(_problem(*found["flaw"]))
-    return int(found["largest"])
 
 
 def _problem(run: str | None, actions: int, positions: int, malformed: Row | None) -> str:

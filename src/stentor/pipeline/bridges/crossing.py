@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from stentor.pipeline.runs.figures import Figures
+from stentor.pipeline.steps.options import secret
+
+
+def credentials(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The token and the certificates with which brokers are reached."""
+    files = {key: options.get(f"tls_{key}") for key in ("ca", "certificate", "key")}
+    tls = {key: file for key, file in files.items() if file is not None}
+    return {"token": secret(options["token"]) if "token" in options else None, "tls": tls or None}
 
 
 @dataclass

@@ -40,12 +40,11 @@ from stentor.filters import Filter
 from stentor.model import Notification, NotificationId, encode
 from stentor.model.names import MAX_NAME_BYTES
 from stentor.pipeline.bridges.cluster import Contact, consumer_config
-from stentor.pipeline.bridges.crossing import Crossing
+from stentor.pipeline.bridges.crossing import Crossing, credentials
 from stentor.pipeline.bridges.dead_letters import DeadLetters, Letter
 from stentor.pipeline.bridges.records import about_record, notification_of, time_of
 from stentor.pipeline.bridges.values import BadValue, value_reader
 from stentor.pipeline.runs.engines import Leg
-from stentor.pipeline.steps.options import secret
 
 #: Records that are taken at a time, unless the source says otherwise.
 BATCH: Final = 1_000
@@ -355,17 +354,10 @@ class Inbound:
 
     def _open(self, place: _Place, partition: _Partition) -> None:
         producer = self._producer(*place)
-        tls = {
-            key: self._sink[f"tls_{key}"]
-            for key in ("ca", "certificate", "key")
-            if f"tls_{key}" in self._sink
-        }
-        token = self._sink.get("token")
         direct = Direct(
             broker_for(producer, self._sink["brokers"]),
             name=producer,
-            token=None if token is None else secret(token),
-            tls=tls or None,
+            **credentials(self._sink),
             timeout=_ATTEMPT,
             patience=_ATTEMPT,
         )

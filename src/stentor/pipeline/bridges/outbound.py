@@ -38,12 +38,11 @@ from stentor.errors import NoReply, PipelineError
 from stentor.filters import Filter
 from stentor.model import Notification
 from stentor.pipeline.bridges.cluster import Contact, client_config, consumer_config
-from stentor.pipeline.bridges.crossing import Crossing
+from stentor.pipeline.bridges.crossing import Crossing, credentials
 from stentor.pipeline.bridges.dead_letters import DeadLetters, Letter
 from stentor.pipeline.bridges.records import Outgoing, outgoing, written_by
 from stentor.pipeline.bridges.values import BadValue, value_writer
 from stentor.pipeline.runs.engines import Leg
-from stentor.pipeline.steps.options import secret
 
 #: Notifications that are written at a time, unless the source says otherwise.
 BATCH: Final = 1_000
@@ -98,17 +97,10 @@ class Outbound:
                     self._kafka = None
 
     def _bus(self) -> Bus:
-        tls = {
-            key: self._source[f"tls_{key}"]
-            for key in ("ca", "certificate", "key")
-            if f"tls_{key}" in self._source
-        }
-        token = self._source.get("token")
         return connect(
             *self._source["brokers"],
             name=f"bridge/{self._bridge}",
-            token=None if token is None else secret(token),
-            tls=tls or None,
+            **credentials(self._source),
             timeout=3.0,
             delays=(0.05, 2.0),
         )

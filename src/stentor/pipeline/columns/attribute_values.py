@@ -18,7 +18,7 @@ from stentor.errors import InvalidNotification, StentorError, UnsupportedColumn
 from stentor.model.names import shown
 from stentor.model.notification import MAX_PAYLOAD_BYTES, MAX_VALUE_BYTES, check_size
 from stentor.model.values import INT_MAX, INT_MIN
-from stentor.pipeline.columns.types import TIME, is_list, sql_name
+from stentor.pipeline.columns.types import TIME, is_instant, is_list, no_value, sql_name
 
 #: How a column becomes values; called with the column, and what raises an error about a row of it.
 Values = Callable[[pa.Array, Callable[[int, str], NoReturn]], list[Any]]
@@ -72,9 +72,7 @@ def values_of(name: str, kind: pa.DataType) -> Values:
     for is_such, values in _SIMPLE:
         if is_such(kind):
             return values
-    raise UnsupportedColumn(
-        f"column {name!r} is a {sql_name(kind)}, which no attribute value is: {instead_of(kind)}"
-    )
+    raise no_value(name, kind)
 
 
 def _plain(array: pa.Array, wrong: Callable[[int, str], NoReturn]) -> list[Any]:
@@ -158,28 +156,11 @@ def _is_text(kind: pa.DataType) -> bool:
     )
 
 
-def _is_instant(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(kind) and kind.tz)
-
-
 _SIMPLE: Final[tuple[tuple[Callable[[pa.DataType], bool], Values], ...]] = (
     (pa.types.is_boolean, _plain),
     (pa.types.is_integer, _plain),
     (pa.types.is_floating, _floats),
     (_is_text, _sized),
-    (_is_instant, _times),
+    (is_instant, _times),
     (pa.types.is_decimal, _decimals),
 )
-_INSTEAD: Final[tuple[tuple[Callable[[pa.DataType], bool], str], ...]] = (
-    (pa.types.is_date, "a time is an instant; cast it to timestamp, or to string"),
-    (pa.types.is_timestamp, "a time is an instant; cast it to timestamp"),
-    (pa.types.is_map, "make a struct of the keys that are wanted, as attributes have names"),
-)
-
-
-def instead_of(kind: pa.DataType) -> str:
-    """What to do with a column of a type that no attribute value has."""
-    for is_such, text in _INSTEAD:
-        if is_such(kind):
-            return text
-    return "leave it out, or cast it to a number, string, binary or timestamp"

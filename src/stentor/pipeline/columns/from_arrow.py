@@ -2,9 +2,9 @@
 
 Columns are attributes, structs are dotted names, arrays are collections. Null means that the
 attribute is absent, and so does NaN, which no attribute can be. `_type`, `_subject`, `_channel`,
-`_payload`, `_content_type` and `_time` set the parts of that name; the other columns of an event
-table (`_id`, `_offset`, ...) say where a row came from and are left out, so that events that were
-read can be published again as they are.
+`_payload`, `_content_type`, `_time`, `_deliver_at`, `_expires` and `_priority` set the parts of
+that name; the other columns of an event table (`_id`, `_offset`, ...) say where a row came from and
+are left out, so that events that were read can be published again as they are.
 
 What a whole column can be checked for is checked once: its type and name when the writer is made,
 sizes by Arrow. Then each row is a dictionary and is encoded. Errors name the row and the column.
@@ -12,7 +12,7 @@ sizes by Arrow. Then each row is a dictionary and is encoded. Errors name the ro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 
 from stentor.errors import InvalidNotification, StentorError, UnsupportedColumn
 from stentor.model.codec import encode_batch
-from stentor.model.identity import IdSource
+from stentor.model.handling import DEFAULT, Handling, handling
+from stentor.model.identity import IdSource, NotificationId
 from stentor.model.names import check_attribute_names
 from stentor.model.notification import Notification, check_texts
 from stentor.pipeline.columns.attribute_values import (
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
 #: Parts of a notification that columns set, and the columns that are left out.
 _TEXTS: Final = ("_type", "_subject", "_channel", "_content_type")
 _PARTS: Final = dict.fromkeys(_TEXTS, "string") | {"_payload": "binary", "_time": "timestamp"}
-_LEFT_OUT: Final = frozenset(
-    {"_id", "_broker", "_stream", "_offset", "_corrupt", "_deliver_at", "_expires", "_priority"}
-)
+_HANDLING: Final = {"_deliver_at": "timestamp", "_expires": "timestamp", "_priority": "bigint"}
+_SET: Final = _PARTS | _HANDLING
+_LEFT_OUT: Final = frozenset({"_id", "_broker", "_stream", "_offset", "_corrupt"})
 
 
 class Draft(NamedTuple):
@@ -56,6 +57,11 @@ class Draft(NamedTuple):
     payload: bytes
     content_type: str | None
     time: datetime | None
+    handling: Handling | None = None
+
+    def notification(self, id: NotificationId | None, now: datetime | None = None) -> Notification:
+        """With this id; at the time of the row, or else `now`."""
+        return Notification.from_checked(*self[:6], id, self.time or now, self.handling)
 
 
 class RowEncoder:
@@ -82,12 +88,13 @@ class RowEncoder:
             name, kind = field.name, field.type
             if name in _LEFT_OUT or pa.types.is_null(kind):
                 continue
-            if name in _PARTS:
+            if name in _SET:
                 if name in self._parts:
                     raise UnsupportedColumn(f"there are several columns named {name!r}")
-                if sql_name(kind) != _PARTS[name]:
+                said = "bigint" if pa.types.is_signed_integer(kind) else sql_name(kind)
+                if said != _SET[name]:
                     raise UnsupportedColumn(
-                        f"column {name} must be a {_PARTS[name]}, not a {sql_name(kind)}; cast it"
+                        f"column {name} must be a {_SET[name]}, not a {sql_name(kind)}; cast it"
                     )
                 values = payload_values if name == "_payload" else values_of(name, kind)
                 self._parts[name] = index, values
@@ -107,6 +114,17 @@ class RowEncoder:
             )
         self._names = names
 
+    def notifications(self, batch: pa.RecordBatch) -> list[Notification]:
+        """The rows as notifications under their own ids and times, as far as they have them."""
+        drafts = self.drafts(batch)
+        ids: list[str | None] = [None] * len(drafts)
+        if "_id" in batch.schema.names:
+            ids = batch.column("_id").to_pylist()
+        return [
+            draft.notification(None if id is None else NotificationId.parse(id))
+            for draft, id in zip(drafts, ids, strict=True)
+        ]
+
     def drafts(self, batch: pa.RecordBatch) -> list[Draft]:
         """The rows as notifications that have no id yet."""
         rows = self._rows(batch)
@@ -121,6 +139,7 @@ class RowEncoder:
         types, subjects, channels, contents, payloads, times = (
             parts.get(name, nothing) for name in _PARTS
         )
+        handled = _handlings(parts) or nothing
         found = []
         for row, attributes in enumerate(rows):
             if not attributes and types[row] is subjects[row] is channels[row] is None:
@@ -137,6 +156,7 @@ class RowEncoder:
                     payloads[row] or b"",
                     contents[row],
                     times[row],
+                    handled[row],
                 )
             )
         return found
@@ -166,8 +186,23 @@ class RowEncoder:
 
 def numbered(drafts: Sequence[Draft], ids: IdSource, now: datetime) -> list[bytes]:
     """Encoded, under the next ids; `now` is the time of those that have none."""
-    make = Notification.from_checked
-    return _encoded([make(*draft[:6], next(ids), draft.time or now) for draft in drafts])
+    return _encoded([draft.notification(next(ids), now) for draft in drafts])
+
+
+def _handlings(parts: Mapping[str, Sequence[Any]]) -> list[Handling | None]:
+    """How each is to be handled; nothing if no column says it."""
+    given = [parts[name] for name in _HANDLING if name in parts]
+    if not given:
+        return []
+    nothing = [None] * len(given[0])
+    columns = [parts.get(name, nothing) for name in _HANDLING]
+    found = []
+    for row, (at, expires, priority) in enumerate(zip(*columns, strict=True)):
+        try:
+            found.append(handling(at, expires, DEFAULT if priority is None else priority))
+        except InvalidNotification as error:
+            raise RowFault(row, str(error)) from None
+    return found
 
 
 def _check_texts(name: str, values: Sequence[str | None]) -> None:

@@ -15,18 +15,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache
-from operator import attrgetter, itemgetter
+from operator import attrgetter, itemgetter, methodcaller
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from msgspec.msgpack import Decoder
+from msgspec.msgpack import Decoder, Encoder
+from numpy.typing import NDArray
 
 from stentor.errors import DecodeError
 from stentor.model.codec import VERSION, decode_headers
 from stentor.model.handling import DEFAULT
+from stentor.model.projection import are_fields
 from stentor.pipeline.columns.message_values import plain
 
 # The layout is described in `stentor.model.codec`.
@@ -41,6 +43,9 @@ _SECONDS: Final = np.uint64(2**34 - 1)
 _SECONDS_BITS: Final = np.uint64(34)
 
 _time_decoder: Final = Decoder(datetime | None)
+_encoder: Final = Encoder()
+#: The greatest number that is one byte in MessagePack.
+_FIXED: Final = 0x7F
 
 
 class Id(msgspec.Struct, array_like=True, gc=False):
@@ -51,6 +56,10 @@ class Id(msgspec.Struct, array_like=True, gc=False):
     sequence: int
 
 
+_id_decoder: Final = Decoder(Id | None)
+_ids_decoder: Final = Decoder(list[Id | None])
+
+
 class Header(msgspec.Struct, array_like=True, gc=False):
     """A header with all attributes, their values as MessagePack has them."""
 
@@ -59,7 +68,7 @@ class Header(msgspec.Struct, array_like=True, gc=False):
     subject: str | None
     channel: str | None
     content_type: str | None
-    id: Id | None
+    id: msgspec.Raw
     time: msgspec.Raw
     handling: tuple[datetime | None, datetime | None, int] | None = None
 
@@ -70,20 +79,28 @@ class AnyHeader(Header):
     attributes: dict[str, Any]
 
 
+_any_decoder: Final = Decoder(list[AnyHeader])
+
+
 class HeaderReader:
     """Reads the headers of batches.
 
     >>> from stentor.model import Notification, encode
     >>> items = [encode(Notification({"x": x, "y": 2 * x})) for x in (1, 2)]
     >>> reader = HeaderReader(["y", "z"])
-    >>> headers = reader.read(items)
-    >>> reader.values(headers, "y"), reader.values(headers, "z")
+    >>> attributes = [header.attributes for header in reader.read(items)]
+    >>> reader.values(attributes, "y"), reader.values(attributes, "z")
     ([2, 4], [None, None])
     """
 
     def __init__(self, names: Iterable[str]) -> None:
         """Only the attributes of these names are read."""
         wanted = list(dict.fromkeys(names))
+        self._decoder: Decoder[Any]
+        if not are_fields(wanted):
+            self._decoder = _any_decoder
+            self._get: dict[str, Any] = {name: methodcaller("get", name) for name in wanted}
+            return
         fields = {name: f"a{i}" for i, name in enumerate(wanted)}
         attributes = msgspec.defstruct(
             "Attributes",
@@ -95,24 +112,24 @@ class HeaderReader:
             "WantedHeader", [("attributes", attributes)], bases=(Header,), array_like=True, gc=False
         )
         self._decoder = Decoder(list[header])  # type: ignore[valid-type]
-        self._get = {name: attrgetter(f"attributes.{field}") for name, field in fields.items()}
+        self._get = {name: attrgetter(field) for name, field in fields.items()}
 
     def read(self, items: Sequence[bytes]) -> list[Header]:
         """The headers of encoded notifications."""
         return _decoded(self._decoder, items)
 
-    def values(self, headers: Sequence[Header], name: str) -> list[Any]:
-        """The values of an attribute as MessagePack has them, None where it is absent."""
-        return list(map(self._get[name], headers))
+    def values(self, attributes: Sequence[Any], name: str) -> list[Any]:
+        """The values of an attribute, of those of some headers, as MessagePack has them.
+
+        None where it is absent.
+        """
+        return list(map(self._get[name], attributes))
 
 
 @lru_cache(maxsize=64)
 def header_reader(names: tuple[str, ...]) -> HeaderReader:
     """A reader that others of the process share: to make one means to make classes."""
     return HeaderReader(names)
-
-
-_any_decoder: Final = Decoder(list[AnyHeader])
 
 
 def all_attributes(items: Sequence[bytes]) -> list[dict[str, Any]]:
@@ -127,9 +144,8 @@ def _decoded(decoder: Any, items: Sequence[bytes]) -> list[Any]:
     try:
         if set(map(itemgetter(0), items)) - {VERSION}:
             raise ValueError("an unknown version of the encoding")
-        if {item[5:_PREFIX] for item in items} == {_NO_PAYLOAD}:
-            headers = [item[_PREFIX:] for item in items]
-        else:
+        headers = [item[_PREFIX:] for item in items if item[5:_PREFIX] == _NO_PAYLOAD]
+        if len(headers) < len(items):
             headers = [item[_PREFIX : _payload_start(item)] for item in items]
         found = decoder.decode(b"\xdd" + len(items).to_bytes(4) + b"".join(headers))
     except (msgspec.DecodeError, ValueError, IndexError) as error:
@@ -152,15 +168,31 @@ def payloads(items: Sequence[bytes]) -> list[bytes | None]:
 
 def id_column(headers: Sequence[Header]) -> pa.Array:
     """`producer:epoch:sequence` of each."""
-    ids = [header.id for header in headers]
-    known = [i for i in ids if i is not None]
-    producers, epochs = {i.producer for i in known}, {i.epoch for i in known}
-    if len(producers) == len(epochs) == 1 and len(known) == len(ids):
-        (producer,), (epoch,) = producers, epochs
-        numbers = pa.array([i.sequence for i in known], pa.int64()).cast(pa.string())
-        return pc.binary_join_element_wise(pa.scalar(f"{producer}:{epoch}"), numbers, ":")
+    raw = [header.id for header in headers]
+    joined = b"".join(raw)
+    if raw and len(joined) == len(raw) * len(raw[0]):
+        found = _of_one_life(np.frombuffer(joined, np.uint8).reshape(len(raw), -1))
+        if found is not None:
+            return found
+    ids = _ids_decoder.decode(b"\xdd" + len(raw).to_bytes(4) + joined)
     written = [None if i is None else f"{i.producer}:{i.epoch}:{i.sequence}" for i in ids]
     return pa.array(written, pa.string())
+
+
+def _of_one_life(ids: NDArray[np.uint8]) -> pa.Array | None:
+    """The column of encoded ids of one length, if they differ in their last numbers only."""
+    first = _id_decoder.decode(ids[0].tobytes())
+    if first is None:
+        return None
+    width = len(_encoder.encode(first.sequence))  # a code and so many bytes, or all in one byte
+    at = ids.shape[1] - width
+    data = ids[:, at + (width > 1) :]
+    same = ids[:, : at + (width > 1)]
+    if not (same == same[0]).all() or (width == 1 and data.max() > _FIXED):
+        return None
+    numbers = np.ascontiguousarray(data).view(f">u{data.shape[1]}").ravel().astype(np.int64)
+    texts = pa.array(numbers).cast(pa.string())
+    return pc.binary_join_element_wise(f"{first.producer}:{first.epoch}", texts, ":")
 
 
 def moment_column(headers: Sequence[Header], place: int) -> pa.Array:

@@ -20,6 +20,7 @@ from stentor.model.names import name_problem, shown
 from stentor.pipeline.columns.column_fits import Fit, fit_of
 from stentor.pipeline.columns.reserved import RESERVED
 from stentor.pipeline.spark_features import to_arrow_schema_in_utc, to_arrow_type_in_utc
+from stentor.protocol.messages import MAX_NAMES
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,11 @@ class Layout:
             elif isinstance(column, Branch):
                 found.update(dict.fromkeys(column.names()))
         return list(found)
+
+    @property
+    def asked_for(self) -> list[str] | None:
+        """The attributes that brokers are asked for; None for all, where these are too many."""
+        return names if len(names := self.attributes) <= MAX_NAMES else None
 
     def has(self, name: str) -> bool:
         """Whether there is a column of this name."""

@@ -22,8 +22,7 @@ from stentor.pipeline.columns.headers import (
     time_column,
 )
 from stentor.pipeline.columns.layout import Branch, Layout, Leaf
-from stentor.pipeline.columns.message_values import plain
-from stentor.pipeline.columns.misfits import as_json
+from stentor.pipeline.columns.message_values import as_json, plain
 
 #: What happens with an event that has an attribute which does not fit its column: it is kept, with
 #: null there and the value in `_corrupt`; it is left out; or the read fails.
@@ -95,11 +94,12 @@ class _Work:
         self._stream = stream
         self._broker = broker
         self._headers: list[Header] = reader.read(items)
+        self._attributes: list[Any] = [header.attributes for header in self._headers]
         #: By row: the attributes that do not fit, and their values.
         self.misfits: dict[int, dict[str, Any]] = {}
 
     def attribute(self, column: Leaf | Branch) -> pa.Array:
-        values = self._reader.values(self._headers, column.attribute)
+        values = self._reader.values(self._attributes, column.attribute)
         if isinstance(column, Leaf):
             return column.fit.column(values, self._noting(column.attribute))
         if any(value is not None for value in values):

@@ -22,6 +22,7 @@ import pyarrow.types as pt
 from stentor.errors import UnsupportedColumn
 from stentor.model.names import RESERVED
 from stentor.model.values import INT_MAX, INT_MIN
+from stentor.pipeline.columns.types import is_list
 from stentor.pipeline.matching.event_batches import events_batch
 
 #: Where the value of a name that has no column of its own comes from.
@@ -80,7 +81,7 @@ def _places(records: pa.StructArray, name: str) -> Iterator[pa.Array]:
         if field is not None:
             if pt.is_struct(field.type):
                 yield from _places(field, tail)
-            elif _is_list(field.type) and pt.is_struct(field.type.value_type):
+            elif is_list(field.type) and pt.is_struct(field.type.value_type):
                 raise UnsupportedColumn(
                     f"a filter asks for {name!r}, but {head!r} holds lists of records, into which "
                     "filters cannot look; make a row of each record with `explode`"
@@ -109,7 +110,7 @@ def _values(name: str, field: pa.Array) -> Iterator[pa.Array]:
             whole = [None if n is None or not _is_long(n) else int(n) for n in numbers]
             yield pa.array(whole, pa.int64())
             yield pa.array([None if n is None else float(n) for n in numbers], pa.float64())
-    elif _is_list(kind) and pt.is_decimal(kind.value_type) and kind.value_type.scale > 0:
+    elif is_list(kind) and pt.is_decimal(kind.value_type) and kind.value_type.scale > 0:
         rows = field.to_pylist()
         floats = [None if r is None else [None if n is None else float(n) for n in r] for r in rows]
         yield pa.array(floats, pa.list_(pa.float64()))
@@ -138,7 +139,3 @@ def _present(column: pa.Array) -> np.ndarray:
 
 def _is_text(kind: pa.DataType) -> bool:
     return bool(pt.is_string(kind) or pt.is_large_string(kind))
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pt.is_list(kind) or pt.is_large_list(kind))

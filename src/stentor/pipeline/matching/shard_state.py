@@ -29,7 +29,7 @@ from stentor.pipeline.matching.kernel_cache import claim_kernel_cache
 from stentor.pipeline.matching.parcels import CHANGES, unwrapped, wrapped
 from stentor.pipeline.matching.shard_index import Change, Held, Layout
 from stentor.pipeline.matching.vocabulary import Vocabulary
-from stentor.pipeline.matching.worker_cache import Memory
+from stentor.pipeline.matching.worker import Memory
 
 #: Versions that a worker can catch up from; and changes, above which reading all is as quick.
 LOGGED: Final = 16

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from stentor.pipeline.runs.lateness import Lateness
 
@@ -27,6 +27,15 @@ class Outcome:
     #: Whether it was ended from outside before it was done.
     stopped: bool = False
     seconds: float = 0.0
+
+
+class Journal(NamedTuple):
+    """How far a journal has been read."""
+
+    #: In the time of events: the latest of the last ones; None if that is not known.
+    time: str | float | None
+    #: Events that are there and not yet read; None while its broker does not answer.
+    lag: int | None
 
 
 @dataclass
@@ -51,6 +60,8 @@ class Figures:
     corrupt: int = 0
     late: int = 0
     watermark: str | None = None
+    #: How far each journal has been read, by its id.
+    journals: dict[str, Journal] = field(default_factory=dict)
     problem: str | None = None
     #: The time of the last progress that was taken in; they come in order.
     latest: str = ""
@@ -72,12 +83,22 @@ class Figures:
         if rows:
             self.duration = int(progress.get("batchDuration") or 0)
         self.lag = lag(progress)
+        self.journals = journals(progress) or self.journals
         operators = progress.get("stateOperators") or []
         self.state_rows = sum(int(each.get("numRowsTotal") or 0) for each in operators)
         self.late += self.lateness.add(progress)
         self.watermark = (progress.get("eventTime") or {}).get("watermark", self.watermark)
         for metrics in (progress.get("observedMetrics") or {}).values():
             self._observe(metrics)
+
+    @property
+    def held_back_by(self) -> str | None:
+        """The journal that others wait for: one that does not answer, or else the earliest.
+
+        None if all of them are read to their ends.
+        """
+        behind = {name: each for name, each in self.journals.items() if each.lag != 0}
+        return min(behind, key=lambda name: _rank(behind[name]), default=None)
 
     def _observe(self, metrics: Mapping[str, Any]) -> None:
         for name, value in metrics.items():
@@ -102,6 +123,8 @@ class Figures:
             "corrupt": self.corrupt,
             "late": self.late,
             "watermark": self.watermark,
+            "journals": {name: each._asdict() for name, each in self.journals.items()},
+            "heldBackBy": self.held_back_by,
             **({"observed": self.observed} if self.observed else {}),
             **({"problem": self.problem} if self.problem else {}),
         }
@@ -119,6 +142,29 @@ def lag(progress: Mapping[str, Any]) -> int | None:
     return sum(found) if found else None
 
 
+def _rank(journal: Journal) -> tuple[bool, str, float]:
+    time = journal.time
+    text, number = (time, 0.0) if isinstance(time, str) else ("", time or 0.0)
+    return journal.lag is not None, text, number
+
+
+def journals(progress: Mapping[str, Any]) -> dict[str, Journal]:
+    """How far each journal has been read, of all sources that are journals.
+
+    >>> journals({"sources": [{"endOffset": {"streams": {"b1#0": 4}, "times": {"b1#0": 7.5}},
+    ...                        "latestOffset": {"streams": {"b1#0": 9}}}]})
+    {'b1#0': Journal(time=7.5, lag=5)}
+    """
+    found = {}
+    for source in progress.get("sources") or []:
+        end, latest = (_offset(source.get(name)) for name in ("endOffset", "latestOffset"))
+        heads = _streams(latest) or {}
+        for stream, offset in (_streams(end) or {}).items():
+            left = max(0, heads[stream] - offset) if stream in heads else None
+            found[stream] = Journal(end.get("times", {}).get(stream), left)
+    return found
+
+
 def _waiting(source: Mapping[str, Any]) -> int | None:
     end, latest = _streams(source.get("endOffset")), _streams(source.get("latestOffset"))
     if end is None or latest is None:
@@ -128,10 +174,16 @@ def _waiting(source: Mapping[str, Any]) -> int | None:
 
 def _streams(offset: Any) -> dict[str, int] | None:
     """The offsets of journals; those of other sources count something else."""
-    if isinstance(offset, str):
-        try:
-            offset = json.loads(offset)
-        except ValueError:
-            return None
-    streams = offset.get("streams") if isinstance(offset, dict) else None
+    streams = _offset(offset).get("streams")
     return streams if isinstance(streams, dict) else None
+
+
+def _offset(written: Any) -> dict[str, Any]:
+    """An offset as Spark shows it; that of a `live` history has one of journals inside."""
+    if isinstance(written, str):
+        try:
+            written = json.loads(written)
+        except ValueError:
+            return {}
+    found = written if isinstance(written, dict) else {}
+    return found.get("live") or found

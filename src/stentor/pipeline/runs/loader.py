@@ -4,11 +4,18 @@ Nothing here needs Spark. What is checked: that every key is known and holds wha
 filters, rules, windows and addresses are right; that every table that is asked for exists, and
 none depends on itself; that sinks can take what comes. What only Spark can know, such as whether a
 column exists, is for `analysis`, and told when the pipeline is run, before anything is read.
+
+Python files that a pipeline brings along (functions for `apply`, steps of its own) are loaded when
+it is read, so that the steps they register are known to the checks. A module has the name of its
+file. When the pipeline is run, Spark sends the files to the executors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import importlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -17,8 +24,6 @@ from stentor.notation.document import Document
 from stentor.notation.toml_lines import KeyPath
 from stentor.pipeline.runs.definition import Pipeline, Source, Step
 from stentor.pipeline.runs.engines import read_engine
-from stentor.pipeline.runs.graphs import cycles, ordered, unused
-from stentor.pipeline.runs.modules import load_modules
 from stentor.pipeline.runs.reader import Reader, is_remote
 from stentor.pipeline.runs.sink_reader import read_sinks
 from stentor.pipeline.runs.table_reader import read_sources, read_steps
@@ -168,3 +173,91 @@ def _is_updated(table: str, sources: Mapping[str, Source], steps: Mapping[str, S
         return inner or step.kind.updates(step.options)
 
     return is_updated(table, frozenset())
+
+
+def cycles(steps: Mapping[str, Step]) -> list[list[str]]:
+    """Steps that need each other, one list for each such group."""
+    found: list[list[str]] = []
+    left = {
+        name: [table for table in step.tables if table in steps] for name, step in steps.items()
+    }
+    while left:
+        try:
+            TopologicalSorter(left).prepare()
+        except CycleError as error:
+            cycle = list(error.args[1][1:])[::-1]
+            found.append(cycle)
+            gone = set(cycle)
+            left = {n: [t for t in ts if t not in gone] for n, ts in left.items() if n not in gone}
+        else:
+            break
+    return found
+
+
+def ordered(steps: Mapping[str, Step]) -> list[str]:
+    """The names of the steps, each behind those that it needs, else as they are written.
+
+    Steps of a cycle, and behind one, are left out.
+    """
+    found: list[str] = []
+    waiting = list(steps)
+    while True:
+        ready = [
+            name
+            for name in waiting
+            if all(t in found or t not in steps for t in steps[name].tables)
+        ]
+        if not ready:
+            return found
+        found.append(ready[0])
+        waiting.remove(ready[0])
+
+
+def needed(steps: Mapping[str, Step], wanted: Iterable[str]) -> set[str]:
+    """These tables and all that they are made of."""
+    found: set[str] = set()
+    waiting = list(wanted)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            if name in steps:
+                waiting.extend(steps[name].tables)
+    return found
+
+
+def unused(
+    sources: Mapping[str, Source], steps: Mapping[str, Step], wanted: Iterable[str]
+) -> list[str]:
+    """Tables that no sink needs."""
+    used = needed(steps, wanted)
+    return [name for name in (*sources, *steps) if name not in used]
+
+
+def load_modules(files: Sequence[Path]) -> Iterator[tuple[int, str]]:
+    """Load them; yields the number and the problem of each that cannot be loaded."""
+    for index, file in enumerate(files):
+        if file.suffix not in (".py", ".zip"):
+            yield index, f"{file.name} is neither a Python file nor a zip of such"
+        elif not file.is_file():
+            yield index, f"there is no file {file}"
+        else:
+            problem = _load(file)
+            if problem is not None:
+                yield index, problem
+
+
+def _load(file: Path) -> str | None:
+    directory = str(file if file.suffix == ".zip" else file.parent)
+    if directory not in sys.path:
+        sys.path.append(directory)
+    if file.suffix == ".zip":
+        return None
+    try:
+        module = importlib.import_module(file.stem)
+    except Exception as error:
+        return f"{file.name} cannot be loaded: {type(error).__name__}: {error}"
+    loaded = getattr(module, "__file__", None)
+    if loaded is None or Path(loaded).resolve() != file.resolve():
+        return f"there is another module {file.stem!r}, from {loaded}; give the file another name"
+    return None

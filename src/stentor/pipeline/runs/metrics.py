@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from stentor.errors import PipelineError
-from stentor.pipeline.runs.figures import Figures
+from stentor.pipeline.runs.figures import Figures, Journal
 from stentor.transport.address import Address
 
 #: Metric, kind, help, and where it is in `Figures`.
@@ -24,6 +24,18 @@ _METRICS: Final = (
     ("batch_milliseconds", "gauge", "Time that the last micro-batch took.", "duration"),
     ("lag", "gauge", "Events that are there and not yet read.", "lag"),
     ("state_rows", "gauge", "Rows of state that the query keeps.", "state_rows"),
+)
+
+
+def _seconds(journal: Journal) -> float | None:
+    if isinstance(journal.time, str):
+        return datetime.fromisoformat(journal.time).timestamp()
+    return journal.time
+
+
+_JOURNALS: Final[tuple[tuple[str, str, Callable[[Journal], float | None]], ...]] = (
+    ("time_seconds", "How far it has been read, in the time of events, since 1970.", _seconds),
+    ("lag", "Events of it that are there and not yet read.", lambda journal: journal.lag),
 )
 _STATES: Final = ("starting", "running", "waiting", "done", "stopped", "failed")
 
@@ -64,6 +76,14 @@ def prometheus(pipeline: str, queries: Iterable[Figures]) -> str:
             value = getattr(figures, field)
             if value is not None:
                 lines.append(f"{name}{{{_labels(pipeline, figures)}}} {value}")
+    for metric, help, value in _JOURNALS:
+        name = f"stentor_pipeline_journal_{metric}"
+        lines += [f"# HELP {name} {help}", f"# TYPE {name} gauge"]
+        for figures in known:
+            for stream, journal in figures.journals.items():
+                if (number := value(journal)) is not None:
+                    labels = f'{_labels(pipeline, figures)},journal="{_escaped(stream)}"'
+                    lines.append(f"{name}{{{labels}}} {number}")
     lines += [
         "# HELP stentor_pipeline_state What the query does; 1 for what it is.",
         "# TYPE stentor_pipeline_state gauge",
@@ -78,6 +98,10 @@ def prometheus(pipeline: str, queries: Iterable[Figures]) -> str:
 def _labels(pipeline: str, figures: Figures) -> str:
     # Names have no characters that would have to be escaped.
     return f'pipeline="{pipeline}",query="{figures.name}"'
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 class MetricsServer:

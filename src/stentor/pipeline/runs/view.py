@@ -36,6 +36,7 @@ def table(queries: Iterable[Figures]) -> Table:
     columns = ("batch", "rows", "rows/s", "batch time", "lag", "state rows", "corrupt", "late")
     for name in columns:
         found.add_column(name, justify="right")
+    found.add_column("held back by")
     for figures in queries:
         found.add_row(
             Text(figures.name),
@@ -48,8 +49,20 @@ def table(queries: Iterable[Figures]) -> Table:
             f"{figures.state_rows:,}" if figures.state_rows else "",
             Text(f"{figures.corrupt:,}" if figures.corrupt else "", style="yellow"),
             Text(f"{figures.late:,}" if figures.late else "", style="yellow"),
+            Text(_holding(figures)),
         )
     return found
+
+
+def _holding(figures: Figures) -> str:
+    """Which journal is read the least far in the time of events, and how far."""
+    name = figures.held_back_by
+    if name is None or len(figures.journals) < 2:
+        return ""
+    journal = figures.journals[name]
+    state = "which does not answer" if journal.lag is None else f"{journal.lag:,} left"
+    broker = name.partition("#")[0]
+    return f"{broker} at {journal.time}, {state}" if journal.time else f"{broker}, {state}"
 
 
 def line(figures: Figures) -> str:
@@ -70,6 +83,8 @@ def line(figures: Figures) -> str:
     for name, value in (("corrupt", figures.corrupt), ("late", figures.late)):
         if value:
             parts.append(f"{value:,} {name}")
+    if holding := _holding(figures):
+        parts.append(f"held back by {holding}")
     return f"{figures.name}: {', '.join(parts)}"
 
 

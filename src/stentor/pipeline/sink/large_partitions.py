@@ -26,6 +26,7 @@ from typing import TypeVar
 from stentor.client.backoff import TRANSIENT, Backoff
 from stentor.errors import NameTaken, NotPermitted, PipelineError
 from stentor.model.codec import decode_many, encode
+from stentor.model.handling import handling
 from stentor.model.identity import IdSource
 from stentor.model.notification import Notification
 from stentor.notation.counts import counted
@@ -105,6 +106,14 @@ class LargePartition:
     def publish(self, drafts: list[Draft]) -> None:
         """Publish those of the rows that are not there."""
         new = self.unknown(drafts)
+        if any(draft.handling is not None and draft.handling.deliver_at for draft in new):
+            raise PipelineError(
+                f"batch {self._task.epoch}, partition {self._task.partition} has rows with "
+                "`_deliver_at`, and it does not fit into one transaction, or is published a second "
+                "time. What waits to be delivered cannot be read back from the journal, so nobody "
+                "could tell what is there: use smaller partitions (repartition), or another "
+                "txnAppId if the batch is new"
+            )
         if not new:
             return
         ids = IdSource(self._direct.producer, self._task.epoch, self._next)
@@ -206,7 +215,10 @@ class _Known:
         self.newest = max(self.newest, notification.id.sequence)
         self.left += 1
         n = notification
-        draft = Draft(dict(n), n.type, n.subject, n.channel, n.payload, n.content_type, n.time)
+        draft = Draft(
+            *(dict(n), n.type, n.subject, n.channel, n.payload, n.content_type, n.time),
+            handling(n.deliver_at, n.expires, n.priority),
+        )
         self._timed[self._contents(draft, draft.time)] += 1
         self._untimed[self._contents(draft, None)] += 1
 
@@ -234,7 +246,7 @@ class _Known:
         """What tells a row from others."""
         key = self._key
         if not key:
-            return encode(Notification.from_checked(*draft[:6], None, time))
+            return encode(draft._replace(time=time).notification(None))
         attributes = {
             name: value
             for name, value in draft.attributes.items()

@@ -39,6 +39,7 @@ from stentor.pipeline.sink.large_partitions import other_rows
 from stentor.pipeline.sink.partitions import published
 from stentor.pipeline.sink.tasks import Task
 from stentor.pipeline.source.options import VERIFY, WriteIdentity, connecting, transaction
+from stentor.pipeline.steps.names import quoted
 
 #: How many slots there are. It is part of what rows are known by, so it never changes.
 SLOTS: Final = 8
@@ -88,7 +89,7 @@ def slotted(frame: DataFrame, key: tuple[str, ...] = ()) -> DataFrame:
         raise PipelineError(
             f"txnKey names {missing[0]!r}, which is no column; there are {', '.join(frame.columns)}"
         )
-    columns = [F.col(f"`{name.replace('`', '``')}`") for name in key or frame.columns]
+    columns = [F.col(quoted(name)) for name in key or frame.columns]
     slot = F.pmod(F.xxhash64(*columns), F.lit(SLOTS)).cast("int")
     return frame.withColumn(SLOT, slot).repartition(SLOT).sortWithinPartitions(SLOT)
 

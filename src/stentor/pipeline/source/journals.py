@@ -204,10 +204,12 @@ class Journals:
         *,
         skip_lost: bool,
         headers: bool,
+        attributes: list[str] | None,
     ) -> list[Stretch]:
         """When the events of a journal were, between two offsets, and how large: not the events.
 
-        With `headers`, they are as large as they are without their payloads.
+        They are as large as what is read of them: with `headers` without their payloads, and with
+        `attributes` without others than these.
         """
         found: list[Stretch] = []
 
@@ -220,6 +222,7 @@ class Journals:
                 skip_lost=skip_lost,
                 times=column,
                 headers=headers,
+                attributes=attributes,
             )
 
         self._ask(journal, look)

@@ -10,6 +10,9 @@ batch that ends here begins, in each journal of which it reads something. So the
 alone determines it, whatever has happened to the brokers when it is run once more; no clock and no
 cluster has a say. Its start would not do: of the first batch Spark does not keep it, but asks for
 the initial offset again, and a broker may be down by then, or have lost its oldest events.
+
+`times` says for people how far that is in the time of events, by journal: the latest `_time` among
+the last ones that were taken, or the attribute that `timeColumn` names.
 """
 
 from __future__ import annotations
@@ -28,11 +31,13 @@ class Offset:
     streams: Mapping[str, int]
     since: float = 0.0
     begin: Mapping[str, int] = field(default_factory=dict)
+    times: Mapping[str, str | float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> Offset:
         """From what Spark kept."""
-        return cls(dict(found["streams"]), float(found["since"]), dict(found.get("begin", {})))
+        begin, times = found.get("begin", {}), found.get("times", {})
+        return cls(dict(found["streams"]), float(found["since"]), dict(begin), dict(times))
 
     def dump(self) -> dict[str, Any]:
         """For Spark, which compares the text: the same offset has one form."""
@@ -40,8 +45,9 @@ class Offset:
             "streams": dict(sorted(self.streams.items())),
             "since": self.since,
         }
-        if self.begin:
-            found["begin"] = dict(sorted(self.begin.items()))
+        for name, given in (("begin", self.begin), ("times", self.times)):
+            if given:
+                found[name] = dict(sorted(given.items()))
         return found
 
 

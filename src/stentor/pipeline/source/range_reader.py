@@ -18,7 +18,7 @@ import pyarrow as pa
 from stentor.client.backoff import TRANSIENT, Backoff
 from stentor.errors import HistoryGone
 from stentor.model.moments import TIME
-from stentor.pipeline.columns import BatchMaker
+from stentor.pipeline.columns import BatchMaker, Layout
 from stentor.pipeline.source.journals import holder
 from stentor.pipeline.source.offsets import Range
 from stentor.pipeline.source.options import Reading
@@ -35,15 +35,13 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """The events of a range that the filter matches.
 
-    Payloads leave the broker only if there is a column for them. Attributes that have no column do:
-    a broker would have to decode and encode each event anew to leave them out.
+    Payloads and attributes leave the broker only if there is a column for them.
     """
     offsets: list[int] = []
     items: list[bytes] = []
     size = 0
     left = inf if options.limit is None else options.limit
-    headers = "_payload" not in maker.layout.arrow.names
-    for found_offsets, found_items in _stretches(part, options, filter, headers=headers):
+    for found_offsets, found_items in _stretches(part, options, filter, maker.layout):
         if len(found_items) > left:
             found_offsets, found_items = found_offsets[: int(left)], found_items[: int(left)]
         left -= len(found_items)
@@ -74,7 +72,7 @@ def count_range(part: Range, options: Reading) -> int:
 
 
 def _stretches(
-    part: Range, options: Reading, filter: str, *, headers: bool = False, times: str = ""
+    part: Range, options: Reading, filter: str, layout: Layout | None = None, times: str = ""
 ) -> Iterator[tuple[list[int], list[bytes]]]:
     at = part.first
     hint = part.address
@@ -104,7 +102,8 @@ def _stretches(
                     filter,
                     skip_lost=not strict,
                     times=times,
-                    headers=headers,
+                    headers=layout is not None and not layout.has("_payload"),
+                    attributes=None if layout is None else layout.asked_for,
                 )
                 for stretch in stretches:
                     at = max(at, stretch.through + 1)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import pyarrow as pa
@@ -34,6 +35,7 @@ from pyspark.sql.types import StructType
 
 from stentor.client.backoff import TRANSIENT
 from stentor.errors import HistoryGone
+from stentor.model.moments import TIME
 from stentor.pipeline.columns import BatchMaker, Layout
 from stentor.pipeline.source.journals import JournalPlace, Journals, Seen
 from stentor.pipeline.source.offsets import Offset, Range, broker_of, ranges
@@ -46,14 +48,19 @@ _log: Final = logging.getLogger("stentor.pipeline")
 _WAITING: Final = "waiting for"
 #: Seconds within which all brokers should have said how far their journals go.
 _SLOW: Final = 0.25
+#: Entries at the end of a batch, of each journal, whose times tell how far it has been read.
+_LAST: Final = 100
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows the journals of all listed brokers."""
 
     def __init__(self, schema: StructType, options: Reading) -> None:
-        Layout(schema)
+        layout = Layout(schema)
         self._schema = schema
+        #: What is read of events: whether without their payloads, and which attributes.
+        self._headers = not layout.has("_payload")
+        self._attributes = layout.asked_for
         self._options = options
         self._journals: Journals | None = None
         #: Where each journal was seen last: a hint for tasks.
@@ -129,7 +136,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = {stream: positions[stream] for stream in taken}
         for stream, count in taken.items():
             streams[stream] = begin[stream] + count
-        return Offset(streams, before.since, begin)
+        return Offset(streams, before.since, begin, self._read_through(before, begin, streams))
+
+    def _read_through(
+        self, before: Offset, begin: Mapping[str, int], streams: Mapping[str, int]
+    ) -> dict[str, str | float]:
+        """How far each journal is read then, in the time of events."""
+        found = dict(before.times)
+        for stream, first in begin.items():
+            end = streams[stream]
+            stretches = self._times(stream, max(first, end - _LAST), end - 1)
+            times = [time for each in stretches for time in each.times if time is not None]
+            if times:
+                latest = max(times)
+                told: str | float = latest
+                if self._options.time_column == TIME:
+                    told = datetime.fromtimestamp(latest, UTC).isoformat()
+                known = found.get(stream)
+                later = isinstance(known, type(told)) and known > told  # type: ignore[operator]
+                found[stream] = known if known is not None and later else told
+        return found
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         rows = self._options.rows_per_batch
@@ -227,7 +253,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             options.filter,
             options.time_column,
             skip_lost=skip_lost,
-            headers="_payload" not in self._schema.names,
+            headers=self._headers,
+            attributes=self._attributes if options.bytes_per_batch is not None else None,
         )
 
     def _beginning(self, journal: JournalPlace, before: Offset) -> int:

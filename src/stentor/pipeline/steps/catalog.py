@@ -169,3 +169,16 @@ register_step(
     main="subscriptions",
     about="Find out who gets which event.",
 )
+register_step(
+    "scoped",
+    "stentor.pipeline.scopes:scoped",
+    {
+        "graph": Option("path", "a file in the scope graph language", required=True),
+        "to": Option("texts", "only what these components receive"),
+        "consumer": Option("text", "the column that says who; consumer by default"),
+        "schema": Option("schema", "the attributes of the result, where mappings do not say"),
+        "plan": Option("text", "force a plan", choices=("auto", "native", "python")),
+    },
+    main="graph",
+    about="Find out who gets which event through the scopes of a graph, and in which version.",
+)

@@ -24,14 +24,14 @@ from stentor.errors import PipelineError, StentorError
 from stentor.model import Notification, NotificationId, encode
 from stentor.pipeline.columns import BatchMaker, RowEncoder, with_reserved
 from stentor.pipeline.steps.events import FLOATS, attributes, column, require, without_nan
-from stentor.pipeline.steps.references import find_function
+from stentor.pipeline.steps.registry import find_function
 
 Mapping: TypeAlias = Callable[[Notification], Notification | Iterable[Notification] | None]
 
 #: What makes a notification of a row that has no attributes.
 _HEADERS: Final = ("_type", "_subject", "_channel")
-#: Where an event came from; a result comes from the same place.
-_ORIGIN: Final = ("_broker", "_offset", "_stream")
+#: Where an event came from, and when it is for; that is so of a result as well.
+_ORIGIN: Final = ("_broker", "_offset", "_stream", "_deliver_at", "_expires", "_priority")
 
 
 def apply(events: DataFrame, function: str | Mapping, schema: str | StructType) -> DataFrame:
@@ -52,20 +52,25 @@ def apply(events: DataFrame, function: str | Mapping, schema: str | StructType) 
     named = StructType.fromDDL(schema) if isinstance(schema, str) else schema
     wanted = with_reserved(cast("StructType", named))
     source = events.schema
-    # A row in which everything is absent is no notification.
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from _mapped(batches, function, source, wanted)
+
+    return noticeable(events).mapInArrow(work, wanted)
+
+
+def noticeable(events: DataFrame) -> DataFrame:
+    """The rows that are notifications: where everything is absent, there is none."""
     parts = [*attributes(events), *(name for name in _HEADERS if name in events.columns)]
-    something = [there for name in parts for there in _present(column(name), source[name].dataType)]
+    something = [
+        there for name in parts for there in _present(column(name), events.schema[name].dataType)
+    ]
     if not something:
         raise PipelineError(
             "there is nothing that a function could see: the events have neither attributes nor "
             f"{', '.join(_HEADERS)}, only {', '.join(events.columns)}"
         )
-
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _mapped(batches, function, source, wanted)
-
-    events = events.where(reduce(or_, something))
-    return events.select(*map(column, events.columns)).mapInArrow(work, wanted)
+    return events.where(reduce(or_, something)).select(*map(column, events.columns))
 
 
 def _present(value: Column, kind: DataType) -> Iterator[Column]:
@@ -92,17 +97,17 @@ def _mapped(
     for batch in batches:
         rows: list[int] = []
         items: list[bytes] = []
-        for row, event in enumerate(_notifications(encoder, batch)):
+        for row, event in enumerate(encoder.notifications(batch)):
             for result in _results(call, event):
                 rows.append(row)
                 items.append(encode(result))
         if not items:
             continue
         made = maker.batch(items, [0] * len(items), stream="", broker="")
-        yield _from_same(made, batch, pa.array(rows, pa.int64()))
+        yield from_same(made, batch, pa.array(rows, pa.int64()))
 
 
-def _from_same(made: pa.RecordBatch, batch: pa.RecordBatch, rows: pa.Array) -> pa.RecordBatch:
+def from_same(made: pa.RecordBatch, batch: pa.RecordBatch, rows: pa.Array) -> pa.RecordBatch:
     """The results, with the origins of the rows that they were made of."""
     for name in set(_ORIGIN) & set(made.schema.names):
         index = made.schema.get_field_index(name)
@@ -111,15 +116,6 @@ def _from_same(made: pa.RecordBatch, batch: pa.RecordBatch, rows: pa.Array) -> p
         origin = batch[name].take(rows) if known else pa.nulls(len(rows), field.type)
         made = made.set_column(index, field, origin)
     return made
-
-
-def _notifications(encoder: RowEncoder, batch: pa.RecordBatch) -> list[Notification]:
-    """The rows as notifications, under their own ids and times."""
-    make = Notification.from_checked
-    return [
-        make(*draft[:6], None if text is None else NotificationId.parse(text), draft.time)
-        for draft, text in zip(encoder.drafts(batch), batch["_id"].to_pylist(), strict=True)
-    ]
 
 
 def _results(call: Mapping, event: Notification) -> Iterator[Notification]:

@@ -12,7 +12,10 @@ from stentor.errors import PipelineDefinitionError
 from stentor.model.names import name_problem, shown
 
 #: Reserved columns that a step may set. The others say where an event comes from.
-SETTABLE: Final = ("_type", "_time", "_subject", "_channel", "_payload", "_content_type")
+SETTABLE: Final = (
+    *("_type", "_time", "_subject", "_channel", "_payload", "_content_type"),
+    *("_deliver_at", "_expires", "_priority"),
+)
 
 #: How names begin under which is observed how many events belong to which window.
 WINDOWS: Final = "windows"

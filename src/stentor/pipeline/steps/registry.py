@@ -17,11 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from stentor.errors import PipelineDefinitionError
 from stentor.pipeline.steps.options import KINDS, Option
-from stentor.pipeline.steps.references import find_function
 
 #: Keys of `[[step]]` that are no steps.
 RESERVED_KEYS: Final = ("name", "from")
@@ -95,3 +94,23 @@ def steps() -> dict[str, StepKind]:
     """All steps that are known, by name."""
     import_module("stentor.pipeline.steps.catalog")
     return dict(sorted(_kinds.items()))
+
+
+def find_function(name: str) -> Callable[..., Any]:
+    """The function that "module:name" names, or `PipelineDefinitionError`.
+
+    >>> find_function("math:sqrt")(4)
+    2.0
+    """
+    module, colon, path = name.partition(":")
+    if not (module and colon and path):
+        raise PipelineDefinitionError(f'{name!r} names no function; write "module:function"')
+    try:
+        found: Any = import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise PipelineDefinitionError(f"{name!r} cannot be found: {error}") from error
+    if not callable(found):
+        raise PipelineDefinitionError(f"{name!r} is a {type(found).__name__}, not a function")
+    return cast("Callable[..., Any]", found)
