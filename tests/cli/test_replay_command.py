@@ -162,9 +162,13 @@ def test_goes_on_where_it_was_interrupted(
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["--speed", "fast"], 2, "STN-406: --speed: 'fast' is none; write 1x, 10x or 0.5x, or max"),
-        (["--speed", "0x"], 2, "STN-406: --speed: '0x' is none"),
-        (["--since", "soon"], 1, "STN-101: since='soon' is no time"),
+        (
+            ["--speed", "fast"],
+            2,
+            "STN-406: --speed: 'fast' is no speed; write 1x, 10x or 0.5x, or max",
+        ),
+        (["--speed", "0x"], 2, "STN-406: --speed: '0x' is no speed"),
+        (["--since", "soon"], 2, "STN-406: 'soon' is no time"),
         (["--filter", "n >"], 2, "STN-201"),
         (["--resume"], 2, "STN-406: there is no interrupted replay"),
         (["--to", "127.0.0.1:1"], 1, "STN-602: 127.0.0.1:1 cannot be reached"),

@@ -229,7 +229,7 @@ class TestReconnecting:
         world = World()
         async with world.broker(timeout=0.03, answers={m.Ping: lambda *_: None}) as broker:
             async with stentor.connect(broker, **FAST) as bus:
-                await until(lambda: bus.local.link.connections > 1)
+                await until(lambda: bus._local.link.connections > 1)
         assert any(isinstance(message, m.Ping) for message in world.heard)
 
     @looped

@@ -77,7 +77,7 @@ async def test_a_broker_that_nobody_knows_is_told() -> None:
 async def test_it_is_found_when_it_comes() -> None:
     async with Broker(Settings(listen=("127.0.0.1:0",), name="b1")) as b1:
         bus = stentor.connect(b1, sequencer="b2", timeout=20)
-        opening = bus.local.loop.create_task(bus.open())
+        opening = bus._local.loop.create_task(bus.open())
         await until(lambda: len(b1.core.sessions) == 1)
         settings = Settings(listen=("127.0.0.1:0",), name="b2", neighbors=(b1.address,))
         async with Broker(settings):
@@ -134,10 +134,10 @@ async def test_it_is_found_again_at_another_address(tmp_path: Path) -> None:
 @looped
 async def test_a_question_without_a_name_is_refused() -> None:
     async with line() as (b1, b2), stentor.connect(b1) as bus:
-        assert await bus.local.ask("where", {"broker": "b2"}) == [b2.address]
-        assert await bus.local.ask("where", {"broker": "b3"}) == []
+        assert await bus._local.ask("where", {"broker": "b2"}) == [b2.address]
+        assert await bus._local.ask("where", {"broker": "b3"}) == []
         with pytest.raises(ProtocolError, match="broker=None is no name of a broker"):
-            await bus.local.ask("where")
+            await bus._local.ask("where")
 
 
 @looped

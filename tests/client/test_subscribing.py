@@ -98,7 +98,7 @@ class TestSubscribing:
             async with stentor.connect(broker) as bus:
                 with pytest.raises(NotPermitted, match="ask for less"):
                     await bus.subscribe("")
-                assert not bus.local.subscriptions
+                assert not bus._local.subscriptions
 
     @looped
     async def test_one_that_is_not_answered_in_time(self) -> None:
@@ -106,7 +106,7 @@ class TestSubscribing:
             async with stentor.connect(broker) as bus:
                 with pytest.raises(NoReply):
                     await bus.subscribe("", timeout=0.01)
-                assert not bus.local.subscriptions
+                assert not bus._local.subscriptions
 
     @pytest.mark.spec("R-01.89")
     @looped
@@ -518,7 +518,7 @@ class TestHandlers:
                 await bus.ready()
                 await bus.publish_many([{"k": k} for k in range(5)], ack=True)
                 await until(lambda: len(got) == 9)
-                assert sum(sub.errors for sub in bus.local.subscriptions.values()) == 1
+                assert sum(sub.errors for sub in bus._local.subscriptions.values()) == 1
         assert [k for who, k in got if who == "early"] == [0, 1, 2, 3, 4]
         assert [k for who, k in got if who == "late"] == [0, 2, 3, 4]
         assert "not one" in caplog.text

@@ -77,9 +77,13 @@ def test_nobody_there() -> None:
 
 def test_before_it_is_open(broker: ScriptedBroker) -> None:
     bus = stentor.connect_sync(broker)
-    with pytest.raises(ShuttingDown, match="`with`"):
-        bus.publish({"x": 1})
     bus.close()
+    with pytest.raises(ShuttingDown, match="make another"):
+        bus.publish({"x": 1})
+    bus = stentor.connect_sync(broker)
+    bus.publish({"x": 1}, ack=True)  # opens it
+    with bus, pytest.raises(InvalidConfiguration, match="only once"):
+        bus.open()
 
 
 def test_publishing(broker: ScriptedBroker, world: World) -> None:
@@ -244,7 +248,7 @@ def test_advertising(broker: ScriptedBroker) -> None:
             assert offer.demanded
             assert bus.offers() == [Filter("k > 0")]
             offer.publish({"k": 1}, ack=True)
-            (number,) = bus._bus.local.advertisements
+            (number,) = bus._bus._local.advertisements
             broker.send_from_thread(m.Demand(number, []))
             assert told.wait(10)
             bus.publish({"k": 2})

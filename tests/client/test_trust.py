@@ -193,9 +193,9 @@ class TestTokens:
         ):
             place = str(broker._listener.address)
             async with stentor.connect(place, token="secret", **FAST) as bus:
-                before = bus.local.link.connections
+                before = bus._local.link.connections
                 broker.send(m.Goodbye("drained", [port, "10.9.8.7:1"]))
-                await until(lambda: bus.local.link.connections > before)
+                await until(lambda: bus._local.link.connections > before)
                 await bus.publish({"x": 1}, ack=True)
         assert evil.hellos == []
         assert "STN-620" in caplog.text
@@ -248,7 +248,7 @@ class TestTokens:
         await one.start()
         await two.start()
         async with stentor.connect(one, delays=(3600, 3600)) as bus:
-            link = bus.local.link
+            link = bus._local.link
             one.answers = {m.Hello: leave(two)}
             two.answers = {m.Hello: leave(one)}
             one.send(m.Goodbye("not here", [two.address]))

@@ -33,12 +33,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import random_filters
 
 from stentor.errors import StentorError
 from stentor.filters import Filter
-from stentor.matching.index import Index
+from stentor.matching.index import Index, index
 from stentor.model import Notification
 from stentor.routing.reducers import MergingStage, Reduction
 
@@ -140,12 +141,9 @@ class Trial:
     def _tables(self, filter: Filter) -> None:
         others = [other for other in self._others if other != filter]
         self._timed("match", lambda: filter.matches(_EVENT))
-        index: Index[int] = Index()
-        for i, other in enumerate(others):
-            index.add(i, other)
-        self._timed("index add", lambda: index.add(-1, filter))
-        self._timed("index match", lambda: index.match(_EVENT))
-        self._timed("index remove", lambda: index.remove(-1))
+        for few in (0, index.FEW):  # they are searched, and tested one by one
+            with patch.object(index, "FEW", few):
+                self._indexed(filter, others)
         stage = MergingStage()
         covering = Reduction("covering")
         for i, other in enumerate(others):
@@ -158,6 +156,12 @@ class Trial:
             self._timed("covering, withdrawn", lambda i=i, other=other: covering.remove(i, other))
         self._timed("merging, withdrawn", lambda: stage.remove(filter))
         self._timed("covering, withdrawn", lambda: covering.remove(-1, filter))
+
+    def _indexed(self, filter: Filter, others: list[Filter]) -> None:
+        held: Index[int] = Index(enumerate(others))
+        self._timed("index add", lambda: held.add(-1, filter))
+        self._timed("index match", lambda: held.match(_EVENT))
+        self._timed("index remove", lambda: held.remove(-1))
 
 
 class Fuzzer:

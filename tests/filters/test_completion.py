@@ -81,7 +81,7 @@ def test_checking_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert said.splitlines() == [
         f"{file}:3:7: error: unexpected '==': write = to test for equality",
         f"{file}:5:3: warning: no declared event type has an attribute prise; did you mean price?",
-        f"{file}:6:1: warning: nothing can match this filter",
+        f"{file}:6:1: warning: nothing can match this filter: x > 5 contradicts x < 3",
     ]
     code, said = _run(capsys, "check", "--json", str(file))
     assert [(each["line"], each["column"]) for each in json.loads(said)] == [(3, 7), (6, 1)]

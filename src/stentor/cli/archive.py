@@ -6,6 +6,8 @@ from typing import Annotated, TypeAlias
 
 from stentor.cli.command import Argument, Group, Option
 from stentor.cli.exits import complain
+from stentor.cli.json_forms import print_json
+from stentor.cli.options import JsonOption
 from stentor.notation.counts import counted
 
 archive = Group(
@@ -37,6 +39,7 @@ def compact(
             help="How long files that were replaced stay, for readers who began before.",
         ),
     ] = "1 day",
+    json: JsonOption = False,
 ) -> None:
     """Join small files, and delete what is no longer needed.
 
@@ -49,6 +52,8 @@ def compact(
     from stentor.pipeline.archives import compact
 
     done = compact(None, path, grace=grace)
+    if json:
+        print_json(done)
     complain(
         f"{counted(done.files_before, 'file')} joined to {done.files_after:,}, with "
         f"{counted(done.rows, 'event')}; {counted(done.deleted, 'file')} deleted",
@@ -66,6 +71,7 @@ def convert(
             "which stays as PATH.before.",
         ),
     ] = None,
+    json: JsonOption = False,
 ) -> None:
     """Make a Delta table of an archive that an older version of Stentor has written.
 
@@ -78,6 +84,8 @@ def convert(
     from stentor.pipeline.archives.conversion import convert
 
     done = convert(path, to)
+    if json:
+        print_json(done)
     complain(
         f"{counted(done.rows, 'event')} in {counted(done.files, 'file')} at {done.path}; the old "
         f"archive is at {done.before}, and can be deleted",

@@ -52,7 +52,13 @@ def _option(key: Key) -> inspect.Parameter:
         kind = bool | None
         flag = f"{key.flag}/--no-{key.flag[2:]}"
         metavar = ""
-    option = Option(flag, help=help, metavar=metavar or None, show_default=False)
+    option = Option(
+        flag,
+        help=help,
+        metavar=metavar or None,
+        show_default=False,
+        complete=(lambda given: list(about.choices)) if about.choices else None,
+    )
     return inspect.Parameter(
         "_".join(key.path),
         inspect.Parameter.KEYWORD_ONLY,
@@ -111,7 +117,7 @@ def broker(
 
     It prints where it listens and what it serves, and logs to stderr. SIGTERM or Ctrl-C end it in
     good order: what was acknowledged is on disk, and clients are told where else to go. A second
-    one ends it at once.
+    one ends it at once. SIGHUP, like `stentor reload`, makes it read its configuration file again.
 
     Every setting is an option, a variable of the environment or a key in the file, in this order
     of precedence. Access is open to everybody unless the file has grants.
@@ -124,11 +130,14 @@ def broker(
       stentor broker --config b1.toml --monitor 127.0.0.1:9411 --log-format json
       stentor broker --config b1.toml --show-config
     """
-    from stentor.broker.config import load, to_toml
+    from stentor.broker.config import Configuration, load, to_toml
     from stentor.cli.serving import serve
 
-    configuration = load(config, flags=settings)
+    def read() -> Configuration:
+        return load(config, flags=settings)
+
     if show_config:
+        configuration = read()
         sys.stdout.write(to_toml(configuration.settings, origins=configuration.origins))
         return
-    raise Exit(serve(configuration, supervised=supervised))
+    raise Exit(serve(read, reloads=config is not None, supervised=supervised))

@@ -10,6 +10,8 @@ from click.exceptions import Exit
 
 from stentor.cli.command import Argument, Option
 from stentor.cli.exits import FAILURE, warn
+from stentor.cli.json_forms import print_json
+from stentor.cli.options import JsonOption
 
 
 def check(
@@ -56,6 +58,7 @@ def check(
             help="Only what its publisher has advertised may be delivered, and must be.",
         ),
     ] = False,
+    json: JsonOption = False,
 ) -> None:
     """Say whether the service did what it promises, by what its clients recorded.
 
@@ -81,7 +84,18 @@ def check(
     report = semantics.check(
         run.trace, advertisements=advertisements, order=order or (), among=Filter(among)
     )
-    sys.stdout.write(f"{report}\n")
+    if json:
+        print_json(
+            {
+                "ok": report.ok,
+                "report": str(report).splitlines(),
+                "torn": list(map(str, run.torn)),
+                "doubtful": run.doubtful,
+                "again": run.again,
+            }
+        )
+    else:
+        sys.stdout.write(f"{report}\n")
     for path in run.torn:
         warn(f"{path} ends within a line, which is left out: its process was killed")
     if run.doubtful:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Final, Union, get_args, get_origin
+from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
 
 import click
 
@@ -33,6 +33,21 @@ _TYPES: Final[Mapping[type, click.ParamType[Any]]] = {
 }
 
 
+#: Words that may stand in the place of a parameter, by what was given for the others.
+Completion: TypeAlias = Callable[[dict[str, Any]], list[str]]
+
+
+def _completer(words: Completion | None) -> Any:
+    """What click asks when a shell wants to know how a word goes on."""
+    if words is None:
+        return None
+
+    def complete(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
+        return [word for word in words(context.params) if word.startswith(begun)]
+
+    return complete
+
+
 class Option:
     """How an option is written: its names, then what help says of it."""
 
@@ -46,6 +61,7 @@ class Option:
         max: float | None = None,
         show_default: bool = True,
         hidden: bool = False,
+        complete: Completion | None = None,
     ) -> None:
         self.names = names
         self.bounds = (min, max)
@@ -56,6 +72,7 @@ class Option:
             "show_envvar": envvar is not None,
             "show_default": show_default,
             "hidden": hidden,
+            "shell_complete": _completer(complete),
         }
 
     def parameter(self, of: inspect.Parameter, form: _Form) -> click.Parameter:
@@ -89,12 +106,14 @@ class Argument:
         show_default: bool = True,
         omitted: str | None = None,
         told_by: Callable[[str], bool] = lambda text: True,
+        complete: Completion | None = None,
     ) -> None:
         self.help = help
         self.metavar = metavar
         self.show_default = show_default
         self.omitted = omitted
         self.told_by = told_by
+        self.complete = complete
 
     def parameter(self, of: inspect.Parameter, form: _Form) -> click.Parameter:
         return _Argument(
@@ -103,6 +122,7 @@ class Argument:
             nargs=-1 if form.several else 1,
             metavar=self.metavar or of.name.upper(),
             about=self,
+            shell_complete=_completer(self.complete),
             **_default(of),
         )
 

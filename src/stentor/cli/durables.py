@@ -6,12 +6,12 @@ Every broker knows where each lives. What only its home can do or tell is asked 
 from __future__ import annotations
 
 import sys
-from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any
 
 from click import BadParameter
 
+from stentor.cli import completing
 from stentor.cli.command import Argument, Option
 from stentor.cli.exits import complain
 from stentor.cli.json_forms import print_json
@@ -37,14 +37,20 @@ def durables(
     ] = Action.LIST,
     name: Annotated[
         str | None,
-        Argument(metavar="[NAME]", help="Of the durable subscription.", show_default=False),
+        Argument(
+            metavar="[NAME]",
+            help="Of the durable subscription.",
+            show_default=False,
+            complete=completing.durables,
+        ),
     ] = None,
     to: Annotated[
         str | None,
         Option(
             "--to",
             metavar="TIME",
-            help='reset: where it begins again: an ISO time, "1h" for an hour ago, or "earliest".',
+            help="reset: where it begins again: 1h for an hour ago, yesterday 14:00, an ISO time, "
+            "or earliest.",
             show_default=False,
         ),
     ] = None,
@@ -79,11 +85,9 @@ def durables(
     if action not in (Action.LIST, Action.SHOW):
         arguments["do"] = str(action)
     if to is not None:
-        from stentor.client.times import since_seconds
-        from stentor.notation.units import exact_duration
+        from stentor.notation.moments import moment
 
-        ago = exact_duration(to)
-        arguments["to"] = since_seconds(to if ago is None else timedelta(seconds=float(ago)))
+        arguments["to"] = 0.0 if to == "earliest" else moment(to).timestamp()
     at_home = action in (Action.SHOW, Action.RESET, Action.DELETE)
     found = _ask(how, arguments, at_home=at_home)
     if json:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
+from stentor.cli import completing
 from stentor.cli.command import Argument
+from stentor.cli.json_forms import print_json
+from stentor.cli.options import JsonOption
 
 
 def explain(
@@ -16,8 +19,10 @@ def explain(
             help="An error such as STN-606, or a setting such as limits.queue. Nothing lists all "
             "codes.",
             show_default=False,
+            complete=completing.codes,
         ),
     ] = None,
+    json: JsonOption = False,
 ) -> None:
     """Say what an error means and what to do, or what a setting is for.
 
@@ -29,7 +34,39 @@ def explain(
       stentor explain limits.queue
       stentor explain settings
     """
-    sys.stdout.write(_answer(what) + "\n")
+    if json:
+        print_json(_data(what))
+    else:
+        sys.stdout.write(_answer(what) + "\n")
+
+
+def _data(what: str | None) -> Any:
+    """The same as plain data."""
+    from dataclasses import asdict
+
+    from stentor.broker.config_keys import broker_keys, value_form
+    from stentor.cli.explanations import explanations
+
+    errors = {code: asdict(each) for code, each in explanations().items()}
+    settings = {
+        key.dotted: {
+            "key": key.dotted,
+            "option": key.flag,
+            "variable": key.variable,
+            "value": value_form(key),
+            "default": key.shown_default,
+            "meaning": key.about.text,
+        }
+        for key in broker_keys()
+    }
+    if what in (None, "errors"):
+        return list(errors.values())
+    if what == "settings":
+        return list(settings.values())
+    _answer(what)  # raises if there is nothing of that name
+    code = what.upper() if what.upper().startswith("STN-") else f"STN-{what}"
+    named = (each for each in settings.values() if what in each.values())
+    return errors.get(code) or next(named, None) or settings[what.replace("-", ".", 1)]
 
 
 def _answer(what: str | None) -> str:

@@ -73,6 +73,12 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
         "Write many values of one attribute as `x in (1, 2, 3)` instead of with `or`.",
         "Subscribe several times with simpler filters.",
     ),
+    errors.NeverMatches: (
+        "A filter that no event can match, given with `strict=True` or `--strict`: its parts "
+        "contradict each other, or it needs a name that no event has.",
+        "Correct the parts that the message names. Alternatives are joined with `or`.",
+        "Leave out `strict` if the filter is put together by a program and may be empty.",
+    ),
     errors.UnsupportedPattern: (
         "A regular expression with a construct that is not regular (a backreference, lookaround, a "
         "word boundary), or one that is too large.",
@@ -138,6 +144,47 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
         "A notification whose id was published before. Each is published at most once.",
         "Publish without an id: the client gives each notification one.",
         "To say the same again, publish a new notification with the same attributes.",
+    ),
+    errors.InvalidScopeGraph: (
+        "A change that would break the scope graph, or a definition that makes no sense: a cycle, a"
+        " member of a simple component, a name that is taken, a selection that finds fewer"
+        " components than it needs, a mapping in one direction whose opposite is neither known nor"
+        " closed. Nothing was changed.",
+        "Run `stentor scopes check FILE`, which names the statement and draws the graph.",
+    ),
+    errors.UnknownScope: (
+        "A scope, or a component, that is not part of the scope graph, or a name that stands for"
+        " several.",
+        "Compare with the drawing of `stentor scopes check FILE`.",
+        "Where two have the same name, write the path to the one that is meant, `a::b`.",
+    ),
+    errors.ScopesElsewhere: (
+        "A change of the scope graph was asked of a broker that does not order changes. One broker"
+        " does: the one at which the first graph was deployed.",
+        "Connect to the broker that the message names; `stentor scopes deploy` does so by itself.",
+        "If that broker is gone for good: `stentor scopes deploy --take-over FILE ADDRESS`.",
+    ),
+    errors.ScopeSyntaxError: (
+        "Text that is not in the scope graph language. The message shows the place with a caret,"
+        " and what was expected there.",
+        "See docs/scopes.md for the language.",
+    ),
+    errors.InvalidPattern: (
+        "A pattern over events that makes no sense: it names an event that is not defined, a time"
+        " that no timing operator starts, a partition in the middle, or it needs more states than"
+        " an automaton may have.",
+        "The message says which part. docs/composite.md has the language and its limits.",
+    ),
+    errors.PatternSyntaxError: (
+        "Text that is not a pattern over events. The message shows the place with a caret, and what"
+        " was expected there.",
+        "See docs/composite.md for the language; filters of events are written as everywhere.",
+    ),
+    errors.DetectorFull: (
+        "A detector holds as many runs, branches or waiting events as its limits allow, and its"
+        " policy is to stop instead of dropping some.",
+        "Give the pattern a `within` or a `partition by`, so that runs end sooner.",
+        'Raise the limit, or choose `when_full="oldest"` or `"newest"`; drops are counted.',
     ),
     errors.Unsettled: (
         "A simulated network that does not come to rest.",
@@ -222,6 +269,18 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
         "A request that nobody answered in time: no replier, or the broker.",
         "Check that somebody who replies is connected, and that the request matches its filter.",
         "Wait longer: `timeout=`, `--timeout`.",
+    ),
+    errors.NobodyProvides: (
+        "A request that no provider's filter matches, anywhere as far as the broker knows. It is a "
+        "`NoReply` that comes at once.",
+        "Start the provider first; `await bus.ready()` returns when its subscription is in force.",
+        "Compare the request with the provider's filter: `stentor why-not FILTER JSON`.",
+        "To ask providers that may come yet, try again, or publish and subscribe instead.",
+    ),
+    errors.ProviderFailed: (
+        "The function that answers this request has raised an error. `kind` is its class and "
+        "`reason` its text; the log of the provider has the rest.",
+        "Correct the request if the reason says so, else look into the provider's log.",
     ),
     errors.ShuttingDown: (
         "A broker, or client, that is being closed and takes nothing new.",

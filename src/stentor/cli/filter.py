@@ -103,7 +103,9 @@ def _complete(text: str, types: EventTypes | None, json: bool) -> None:
 def _mistakes(name: str, language: Language, types: EventTypes | None) -> Iterator[dict[str, Any]]:
     from stentor.errors import FilterSyntaxError, StentorError
     from stentor.filters import Filter
+    from stentor.filters.advice import advice
     from stentor.filters.completion import unknown_names
+    from stentor.filters.language.mistakes import line_and_column
 
     readers: dict[Language, Callable[[str], Filter]] = {
         Language.STENTOR: Filter,
@@ -134,7 +136,10 @@ def _mistakes(name: str, language: Language, types: EventTypes | None) -> Iterat
         except StentorError as error:
             yield told("error", str(error), 1, 1)
             continue
-        if found.is_never:
+        if language is Language.STENTOR:
+            for each in advice(piece, found):
+                yield told("warning", each.text, *line_and_column(piece, each.offset))
+        elif found.is_never:
             yield told("warning", "nothing can match this filter", 1, 1)
         if types is not None and language is Language.STENTOR:
             for unknown in unknown_names(piece, found.names, types):

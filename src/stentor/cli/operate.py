@@ -31,7 +31,7 @@ _Neighbor: TypeAlias = Annotated[
 _SOON: Final = 1.0
 
 
-def _ask(how: Connecting, what: str, *, patiently: str | None = None, **arguments: Any) -> Any:
+def ask(how: Connecting, what: str, *, patiently: str | None = None, **arguments: Any) -> Any:
     """One question, one answer. `patiently` is told if the answer, or a refusal, takes time."""
     import asyncio
 
@@ -59,7 +59,7 @@ def list_links(
     Examples:
       stentor links list 127.0.0.1:7411
     """
-    _show_links(_ask(how, "links"), json=json)
+    _show_links(ask(how, "links"), json=json)
 
 
 @asks
@@ -80,7 +80,7 @@ def add_link(
     """
     from stentor.transport.address import Address
 
-    _show_links(_ask(how, "links", add=[str(Address.parse(neighbor))]), json=json)
+    _show_links(ask(how, "links", add=[str(Address.parse(neighbor))]), json=json)
 
 
 @asks
@@ -101,7 +101,7 @@ def remove_link(
       stentor links remove 127.0.0.1:7411 127.0.0.1:7413
       stentor links remove 127.0.0.1:7411 b3
     """
-    _show_links(_ask(how, "links", remove=[neighbor]), json=json)
+    _show_links(ask(how, "links", remove=[neighbor]), json=json)
 
 
 @asks
@@ -129,7 +129,7 @@ def replace_link(
     Examples:
       stentor links replace 127.0.0.1:7413 b1 127.0.0.1:7412
     """
-    _show_links(_ask(how, "links", replace=[old, new]), json=json)
+    _show_links(ask(how, "links", replace=[old, new]), json=json)
 
 
 def _show_links(found: list[dict[str, Any]], *, json: bool) -> None:
@@ -156,7 +156,7 @@ def drain(
     Examples:
       stentor drain 127.0.0.1:7412
     """
-    answer = _ask(how, "drain", patiently="draining; this ends when a neighbor has the journal")
+    answer = ask(how, "drain", patiently="draining; this ends when a neighbor has the journal")
     if isinstance(answer, dict):
         complain(f"stentor: {answer.get('to')} has taken over; the broker ends")
     if json or not isinstance(answer, dict):
@@ -165,6 +165,33 @@ def drain(
     for name, value in answer.items():
         shown = ", ".join(map(str, value)) or "none" if isinstance(value, list) else value
         sys.stdout.write(f"{name.replace('_', ' '):<16} {shown}\n")
+
+
+@asks
+def reload(
+    how: BrokerArgument,
+    json: _Json = False,
+) -> None:
+    """Let a running broker read its configuration again.
+
+    New grants, tokens, certificates, limits and retention are in force at once. Connections whose
+    grant is gone are closed; those that stand on a larger limit than there is now are made again.
+    If anything in the configuration is wrong, nothing changes, it is told, and the exit code is 1.
+    A name, an address or an overlay changes with a restart only; if one differs, it is told.
+
+    \b
+    Examples:
+      stentor reload
+      stentor reload 127.0.0.1:7411 --token @operator.token
+    """
+    found = ask(how, "reload", patiently="the broker looks at its connections")
+    if json:
+        print_json(found)
+        return
+    changed = ", ".join(found["changed"]) or "nothing"
+    sys.stdout.write(f"changed          {changed}\nclosed           {found['closed']}\n")
+    if found["restart"]:
+        complain(f"stentor: only a restart changes {', '.join(found['restart'])}")
 
 
 @asks
@@ -190,7 +217,7 @@ def offers(
     from stentor.filters import Filter
 
     arguments = {} if overlapping is None else {"overlapping": str(Filter(overlapping))}
-    found = _ask(how, "offers", **arguments)
+    found = ask(how, "offers", **arguments)
     if json:
         print_json(found)
     else:

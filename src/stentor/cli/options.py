@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar, get_args
@@ -47,6 +47,8 @@ class Connecting:
     tls: dict[str, Any] | None
     timeout: float
     trust: tuple[str, ...] = ()
+    #: What was named in the place of an address, where that may be.
+    directory: Path | None = None
 
     def bus(self, name: str | None, **options: Any) -> Bus:
         """A client of these brokers, not yet open, that says so when it cannot reach them."""
@@ -76,6 +78,9 @@ BrokerArgument: TypeAlias = Annotated[
         told_by=is_address,
         show_default=False,
     ),
+]
+JsonOption: TypeAlias = Annotated[
+    bool, Option("--json", metavar="", help="JSON on stdout, for scripts.")
 ]
 NameOption: TypeAlias = Annotated[
     str | None,
@@ -180,7 +185,14 @@ def asks(command: Callable[..., R]) -> Callable[..., R]:
     return _with_options(command, without="trust")
 
 
-def _with_options(command: Callable[..., R], without: str = "") -> Callable[..., R]:
+def asks_or_reads(command: Callable[..., R]) -> Callable[..., R]:
+    """The same, where a data directory may stand in the place of the address."""
+    return _with_options(command, without="trust", directories=True)
+
+
+def _with_options(
+    command: Callable[..., R], without: str = "", *, directories: bool = False
+) -> Callable[..., R]:
     signature = inspect.signature(command, eval_str=True)
     own = list(signature.parameters.values())
     place, how = next((i, p) for i, p in enumerate(own) if Connecting in get_args(p.annotation))
@@ -191,7 +203,12 @@ def _with_options(command: Callable[..., R], without: str = "") -> Callable[...,
     @wraps(command)
     def run(**given: Any) -> R:
         chosen = {option.name: given.pop(option.name) for option in options}
-        given[how.name] = connecting(given[how.name], **chosen)
+        where = given[how.name]
+        if directories and Path(where).is_dir():
+            directory = Path(where)
+            given[how.name] = replace(connecting(LOCAL, **chosen), directory=directory)
+        else:
+            given[how.name] = connecting(where, **chosen)
         return command(**given)
 
     run.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]

@@ -152,8 +152,11 @@ def run(
             _refuse_spark(master, spark_log)
             runner = Bridge(definition, once=once, tell=lambda text: complain(f"stentor: {text}"))
         else:
-            from stentor.pipeline.runs.requirements import check_requirements
-            from stentor.pipeline.runs.spark_session import log_file, start_session
+            from stentor.pipeline.runs.spark_session import (
+                check_requirements,
+                log_file,
+                start_session,
+            )
             from stentor.pipeline.runs.view import waiting
 
             check_requirements()
@@ -223,7 +226,7 @@ def _unchecked(loaded: Loaded) -> list[str]:
     from rich.console import Console
 
     from stentor.errors import PipelineError
-    from stentor.pipeline.runs.requirements import check_requirements
+    from stentor.pipeline.runs.spark_session import check_requirements
     from stentor.pipeline.runs.view import waiting
 
     try:

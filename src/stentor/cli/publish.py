@@ -9,7 +9,7 @@ from typing import Annotated
 from click.exceptions import Exit
 
 from stentor.cli.command import Argument, Option
-from stentor.cli.options import BrokerArgument, NameOption, connects
+from stentor.cli.options import BrokerArgument, JsonOption, NameOption, connects
 
 
 @connects
@@ -18,9 +18,9 @@ def publish(
     events: Annotated[
         list[str] | None,
         Argument(
-            metavar="[JSON]...",
-            help="Notifications, each a JSON object. Without any, they are read from stdin, one "
-            "per line.",
+            metavar="[JSON|FILE]...",
+            help="Notifications, each a JSON object; or files with one per line, or .csv files "
+            "whose first line names the attributes. Without any, lines are read from stdin.",
             show_default=False,
         ),
     ] = None,
@@ -68,8 +68,8 @@ def publish(
         Option(
             "--deliver-at",
             metavar="TIME",
-            help="Deliver to nobody before: an ISO time with its time zone, or a duration from now "
-            "on such as 10m. Until then the broker keeps it on disk.",
+            help="Deliver to nobody before: 10m from now on, tomorrow 9:00, or an ISO time. Until "
+            "then the broker keeps it on disk.",
         ),
     ] = None,
     expires: Annotated[
@@ -121,8 +121,9 @@ def publish(
         ),
     ] = None,
     name: NameOption = None,
+    json: JsonOption = False,
 ) -> None:
-    """Publish JSON objects, given as arguments or as lines of stdin.
+    """Publish JSON objects, given as arguments, as lines of files or of stdin.
 
     It ends when all of them are safe, and says how many are published. If the broker refuses some,
     it says how many and why, reads no further, and the exit code is 1. Nested objects become
@@ -137,7 +138,8 @@ def publish(
     \b
     Examples:
       stentor publish 127.0.0.1:7411 '{"symbol": "IBM", "price": 120.5}'
-      stentor publish 127.0.0.1:7411 < quotes.jsonl
+      stentor publish quotes.jsonl
+      stentor publish 127.0.0.1:7411 orders.csv --type order
       tail -f events.log | stentor publish 127.0.0.1:7411 --type log --skip-bad
       stentor publish 127.0.0.1:7411 --retain-by symbol '{"symbol": "IBM", "price": 121}'
       stentor publish 127.0.0.1:7411 --deliver-at 10m --expires 1h '{"remind": "ann"}'
@@ -170,12 +172,27 @@ def publish(
         skip_bad=skip_bad,
         sequencer=sequencer,
         record=record,
-        deliver_at=deliver_at,
-        expires=expires,
+        deliver_at=_moment(deliver_at),
+        expires=_moment(expires),
         priority=priority,
     )
 
     async def main() -> int:
         return await publishing.run(how, name, events or [])
 
-    raise Exit(run(main))
+    code = run(main)
+    if json:
+        from stentor.cli.json_forms import print_json
+
+        print_json(publishing.told)
+    raise Exit(code)
+
+
+def _moment(text: str | None) -> str | None:
+    """As the client takes it, which knows durations and ISO times."""
+    from stentor.notation.moments import moment
+    from stentor.notation.units import exact_duration
+
+    if text is None or exact_duration(text) is not None:
+        return text
+    return moment(text, ahead=True).isoformat()

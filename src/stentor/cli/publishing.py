@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from stentor.cli.exits import FAILURE, OK, complain, describe, exit_code
+from stentor.cli.input_files import check_files, lines_of
 from stentor.cli.json_forms import from_json
 from stentor.cli.options import Connecting
 from stentor.cli.streams import CHUNK, Worker
@@ -128,23 +129,30 @@ class Publishing:
     handed: int = 0
     unanswered: int = 0
     skipped: int = 0
+    #: The sum, when it is over.
+    told: dict[str, int] = field(default_factory=dict)
     #: What to tell about progress: notifications and bytes of input so far.
     advance: Callable[[int, int], None] = field(default=lambda count, size: None)
 
     async def run(self, how: Connecting, name: str | None, events: list[str]) -> int:
         """Publish everything; the exit code."""
+        check_files(events)
         bus = how.bus(name, sequencer=self.sequencer, record=self.record)
         await bus.open()
-        refusals = Refusals("argument" if events else "line")
+        files = [each for each in events if not each.lstrip().startswith("{")]
+        refusals = Refusals("line" if files or not events else "argument")
         bus.on_refusal(refusals.add)
         problems: list[StentorError] = []
         try:
             async with bus:
                 try:
-                    if events:
+                    if files:
+                        with self._progress(sum(os.path.getsize(each) for each in files)):
+                            await self._all(bus, lines_of(events), refusals, problems)
+                    elif events:
                         await self._all(bus, _arguments(events), refusals, problems)
                     else:
-                        with self._progress():
+                        with self._progress(_size_of_stdin()):
                             await self._all(bus, _stdin_lines(), refusals, problems)
                 finally:
                     if self.ack:
@@ -179,7 +187,7 @@ class Publishing:
             failure: StentorError | None = None
             for number, line in batch:
                 try:
-                    good.append((number, self._notification(line, bus.local.now())))
+                    good.append((number, self._notification(line, bus._local.now())))
                 except StentorError as error:
                     failure = type(error)(f"{refusals.what} {number}: {error}")
                     if not self.skip_bad:
@@ -239,6 +247,12 @@ class Publishing:
     def _sum_up(self, refused: int) -> None:
         """Say what became of what was given."""
         published = self.handed - refused - self.unanswered
+        self.told = {
+            "published" if self.ack else "sent": published,
+            "refused": refused,
+            "unanswered": self.unanswered,
+            "skipped": self.skipped,
+        }
         told = [f"{published:,} published" if self.ack else f"{published:,} sent"]
         if refused:
             told.append(f"{refused:,} refused")
@@ -249,14 +263,14 @@ class Publishing:
         complain(f"stentor: {', '.join(told)}")
 
     @contextmanager
-    def _progress(self) -> Iterator[None]:
+    def _progress(self, size: int | None) -> Iterator[None]:
         """A bar on stderr, if somebody can see it."""
         if not (sys.stderr.isatty() and find_spec("rich")):
             yield
             return
         from stentor.cli.progress import progress  # a lot to load, and seldom seen
 
-        with progress(_size_of_stdin()) as self.advance:
+        with progress(size) as self.advance:
             yield
 
 

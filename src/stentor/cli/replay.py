@@ -52,7 +52,8 @@ def replay(
         Option(
             "--since",
             metavar="TIME",
-            help="Only events from this time on: 2026-01-01T00:00:00Z, or 2h for so long ago.",
+            help="Only events from this time on: 2026-01-01T00:00:00Z, yesterday 14:00, or 2h "
+            "for so long ago.",
         ),
     ] = None,
     until: Annotated[
@@ -108,8 +109,8 @@ def replay(
         brokers=",".join(to.addresses),
         speed=_speed(speed),
         filter=filter,
-        since=since,
-        until=until,
+        since=_moment(since),
+        until=_moment(until),
         keep_time=keep_time,
         resume=resume,
         note=note,
@@ -118,6 +119,12 @@ def replay(
         timeout=to.timeout,
     )
     raise Exit(run(request, ask=not yes and sys.stdin.isatty()))
+
+
+def _moment(text: str | None) -> str | None:
+    from stentor.notation.moments import moment
+
+    return None if text is None else moment(text).isoformat()
 
 
 def _speed(text: str) -> float | None:
@@ -133,5 +140,5 @@ def _speed(text: str) -> float | None:
     except ValueError:
         speed = 0.0
     if not (isfinite(speed) and speed > 0):
-        raise InvalidConfiguration(f"--speed: {text!r} is none; write 1x, 10x or 0.5x, or max")
+        raise InvalidConfiguration(f"--speed: {text!r} is no speed; write 1x, 10x or 0.5x, or max")
     return speed

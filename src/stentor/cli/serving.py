@@ -8,15 +8,16 @@ import logging
 import os
 import signal
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 from stentor.broker.config import Configuration
 from stentor.broker.host import Broker
-from stentor.broker.logs import LogHandler, configure
+from stentor.broker.logs import LogHandler, configure, reconfigure
 from stentor.broker.settings import Settings
 from stentor.cli.exits import FAILURE, OK, complain, describe
-from stentor.errors import InvalidAddress
+from stentor.errors import InvalidAddress, StentorError
 from stentor.notation.counts import counted
 from stentor.transport.address import Address
 from stentor.transport.event_loop import new_event_loop
@@ -24,12 +25,18 @@ from stentor.transport.event_loop import new_event_loop
 _log: Final = logging.getLogger("stentor.broker")
 
 
-def serve(configuration: Configuration, *, supervised: bool) -> int:
-    """Run the broker that is configured; the exit code."""
+def serve(read: Callable[[], Configuration], *, reloads: bool, supervised: bool) -> int:
+    """Run the broker that is configured; the exit code.
+
+    `read` reads the configuration, now and when it is to be reloaded, which SIGHUP asks for if it
+    `reloads`: there is a file that may have changed. If not, SIGHUP ends the broker.
+    """
+    configuration = read()
     handler = configure(configuration.settings)
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            return runner.run(_life(configuration, handler, supervised=supervised))
+            life = _Life(read, handler, reloads=reloads)
+            return runner.run(life.live(configuration, supervised=supervised))
     except InvalidAddress as error:
         # The address is well formed, or it would not have come this far: somebody else has it. That
         # may pass, so it is a failure and no misuse, and a supervisor will try again.
@@ -39,38 +46,72 @@ def serve(configuration: Configuration, *, supervised: bool) -> int:
         handler.close()
 
 
-async def _life(configuration: Configuration, handler: LogHandler, *, supervised: bool) -> int:
-    settings = configuration.settings
-    for warning in (*configuration.warnings, *open_doors(settings)):
-        _log.warning("%s", warning, extra={"event": "configuration"})
-    asked = asyncio.Event()
-    loop = asyncio.get_running_loop()
+class _Life:
+    """One broker from its start to its end."""
 
-    def stop(number: signal.Signals) -> None:
-        if asked.is_set():
+    def __init__(
+        self, read: Callable[[], Configuration], handler: LogHandler, *, reloads: bool
+    ) -> None:
+        self._read = read
+        self._handler = handler
+        self._reloads = reloads
+        self._asked = asyncio.Event()
+        self._reload: asyncio.Task[None] | None = None
+
+    async def live(self, configuration: Configuration, *, supervised: bool) -> int:
+        """Start, say so, and run until a signal or an operator ends it; the exit code."""
+        settings = configuration.settings
+        _warn(configuration)
+        broker = Broker(settings, source=self._settings)
+        broker.reloading.at_reload = lambda new: reconfigure(self._handler, new)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop, number)
+        if self._reloads:
+            loop.add_signal_handler(signal.SIGHUP, self._hung_up, broker)
+        else:
+            loop.add_signal_handler(signal.SIGHUP, self._stop, signal.SIGHUP)
+        if supervised:
+            _watch_parent(settings.limits.shutdown + 5.0)
+        await broker.start()
+        _collect_rarely()
+        self._handler.name_broker(broker.name)
+        try:
+            print(banner(broker), flush=True)
+            stopping = asyncio.ensure_future(self._asked.wait())
+            closed = asyncio.ensure_future(broker.wait_closed())
+            await asyncio.wait([stopping, closed], return_when=asyncio.FIRST_COMPLETED)
+            for future in (stopping, closed):
+                future.cancel()
+        finally:
+            await broker.stop()
+        return OK
+
+    def _stop(self, number: signal.Signals) -> None:
+        if self._asked.is_set():
             complain(f"stentor: {number.name} a second time; ending at once")
             os._exit(FAILURE)
-        asked.set()
+        self._asked.set()
         _log.info("%s: shutting down", number.name, extra={"event": "stopping"})
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop, number)
-    if supervised:
-        _watch_parent(settings.limits.shutdown + 5.0)
-    broker = Broker(settings)
-    await broker.start()
-    _collect_rarely()
-    handler.name_broker(broker.name)
-    try:
-        print(banner(broker), flush=True)
-        stopping = asyncio.ensure_future(asked.wait())
-        closed = asyncio.ensure_future(broker.wait_closed())
-        await asyncio.wait([stopping, closed], return_when=asyncio.FIRST_COMPLETED)
-        for future in (stopping, closed):
-            future.cancel()
-    finally:
-        await broker.stop()
-    return OK
+    def _settings(self) -> Settings:
+        """What is configured now."""
+        configuration = self._read()
+        _warn(configuration)
+        return configuration.settings
+
+    def _hung_up(self, broker: Broker) -> None:
+        if self._reload is None or self._reload.done():
+            self._reload = asyncio.ensure_future(self._reloaded(broker))
+
+    async def _reloaded(self, broker: Broker) -> None:
+        with suppress(StentorError):  # it is in the log
+            await broker.reload()
+
+
+def _warn(configuration: Configuration) -> None:
+    for warning in (*configuration.warnings, *open_doors(configuration.settings)):
+        _log.warning("%s", warning, extra={"event": "configuration"})
 
 
 def _collect_rarely() -> None:

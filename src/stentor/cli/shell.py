@@ -7,9 +7,11 @@ from enum import StrEnum
 from typing import Annotated
 
 from stentor.cli.command import Argument
+from stentor.cli.json_forms import print_json
+from stentor.cli.options import JsonOption
 
 
-def version() -> None:
+def version(json: JsonOption = False) -> None:
     """Print the release, and what it runs on.
 
     \b
@@ -22,6 +24,17 @@ def version() -> None:
     import stentor
     from stentor.protocol.messages import VERSIONS
 
+    if json:
+        print_json(
+            {
+                "stentor": stentor.__version__,
+                "protocol": list(VERSIONS),
+                "python": platform.python_version(),
+                "platform": platform.platform(),
+                "sqlite": sqlite3.sqlite_version,
+            }
+        )
+        return
     print(f"stentor {stentor.__version__}")
     print(f"protocol {', '.join(map(str, VERSIONS))}")
     print(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 from click.exceptions import Exit
@@ -74,8 +73,8 @@ def subscribe(
         Option(
             "--since",
             metavar="TIME",
-            help="History first, then what is new: from 2026-01-01T00:00:00Z on, or 2h for the "
-            "last two hours, or earliest for all there is.",
+            help="History first, then what is new: 2h for the last two hours, yesterday 14:00, "
+            "2026-01-01T00:00:00Z, or earliest for all there is.",
         ),
     ] = None,
     archive: Annotated[
@@ -107,6 +106,10 @@ def subscribe(
     retained: Annotated[
         bool,
         Option("--retained", metavar="", help="Begin with the last value of every key there is."),
+    ] = False,
+    strict: Annotated[
+        bool,
+        Option("--strict", metavar="", help="Refuse a filter that nothing can match."),
     ] = False,
     verbose: Annotated[
         bool,
@@ -143,6 +146,7 @@ def subscribe(
     from stentor.cli.running import run
 
     wanted = _filters(words or [""])
+    _advise(wanted, strict)
     options = {
         "durable": durable,
         "since": _since(since, archive),
@@ -179,18 +183,34 @@ def _filters(words: list[str]) -> dict[Filter, str]:
         ) from None
 
 
+def _advise(wanted: dict[Filter, str], strict: bool) -> None:
+    """Say if nothing can match a filter, or if it reads otherwise than it was probably meant."""
+    import warnings
+
+    from stentor.cli.exits import complain
+    from stentor.errors import FilterWarning, NeverMatches
+    from stentor.filters.advice import advice
+
+    warnings.simplefilter("ignore", FilterWarning)  # the library would say it again
+    for filter, word in wanted.items():
+        for each in advice(word, filter):
+            if strict and each.never:
+                raise NeverMatches(each.text)
+            complain(f"stentor: warning: {each.text}")
+
+
 def _since(text: str | None, archive: str | None) -> Any:
     """As the client takes it; a duration is so long ago."""
     if archive is not None:
+        from stentor.notation.moments import moment
         from stentor.pipeline import past
 
-        return past(archive, text)
+        return past(archive, moment(text).isoformat() if text else None)
     if text is None:
         return None
-    from stentor.notation.units import exact_duration
+    from stentor.notation.moments import moment
 
-    ago = exact_duration(text)
-    return text if ago is None else timedelta(seconds=float(ago))
+    return text if text == "earliest" else moment(text)
 
 
 def _duration(option: str, text: str) -> float:

@@ -6,6 +6,7 @@ import sys
 from typing import Annotated, Final
 
 from stentor.cli.command import Argument
+from stentor.cli.options import JsonOption
 
 #: Alternatives of a filter that are shown.
 _SHOWN: Final = 3
@@ -21,6 +22,7 @@ def why_not(
             metavar="JSON", help="The event, as `stentor publish` takes it.", show_default=False
         ),
     ],
+    json: JsonOption = False,
 ) -> None:
     """Say why an event does not match a filter, part by part.
 
@@ -37,6 +39,14 @@ def why_not(
 
     wanted = Filter(filter)
     notification = from_json(event.encode("utf-8", "surrogateescape"))
+    if json:
+        from stentor.cli.json_forms import print_json
+
+        matches = wanted.matches(notification)
+        ways = [] if matches else alternatives(wanted, notification)
+        told = [[{"part": a.text, "holds": a.holds, "found": a.found} for a in way] for way in ways]
+        print_json({"matches": matches, "alternatives": told})
+        return
     if wanted.matches(notification):
         sys.stdout.write("it matches\n")
         return

@@ -17,6 +17,7 @@ from stentor.client.times import resolve
 from stentor.client.typed import filter_of
 from stentor.errors import NotAdvertised, StentorError
 from stentor.model import Notification, NotificationId
+from stentor.notation.completion import offering
 from stentor.protocol.messages import Advertise, Unadvertise
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Advertisement:
 
     def __init__(self, bus: Bus, filter: Filter, *, quench: bool, demand: bool) -> None:
         self._bus = bus
-        self._local = bus.local
+        self._local = bus._local
         self._number = self._local.number()
         self._demand = demand or quench
         self._filters: list[Filter] | None = None
@@ -45,6 +46,10 @@ class Advertisement:
         self.quench = quench
         #: Publications that were.
         self.quenched = 0
+
+    __dir__ = offering(
+        "close", "demanded", "filter", "filters", "on_demand", "open", "publish", "quenched"
+    )
 
     def __repr__(self) -> str:
         return f"<Advertisement of {str(self.filter)!r}>"

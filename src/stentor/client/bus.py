@@ -15,8 +15,9 @@ from collections.abc import (
 )
 from contextlib import aclosing
 from datetime import datetime, timedelta
+from html import escape
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack, get_args, overload
 
 from stentor.client.advertisement import Advertisement, OnDemand
 from stentor.client.encoding import notification_of, utc_now
@@ -24,14 +25,17 @@ from stentor.client.inbox import Inbox
 from stentor.client.local_broker import LocalBroker
 from stentor.client.outbox import pieces
 from stentor.client.past import Past
-from stentor.client.requests import Requests, answer, requests_of
+from stentor.client.requests import Requests, answered, requests_of
 from stentor.client.retry import Retry
 from stentor.client.subscription import WINDOW, Subscription, Terms
 from stentor.client.times import resolve, since_seconds
 from stentor.client.transaction import Transaction
 from stentor.client.typed import Reader, filter_of, is_event_class
+from stentor.client.uncancelled import cancel_elsewhere
 from stentor.client.uplink import State
 from stentor.client.waiting import Collector, TimeLimit, settles
+from stentor.client.warning import told
+from stentor.client.words import Choice, Order, Overflow, Parts
 from stentor.errors import (
     InvalidConfiguration,
     InvalidNotification,
@@ -53,7 +57,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 #: Events that `publish_many` encodes at a time.
 CHUNK: Final = 500
 #: In which order a subscriber may have what waits for it.
-ORDERS: Final = ("published", "priority")
+ORDERS: Final[tuple[str, ...]] = get_args(Order)
+#: What brokers may do with what does not fit.
+OVERFLOWS: Final[tuple[str, ...]] = get_args(Overflow)
 #: Notifications that the broker may deliver ahead of the application where higher priorities come
 #: first: what was delivered cannot be overtaken by what the broker still has.
 RANKED_WINDOW: Final = 100
@@ -67,11 +73,12 @@ class InboxOptions(TypedDict, total=False):
     durable: str | None
     since: str | datetime | timedelta | Past | None
     group: str | None
-    choice: str
+    choice: Choice
+    key: str | None
     lease: float | None
     renew: bool
     retained: bool
-    overflow: str
+    overflow: Overflow
     limit: int
     window: int | None
     auto_confirm: bool
@@ -82,7 +89,8 @@ class InboxOptions(TypedDict, total=False):
     timeout: float | None
     takeover: float | str | None
     expires: str | float | timedelta | None
-    order: str
+    order: Order
+    strict: bool
 
 
 class ReplyOptions(InboxOptions, total=False):
@@ -105,10 +113,10 @@ class Bus:
 
     def __init__(self, local: LocalBroker, *, timeout: float, close_timeout: float) -> None:
         #: What is behind the bus; not meant for applications.
-        self.local = local
+        self._local = local
         self._timeout = timeout
         #: Seconds for publications to be acknowledged at the end.
-        self.close_timeout = close_timeout
+        self._close_timeout = close_timeout
         self._opened = False
         self._handlers: list[Subscription[Any]] = []
         self._requests: Requests | None = None
@@ -116,32 +124,36 @@ class Bus:
     def __repr__(self) -> str:
         return f"<Bus {self.name!r}, {self.state}>"
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return shown_as_table(self)
+
     # -- life
 
     @property
     def name(self) -> str:
         """The client's name. With it begins the producer in the ids of what it publishes."""
-        return self.local.name
+        return self._local.name
 
     @property
     def state(self) -> State:
         """`connecting`, `connected`, `reconnecting` or `closed`."""
-        return self.local.state
+        return self._local.state
 
     @property
     def error(self) -> StentorError | None:
         """Why there is no connection, as long as there is none."""
-        return self.local.link.error if self._opened and self.state != "closed" else None
+        return self._local.link.error if self._opened and self.state != "closed" else None
 
     @property
     def broker(self) -> str | None:
         """The name of the broker that serves, or served last."""
-        welcome = self.local.link.welcome if self._opened and self.state != "closed" else None
+        welcome = self._local.link.welcome if self._opened and self.state != "closed" else None
         return None if welcome is None else welcome.broker
 
     def on_state(self, callback: Callable[[State], object]) -> Callable[[State], object]:
         """Have a function called with every new state; also a decorator."""
-        self.local.state_callbacks.append(callback)
+        self._local.state_callbacks.append(callback)
         return callback
 
     def on_refusal(
@@ -152,7 +164,7 @@ class Bus:
         Except those that somebody waits for, who is told. What was told here is neither logged nor
         raised by `flush`.
         """
-        self.local.refusal_callbacks.append(callback)
+        self._local.refusal_callbacks.append(callback)
         return callback
 
     async def open(self) -> Bus:
@@ -160,12 +172,12 @@ class Bus:
         if self._opened:
             raise InvalidConfiguration("a bus is opened only once; make another with connect()")
         self._opened = True
-        await self.local.open(self._timeout)
+        await self._local.open(self._timeout)
         try:
             for subscription in self._handlers:
                 await subscription.open()
         except BaseException:
-            await self.local.close(0.0)
+            await self._local.close(0.0)
             raise
         return self
 
@@ -174,7 +186,7 @@ class Bus:
 
         `NoReply` if publications could not be acknowledged in time.
         """
-        await self.local.close(self.close_timeout)
+        await self._local.close(self._close_timeout)
 
     def __await__(self) -> Generator[Any, None, Bus]:
         return self.open().__await__()
@@ -228,7 +240,7 @@ class Bus:
         8601, or a duration ("10m"). Those who subscribe with `order="priority"` get a higher
         `priority` first, of 0 to 9, where 4 is the usual one.
         """
-        local = self.local
+        local = self._local
         local.check_open()
         if local.outbox.full:
             await local.room(timeout)
@@ -286,25 +298,33 @@ class Bus:
         volatile: bool = False,
         retain: Callable[[Any], str | None] | None = None,
         timeout: float | None = None,
+        **parts: Unpack[Parts],
     ) -> int:
         """Publish many, in order and fast: how many there were.
 
-        As `publish` for each, except that `retain` makes the key of an event, and that `timeout`
-        bounds each wait for room and the wait for the last acknowledgement.
+        As `publish` for each, with the same `type`, `subject`, `channel` and so on for all, except
+        that `retain` makes the key of an event, and that `timeout` bounds each wait for room and
+        the wait for the last acknowledgement.
+
+            await bus.publish_many(({"price": p} for p in prices), type="Quote")
         """
-        self.local.check_open()
+        self._local.check_open()
+        shared = {name: value for name, value in parts.items() if value is not None}
+        if "deliver_at" in shared:
+            _check_delay(volatile)
+        resolve(shared, self._local.now())
         if retain is not None and volatile:
             _check_key("", volatile)
         collector = Collector() if ack else None
         count = 0
         if isinstance(events, AsyncIterable):
             async for event in events:
-                await self._put_chunk([event], volatile, retain, timeout, collector)
+                await self._put_chunk([event], volatile, retain, timeout, collector, shared)
                 count += 1
         else:
             iterator = iter(events)
             while chunk := list(itertools.islice(iterator, CHUNK)):
-                await self._put_chunk(chunk, volatile, retain, timeout, collector)
+                await self._put_chunk(chunk, volatile, retain, timeout, collector, shared)
                 count += len(chunk)
                 await asyncio.sleep(0)  # others are to get on meanwhile, such as the connection
         if collector is not None:
@@ -319,20 +339,21 @@ class Bus:
         retain: Callable[[Any], str | None] | None,
         timeout: float | None,
         collector: Collector | None,
+        parts: dict[str, Any],
     ) -> None:
-        local = self.local
+        local = self._local
         if local.outbox.full or local.closing:
             await local.room(timeout)
         skipped = 0
         if local.careful:
-            admitted = [(event, local.admit(notification_of(event))) for event in events]
+            admitted = [(event, local.admit(notification_of(event, parts))) for event in events]
             events = [event for event, notification in admitted if notification is not None]
             skipped = len(admitted) - len(events)
             first, now = local.next_sequence, utc_now()
             notifications = [n for _, n in admitted if n is not None]
             items = [local.encoder.one(n, first + i, now) for i, n in enumerate(notifications)]
         else:
-            items = local.encoder.many(events, local.next_sequence, utc_now())
+            items = local.encoder.many(events, local.next_sequence, utc_now(), parts)
         start = 0
         for piece in pieces(items) if items else ():
             keys = None if retain is None else _keys(retain, events[start : start + len(piece)])
@@ -347,17 +368,19 @@ class Bus:
 
         Raises the first refusal that nobody has heard of, if there was one.
         """
-        await self.local.flush(timeout)
+        await self._local.flush(timeout)
 
     async def cancel(self, id: NotificationId, timeout: float | None = None) -> bool:
         """Have something never delivered that was published with `deliver_at`.
 
-        Whether that was in time. It is asked of the broker that serves now, which has to be the one
-        where it was published.
+        Whether that was in time. The broker that serves now is asked first, and if it does not
+        have it, all others; `Unreachable` if none has it, and one could not be asked.
         """
-        async with TimeLimit(timeout, "the broker did not say whether it was cancelled"):
-            await self.local.answers_of_all(None)  # what is not on disk would come after all
-            return bool(await self.local.ask("cancel", {"id": str(id)}))
+        async with TimeLimit(timeout, "the brokers did not say whether it was cancelled"):
+            await self._local.answers_of_all(None)  # what is not on disk would come after all
+            if await self._local.ask("cancel", {"id": str(id)}):
+                return True
+            return await cancel_elsewhere(self._local, str(id))
 
     def transaction(self, timeout: float | None = None) -> Transaction:
         """Publications that are all made or none, when the `async with` is left."""
@@ -366,17 +389,17 @@ class Bus:
     @property
     def unacknowledged(self) -> int:
         """Publications that are not yet acknowledged."""
-        return len(self.local.outbox)
+        return len(self._local.outbox)
 
     @property
     def quenched(self) -> int:
         """Publications that were not sent because nobody asked for them."""
-        return self.local.quenched
+        return self._local.quenched
 
     @property
     def rejected(self) -> int:
         """Publications that a broker refused."""
-        return self.local.outbox.rejections
+        return self._local.outbox.rejections
 
     # -- subscribing
 
@@ -398,11 +421,12 @@ class Bus:
         durable: str | None = None,
         since: str | datetime | timedelta | Past | None = None,
         group: str | None = None,
-        choice: str = "round_robin",
+        choice: Choice = "round_robin",
+        key: str | None = None,
         lease: float | None = None,
         renew: bool = True,
         retained: bool = False,
-        overflow: str = "spill",
+        overflow: Overflow = "spill",
         limit: int = 0,
         volatile: bool = False,
         window: int | None = None,
@@ -414,7 +438,8 @@ class Bus:
         timeout: float | None = None,
         takeover: float | str | None = None,
         expires: str | float | timedelta | None = None,
-        order: str = "published",
+        order: Order = "published",
+        strict: bool = False,
     ) -> Subscription[Any]:
         """Ask for what a filter matches, or for the events of a dataclass (`where` narrows them).
 
@@ -422,7 +447,8 @@ class Bus:
         since         history first: an ISO time, a datetime, a timedelta, "earliest", or an archive
                       (`stentor.pipeline.past`)
         group         share the notifications with the other members of this group
-        choice        how a group chooses: "round_robin", "least_loaded" or "key:ATTRIBUTE"
+        choice        how a group chooses: "round_robin" or "least_loaded"
+        key           instead of that, an attribute: what has equal values goes to one member
         lease         seconds for which the broker keeps it unless renewed, which is done by itself
                       unless `renew=False`
         retained      begin with the last value of every key
@@ -443,6 +469,7 @@ class Bus:
         expires       how old a notification may be ("10s"), by its time; older ones do not come
         order         "published": of each publisher in its order; "priority": higher priorities
                       first, settled one by one
+        strict        raise `NeverMatches` for a filter that nothing can match, instead of a warning
         """
         reader = Reader(filter) if is_event_class(filter) else None
         terms = _terms(
@@ -450,6 +477,7 @@ class Bus:
             since=since,
             group=group,
             choice=choice,
+            key=key,
             lease=lease,
             renew=renew,
             retained=retained,
@@ -467,8 +495,8 @@ class Bus:
             expires=expires,
             order=order,
         )
-        wanted = filter_of(filter, where)
-        return Subscription(self.local, wanted, terms, reader=reader, handler=handler)
+        wanted = told(filter, where, strict)
+        return Subscription(self._local, wanted, terms, reader=reader, handler=handler)
 
     def inbox(self, *filters: str | Filter | type[Any], **options: Unpack[InboxOptions]) -> Inbox:
         """Several subscriptions of one component, each notification delivered once.
@@ -479,9 +507,10 @@ class Bus:
         of a group share theirs.
         """
         handler = options.pop("handler", None)
-        wanted = [filter_of(filter) for filter in filters]
+        strict = options.pop("strict", False)
+        wanted = [told(filter, None, strict) for filter in filters]
         terms = _terms(**options, handled=handler is not None)
-        return Inbox(self.local, wanted, terms, handler=handler)
+        return Inbox(self._local, wanted, terms, handler=handler)
 
     def on(
         self, filter: str | Filter | type[Any] = "", **options: Unpack[SubscribeOptions]
@@ -499,10 +528,10 @@ class Bus:
         return register
 
     def _add(self, subscription: Subscription[Any]) -> None:
-        self.local.check_open()
+        self._local.check_open()
         self._handlers.append(subscription)
         if self._opened:
-            self.local.start(_logged(subscription.open()))
+            self._local.start(_logged(subscription.open()))
 
     async def ready(self) -> None:
         """Return when everything that was given to `on` and `reply` is in force."""
@@ -533,14 +562,18 @@ class Bus:
     ) -> list[Filter]:
         """What is advertised anywhere, as far as it overlaps a filter."""
         arguments = {} if overlapping is None else {"overlapping": str(filter_of(overlapping))}
-        return [filter_of(text) for text in await self.local.ask("offers", arguments, timeout)]
+        return [filter_of(text) for text in await self._local.ask("offers", arguments, timeout)]
 
     # -- request and reply
 
     async def request(
-        self, event: Any, timeout: float = 10.0, *, volatile: bool = True, **parts: Any
+        self, event: Any, timeout: float = 10.0, *, volatile: bool = True, **parts: Unpack[Parts]
     ) -> Notification:
-        """Publish a request and return the first reply; `NoReply` if there is none in time."""
+        """Publish a request and return the first reply; `NoReply` if there is none in time.
+
+        `NobodyProvides`, which is a `NoReply`, comes at once if no provider's filter matches.
+        `ProviderFailed` has the error that the provider raised.
+        """
         replies = self.request_all(event, timeout, max_replies=1, volatile=volatile, **parts)
         async with aclosing(replies) as replies:
             async for reply in replies:
@@ -554,13 +587,16 @@ class Bus:
         max_replies: int | None = None,
         *,
         volatile: bool = True,
-        **parts: Any,
+        **parts: Unpack[Parts],
     ) -> AsyncGenerator[Notification, None]:
-        """Publish a request and iterate over the replies until time is up or there are enough."""
-        self.local.check_open()
+        """Publish a request and iterate over the replies until time is up or there are enough.
+
+        Providers that raise an error count as having replied; `ProviderFailed` if all of them did.
+        """
+        self._local.check_open()
         if self._requests is None:
             self._requests = Requests(self)
-        return self._requests.all(event, timeout, max_replies, volatile, parts)
+        return self._requests.all(event, timeout, max_replies, volatile, dict(parts))
 
     def reply(
         self,
@@ -578,7 +614,7 @@ class Bus:
         def register(provider: F) -> F:
             async def handle(event: Any) -> None:
                 assert subscription.last is not None  # it is the request behind the event
-                await answer(self, subscription.last, provider(event), volatile)
+                await answered(self, subscription.last, lambda: provider(event), volatile)
 
             where = requests_of(filter_of(options.get("where") or ""))
             changed: ReplyOptions = {**options, "where": where, "handler": handle}
@@ -594,11 +630,29 @@ class Bus:
     @property
     def hooks(self) -> Hooks:
         """Code that changes what is published, subscribed, advertised and delivered."""
-        if self.local.hooks is None:
+        if self._local.hooks is None:
             from stentor.node.hooks import Hooks  # not needed by most, and a lot to load
 
-            self.local.hooks = Hooks()
-        return self.local.hooks
+            self._local.hooks = Hooks()
+        return self._local.hooks
+
+
+def shown_as_table(bus: Any) -> str:
+    """What a notebook shows of a bus.
+
+    >>> shown_as_table(type("Bus", (), dict(name="ann", state="connecting", broker=None, error=None,
+    ...     unacknowledged=0)))
+    '<table><tr><th>bus</th><td>ann</td></tr><tr><th>state</th><td>connecting</td></tr></table>'
+    """
+    rows = {"bus": bus.name, "state": bus.state, "broker": bus.broker, "error": bus.error}
+    if bus.unacknowledged:
+        rows["not acknowledged"] = f"{bus.unacknowledged:,}"
+    cells = "".join(
+        f"<tr><th>{name}</th><td>{escape(str(value))}</td></tr>"
+        for name, value in rows.items()
+        if value is not None
+    )
+    return f"<table>{cells}</table>"
 
 
 def _keys(retain: Callable[[Any], str | None], events: Sequence[Any]) -> dict[int, str]:
@@ -634,6 +688,8 @@ def _terms(
     durable: str | None = None,
     since: str | datetime | timedelta | Past | None = None,
     group: str | None = None,
+    choice: str = "round_robin",
+    key: str | None = None,
     takeover: float | str | None = None,
     auto_confirm: bool = True,
     retry: Retry | None = None,
@@ -643,10 +699,11 @@ def _terms(
     window: int | None = None,
     expires: str | float | timedelta | None = None,
     order: str = "published",
+    overflow: str = "spill",
     **others: Any,
 ) -> Terms:
-    if order not in ORDERS:
-        raise UnknownStrategy(f"there is no order={order!r}; choose one of {', '.join(ORDERS)}")
+    _check_word("order", order, ORDERS)
+    _check_word("overflow", overflow, OVERFLOWS)
     ranked = order == "priority"
     if ranked and durable is None and group is None:
         raise InvalidConfiguration(
@@ -678,11 +735,32 @@ def _terms(
         since=None if since is None else since_seconds(since),
         past=past,
         group=_name(group, "group"),
+        choice=_choice(choice, key, group),
         takeover=parse_duration(takeover) if isinstance(takeover, str) else takeover,
         expires=None if expires is None else seconds_of(expires, "expires"),
         window=window,
+        overflow=overflow,
         **others,
     )
+
+
+def _check_word(option: str, word: str, words: tuple[str, ...]) -> None:
+    if word not in words:
+        raise UnknownStrategy(f"there is no {option}={word!r}; choose one of {', '.join(words)}")
+
+
+def _choice(choice: str, key: str | None, group: str | None) -> str:
+    if key is None:
+        return choice
+    if group is None:
+        raise InvalidConfiguration(
+            f"key={key!r} says which member of a group is given an event; subscribe with group="
+        )
+    if choice != "round_robin":
+        raise InvalidConfiguration(
+            f"a group chooses by key={key!r} or by choice={choice!r}; leave out one of them"
+        )
+    return f"key:{key}"
 
 
 def _name(name: str | None, what: str) -> str | None:

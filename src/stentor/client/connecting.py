@@ -43,6 +43,7 @@ def connect(
     trust: Iterable[str] = (),
     sequencer: str | None = None,
     record: Recorder | str | PathLike[str] | None = None,
+    attributes: Mapping[str, str | int | float | bool] | None = None,
 ) -> Bus:
     """A bus, to be opened by `async with` (or `await`).
 
@@ -68,6 +69,8 @@ def connect(
                    given are asked where it is
     record         a file (or a `Recorder`) for all that this client does and is given, which
                    `stentor check` holds against the specification
+    attributes     what this client says of itself, such as {"tenant": "acme"}, by which rules of an
+                   administrator make it a member of scopes; with grants, what the grant allows
     """
     if buffer < 1 or buffer_bytes < 1:
         raise InvalidConfiguration(f"a buffer of {buffer} publications takes none; give at least 1")
@@ -90,6 +93,7 @@ def connect(
         tls=tls_context(tls),
         trust=trusted,
         backoff=lambda: Backoff(*delays),
+        attributes=attributes,
     )
 
     def guide() -> LocalBroker:

@@ -200,13 +200,15 @@ class Direct:
         skip_lost: bool = False,
         times: str = "",
         headers: bool = False,
+        attributes: Sequence[str] | None = None,
     ) -> Iterator[Stretch]:
         """The journal from one offset to another, stretch by stretch, filtered by the broker.
 
         What is beyond the end of the journal does not come. What retention has taken away is a
         `HistoryGone`, or is passed over if `skip_lost` says so. With `times`, stretches have no
         items, but their times by this name (see `stentor.model.moments`) and their sizes. With
-        `headers`, items come without their payloads.
+        `headers`, items come without their payloads, and with `attributes` without others than
+        these, unless there is nothing to be saved by that.
         """
         at = first
         number = 0
@@ -216,7 +218,8 @@ class Direct:
             self._connected()
             if not number:
                 number = next(self._numbers)
-                self._send(Read(number, stream, at, last, str(filter), times, headers))
+                names = None if attributes is None else list(attributes)
+                self._send(Read(number, stream, at, last, str(filter), times, headers, names))
             return self._answer(number, Stretch)
 
         def ask_again() -> None:

@@ -11,12 +11,13 @@ gives; everything that it is not sure of goes the careful way, errors included.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from struct import Struct
 from typing import Any, Final
 
 from msgspec.msgpack import Encoder
 
+from stentor.client.clock import clock
 from stentor.client.typed import attributes_of, event_type_of, is_event
 from stentor.errors import InvalidNotification
 from stentor.model import INT_MAX, INT_MIN, Notification, NotificationId, encode
@@ -34,6 +35,9 @@ PARTS: Final = (
     "expires",
     "priority",
 )
+
+#: Those of them that the short way knows.
+_PLAIN_PARTS: Final = frozenset({"type", "subject", "channel"})
 
 #: Longer texts are checked.
 _SHORT: Final = 4_096
@@ -110,8 +114,26 @@ class EventEncoder:
             )
         )
 
-    def many(self, events: Sequence[Any], first: int, now: datetime) -> list[bytes]:
-        """Events under consecutive ids, from this sequence number on."""
+    def many(
+        self,
+        events: Sequence[Any],
+        first: int,
+        now: datetime,
+        parts: Mapping[str, Any] | None = None,
+    ) -> list[bytes]:
+        """Events under consecutive ids, from this sequence number on.
+
+        All of them have these `parts`, which are parameters of `Notification`.
+        """
+        event_type = subject = channel = None
+        if parts:
+            Notification({"x": 0}, **parts)  # checks them
+            event_type, subject, channel = map(parts.get, ("type", "subject", "channel"))
+            if not parts.keys() <= _PLAIN_PARTS:
+                return [
+                    self.one(notification_of(event, parts), first + i, now)
+                    for i, event in enumerate(events)
+                ]
         items: list[bytes] = []
         append = items.append
         producer, epoch, shapes, header, pack = (
@@ -139,16 +161,18 @@ class EventEncoder:
                         break
                 else:
                     id = (producer, epoch, sequence)
-                    encoded = header((event, None, None, None, None, id, now))
+                    encoded = header((event, event_type, subject, channel, None, id, now))
                     append(pack(VERSION, len(encoded), 0) + encoded)
                     sequence += 1
                     continue
-            append(self._carefully(event, sequence, now))
+            append(self._carefully(event, sequence, now, parts))
             sequence += 1
         return items
 
-    def _carefully(self, event: Any, sequence: int, now: datetime) -> bytes:
-        notification = notification_of(event)
+    def _carefully(
+        self, event: Any, sequence: int, now: datetime, parts: Mapping[str, Any] | None
+    ) -> bytes:
+        notification = notification_of(event, parts)
         data = self.one(notification, sequence, now)
         if type(event) is dict and len(event) <= _MAX_WIDTH:
             names = tuple(event)
@@ -162,4 +186,5 @@ class EventEncoder:
 
 def utc_now() -> datetime:
     """The time that a publication without one gets."""
-    return datetime.now(UTC)
+    now = datetime.now(UTC)
+    return now + timedelta(seconds=clock.ahead) if clock.ahead else now

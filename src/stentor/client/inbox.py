@@ -56,6 +56,9 @@ class Inbox(Subscription[Notification]):
             )
         super().__init__(local, filter_of("false"), terms, reader=_as_it_is, handler=handler)
 
+    def __dir__(self) -> list[str]:
+        return sorted([*super().__dir__(), "subscribe", "subscriptions", "unsubscribe"])
+
     @property
     def filter(self) -> Filter:
         """What all its subscriptions together ask for."""

@@ -25,12 +25,13 @@ import logging
 import secrets
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from stentor.client.backoff import Backoff
-from stentor.client.encoding import EventEncoder
+from stentor.client.clock import clock
+from stentor.client.encoding import EventEncoder, utc_now
 from stentor.client.outbox import Outbox, Waiter
 from stentor.client.sequencer import Sequencer
 from stentor.client.trust import Trust
@@ -104,7 +105,9 @@ class LocalBroker:
         backoff: Callable[[], Backoff] = Backoff,
         sequencer: Sequencer | None = None,
         recording: Recording | None = None,
+        attributes: Mapping[str, Any] | None = None,
     ) -> None:
+        self._attributes = dict(attributes or {})
         problem = text_problem(name)
         if problem is not None:
             raise NameTaken(f"the client's name {shown(name)} {problem}; choose another")
@@ -130,6 +133,7 @@ class LocalBroker:
         self._seeking = False
         self._encoder: EventEncoder | None = None
         self._sequence = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
         #: How far the broker's clock is ahead of the loop's; unknown as long as none has told.
         self._ahead: float | None = None
         self._numbers = itertools.count(1)
@@ -174,8 +178,24 @@ class LocalBroker:
     def loop(self) -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
 
+    @property
+    def monotonic(self) -> float:
+        """Seconds that only go forward, from any beginning."""
+        return self.loop.time() + clock.ahead
+
+    def time_moved(self) -> None:
+        """A test has let time pass; called from any thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._catch_up)
+
+    def _catch_up(self) -> None:
+        for subscription in list(self.subscriptions.values()):
+            subscription.time_moved()
+
     async def open(self, timeout: float) -> None:
         """Connect for the first time."""
+        self._loop = self.loop
+        clock.clients.add(self)
         try:
             await self._connect(timeout)
         except BaseException:
@@ -192,7 +212,7 @@ class LocalBroker:
             self._addresses = await self._sequencer.locate(timeout)
         link = Uplink(
             self._addresses,
-            hello("client", self.name, self._token),
+            hello("client", self.name, self._token, attributes=self._attributes),
             self,
             tls=self._tls,
             trust=self._trust,
@@ -240,13 +260,13 @@ class LocalBroker:
     def now(self) -> datetime:
         """The time, by the broker's clock if it is known: that is the one that moments meet."""
         if self._ahead is None:
-            return datetime.now(UTC)
-        return datetime.fromtimestamp(self.loop.time() + self._ahead, UTC)
+            return utc_now()
+        return datetime.fromtimestamp(self.monotonic + self._ahead, UTC)
 
     def _take_up(self, welcome: Welcome) -> None:
         """Settle the epoch, or what has become of the publications that were on their way."""
         if welcome.time:
-            self._ahead = welcome.time - self.loop.time()
+            self._ahead = welcome.time - self.monotonic
         if self._sequencer is not None:
             self._sequencer.check(welcome)
         published = welcome.published
@@ -290,7 +310,7 @@ class LocalBroker:
             self.start(link.close())
         for subscription in list(self.subscriptions.values()):
             if subscription.link is link:
-                subscription.connection_lost(error, link.lost_at)
+                subscription.connection_lost(error, link.lost_at + clock.ahead)
                 if link is not self._link and not subscription.over:
                     self._go_home(subscription)
 
@@ -396,7 +416,7 @@ class LocalBroker:
             self._move(subscription, message, link.address)
         elif message.cut_off and not subscription.closing:  # it is on its way to that broker
             elsewhere = error_of(message.code or DurableElsewhere.code, message.message)
-            subscription.sent_on(elsewhere, self.loop.time())
+            subscription.sent_on(elsewhere, self.monotonic)
             self._go_home(subscription)
         else:
             error = None if message.code is None else error_of(message.code, message.message)
@@ -473,6 +493,27 @@ class LocalBroker:
                 return await answer
         finally:
             del self._questions[question.number]
+
+    async def ask_at(
+        self, addresses: Sequence[str], what: str, arguments: dict[str, Any] | None = None
+    ) -> Any:
+        """Put a question to another broker, over a connection that ends with the answer."""
+        places, refused = self._trust.followed(addresses, self.link.address)
+        if not places:
+            raise RedirectRefused(refused or "it has named no address")
+        other = LocalBroker(
+            places,
+            name=self.name,
+            token=self._token,
+            tls=self._tls,
+            outbox=Outbox(),
+            trust=self._trust,
+        )
+        await other.open(ATTEMPT)
+        try:
+            return await other.ask(what, arguments, ATTEMPT)
+        finally:
+            await other.close(0.0)
 
     # -- publishing
 
@@ -614,7 +655,7 @@ class LocalBroker:
     def _move(self, subscription: Subscription[Any], message: Ended, via: Address) -> None:
         subscription.moves += 1
         elsewhere = error_of(message.code or GroupElsewhere.code, message.message)
-        subscription.sent_on(elsewhere, self.loop.time())
+        subscription.sent_on(elsewhere, self.monotonic)
         places, refused = self._trust.followed(message.instead, via)
         if not places:
             text = f"{message.message}, which this client does not do: {refused}"
@@ -636,7 +677,7 @@ class LocalBroker:
         link = self._away.get(places)
         if link is None:
             name = f"{self.name}~{secrets.token_hex(4)}"
-            said = hello("client", name, self._token)
+            said = hello("client", name, self._token, attributes=self._attributes)
             link = Uplink(places, said, self, tls=self._tls, trust=self._trust, lasting=False)
             self._away[places] = link
             subscription.link = link
@@ -683,6 +724,7 @@ class LocalBroker:
         handled = [each.finish(timeout) for each in self.subscriptions.values()]
         await asyncio.gather(*handled)
         self.closing = True
+        clock.clients.discard(self)
         problem: StentorError | None = None
         if self._link is not None and self._link.state != "closed" and len(self.outbox):
             try:

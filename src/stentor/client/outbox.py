@@ -103,6 +103,7 @@ class Outbox:
         self.window = 0
         self.max_frame = 0
         self._frame_bytes = FRAME_BYTES
+        self._frame_items = FRAME_ITEMS
         self._queue: deque[_Frame] = deque()
         self._unanswered: deque[_Frame] = deque()
         self._in_flight = 0
@@ -159,7 +160,7 @@ class Outbox:
             or frame.atomic
             or frame.number
             or frame.volatile is not volatile
-            or len(frame.items) + len(items) > FRAME_ITEMS
+            or len(frame.items) + len(items) > self._frame_items
             or frame.size + size > self._frame_bytes
         ):
             self.check(items, size, atomic)
@@ -305,6 +306,7 @@ class Outbox:
         """A connection is there; its broker has journaled everything up to a sequence number."""
         self.window = window
         self.max_frame = max_frame
+        self._frame_items = min(FRAME_ITEMS, window or FRAME_ITEMS)
         if max_frame:
             self._frame_bytes = min(FRAME_BYTES, max_frame - _FRAME_OVERHEAD)
         while self._queue and self._queue[0].number and self._queue[0].newest <= newest:

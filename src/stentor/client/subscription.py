@@ -59,6 +59,7 @@ from stentor.errors import (
     Vetoed,
 )
 from stentor.model import Notification, any_handled
+from stentor.notation.completion import offering
 from stentor.notation.counts import counted
 from stentor.protocol.messages import (
     Amended,
@@ -282,6 +283,28 @@ class Subscription(Generic[T]):
         #: Handlers that failed, and notifications that did not fit the class subscribed to.
         self.errors = 0
 
+    __dir__ = offering(
+        "batches",
+        "close",
+        "confirm",
+        "durable",
+        "errors",
+        "expired",
+        "filter",
+        "gaps",
+        "get",
+        "in_force",
+        "last",
+        "lost",
+        "open",
+        "over",
+        "positions",
+        "renew",
+        "resumed",
+        "stop",
+        "yields",
+    )
+
     def __repr__(self) -> str:
         wanted = "everything" if self.filter.is_always else repr(str(self.filter))
         return f"<{type(self).__name__} to {wanted}>"
@@ -379,7 +402,7 @@ class Subscription(Generic[T]):
             if notification.handling is not None:
                 begin = max(begin, notification.handling.due)
             end = min(end, begin + self._terms.expires)
-        if end > self._local.loop.time() + self._ahead:
+        if end > self._local.monotonic + self._ahead:
             return False
         self.expired += 1
         if notification.delivery is not None:
@@ -518,7 +541,7 @@ class Subscription(Generic[T]):
         self.patience.reset()
         self.resumed = self.resumed or (self._settled_at is None and message.resumed)
         broker_time = message.time or clock()
-        self._ahead = broker_time - self._local.loop.time()
+        self._ahead = broker_time - self._local.monotonic
         if self._settled_at is None:
             self._settled_at = broker_time
         if self._lost_at is not None:
@@ -526,7 +549,7 @@ class Subscription(Generic[T]):
             self._lost_at = None
         self._forgotten = {}
         if message.lease is not None:
-            self._lease_ends = self._local.loop.time() + message.lease
+            self._lease_ends = self._local.monotonic + message.lease
             self._stop_lease()
             if self._terms.renew:
                 later = self._local.loop.call_later
@@ -629,7 +652,7 @@ class Subscription(Generic[T]):
             return
         lease = self._terms.lease
         if lease is not None and not self._terms.renew and self._lease_ends is not None:
-            lease = self._lease_ends - self._local.loop.time()
+            lease = self._lease_ends - self._local.monotonic
             if lease <= 0:
                 self.ended(LeaseExpired(f"the lease of {self._terms.lease} seconds has run out"))
                 return
@@ -647,7 +670,7 @@ class Subscription(Generic[T]):
             if self._settled_at is not None:
                 since = self._lost_at
                 if since is None:  # the group has moved
-                    since = self._local.loop.time() + self._ahead
+                    since = self._local.monotonic + self._ahead
                 positions = self._forgotten or None
         elif self._unsettled is not None:
             pass  # the broker knows what was settled
@@ -912,6 +935,15 @@ class Subscription(Generic[T]):
         self._lease_timer = None
         if self._settled and self.link is not None:
             self.link.send(Renew(self._number))
+
+    def time_moved(self) -> None:
+        """A test has let time pass: a timer that waits for the machine's clock is late."""
+        lease, ends = self._terms.lease, self._lease_ends
+        if self._lease_timer is None or lease is None or ends is None:
+            return
+        if self._local.monotonic >= ends - lease * 2 / 3:
+            self._stop_lease()
+            self._renew()
 
     def _stop_lease(self) -> None:
         if self._lease_timer is not None:

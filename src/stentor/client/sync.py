@@ -10,6 +10,7 @@ When the bus is closed, all its threads have ended.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import itertools
 import logging
 import threading
@@ -21,15 +22,22 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack, overload
 
 from stentor.client.advertisement import Advertisement, OnDemand
-from stentor.client.bus import Bus, InboxOptions, ReplyOptions, SubscribeOptions
+from stentor.client.bus import (
+    Bus,
+    InboxOptions,
+    ReplyOptions,
+    SubscribeOptions,
+    shown_as_table,
+)
 from stentor.client.connecting import connect
 from stentor.client.inbox import Inbox
 from stentor.client.interest import SubId
-from stentor.client.requests import answer, requests_of
+from stentor.client.requests import answer, answer_failure, requests_of
 from stentor.client.subscription import LostRange, Subscription
 from stentor.client.transaction import Held, Transaction
 from stentor.client.typed import filter_of
 from stentor.client.uplink import State
+from stentor.client.words import Parts, PublishOptions
 from stentor.errors import InvalidConfiguration, NoReply, ShuttingDown, StentorError
 from stentor.model import Notification, NotificationId
 from stentor.protocol.messages import Positions
@@ -62,6 +70,8 @@ class LoopThread:
         #: Whether work is taken; everything that was taken before it ended is ended too.
         self._lock = threading.Lock()
         self._running = False
+        #: What opens the bus, as long as nobody has opened it.
+        self.opens: Callable[[], object] | None = None
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -96,11 +106,14 @@ class LoopThread:
                 "a callback of the bus cannot wait for the bus; use `on` with a plain function, "
                 "which runs in a thread of its own"
             )
-        with self._lock:
-            if not self._running:
+        opens = self.opens
+        if opens is not None:
+            try:
+                opens()
+            except BaseException:
                 work.close()
-                raise ShuttingDown("the bus is not open, or no longer; use it within `with`")
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+                raise
+        future = self.submit(work)
         try:
             return _result(future)
         except CancelledError:
@@ -108,6 +121,14 @@ class LoopThread:
         except BaseException:
             future.cancel()  # Ctrl-C: nobody waits for it any more
             raise
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine in the loop, and do not wait for it."""
+        with self._lock:
+            if not self._running:
+                work.close()
+                raise ShuttingDown("the bus is closed; make another with connect_sync()")
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def stop(self) -> None:
         """End the loop and its thread."""
@@ -130,19 +151,29 @@ def _result(future: Future[T]) -> T:
 
 
 class SyncBus:
-    """A bus whose calls wait. Made by `stentor.connect_sync`; opened and closed by `with`."""
+    """A bus whose calls wait. Made by `stentor.connect_sync`.
+
+    It is opened by `with`, by `open`, or by the first call that needs a connection, and closed at
+    the end of the block, by `close`, or when the program ends.
+    """
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._loop = LoopThread(f"stentor {bus.name}")
         self._open = False
         self._closed = False
+        self._opening = threading.RLock()
+        self._loop.opens = self._open_at_first_use
         #: What is to be subscribed when the bus is opened, and what handlers run, with threads.
         self._early: list[Callable[[], object]] = []
         self._handlers: list[tuple[SyncSubscription[Any], threading.Thread]] = []
 
     def __repr__(self) -> str:
         return f"<SyncBus {self.name!r}, {self.state}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return shown_as_table(self)
 
     @property
     def name(self) -> str:
@@ -189,29 +220,46 @@ class SyncBus:
     # -- life
 
     def open(self) -> SyncBus:
-        """Connect."""
-        if self._open:
-            raise InvalidConfiguration("a bus is opened only once; make another")
-        self._open = True
-        self._loop.start()
-        try:
-            self._loop.call(self._bus.open())
-            for subscribe in self._early:
-                subscribe()
-        except BaseException:
-            self.close()
-            raise
+        """Connect. `close` ends what this begins, and so does the end of the program."""
+        with self._opening:
+            if self._open or self._closed:
+                raise InvalidConfiguration("a bus is opened only once; make another")
+            self._open = True
+            self._loop.opens = None
+            self._loop.start()
+            try:
+                self._loop.call(self._bus.open())
+                atexit.register(self._close_at_exit)
+                for subscribe in self._early:
+                    subscribe()
+            except BaseException:
+                self.close()
+                raise
         return self
+
+    def _open_at_first_use(self) -> None:
+        with self._opening:
+            if not self._open and not self._closed:
+                self.open()
+
+    def _close_at_exit(self) -> None:
+        """So that what was published at last is not lost."""
+        try:
+            self.close()
+        except StentorError as error:
+            _log.error("%s", error)
 
     def close(self) -> None:
         """Wait until publications are acknowledged, say goodbye, end all threads."""
         if self._closed:
             return
         self._closed = True
+        self._loop.opens = None
+        atexit.unregister(self._close_at_exit)
         if self._open:
             for subscription, _ in self._handlers:
                 self._loop.call(subscription.stop())
-            deadline = monotonic() + self._bus.close_timeout
+            deadline = monotonic() + self._bus._close_timeout
             for _, thread in self._handlers:
                 if thread is not threading.current_thread():
                     thread.join(max(0.0, deadline - monotonic()))
@@ -239,7 +287,9 @@ class SyncBus:
 
     # -- publishing
 
-    def publish(self, event: Any, ack: bool = False, **options: Any) -> NotificationId:
+    def publish(
+        self, event: Any, ack: bool = False, **options: Unpack[PublishOptions]
+    ) -> NotificationId:
         """See `Bus.publish`. For many small ones, `publish_many` is much faster."""
         return self._loop.call(self._bus.publish(event, ack, **options))
 
@@ -251,6 +301,7 @@ class SyncBus:
         volatile: bool = False,
         retain: Callable[[Any], str | None] | None = None,
         timeout: float | None = None,
+        **parts: Unpack[Parts],
     ) -> int:
         """See `Bus.publish_many`. The events are taken from their source in this thread."""
         count = 0
@@ -258,7 +309,7 @@ class SyncBus:
         while chunk := list(itertools.islice(iterator, CHUNK)):
             count += self._loop.call(
                 self._bus.publish_many(
-                    chunk, ack, volatile=volatile, retain=retain, timeout=timeout
+                    chunk, ack, volatile=volatile, retain=retain, timeout=timeout, **parts
                 )
             )
         return count
@@ -371,7 +422,7 @@ class SyncBus:
     # -- request and reply
 
     def request(
-        self, event: Any, timeout: float = 10.0, *, volatile: bool = True, **parts: Any
+        self, event: Any, timeout: float = 10.0, *, volatile: bool = True, **parts: Unpack[Parts]
     ) -> Notification:
         """See `Bus.request`."""
         return self._loop.call(self._bus.request(event, timeout, volatile=volatile, **parts))
@@ -383,7 +434,7 @@ class SyncBus:
         max_replies: int | None = None,
         *,
         volatile: bool = True,
-        **parts: Any,
+        **parts: Unpack[Parts],
     ) -> Iterator[Notification]:
         """See `Bus.request_all`."""
         replies = self._bus.request_all(event, timeout, max_replies, volatile=volatile, **parts)
@@ -416,9 +467,13 @@ class SyncBus:
             def handle(event: Any) -> None:
                 request = subscription.last
                 assert request is not None  # the request behind the event
-                result = provider(event)
-                for each in result if isgenerator(result) else (result,):
-                    self._loop.call(answer(self._bus, request, each, volatile))
+                try:
+                    result = provider(event)
+                    for each in result if isgenerator(result) else (result,):
+                        self._loop.call(answer(self._bus, request, each, volatile))
+                except Exception as error:
+                    self._loop.call(answer_failure(self._bus, request, error, volatile))
+                    raise
 
             where = requests_of(filter_of(options.get("where") or ""))
             changed: ReplyOptions = {**options, "where": where, "handler": handle}
@@ -631,7 +686,9 @@ class SyncAdvertisement:
     def on_demand(self, callback: OnDemand) -> OnDemand:
         return self._advertisement.on_demand(callback)
 
-    def publish(self, event: Any, ack: bool = False, **options: Any) -> NotificationId:
+    def publish(
+        self, event: Any, ack: bool = False, **options: Unpack[PublishOptions]
+    ) -> NotificationId:
         """See `Advertisement.publish`."""
         return self._loop.call(self._advertisement.publish(event, ack, **options))
 
@@ -663,7 +720,7 @@ class SyncTransaction:
     def __len__(self) -> int:
         return len(self._transaction)
 
-    def publish(self, event: Any, *, retain: str | None = None, **parts: Any) -> Held:
+    def publish(self, event: Any, *, retain: str | None = None, **parts: Unpack[Parts]) -> Held:
         """See `Transaction.publish`."""
         return self._loop.call(self._transaction.publish(event, retain=retain, **parts))
 
@@ -696,7 +753,9 @@ class SyncTransaction:
 
 
 def connect_sync(*brokers: Any, **options: Any) -> SyncBus:
-    """A bus for programs without async, to be opened by `with`. Options are those of `connect`.
+    """A bus for programs without async and for notebooks. Options are those of `connect`.
+
+    It connects when it is first used, or by `with` or `open`.
 
     >>> connect_sync("127.0.0.1:7411", name="desk-7")
     <SyncBus 'desk-7', connecting>

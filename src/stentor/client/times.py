@@ -6,6 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from stentor.client.encoding import utc_now
 from stentor.errors import InvalidConfiguration, InvalidValue
 from stentor.notation.units import seconds_of
 
@@ -25,7 +26,7 @@ def since_seconds(since: str | datetime | timedelta) -> float:
     if isinstance(since, timedelta):
         if since < timedelta(0):
             raise InvalidValue(f"since={since!r} lies in the future; give a positive duration")
-        return max(0.0, (datetime.now(UTC) - since).timestamp())
+        return max(0.0, (utc_now() - since).timestamp())
     if isinstance(since, datetime):
         if since.utcoffset() is None:
             raise InvalidValue(f"since={since!r} has no time zone; give it one, such as UTC")

@@ -3,7 +3,7 @@
 What is published in a transaction is held back. When its `async with` is left without an error, all
 of it goes to the broker as one frame that is journaled as a whole and routed consecutively; ids are
 given only then. After a lost connection the same frame is sent again with the same ids, and the
-broker recognizes what it has. Leaving returns when it is on disk. An error inside of the block, or
+broker recognizes what it has. Leaving returns when it is on disk. An error inside the block, or
 a publication that the broker refuses, and none of it was ever published.
 
 A transaction within a transaction adds what it holds to the outer one when it ends well.
@@ -19,12 +19,13 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 from stentor.client.encoding import EventEncoder, notification_of, utc_now
 from stentor.client.subscription import AGAIN, Subscription
 from stentor.client.times import resolve
 from stentor.client.waiting import TimeLimit, settles
+from stentor.client.words import Parts
 from stentor.errors import InvalidConfiguration, Overloaded, StentorError
 from stentor.model import Notification, NotificationId
 from stentor.protocol.messages import Commit
@@ -68,12 +69,15 @@ class Transaction:
         """Publications that are held."""
         return len(self._held)
 
-    async def publish(self, event: Any, *, retain: str | None = None, **parts: Any) -> Held:
+    async def publish(
+        self, event: Any, *, retain: str | None = None, **options: Unpack[Parts]
+    ) -> Held:
         """Hold a publication back. What is wrong with it is raised here."""
+        parts: dict[str, Any] = dict(options)
         self._check_open()
         if len(self._held) >= LIMIT:
             raise Overloaded(f"a transaction holds at most {LIMIT} notifications; use several")
-        resolve(parts, self._bus.local.now())
+        resolve(parts, self._bus._local.now())
         notification = notification_of(event, parts)
         if notification.time is None:
             notification = notification.replace(time=utc_now())
@@ -107,11 +111,11 @@ class Transaction:
     def _check_open(self) -> None:
         if self.state != "open":
             raise InvalidConfiguration(
-                f"the transaction is {self.state}; use it inside of its `async with`"
+                f"the transaction is {self.state}; use it inside its `async with`"
             )
 
     def transaction(self) -> Transaction:
-        """One inside of this one: it ends well into this one, or not at all."""
+        """One inside this one: it ends well into this one, or not at all."""
         return Transaction(self._bus, outer=self)
 
     def rollback(self) -> None:
@@ -141,7 +145,7 @@ class Transaction:
             self.state = "committed"
             return
         self.state = "rolled back"  # as long as nothing was sent
-        local = self._bus.local
+        local = self._bus._local
         await local.room(self._timeout)
         admitted = [(each, local.admit(each.notification)) for each in self._held]
         sent = [(held, notification) for held, notification in admitted if notification is not None]
@@ -179,7 +183,7 @@ class Transaction:
 
     async def _consume(self, sent: list[tuple[Held, Notification]]) -> None:
         """Publish and settle in one step, wherever the subscriptions live."""
-        local, taken = self._bus.local, self._taken
+        local, taken = self._bus._local, self._taken
         subscriptions: dict[Subscription[Any], list[Notification]] = {}
         for notification in taken:
             subscriptions.setdefault(notification.delivery.subscription, []).append(notification)
@@ -230,7 +234,7 @@ class Transaction:
     async def __aenter__(self) -> Transaction:
         if self.state != "new":
             raise InvalidConfiguration("a transaction is used once; make another")
-        self._bus.local.check_open()
+        self._bus._local.check_open()
         self.state = "open"
         return self
 

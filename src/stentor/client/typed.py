@@ -156,6 +156,12 @@ def _has_more(values: Any) -> bool:
     return any(type(each) not in _BUILT_IN for each in values)
 
 
+def field_names(cls: type) -> set[str]:
+    """The names of the attributes that events of a class may have, and of its subclasses."""
+    family: Iterator[type[Any]] = _family(cls)
+    return {name for each in family for _, name in _field_names(each)}
+
+
 #: For each class its fields, each with the name under which it is sent.
 _fields: WeakKeyDictionary[type, tuple[tuple[str, str], ...]] = WeakKeyDictionary()
 

@@ -26,6 +26,7 @@ from stentor.filters.merging import merge_conjuncts, perfect_merger
 from stentor.filters.normalize import conjuncts_of, plain_conjunct, product_of
 from stentor.filters.unions import includes, intersects
 from stentor.model.notification import Notification
+from stentor.notation.completion import offering
 
 #: Steps that a relation between two filters may take before the cautious answer is given.
 RELATION_STEPS: Final = 24_000
@@ -33,6 +34,9 @@ RELATION_STEPS: Final = 24_000
 #: multiplying it out may take.
 RECEIVED_LENGTH: Final = 1 << 16
 RECEIVED_STEPS: Final = 32_000
+#: The longest text that a filter keeps of itself, in characters. Brokers tell it several neighbors,
+#: and once more when it goes.
+KEPT_TEXT: Final = 1_000
 
 
 class Filter:
@@ -47,7 +51,7 @@ class Filter:
     price between 1 and 5
     """
 
-    __slots__ = ("_hash", "_key", "conjuncts", "is_light", "names")
+    __slots__ = ("_hash", "_key", "_text", "conjuncts", "is_light", "names")
 
     conjuncts: tuple[Conjunct, ...]
     #: All attributes that the filter looks at.
@@ -55,6 +59,7 @@ class Filter:
     #: One conjunct at most, of plain sets: relations take no time worth a budget.
     is_light: bool
     _hash: int
+    _text: str
 
     def __init__(self, text: str = "") -> None:
         self._express(parse(text))
@@ -290,8 +295,28 @@ class Filter:
             self._hash = hash(self.key)
             return self._hash
 
+    __dir__ = offering(
+        "covers",
+        "from_cesql",
+        "from_pattern",
+        "from_selector",
+        "is_always",
+        "is_never",
+        "is_union_of",
+        "matches",
+        "merge",
+        "names",
+        "overlaps",
+    )
+
     def __str__(self) -> str:
-        return format_expression(self.expression)
+        try:
+            return self._text
+        except AttributeError:  # it was never asked before, or is too long to be kept
+            text = format_expression(self.expression)
+            if len(text) <= KEPT_TEXT:
+                self._text = text
+            return text
 
     def __repr__(self) -> str:
         return f"Filter({str(self)!r})"

@@ -3,16 +3,22 @@
 A filter is a union of alternatives, each of which asks something of several attributes. An event
 that matches none fails each of them somewhere. Whoever wonders why wants to know the alternatives
 that were nearest, so those that fail in the fewest places come first.
+
+To find these costs about what matching does. To put one into words costs more, above all to guess
+which name was meant. So that is done of those that are shown only, part by part (`asked`), and
+names are only guessed where they are few and short.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final
 
 from stentor.filters.conjunct import Conjunct
+from stentor.filters.constraint import Constraint
 from stentor.filters.describe import constraint_expression
 from stentor.filters.facts import facts_of
 from stentor.filters.filter import Filter
@@ -40,35 +46,61 @@ def alternatives(filter: Filter, event: Notification | Mapping[str, Any]) -> lis
     Asked(text='price > 100', holds=False, found='price is 99')
     Asked(text="symbol = 'IBM'", holds=False, found="there is no 'symbol'")
     """
-    names = {name for conjunct in filter.conjuncts for name in _names(conjunct)}
-    facts = facts_of(event, names)
-    known = list(event)
-    found = [_asked(conjunct, facts, known) for conjunct in filter.conjuncts]
-    return sorted(found, key=lambda parts: sum(not part.holds for part in parts))
+    return [list(asked(conjunct, event)) for _, conjunct in ranked(filter, event)]
+
+
+def ranked(filter: Filter, event: Notification | Mapping[str, Any]) -> list[tuple[int, Conjunct]]:
+    """The alternatives of the filter, each behind the number of its parts that fail, by that.
+
+    >>> [count for count, _ in ranked(Filter("x = 1 and y = 1 or x = 2"), {"x": 2, "y": 2})]
+    [0, 2]
+    """
+    facts = facts_of(event, {name for conjunct in filter.conjuncts for name in _names(conjunct)})
+    found = [(_failing(conjunct, facts), conjunct) for conjunct in filter.conjuncts]
+    return sorted(found, key=itemgetter(0))
 
 
 def _names(conjunct: Conjunct) -> set[str]:
     return set(conjunct.constraints).union(*(r.names for r in conjunct.residuals))
 
 
-def _asked(conjunct: Conjunct, facts: Mapping[str, Any], known: list[str]) -> list[Asked]:
-    parts = []
+def _holds(constraint: Constraint, value: Any) -> bool:
+    return constraint.absent if value is None else constraint.accepts(value)
+
+
+def _failing(conjunct: Conjunct, facts: Mapping[str, Any]) -> int:
+    return sum(
+        not _holds(constraint, facts.get(name)) for name, constraint in conjunct.constraints.items()
+    ) + sum(not residual.holds(facts) for residual in conjunct.residuals)
+
+
+def asked(conjunct: Conjunct, event: Notification | Mapping[str, Any]) -> Iterator[Asked]:
+    """What one alternative asks for, part by part."""
+    facts = facts_of(event, _names(conjunct))
+    known = list(event)
     for name, constraint in conjunct.constraints.items():
         value = facts.get(name)
         text = format_expression(constraint_expression(name, constraint))
-        holds = constraint.absent if value is None else constraint.accepts(value)
+        holds = _holds(constraint, value)
         wanted = [type_name for type_name, _ in constraint.parts]
-        parts.append(Asked(text, holds, _said(name, value, known, [] if holds else wanted)))
+        yield Asked(text, holds, _said(name, value, known, [] if holds else wanted))
     for residual in sorted(conjunct.residuals, key=repr):
         said = ", ".join(_said(name, facts.get(name), known) for name in sorted(residual.names))
-        parts.append(Asked(format_expression(residual.compare), residual.holds(facts), said))
-    return parts
+        yield Asked(format_expression(residual.compare), residual.holds(facts), said)
+
+
+#: Names of an event among which the one that was meant is looked for, and their length.
+_GUESSED: Final = 100
+_GUESSED_LENGTH: Final = 40
 
 
 def _said(name: str, value: Any, known: list[str], wanted: list[str] | None = None) -> str:
     """What the event says under this name, and how it differs in kind from what is wanted."""
     if value is None:
-        near = difflib.get_close_matches(name, [each for each in known if each != name], n=1)
+        near = []
+        if len(known) <= _GUESSED and len(name) <= _GUESSED_LENGTH:
+            others = [o for o in known if o != name and len(o) <= _GUESSED_LENGTH]
+            near = difflib.get_close_matches(name, others, n=1)
         return f"there is no {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
     said = f"{name} is {_shown(value)}"
     kind = value_type_of(value)

@@ -107,8 +107,10 @@ class Records:
 
         if any(c.residuals for c in self.conjuncts):
             raise FilterTooComplex(
-                "what compares fields of an element with each other cannot be negated as a whole; "
-                "negate the comparison itself, as in any x in xs: x.a >= x.b"
+                "a comparison of two fields of an element cannot be negated from outside, since it "
+                "fails for elements that lack one of them, too; turn the comparison around: "
+                "instead of not (any x in xs: x.a < x.b) write all x in xs: x.a >= x.b, and "
+                "instead of not (all x in xs: x.a < x.b) write any x in xs: x.a >= x.b"
             )
         failures: list[list[Conjunct]] = []
         for conjunct in self.conjuncts:

@@ -8,8 +8,9 @@ below the place.
 from __future__ import annotations
 
 import unicodedata
+from typing import TypeVar
 
-from stentor.errors import FilterSyntaxError
+from stentor.errors import FilterSyntaxError, ScopeSyntaxError
 
 #: Longest part of a line that an error shows on each side of the place.
 _SHOWN = 60
@@ -34,10 +35,19 @@ def line_and_column(text: str, offset: int) -> tuple[int, int]:
     return text.count("\n", 0, offset) + 1, offset - (text.rfind("\n", 0, offset) + 1) + 1
 
 
+_Error = TypeVar("_Error", FilterSyntaxError, ScopeSyntaxError)
+
+
 def syntax_error(
-    text: str, offset: int, message: str, expected: tuple[str, ...] = ()
-) -> FilterSyntaxError:
-    """The error for a mistake at that place in the text.
+    text: str,
+    offset: int,
+    message: str,
+    expected: tuple[str, ...] = (),
+    *,
+    error: type[_Error] = FilterSyntaxError,  # type: ignore[assignment]  # what it mostly is
+    file: str = "",
+) -> _Error:
+    """The error for a mistake at that place in the text, and in the file that it comes from.
 
     >>> print(syntax_error("a == 1", 2, "unexpected '=='", ("a value",)))
     line 1, column 3: unexpected '=='
@@ -47,10 +57,11 @@ def syntax_error(
     """
     line, column = line_and_column(text, offset)
     shown, caret = _excerpt(text, offset)
-    parts = [f"line {line}, column {column}: {message}", f"    {shown}", f"    {caret}"]
+    where = f"{file}, line" if file else "line"
+    parts = [f"{where} {line}, column {column}: {message}", f"    {shown}", f"    {caret}"]
     if expected:
         parts.append("expected " + ", or ".join(expected))
-    return FilterSyntaxError("\n".join(parts), line=line, column=column, expected=expected)
+    return error("\n".join(parts), line=line, column=column, expected=expected)
 
 
 def _excerpt(text: str, offset: int) -> tuple[str, str]:

@@ -1,0 +1,137 @@
+"""`stentor backup` and `stentor restore`: copy a data directory while its broker runs, and back."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+from stentor.cli.command import Argument, Option
+from stentor.cli.exits import complain
+from stentor.cli.options import LOCAL, Connecting, asks_or_reads, is_address
+
+_Json: TypeAlias = Annotated[
+    bool, Option("--json", metavar="", help="One JSON object, for scripts.")
+]
+
+
+def is_source(text: str) -> bool:
+    """Whether this names what is to be copied, and not where to."""
+    return (Path(text) / "journal.db").exists() or is_address(text)
+
+
+@asks_or_reads
+def backup(
+    how: Annotated[
+        Connecting,
+        Argument(
+            metavar="[SOURCE]",
+            help=f"The broker's address, or its data directory.  [default: the broker at {LOCAL}]",
+            omitted=LOCAL,
+            told_by=is_source,
+            show_default=False,
+        ),
+    ],
+    to: Annotated[
+        Path,
+        Argument(metavar="TO", help="A directory that does not exist yet.", show_default=False),
+    ],
+    json: _Json = False,
+) -> None:
+    """Copy a broker's data while it runs and commits.
+
+    The copy is what was committed at one moment. It is verified from end to end, and has its name
+    only when it is complete and on disk. The broker is asked where its data are, and they are read
+    from there: run this on the broker's machine, as a user who may read them.
+
+    \b
+    Examples:
+      stentor backup 127.0.0.1:7411 /backup/b1-monday
+      stentor backup /var/lib/stentor /backup/b1-monday
+    """
+    from stentor.broker.storage.backup import BackupReport, backup
+
+    source = how.directory or _asked(how)
+    report: BackupReport = backup(source, to, _Shown().progress)
+    _print(report, json=json)
+
+
+def restore(
+    copy: Annotated[
+        Path, Argument(metavar="BACKUP", help="What `stentor backup` has made.", show_default=False)
+    ],
+    to: Annotated[
+        Path,
+        Argument(metavar="DIRECTORY", help="The data directory to be.", show_default=False),
+    ],
+    replace: Annotated[
+        bool,
+        Option(
+            "--replace",
+            metavar="",
+            help="Put it in place of a journal that is there, which is kept below the directory.",
+        ),
+    ] = False,
+    json: _Json = False,
+) -> None:
+    """Put a backup into a data directory, for a broker that does not run.
+
+    The broker that is then started with it serves what the copy has and publishes under a new
+    stream, since the copy is older than what others may have seen. What was published after the
+    backup is lost with the old data; durable subscribers that have not had it are told of a gap.
+
+    \b
+    Examples:
+      stentor restore /backup/b1-monday /var/lib/stentor
+      stentor restore --replace /backup/b1-monday ./b1
+    """
+    from stentor.broker.storage.backup import restore
+
+    report = restore(copy, to, replace=replace, progress=_Shown().progress)
+    _print(report, json=json)
+
+
+def _asked(how: Connecting) -> Path:
+    """Where the broker says that its data are, if that is on this machine."""
+    from stentor.cli.journal_info import read_info
+    from stentor.cli.operate import ask
+    from stentor.errors import InvalidConfiguration
+
+    found = ask(how, "backup")
+    data = Path(found["data"])
+    try:
+        here = read_info(data)["stream"] == found["stream"]
+    except (InvalidConfiguration, OSError):
+        here = False
+    if not here:
+        raise InvalidConfiguration(
+            f"the data of {found['broker']!r} are in {data} where it runs, and not here; run this "
+            "there, or name the directory under which this machine has them"
+        )
+    return data
+
+
+def _print(report: object, *, json: bool) -> None:
+    if json:
+        from stentor.cli.json_forms import print_json
+
+        print_json(asdict(report))  # type: ignore[call-overload]
+    else:
+        sys.stdout.write(f"{report}\n")
+
+
+class _Shown:
+    """Says now and then how far it is."""
+
+    def __init__(self) -> None:
+        import time
+
+        self._clock = time.monotonic
+        self._next = self._clock() + 2.0
+
+    def progress(self, done: int, of: int) -> None:
+        now = self._clock()
+        if now >= self._next and of:
+            self._next = now + 2.0
+            complain(f"stentor: {100 * done // of} % copied")

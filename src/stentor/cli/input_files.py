@@ -1,0 +1,91 @@
+"""Files of notifications: JSON lines, or CSV whose first line names the attributes."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from stentor.errors import InvalidConfiguration, InvalidNotification
+
+#: Lines that are handed over at a time.
+_AT_ONCE: Final = 1_000
+_WORDS: Final = {"true": True, "false": False}
+
+
+def check_files(events: list[str]) -> None:
+    """Raise if something is neither a JSON object nor a file."""
+    for each in events:
+        if each.lstrip().startswith("{"):
+            continue
+        try:
+            with open(each, "rb"):
+                pass
+        except OSError as error:
+            raise InvalidConfiguration(
+                f"{each!r} is no JSON object, and no file that can be read ({error.strerror}); "
+                """write an object as in '{"price": 9}', or name a file"""
+            ) from None
+
+
+async def lines_of(events: list[str]) -> AsyncIterator[list[tuple[int, bytes]]]:
+    """The lines of all files, with their numbers; an argument that is JSON is a line by itself."""
+    for each in events:
+        found: list[tuple[int, bytes]] = []
+        for numbered in _lines(each):
+            found.append(numbered)
+            if len(found) == _AT_ONCE:
+                yield found
+                found = []
+        if found:
+            yield found
+
+
+def _lines(text: str) -> Iterator[tuple[int, bytes]]:
+    if text.lstrip().startswith("{"):
+        yield 1, text.encode("utf-8", "surrogateescape")
+    elif Path(text).suffix.lower() == ".csv":
+        yield from _csv(text)
+    else:
+        with open(text, "rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield number, line
+
+
+def _csv(path: str) -> Iterator[tuple[int, bytes]]:
+    """Rows as JSON objects: what looks like a number is one, an empty field is left out."""
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            rows = csv.DictReader(file, strict=True)
+            for row in rows:
+                if None in row:
+                    raise InvalidNotification(
+                        f"{path}, line {rows.line_num}: it has more fields than the first line"
+                    )
+                event = {name: _value(text) for name, text in row.items() if text}
+                yield rows.line_num, msgspec.json.encode(event)
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise InvalidNotification(f"{path} is no CSV file in UTF-8: {error}") from None
+
+
+def _value(text: str) -> Any:
+    """A number or a truth value, or the text itself.
+
+    >>> [_value(text) for text in ("7", "-0.5", "007", "true", "1e3", "nan", "IBM")]
+    [7, -0.5, '007', True, 1000.0, 'nan', 'IBM']
+    """
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    digits = text.removeprefix("-")
+    if not digits[:1].isdigit() or (digits[0] == "0" and digits[1:2].isdigit()):
+        return text  # also 007, which somebody has written so on purpose
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,173 @@
+"""Every command, held to what all of them promise."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from stentor.broker.host import Broker
+from stentor.broker.settings import Settings
+from stentor.cli.app import app
+
+#: Those that have nothing to say in JSON, and why.
+NO_JSON = {
+    "broker": "runs until it is stopped; its status is JSON, its log is with --log-format json",
+    "up": "runs until it is stopped",
+    "subscribe": "prints JSON anyway",
+    "record": "writes JSON lines to a file",
+    "replay": "shows progress until it is over; the note it keeps is JSON",
+    "completion": "prints a script",
+    "scopes deploy": "says what the brokers do, or by its exit code that they do not",
+    "scopes check": "says whether a file is in order by its exit code, and where it is not",
+    "scopes format": "prints the file, or writes it",
+    "pipeline run": "runs until it is stopped",
+    "pipeline steps": "a page for people",
+    "pipeline check": "says whether a file is in order by its exit code",
+}
+
+
+def walk(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None, name
+        if isinstance(command, click.Group):
+            yield from walk(command, (*path, name))
+        else:
+            yield " ".join((*path, name)), command
+
+
+COMMANDS = dict(walk(app))
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "stentor", *words]
+    return subprocess.run(line, capture_output=True, text=True, timeout=60)
+
+
+def test_there_are_commands() -> None:
+    assert {"broker", "publish", "backup", "reload", "links add"} <= set(COMMANDS)
+    assert set(NO_JSON) <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_explained_and_speaks_json(name: str) -> None:
+    command = COMMANDS[name]
+    assert command.help
+    assert "Example" in command.help, "show how it is used"
+    assert f"stentor {name}" in command.help
+    options = {option for each in command.params for option in each.opts}
+    assert ("--json" in options) != (name in NO_JSON), "JSON, or a reason why not"
+    for each in command.params:
+        if isinstance(each, click.Option) and not each.hidden:
+            assert each.help, each.name
+            assert each.help.rstrip("] ").endswith((".", "]")) or "[" in each.help, each.help
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_wrong_use_is_2_and_told(name: str) -> None:
+    found = CliRunner().invoke(app, [*name.split(), "--no-such-option"])
+    assert found.exit_code == 2
+    assert "--no-such-option" in found.output
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_address_may_be_left_out(name: str) -> None:
+    """Of all that connect to a broker; `replay` has to be told where it publishes."""
+    arguments = [each for each in COMMANDS[name].params if isinstance(each, click.Argument)]
+    first = arguments[0] if arguments else None
+    if first is not None and first.name == "how":
+        assert first.make_metavar(click.Context(COMMANDS[name])).startswith("[")
+
+
+def test_failures_are_never_silent(tmp_path: Path) -> None:
+    nobody = "127.0.0.1:1"
+    for words in (
+        ("status", nobody),
+        ("reload", nobody),
+        ("drain", nobody),
+        ("durables", nobody),
+        ("links", "list", nobody),
+        ("offers", nobody),
+        ("backup", nobody, str(tmp_path / "copy")),
+        ("restore", str(tmp_path), str(tmp_path / "b1")),
+        ("journal", "check", str(tmp_path)),
+    ):
+        found = run(*words, *(("--connect-timeout", "1s") if nobody in words else ()))
+        assert found.returncode in (1, 2), words
+        assert found.stderr.startswith("stentor: STN-"), words
+        assert not found.stdout, words
+
+
+def test_files_and_times_as_people_write_them(tmp_path: Path) -> None:
+    import asyncio
+
+    (tmp_path / "a.jsonl").write_text('{"x": 1}\n\n{"x": 2}\n')
+    (tmp_path / "b.csv").write_text('x,name,zip\n3,"Ann, B.",0123\n4.5,,\n')
+
+    async def main() -> None:
+        async with Broker(Settings(listen=("127.0.0.1:0",), data=tmp_path / "b1")) as broker:
+            at = broker.address
+            done = await asyncio.to_thread(
+                run, "publish", at, str(tmp_path / "a.jsonl"), str(tmp_path / "b.csv"), "--json"
+            )
+            assert msgspec.json.decode(done.stdout)["published"] == 4
+            seen = await asyncio.to_thread(
+                run, "subscribe", at, "--since", "today 00:00", "--count", "4"
+            )
+            assert [msgspec.json.decode(line) for line in seen.stdout.splitlines()] == [
+                {"x": 1},
+                {"x": 2},
+                {"x": 3, "name": "Ann, B.", "zip": "0123"},
+                {"x": 4.5},
+            ]
+            for words, said in (
+                (("publish", at, "nowhere.jsonl"), "no file that can be read"),
+                (("subscribe", at, "--since", "soonish"), "yesterday 14:00"),
+                (("publish", at, "--deliver-at", "25:00", "{}"), "yesterday 14:00"),
+            ):
+                wrong = await asyncio.to_thread(run, *words)
+                assert (wrong.returncode, wrong.stdout) == (2, ""), words
+                assert said in wrong.stderr
+            (tmp_path / "bad.csv").write_text("x\n1,2\n")
+            bad = await asyncio.to_thread(run, "publish", at, str(tmp_path / "bad.csv"))
+            assert bad.returncode != 0
+            assert "line 2" in bad.stderr
+
+    asyncio.run(main())
+
+
+def completed(*words: str) -> list[str]:
+    from click.shell_completion import ShellComplete
+
+    complete = ShellComplete(app, {}, "stentor", "_STENTOR_COMPLETE")
+    return [item.value for item in complete.get_completions(list(words[:-1]), words[-1])]
+
+
+def test_values_are_completed() -> None:
+    import asyncio
+
+    import stentor
+
+    assert "STN-606" in completed("explain", "STN-6")
+    assert completed("explain", "limits.que") == ["limits.queue"]
+    assert completed("durables", "127.0.0.1:7411", "mo") == ["move"]
+    assert completed("durables", "127.0.0.1:1", "show", "") == []  # nobody is there
+    assert "graph" in completed("broker", "--overlay", "")
+
+    async def main() -> list[str]:
+        async with (
+            Broker(Settings(listen=("127.0.0.1:0",))) as broker,
+            stentor.connect(broker) as bus,
+            bus.subscribe("", durable="desk-7"),
+        ):
+            return await asyncio.to_thread(completed, "durables", broker.address, "show", "de")
+
+    assert asyncio.run(main()) == ["desk-7"]
