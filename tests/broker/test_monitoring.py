@@ -113,14 +113,20 @@ def read_metrics(text: str) -> dict[str, tuple[str, str, list[tuple[dict[str, st
             assert comment[1] not in found
             assert re.fullmatch(r"(?:[^\\]|\\\\|\\n)*", comment[2])
             help_of[comment[1]] = unescaped(comment[2])
-        elif comment := re.fullmatch(r"# TYPE (\S+) (counter|gauge|untyped)", line):
+        elif comment := re.fullmatch(r"# TYPE (\S+) (counter|gauge|histogram|untyped)", line):
             assert comment[1] in help_of
             found[comment[1]] = (comment[2], help_of[comment[1]], [])
         else:
             name, labels, value = read_sample(line)
-            assert name == list(found)[-1], "samples of a metric follow its header"
-            assert labels not in [known for known, _ in found[name][2]]
-            found[name][2].append((labels, value))
+            family = list(found)[-1]
+            if found[family][0] == "histogram":
+                part = name.removeprefix(family)
+                assert part in ("_bucket", "_sum", "_count")
+                labels["part"] = part
+            else:
+                assert name == family, "samples of a metric follow its header"
+            assert labels not in [known for known, _ in found[family][2]]
+            found[family][2].append((labels, value))
     assert set(help_of) == set(found)
     return found
 

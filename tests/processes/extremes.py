@@ -53,7 +53,7 @@ class Extremes:
     #: The sorts of attacks, by the name of what makes them.
     SORTS: Final = (
         *("of_types", "publications", "floods", "filters", "neighbors", "crowds"),
-        *("settlements", "inboxes", "homes", "rendezvous"),
+        *("settlements", "inboxes", "homes", "rendezvous", "inquiries"),
     )
 
     def __init__(
@@ -414,7 +414,8 @@ class Extremes:
 
     def rendezvous(self) -> Iterator[Attack]:
         """Who has what, on an overlay where brokers meet by types."""
-        keys = [f"t{i}.a" for i in range(m.MAX_FILTERS)]
+        names = [f"t{i}.a" for i in range(CROWD)]
+        keys = names[: m.MAX_KEYS]
         own = frame(m.Streams([m.Origin("evil#s", "evil")], []))
         for what, message in {
             "many Types": m.Types("evil#s", [(key, 0) for key in keys], [], {"evil#s": 1}),
@@ -423,10 +424,46 @@ class Extremes:
             "many Sources": m.Sources([(key, ["evil#s", "x"]) for key in keys]),
         }.items():
             yield Attack(what, "broker", [own, frame(message), frame(message)])
-        wish = [frame(m.Subscribe(i, f"isa {key}", 9)) for i, key in enumerate(keys[:CROWD])]
-        offers = [frame(m.Advertise(i, f"isa {key}")) for i, key in enumerate(keys[:CROWD])]
+        wish = [frame(m.Subscribe(i, f"isa {key}", 9)) for i, key in enumerate(names)]
+        offers = [frame(m.Advertise(i, f"isa {key}")) for i, key in enumerate(names)]
         yield Attack("many types asked for", "client", wish)
         yield Attack("many types offered", "client", offers)
+
+    def inquiries(self) -> Iterator[Attack]:
+        """Questions why a client has an event or not, of which very much is known."""
+        self._names += 1
+        name, stream = f"evil-{self._names}", self._streams[0]
+        names = [f"attribute_{i}" for i in range(1_000)]
+        shapes: dict[str, Callable[[int], str]] = {
+            "nested": lambda i: f"x > {i}",
+            "different names": lambda i: f"attribut_{i} = 1",
+            "many names": lambda i: " or ".join(f"attribut_{i}_{j} = 1" for j in range(300)),
+            "long lists": lambda i: f"x in ({', '.join(str(i + j) for j in range(3_000))})",
+        }
+        events = {
+            "small": self._event(1, {"x": 5}),
+            "wide": self._event(2, dict.fromkeys(names, 2)),
+            "long": self._event(3, {"x": "y" * 1_000_000, "l": [*range(50_000)]}),
+        }
+        ended = [m.Subscribe(i, f"x > {i} or y < {i}", 9) for i in range(1, 2_000)]
+        ended += [m.Unsubscribe(i) for i in range(1, 2_000)]
+        known = [m.Publish(i, [self._event(100 * i + j) for j in range(100)]) for i in range(1, 99)]
+        gone = Attack("gone", "client", [*map(frame, ended), *map(frame, known)], name)
+        for shape, text in shapes.items():
+            count = 100 if "many" in shape or "long" in shape else CROWD - 1
+            wish = [m.Subscribe(i, text(i), 10) for i in range(1, count)]
+            kept = [m.Subscribe(CROWD + i, "x >= 0", 9, durable=f"d{i}") for i in range(50)]
+            crowd = Attack("crowd", "client", [*map(frame, wish), *map(frame, kept)], "crowd")
+            for what, data in events.items():
+                asked = [
+                    {"client": client, "stream": stream, "offset": offset, "data": data}
+                    for client in ("crowd", name, "d7")
+                    for offset in (1, 2**62)
+                ]
+                asked += [{"notification": f"{name}:1:{at}"} for at in (105, 2**40)]
+                asks = [frame(m.Ask(i, "why", a)) for i, a in enumerate(asked)]
+                before = (crowd, gone)
+                yield Attack(f"why: {shape}, {what}", "operator", asks, "asker", before)
 
     def __iter__(self) -> Iterator[Attack]:
         """All of them, for ever, in another order each time."""

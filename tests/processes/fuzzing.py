@@ -11,6 +11,10 @@ every step of the broker that took longer than it may:
 
     python tests/processes/fuzzing.py --seconds 600 --seed 1
 
+What counts is processor time; real time is told beside it. But where others use the processor, too,
+they also cost it its caches. So an attack with a step that took too long is repeated, and counts if
+one does so each time.
+
 With `--witness` the broker is a process of its own, and what counts is its processor time between
 the pings of another client and their answers.
 """
@@ -196,6 +200,8 @@ class Fuzzer:
 
 #: Seconds of processor time for which one step may occupy a broker.
 LONGEST = 0.05
+#: How often an attack is carried out before a step of it counts as too long.
+TRIALS = 4
 
 
 def main() -> int:
@@ -230,10 +236,14 @@ def main() -> int:
                 if options.only not in attack.what:
                     continue
                 count += 1
-                step = broker.suffer(attack)
+                steps = [broker.suffer(attack)]
+                while steps[-1].seconds > options.longest and len(steps) < TRIALS:
+                    steps.append(broker.suffer(attack))
+                step = min(steps)
                 worst[attack.what] = max(step, worst.get(attack.what, step))
-                if step.seconds > options.longest:
-                    print(f"{step}  {attack.what}: {step.where[:150]}", flush=True)
+                if len(steps) > 1:
+                    tried = ", then ".join(map(str, steps))
+                    print(f"{tried}  {attack.what}: {steps[0].where[:150]}", flush=True)
     slow = {what: step for what, step in worst.items() if step.seconds > options.longest}
     print(f"{count} attacks of {len(worst)} kinds, {len(slow)} too long; the longest steps:")
     for what, step in sorted(worst.items(), key=lambda item: item[1], reverse=True)[:20]:

@@ -102,13 +102,22 @@ class BrokerProcess:
     def start(self) -> None:
         """Start it, or start it again."""
         assert not self.running, f"{self.name} is running"
-        file = self.overlay.directory / f"{self.name}.toml"
-        file.write_text(to_toml(self.settings, secrets=True))
-        file.chmod(0o600)
+        self.configure()
         self.starts += 1
         self.child = self.overlay.nursery.start(
-            "broker", log=self.log, config_file=str(file), **self.options
+            "broker", log=self.log, config_file=str(self.file), **self.options
         )
+
+    @property
+    def file(self) -> Path:
+        """Its configuration."""
+        return self.overlay.directory / f"{self.name}.toml"
+
+    def configure(self, **changes: Any) -> None:
+        """Write its configuration, with these changes from now on."""
+        self.settings = replace(self.settings, **changes)
+        self.file.write_text(to_toml(self.settings, secrets=True))
+        self.file.chmod(0o600)
 
     def kill(self) -> None:
         """The process ends at whatever instruction it is."""

@@ -118,7 +118,7 @@ def test_deaths_while_a_broker_is_removed_cost_nothing(overlay: Overlay, seed: i
 
         async with clients(seen, [b1, b2], "volume > 100") as publishers:
             # Where it might be sent, it also finds by itself.
-            link = publishers[1].local.link
+            link = publishers[1]._local.link
             link._named([b1.address], link.address)
             seen.quiescent()
             async with under_load(publishers):

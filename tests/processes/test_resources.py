@@ -41,7 +41,7 @@ async def visit(address: str, name: str, kind: int) -> None:
             await bus.publish({"i": kind}, volatile=True)
     if kind % 3 == 0:
         # The cable is pulled: no goodbye.
-        wire = bus.local.link._wire
+        wire = bus._local.link._wire
         assert wire is not None
         assert wire.connection is not None
         wire.connection.abort()

@@ -194,7 +194,7 @@ def test_tokens_say_who_may_do_what(guarded: Overlay) -> None:
                 ("links", {"remove": ["b2"]}),
             ):
                 with pytest.raises(NotPermitted, match="may not operate"):
-                    await desk.local.ask(what, arguments)
+                    await desk._local.ask(what, arguments)
         assert await b1.sees(["b2"])
 
     asyncio.run(run())
@@ -294,7 +294,7 @@ def test_a_group_elsewhere_is_joined_with_the_same_protection(
             connect(places[1], token="secret", **shown) as two,
             two.subscribe("true", group="g") as second,
         ):
-            (away,) = two.local._away
+            (away,) = two._local._away
             assert [str(address) for address in away] == [places[0]]
             await one.publish_many(({"i": i} for i in range(10)), ack=True)
             got = [await wanted.get(30.0) for wanted in (first, second)]
@@ -302,9 +302,9 @@ def test_a_group_elsewhere_is_joined_with_the_same_protection(
             # Sent on by a broker that is removed, it stays protected as well.
             await overlay["b2"].ask("drain", 60.0)
             await until(
-                lambda: two.state == "connected" and two.local.link.address.port, overlay.tail
+                lambda: two.state == "connected" and two._local.link.address.port, overlay.tail
             )
-            assert str(two.local.link.address) == places[0]
+            assert str(two._local.link.address) == places[0]
             await two.publish({"i": 11}, ack=True)
 
     asyncio.run(run())

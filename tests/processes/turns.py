@@ -31,8 +31,8 @@ from stentor.protocol.frames import FrameReader, frame
 
 #: Seconds until an attack that is not answered is over, and in which a broker must have started: it
 #: may have to compile something first.
-PATIENCE = 20.0
-STARTING = 120.0
+PATIENCE = 60.0
+STARTING = 300.0
 
 
 class Step(NamedTuple):

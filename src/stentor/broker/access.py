@@ -11,27 +11,39 @@ The producer in an id is therefore not what a client calls itself, but also who 
 itself, so no two pairs give the same producer. A broker without grants vouches for nobody and lets
 no "@" in. Grants of the same name at different brokers are the same party, so a client keeps its
 ids when it moves.
+
+*Whose scopes.* Rules of the scope graph look at a client's name and at what it says of itself. With
+grants, both count only as far as the grant vouches for them: a name that it lists, attributes that
+it gives to all of its clients, and those that it lets them claim. Under any other name a client is
+the component `ann@desk`, which no graph can take for somebody else. Without grants everybody is who
+they say, as with everything else.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from hmac import compare_digest
-from typing import Final
+from typing import Any, Final
 
-from stentor.broker.settings import Grant
+from stentor.broker.settings import RESERVED_CLAIMS, Grant
 from stentor.errors import AccessDenied, NotPermitted, ProtocolError
 from stentor.filters import Filter
 from stentor.model.codec import Envelope
-from stentor.model.names import shown, text_problem
+from stentor.model.names import name_problem, shown, text_problem
 from stentor.node.allowance import Allowance
 from stentor.node.border import Rights
 from stentor.node.session import nothing
 from stentor.protocol.messages import Hello
 
 _EVERYTHING: Final = ("",)
+#: Characters of an attribute that a client claims.
+MAX_CLAIM: Final = 1_024
+#: What a client adds to its name where it connects besides (`stentor.client.local_broker`).
+_AWAY: Final = re.compile(r"~[0-9a-f]{8}\Z")
 
 
 @dataclass(frozen=True)
@@ -50,8 +62,18 @@ class Permissions:
     rights: Rights | None = None
     operate: bool = True
     broker: bool = True
+    #: Whether they may change the scope graph; and read journals whatever it says, which takes a
+    #: grant.
+    scopes: bool = True
+    audits: bool = False
+    #: Names that count for the scope graph, and attributes that they have, or may claim; None: all.
+    names: tuple[str, ...] | None = None
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    claims: tuple[str, ...] | None = None
     #: How much of the broker they may have.
     allowance: Allowance = field(default_factory=Allowance)
+    #: What all of this was made of.
+    grant: Grant | None = None
 
     def producer(self, client: str) -> str:
         """The producer in the ids of a client that calls itself so.
@@ -69,6 +91,38 @@ class Permissions:
                 'nobody for a proof; choose a name without "@"'
             )
         return producer
+
+    def component(self, client: str) -> str:
+        """Under which name a client is a component of the scope graph.
+
+        >>> Permissions("desk", names=("ann*",)).component("ann-2")
+        'ann-2'
+        >>> Permissions("desk", names=()).component("ann"), Permissions().component("ann")
+        ('ann@desk', 'ann')
+        """
+        name = _AWAY.sub("", client)  # the same client, where a group of its lives
+        if self.names is None or any(fnmatchcase(name, each) for each in self.names):
+            return name
+        return f"{name}@{self.name}"
+
+    def claimed(self, said: Mapping[str, Any]) -> dict[str, Any]:
+        """The attributes of a client that says it has these; `AccessDenied` if it may not."""
+        for name, value in said.items():
+            if name in RESERVED_CLAIMS or name_problem(name) is not None:
+                raise AccessDenied(f"{shown(name)} is no attribute that a client can have")
+            if not isinstance(value, str | int | float | bool) or len(str(value)) > MAX_CLAIM:
+                raise AccessDenied(
+                    f"the attribute {name} of a client is a text, a number or a truth value, and "
+                    f"no longer than {MAX_CLAIM} characters"
+                )
+            if self.claims is not None and name not in self.claims:
+                if self.attributes.get(name) == value:
+                    continue
+                raise AccessDenied(
+                    f"{self.name!r} may not claim the attribute {name}; add it to `claims` or "
+                    "`attributes` of the grant"
+                )
+        return {**said, **self.attributes}
 
 
 class Access:
@@ -95,7 +149,7 @@ name
             if _is(grant, hello.token, certificate):
                 if hello.role == "broker":
                     _check_broker(grant)
-                if hello.role == "operator" and not grant.operate:
+                if hello.role == "operator" and not (grant.operate or grant.scopes):
                     raise NotPermitted(
                         f"{grant.name!r} may not operate this broker; set `operate = true` in the "
                         "grant if it should"
@@ -166,7 +220,13 @@ def _permissions(grant: Grant) -> Permissions:
         None if admits is None and shows is None else rights,
         operate=grant.operate,
         broker=grant.broker,
+        scopes=grant.scopes,
+        audits=grant.scopes,
+        names=grant.names,
+        attributes=dict(text.split("=", 1) for text in grant.attributes),
+        claims=grant.claims,
         allowance=_allowance(grant),
+        grant=grant,
     )
 
 

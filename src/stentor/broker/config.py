@@ -332,6 +332,8 @@ def convert(key: Key, given: Given) -> Any:
             return tuple(_address(item, given.base) for item in items)
         case "filters":
             return tuple(_filter(item) for item in _items(value, given.textual))
+        case "texts":
+            return tuple(_text(item) for item in _items(value, given.textual))
         case "choices":
             return tuple(_chosen(key, _text(item)) for item in _items(value, given.textual))
         case "address":
@@ -547,7 +549,7 @@ def _written(key: Key, value: Any, secrets: bool) -> str | None:
         return '"(hidden)"'
     if kind == "secret" and value.startswith("@"):
         return _quoted("@" + value)
-    if kind in ("addresses", "filters", "choices"):
+    if kind in ("addresses", "filters", "texts", "choices"):
         return "[" + ", ".join(_quoted(item) for item in value) + "]"
     if kind in ("flag", "count", "share", "duration", "size"):
         text = shown(key, value)

@@ -74,7 +74,7 @@ def shown(key: Key, value: Any) -> str:
             return format_size(value)
         case "flag":
             return "true" if value else "false"
-        case "addresses" | "filters" | "choices":
+        case "addresses" | "filters" | "texts" | "choices":
             return ", ".join(value)
         case _:
             return str(value)
@@ -98,7 +98,7 @@ def grant_keys() -> tuple[Key, ...]:
 
 @cache
 def sections() -> dict[tuple[str, ...], type]:
-    """Tables inside of a broker's table, and the class that each becomes."""
+    """Tables inside a broker's table, and the class that each becomes."""
     hints = get_type_hints(Settings, include_extras=True)
     found: dict[tuple[str, ...], type] = {}
     for field in dataclasses.fields(Settings):
@@ -142,6 +142,7 @@ _KINDS: Final = {
     "address": "address",
     "addresses": "list of addresses",
     "filters": "list of filters",
+    "texts": "list of texts",
     "choices": "list",
 }
 

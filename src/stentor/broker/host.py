@@ -14,20 +14,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import ssl
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cached_property
 from itertools import count
 from typing import Any, Final
 
-from stentor.broker import durables, report
+from stentor.broker import durables, report, scopes
 from stentor.broker.access import Access, Permissions
 from stentor.broker.advertising import advertised
+from stentor.broker.lags import Lags
 from stentor.broker.monitoring import Monitor
 from stentor.broker.peers import HELLO_FRAME, ConnectedClient, Dialing, Guest, Link
+from stentor.broker.reloading import Certificates, Reloading, bounds_of, room_of
 from stentor.broker.replacement import replace_link
 from stentor.broker.settings import OVERLAYS, Settings
 from stentor.broker.storage import Journal, JournalBatch
@@ -47,12 +47,22 @@ from stentor.errors import (
     StentorError,
 )
 from stentor.filters import Filter
-from stentor.matching import Index
+from stentor.matching import Index, Matcher
 from stentor.matching.index.preparing import is_prepared, prepare
 from stentor.model.names import text_problem
-from stentor.node.agenda import Append, CloseClient, CloseLink, Persist, ToClient, ToLink, Visit
+from stentor.node.agenda import (
+    Action,
+    Append,
+    CloseClient,
+    CloseLink,
+    Persist,
+    ToClient,
+    ToLink,
+    Visit,
+)
 from stentor.node.core import FILTERS_AT_ONCE, Core
 from stentor.node.hooks import Hooks
+from stentor.node.latencies import Latencies
 from stentor.node.reading import Texts
 from stentor.node.streams import check_addresses
 from stentor.protocol import messages as m
@@ -66,12 +76,9 @@ from stentor.transport import (
     Address,
     Connection,
     Listener,
-    Room,
     Rota,
-    client_context,
     connect,
     serve,
-    server_context,
 )
 
 _log: Final = logging.getLogger("stentor.broker")
@@ -85,9 +92,7 @@ WANTED_EVERY: Final = 1.0
 #: Questions of one client that may wait to be answered.
 MAX_QUESTIONS: Final = 16
 #: What every client may ask.
-FOR_CLIENTS: Final = ("offers", "streams", "where", "cancel")
-#: Bytes of frames that are not complete, of all connections together; but four always fit.
-HALF_FRAMES: Final = 256 * 2**20
+FOR_CLIENTS: Final = ("offers", "streams", "where", "brokers", "cancel", "provided")
 #: Seconds before a neighbor is dialed again: the first time, and at most.
 DIAL_FIRST: Final = 0.1
 DIAL_MOST: Final = 5.0
@@ -101,13 +106,31 @@ class Broker:
             ...
     """
 
-    def __init__(self, settings: Settings | None = None, *, hooks: Hooks | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        hooks: Hooks | None = None,
+        source: Callable[[], Settings] | None = None,
+        engine: Callable[[], Matcher[Any]] = Index,
+        ahead: Callable[[], float] = float,
+        watch: Callable[[Action], object] | None = None,
+    ) -> None:
+        """`source` says what the settings are when they are to be read again.
+
+        `engine` makes what finds the filters that match. `ahead` is by how many seconds its clock
+        is ahead of the machine's, 0 unless a test lets time pass. `watch` is called with all that
+        the core has the broker do.
+        """
         self.settings = settings or Settings()
+        self._engine = engine
+        self._ahead = ahead
+        self._watch = watch
         self.hooks = hooks or Hooks()
         self.guests: set[Guest] = set()
         #: Those that have not said who they are, the oldest first.
         self.strangers: dict[Guest, None] = {}
-        self.room = Room(max(HALF_FRAMES, 4 * self.settings.limits.frame))
+        self.room = room_of(self.settings)
         self.links: dict[str, Link] = {}
         self.clients: dict[int, ConnectedClient] = {}
         self.access = Access(self.settings.grants)
@@ -115,7 +138,7 @@ class Broker:
         self.started_at = 0.0
         self._by_producer: dict[str, ConnectedClient] = {}
         self._sessions = count(1)
-        self._listeners: list[Listener] = []
+        self.listeners: list[Listener] = []
         self._dialers: dict[str, asyncio.Task[None]] = {}
         self.dialing: dict[str, str] = {}
         #: Those among them that wait in reserve, because their brokers are reached another way.
@@ -133,10 +156,13 @@ class Broker:
         self.succession = Succession(self)
         self.vouching = Vouching(self)
         self.visits = Visits(self)
+        self.reloading = Reloading(self, source)
+        self.lags = Lags()
         #: Notifications that links dropped which are gone.
         self.dropped_by_links = 0
         #: Where others are told to connect, best first.
         self.advertised: list[str] = []
+        self.certificates: Certificates
         self.journal: Journal
         self.core: Core
         self.rota: Rota
@@ -169,9 +195,13 @@ class Broker:
         if problem is not None:
             raise InvalidConfiguration(f"the name of the broker {problem}; give it another")
         self._check_overlay()
+        self.certificates = await asyncio.to_thread(Certificates.load, settings.tls)
+        self.certificates.warn()
         await self._prepare_kernels()
         self.succession.begin()
-        self.journal = Journal.open(settings.data, name=name, retention=settings.retention)
+        self.journal = Journal.open(
+            settings.data, name=name, retention=settings.retention, clock=self._time
+        )
         self.vouching.opened()
         try:
             self._make_core(name)
@@ -196,7 +226,7 @@ class Broker:
 
     async def _prepare_kernels(self) -> None:
         """Now, and beside the loop: compiling takes seconds, and whoever waits is told why."""
-        if is_prepared():
+        if self._engine is not Index or is_prepared():
             return
 
         def notice(text: str) -> None:
@@ -244,13 +274,13 @@ class Broker:
         above = settings.overlay == "hybrid" and settings.parent is None
         if settings.overlay == "rendezvous":
             stream = self.journal.stream
-            return RendezvousRouter(stream, routing, engine=Index, at_once=FILTERS_AT_ONCE)
+            return RendezvousRouter(stream, routing, engine=self._engine, at_once=FILTERS_AT_ONCE)
         if settings.overlay == "graph" or above:
             return GraphRouter(
                 self.journal.stream,
                 routing,
                 offers,
-                engine=Index,
+                engine=self._engine,
                 shape=settings.overlay,
                 coupled=steered,
                 at_once=FILTERS_AT_ONCE,
@@ -259,7 +289,7 @@ class Broker:
             name,
             routing,
             offers,
-            engine=Index,
+            engine=self._engine,
             shape=settings.overlay,
             coupled=steered,
             at_once=FILTERS_AT_ONCE,
@@ -274,17 +304,10 @@ class Broker:
             enforce_advertisements=(
                 settings.enforce_advertisements or settings.advertisements != "none"
             ),
-            max_subscriptions=settings.limits.subscriptions_per_client,
-            max_durables=settings.limits.durables,
-            max_groups=settings.limits.groups,
-            max_scheduled=settings.limits.scheduled,
-            max_scheduled_bytes=settings.limits.scheduled_bytes,
-            owners=[grant.name for grant in settings.grants],
-            window=settings.limits.window,
-            queue=settings.limits.queue,
-            block=settings.limits.block,
+            bounds=bounds_of(settings),
+            latencies=Latencies(time.perf_counter, self._time),
             hooks=self.hooks,
-            now=self._loop.time(),
+            now=self._loop.time() + self._ahead(),
             clock=self._clock(),
         )
         self.core.restore(self.journal.durables())
@@ -293,19 +316,21 @@ class Broker:
 
     def _clock(self) -> float:
         """The time of day, which a clock that was set back does not take behind the journal."""
-        return max(time.time(), self.journal.time)
+        return max(self._time(), self.journal.time)
+
+    def _time(self) -> float:
+        return time.time() + self._ahead()
 
     def call_from_thread(self, function: Callable[..., object], *args: Any) -> None:
         """Run something in the event loop, from any thread."""
         self._loop.call_soon_threadsafe(function, *args)
 
     async def _listen(self, addresses: list[Address]) -> None:
-        files = self.settings.tls
-        tls = server_context(files.certificate, files.key, files.ca) if files else None
+        tls = self.certificates.for_listening
         for address in addresses:
             listener = await serve(address, lambda: Guest(self), tls=tls, max_frame=HELLO_FRAME)
-            self._listeners.append(listener)
-        listening = [listener.address for listener in self._listeners]
+            self.listeners.append(listener)
+        listening = [listener.address for listener in self.listeners]
         self.advertised = advertised(self.settings.advertise, listening)
         self.core.announce_as(self.advertised)
 
@@ -325,7 +350,7 @@ class Broker:
     @property
     def addresses(self) -> list[str]:
         """Where it listens."""
-        return [str(listener.address) for listener in self._listeners]
+        return [str(listener.address) for listener in self.listeners]
 
     @property
     def address(self) -> str:
@@ -346,10 +371,10 @@ class Broker:
 
     async def start_anew(self, reason: str) -> None:
         """Stop, and start again with what is then in the data directory."""
-        addresses = [listener.address for listener in self._listeners]
+        addresses = [listener.address for listener in self.listeners]
         dialed = list(self._dialers)
         await self._stop(reason, for_good=False)
-        for kept in (self._listeners, self._dialers, self.links, self.clients, self._by_producer):
+        for kept in (self.listeners, self._dialers, self.links, self.clients, self._by_producer):
             kept.clear()
         self._parser = ThreadPoolExecutor(1, "stentor-filters")
         self._turn = None
@@ -439,7 +464,7 @@ class Broker:
         await self._stopped.wait()
 
     async def _close_listeners(self) -> None:
-        for listener in self._listeners:
+        for listener in self.listeners:
             await listener.close()
 
     async def settle(self) -> None:
@@ -484,6 +509,8 @@ class Broker:
         if self.vouching.is_outdated():
             return
         for action in actions:
+            if self._watch is not None:
+                self._watch(action)
             match action:
                 case ToClient():
                     client = self.clients.get(action.session)
@@ -571,19 +598,26 @@ class Broker:
     def _tick(self) -> None:
         self._ticker = self._loop.call_later(TICK, self._tick)
         now = self._loop.time()
-        self.core.tick(now, self._clock())
+        self.pass_time()
         self.succession.reminded(self.core.overlay.known)
         if now >= self._looked:
             self._looked = now + WANTED_EVERY
             for journal in (self.journal, *self.succession.journals):
                 if journal.stream in self.core.journals:
                     journal.keep_from(self.core.wanted.low(journal.stream))
+        self.core.latencies.wants_delivery = True
+        if self._monitor is not None and self.lags.is_due(now):
+            self.start_soon(self.rota.run(self.lags.look(self.core)))
         for link in self.links.values():
             link.grant()
         timeout = self.settings.limits.timeout
         if now - self._pinged >= timeout / 6:
             self._pinged = now
             self._ping(now, timeout)
+
+    def pass_time(self) -> None:
+        """Tell the core what time it is, and see at the end of this turn what is to be done."""
+        self.core.tick(self._loop.time() + self._ahead(), self._clock())
         self.changed()
 
     def _ping(self, now: float, timeout: float) -> None:
@@ -665,6 +699,7 @@ class Broker:
             )
         name = handshake.hello.name
         producer = permissions.producer(name)
+        attributes = permissions.claimed(handshake.hello.attributes)
         old = self._by_producer.get(producer)
         if old is not None:
             old.dismiss(NameTaken.code, f"another client has connected as {name!r}")
@@ -681,10 +716,13 @@ class Broker:
             may_advertise=permissions.advertise,
             owner=permissions.name,
             allowance=permissions.allowance,
+            component=permissions.component(name),
+            attributes=attributes,
+            audits=permissions.audits,
         )
-        client = ConnectedClient(self, connection, handshake, id, producer, permissions)
-        self.clients[id] = self._by_producer[producer] = client
         window = self.core.publishing.window(session)
+        client = ConnectedClient(self, connection, handshake, id, producer, permissions, window)
+        self.clients[id] = self._by_producer[producer] = client
         connection.send(self._welcome(handshake.version, published, producer, window))
         _log.debug("client %s connected from %s", name, connection.peer)
         return client
@@ -798,7 +836,10 @@ class Broker:
         error: Exception | None
         try:
             connection = await connect(
-                address, dialing, tls=self._tls, max_frame=self.settings.limits.frame
+                address,
+                dialing,
+                tls=self.certificates.for_dialing,
+                max_frame=self.settings.limits.frame,
             )
             error = await dialing.over
         except StentorError as failure:
@@ -807,12 +848,6 @@ class Broker:
             if connection is not None and not connection.is_closing:
                 connection.close()
         return dialing.link is not None, error
-
-    @cached_property
-    def _tls(self) -> ssl.SSLContext | None:
-        """How it shows itself to neighbors that it dials."""
-        files = self.settings.tls
-        return client_context(files.ca, files.certificate, files.key) if files else None
 
     def _check_link(
         self, origin: m.Origin, permissions: Permissions, place: Place, *, dialed: bool
@@ -927,7 +962,8 @@ class Broker:
     def asked(self, client: ConnectedClient, ask: m.Ask) -> None:
         """A client or an operator asks something."""
         try:
-            if ask.what not in FOR_CLIENTS and not client.permissions.operate:
+            by_scopes = ask.what == "scopes" and client.permissions.scopes
+            if ask.what not in FOR_CLIENTS and not (client.permissions.operate or by_scopes):
                 raise NotPermitted(
                     f"{client.name!r} may not operate this broker; set `operate = true` in the "
                     "grant if it should"
@@ -969,6 +1005,11 @@ class Broker:
                 if text is not None and (not isinstance(text, str) or len(text) > m.MAX_FILTER):
                     raise ProtocolError("overlapping= is no filter, or too long a one")
                 overlapping = None if text is None else Filter.received(text)
+                if self.core.scopes.active and not client.is_operator:
+                    raise NotPermitted(
+                        "where there are scopes, nobody is told what others offer; ask as an "
+                        "operator"
+                    )
                 return self._in_turn(client, self._offers(overlapping, client.permissions))
             case "streams":
                 since = arguments.get("since")
@@ -982,6 +1023,11 @@ class Broker:
                 directory = self.core.directory
                 named = (o for o in (directory.own, *directory.others) if o.broker == broker)
                 return list(next((origin.addresses for origin in named), ()))
+            case "brokers":
+                others = self.core.directory.others
+                return [[origin.broker, list(origin.addresses)] for origin in others]
+            case "provided":
+                return self.core.is_provided(client.id, arguments.get("request"))
             case "cancel":
                 return self._cancel(arguments.get("id"), client)
             case "status":
@@ -996,8 +1042,16 @@ class Broker:
                 return self.status()["links"]
             case "durables":
                 return durables.asked(self.core, arguments)
+            case "scopes":
+                return scopes.asked(self, arguments, client)
+            case "why":
+                return self._in_turn(client, self.core.inquiries.asked(arguments))
             case "drain":
                 return self.drain()
+            case "reload":
+                return self.reloading.asked(client)
+            case "backup":
+                return report.backup_source(self)
         raise ProtocolError(f"there is no question {ask.what!r}")
 
     async def _cancel(self, id: Any, client: ConnectedClient) -> bool:
@@ -1049,6 +1103,14 @@ class Broker:
             found[name].append(entry)
             yield
         return found
+
+    async def reload(self, settings: Settings | None = None) -> dict[str, list[str]]:
+        """Take over new grants, tokens, certificates and limits, while everything goes on.
+
+        Without settings, they are read where the broker has them from. If something is wrong with
+        them, nothing changes, and it is raised. What has changed, and what only a restart changes.
+        """
+        return await self.reloading.reload(settings)
 
     async def drain(self) -> dict[str, Any]:
         """Leave the overlay for good; a neighbor takes over what this broker answers for."""

@@ -39,7 +39,7 @@ class LinkQueue:
         credit: int = LINK_WINDOW,
     ) -> None:
         """`restart` gives the word that stands in the place of what is dropped of a stream."""
-        self._limit = limit
+        self.limit = limit
         self._restart = restart
         self._credit = credit
         self._queue: deque[BetweenBrokers] = deque()
@@ -56,9 +56,9 @@ class LinkQueue:
         """Put a message at the end."""
         if isinstance(message, Forward):
             count = len(message.items)
-            if self._broken and 2 * self.waiting <= self._limit:
+            if self._broken and 2 * self.waiting <= self.limit:
                 self._broken.clear()
-            full = self.waiting + count > self._limit and self.waiting > 0
+            full = self.waiting + count > self.limit and self.waiting > 0
             if full or message.stream in self._broken:
                 self._drop(message)
                 return

@@ -71,7 +71,13 @@ class Redaction:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        known = set(secrets) - {""}
+        self._known: set[str] = set()
+        self.add(secrets)
+
+    def add(self, secrets: Iterable[str]) -> None:
+        """Hide these, too."""
+        self._known |= set(secrets) - {""}
+        known = self._known
         self._long = sorted((s for s in known if len(s) >= 4), key=len, reverse=True)
         # A short one is masked only where it stands alone, or nothing would be left to read.
         short = "|".join(re.escape(s) for s in sorted(known) if len(s) < 4)
@@ -111,6 +117,10 @@ class LineFormatter(logging.Formatter):
         #: Whose log it is.
         self.broker = broker
         self._redaction = redaction
+
+    def hide(self, secrets: Iterable[str]) -> None:
+        """Show these as little as those that it was given."""
+        self._redaction.add(secrets)
 
     @staticmethod
     def _time(record: logging.LogRecord) -> str:
@@ -268,6 +278,10 @@ class LogHandler(logging.Handler):
         self._thread = threading.Thread(target=self._run, name="stentor-log", daemon=True)
         self._thread.start()
 
+    def hide(self, secrets: Iterable[str]) -> None:
+        """Let nobody read these in the log, either."""
+        self._lines.hide(secrets)
+
     def name_broker(self, name: str) -> None:
         """From now on the log is that of this broker."""
         self._lines.broker = name
@@ -356,6 +370,19 @@ def _descriptor(stream: TextIO) -> int | None:
         return None  # a stream in memory
 
 
+def reconfigure(handler: LogHandler, settings: Settings) -> None:
+    """Log as these settings say from now on, and hide their secrets as well."""
+    handler.hide(secrets_of(settings))
+    set_level(settings)
+
+
+def set_level(settings: Settings) -> None:
+    """Log what is as important as the settings say."""
+    level = settings.log_level.upper()
+    logging.getLogger().setLevel(max(logging.WARNING, logging.getLevelName(level)))
+    logging.getLogger("stentor").setLevel(level)
+
+
 def configure(
     settings: Settings, *, broker: str | None = None, stream: TextIO | None = None
 ) -> LogHandler:
@@ -372,8 +399,6 @@ def configure(
         root.removeHandler(old)
         old.close()
     root.addHandler(handler)
-    level = settings.log_level.upper()
-    root.setLevel(max(logging.WARNING, logging.getLevelName(level)))
-    logging.getLogger("stentor").setLevel(level)
+    set_level(settings)
     logging.captureWarnings(True)
     return handler

@@ -18,20 +18,21 @@ import asyncio
 import logging
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
 from stentor.errors import InvalidAddress, InvalidConfiguration
+from stentor.node.latencies import Histogram
 from stentor.transport.address import Address
 
 log = logging.getLogger(__name__)
 
 #: One number of a metric: labels, and the value.
-Sample: TypeAlias = tuple[Mapping[str, str], float]
-#: Name, type ("counter" or "gauge"), help, and the numbers.
+Sample: TypeAlias = tuple[Mapping[str, str], float | Histogram]
+#: Name, type ("counter", "gauge" or "histogram"), help, and the numbers.
 Metric: TypeAlias = tuple[str, str, str, Sequence[Sample]]
 
 #: Connections at the same time.
@@ -48,7 +49,7 @@ JSON_TYPE: Final = "application/json"
 
 _NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
-_TYPES: Final = frozenset({"counter", "gauge", "untyped"})
+_TYPES: Final = frozenset({"counter", "gauge", "histogram", "untyped"})
 _REQUEST_LINE: Final = re.compile(rb"([!-~]+) ([!-~]+) HTTP/1\.([01])")
 _HEADER: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*(.*?)[ \t]*")
 
@@ -100,8 +101,21 @@ def render_metrics(metrics: Iterable[Metric]) -> str:
         shown = help.replace("\\", r"\\").replace("\n", r"\n")
         lines.append(f"# HELP {name} {shown}")
         lines.append(f"# TYPE {name} {kind}")
-        lines += [f"{name}{_labels(name, labels)} {_number(value)}" for labels, value in samples]
+        for labels, value in samples:
+            if isinstance(value, Histogram):
+                lines += _buckets(name, labels, value)
+            else:
+                lines.append(f"{name}{_labels(name, labels)} {_number(value)}")
     return "\n".join([*lines, ""])
+
+
+def _buckets(name: str, labels: Mapping[str, str], histogram: Histogram) -> Iterator[str]:
+    buckets = [*histogram.buckets(), (math.inf, histogram.count)]
+    for bound, count in buckets:
+        shown = _labels(name, {**labels, "le": "+Inf" if bound == math.inf else f"{bound:g}"})
+        yield f"{name}_bucket{shown} {count}"
+    yield f"{name}_sum{_labels(name, labels)} {_number(histogram.sum)}"
+    yield f"{name}_count{_labels(name, labels)} {histogram.count}"
 
 
 def _labels(metric: str, labels: Mapping[str, str]) -> str:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from stentor.broker.access import Permissions
@@ -195,10 +196,13 @@ class ConnectedClient:
         id: int,
         producer: str,
         permissions: Permissions,
+        window: int,
     ) -> None:
+        """`window` is how many publications it was told that may be unanswered."""
         self.broker = broker
         self.connection = connection
         self._handshake = handshake
+        self.window = window
         self.id = id
         self.producer = producer
         self.name = handshake.hello.name
@@ -206,11 +210,22 @@ class ConnectedClient:
         self.is_operator = handshake.hello.role == "operator"
         #: Questions that are not answered yet. Long answers are made one after the other.
         self.questions = 0
+        #: Parts of a scope graph that is being deployed.
+        self.parts = b""
+        #: The request to publish whose answer is waited for, to know how long it takes.
+        self._sample: tuple[int, float] | None = None
         self.answering = asyncio.Lock()
         self.received = Backlog(connection, broker.rota, self._heard, self._dealt).add
 
+    @property
+    def hello(self) -> m.Hello:
+        """Who it has said that it is."""
+        return self._handshake.hello
+
     def _heard(self, message: Any) -> Steps | None:
         if isinstance(message, m.Publish | m.Commit) and not self.is_operator:
+            if self._sample is None and isinstance(message, m.Publish):
+                self._sample = message.number, perf_counter()
             return self.broker.core.hear(self.id, message)
         match self._handshake.hear(message):
             case None:
@@ -242,6 +257,11 @@ class ConnectedClient:
     def send(self, message: Any) -> None:
         connection = self.connection
         connection.send(message)
+        if self._sample is not None and isinstance(message, m.Published):
+            number, heard = self._sample
+            if message.through >= number:
+                self._sample = None
+                self.broker.core.latencies.acknowledging.observe(perf_counter() - heard)
         if not connection.writable:
             self.broker.core.block(self.id)
 
@@ -296,6 +316,11 @@ class Link:
     def stream(self) -> str:
         return self.origin.stream
 
+    @property
+    def hello(self) -> m.Hello:
+        """Who the neighbor has said that it is, if it has dialed."""
+        return self._handshake.hello
+
     def _heard(self, message: Any) -> Steps | None:
         if self.broker.links.get(self.stream) is not self:
             return None  # it was replaced
@@ -330,7 +355,7 @@ class Link:
         except ProtocolError:
             raise
         except StentorError as error:
-            raise ProtocolError(f"what {self.origin.broker!r} sent is no good: {error}") from error
+            raise ProtocolError(f"what {self.origin.broker!r} sent is invalid: {error}") from error
 
     def _dealt(self) -> None:
         self.broker.changed()

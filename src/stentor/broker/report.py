@@ -7,16 +7,19 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from stentor.errors import InvalidConfiguration
 from stentor.node.last_values import label
+from stentor.node.latencies import Histogram
 
 if TYPE_CHECKING:
     from stentor.broker.host import Broker
+    from stentor.broker.lags import Lag
     from stentor.broker.peers import Link
     from stentor.node.subscription import Subscription
     from stentor.protocol import messages as m
 
 #: A metric: name, type, help, and its samples as labels and value.
-Metric = tuple[str, str, str, list[tuple[dict[str, str], float]]]
+Metric = tuple[str, str, str, list[tuple[dict[str, str], float | Histogram]]]
 
 
 def status(broker: Broker) -> dict[str, Any]:
@@ -238,6 +241,22 @@ def metrics(broker: Broker) -> list[Metric]:
 
     by_link = [({**labels, "neighbor": ln.origin.broker}, ln) for ln in broker.links.values()]
     subscriptions = list(core.subscriptions.values())
+    histograms: list[Metric] = [
+        (f"stentor_{name}_seconds", "histogram", help, [(labels, histogram)])
+        for name, help, histogram in (
+            (
+                "acknowledging",
+                "From the arrival of a publication to its answer; samples.",
+                core.latencies.acknowledging,
+            ),
+            (
+                "delivering",
+                "From the publisher's time to the delivery to a client; samples.",
+                core.latencies.delivering,
+            ),
+            ("matching", "To find out where one notification goes.", core.latencies.matching),
+        )
+    ]
     return [
         *(
             counter(f"notifications_{name}", help, core.counters[name])
@@ -293,8 +312,53 @@ def metrics(broker: Broker) -> list[Metric]:
             "Notifications that retention took although a durable subscription needed them.",
             journal["wanted_removed"],
         ),
+        *histograms,
+        (
+            "stentor_durable_lag",
+            "gauge",
+            "Notifications behind the position of a durable subscription; those furthest behind.",
+            [(_durable(labels, lag), lag.behind) for lag in broker.lags.named],
+        ),
+        (
+            "stentor_durable_oldest_seconds",
+            "gauge",
+            "The age of the oldest that a durable subscription has not confirmed.",
+            [(_durable(labels, lag), lag.oldest) for lag in broker.lags.named],
+        ),
+        gauge("durables_lag", "The same for all of them together.", broker.lags.total),
+        gauge("durables_lag_most", "The same for the one furthest behind.", broker.lags.most),
+        counter("reloads", "Times that the configuration was reloaded.", broker.reloading.done),
+        counter("reload_failures", "Reloads that failed.", broker.reloading.failed),
+        gauge(
+            "reload_successful",
+            "Whether the configuration in force is the one that was read last.",
+            not broker.reloading.is_failing,
+        ),
+        *(
+            [gauge("certificate_expires_seconds", "When the TLS certificate expires.", expires)]
+            if (expires := broker.certificates.expires) is not None
+            else []
+        ),
         gauge("start_time_seconds", "When the broker started.", broker.started_at),
     ]
+
+
+def backup_source(broker: Broker) -> dict[str, Any]:
+    """Where the data are that a backup copies."""
+    if broker.settings.data is None:
+        raise InvalidConfiguration(
+            "this broker has its journal in memory, so there is nothing to back up; start it with "
+            "--data DIRECTORY"
+        )
+    return {
+        "broker": broker.name,
+        "data": str(broker.settings.data.absolute()),
+        "stream": broker.stream,
+    }
+
+
+def _durable(labels: dict[str, str], lag: Lag) -> dict[str, str]:
+    return {**labels, "durable": lag.name, "owner": lag.owner or ""}
 
 
 def _feeds(broker: Broker) -> list[Any]:

@@ -12,10 +12,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from stentor.errors import InvalidConfiguration
-from stentor.model.names import shown, text_problem
+from stentor.model.names import name_problem, shown, text_problem
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from stentor.routing.protocol import Place
+
+    class Directory:
+        """A field that is given as a text or a path, and read as a path."""
+
+        def __get__(self, owner: object, cls: object = None) -> Path | None: ...
+        def __set__(self, owner: object, value: str | PathLike[str] | None) -> None: ...
+
+else:
+    Directory = Path | None
 
 #: A broker's usual port.
 DEFAULT_PORT: Final = 7411
@@ -33,6 +44,7 @@ Kind: TypeAlias = Literal[
     "address",
     "addresses",
     "filters",
+    "texts",
     "choices",
 ]
 
@@ -50,6 +62,8 @@ ROUTING: Final = ("covering", "identity", "simple", "merging", "flooding")
 ADVERTISEMENTS: Final = ("none", *ROUTING)
 #: What subscriptions do with what does not fit into their queues.
 OVERFLOW: Final = ("spill", "block", "drop_oldest", "drop_newest", "disconnect")
+#: What brokers themselves say of a client to rules of scopes.
+RESERVED_CLAIMS: Final = frozenset({"name", "roles"})
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("text", "json")
 
@@ -93,9 +107,9 @@ class Grant:
     """Who someone is, and what they may do. Filters are in the subscription language.
 
     A publication must match one of `publish`, a subscription must be covered by one of
-    `subscribe`. Who wants to hear of demand for an advertisement must be allowed to publish all of
-    it, and offers are shown that overlap one of `subscribe`. A durable subscription belongs to the
-    grant that made it. The default is everything but operating the broker.
+    `subscribe`. Whoever wants to hear of demand for an advertisement must be allowed to publish
+    all of it, and offers are shown that overlap one of `subscribe`. A durable subscription belongs
+    to the grant that made it. The default is everything but operating the broker.
     """
 
     name: Annotated[
@@ -124,6 +138,31 @@ class Grant:
         bool, About("Whether they may see the status, drain the broker and change links.", "flag")
     ] = False
     broker: Annotated[bool, About("Whether they may connect as a neighbor broker.", "flag")] = False
+    scopes: Annotated[
+        bool,
+        About(
+            "Whether they may change the scope graph, and read journals whatever it says.", "flag"
+        ),
+    ] = False
+    names: Annotated[
+        tuple[str, ...],
+        About(
+            "Names under which their clients are components of the scope graph, as patterns with "
+            "`*` and `?`; a client of another name is the component `NAME@GRANT`.",
+            "texts",
+        ),
+    ] = ()
+    attributes: Annotated[
+        tuple[str, ...],
+        About(
+            "Attributes that all of their clients have, for rules of scopes, each as NAME=TEXT.",
+            "texts",
+        ),
+    ] = ()
+    claims: Annotated[
+        tuple[str, ...],
+        About("Attributes that their clients may say they have, with any value.", "texts"),
+    ] = ()
     overflow: Annotated[
         tuple[str, ...],
         About(
@@ -168,6 +207,12 @@ class Grant:
             raise InvalidConfiguration(
                 f"the name {shown(self.name)} of a grant {problem}; choose another"
             )
+        for text in self.attributes:
+            name, equals, _ = text.partition("=")
+            if not equals or name_problem(name) or name in RESERVED_CLAIMS:
+                raise InvalidConfiguration(
+                    f"{shown(text)} is no attribute of a client; write NAME=TEXT, as in tenant=acme"
+                )
 
 
 @dataclass(frozen=True)
@@ -193,7 +238,7 @@ class Limits:
     groups: Annotated[
         int,
         About(
-            "Groups of consumers that live at the broker, shared likewise.",
+            "Groups of consumers that live at the broker, shared in the same way.",
             "count",
             least=1,
             group="Limits",
@@ -202,7 +247,7 @@ class Limits:
     scheduled: Annotated[
         int,
         About(
-            "Publications that wait to be delivered later, shared likewise.",
+            "Publications that wait to be delivered later, shared in the same way.",
             "count",
             least=1,
             group="Limits",
@@ -211,7 +256,7 @@ class Limits:
     scheduled_bytes: Annotated[
         int,
         About(
-            "Bytes of those, on disk, shared likewise.",
+            "Bytes of those, on disk, shared in the same way.",
             "size",
             least=1,
             group="Limits",
@@ -309,7 +354,11 @@ class Retention:
 
 @dataclass(frozen=True)
 class Settings:
-    """A broker."""
+    """A broker. Directories may be texts, and a single address need not be in a tuple.
+
+    >>> Settings(data="b1", listen="127.0.0.1:0").listen
+    ('127.0.0.1:0',)
+    """
 
     listen: Annotated[
         tuple[str, ...],
@@ -335,14 +384,14 @@ class Settings:
         ),
     ] = None
     data: Annotated[
-        Path | None,
+        Directory,
         About(
             "Directory of the journal, made if need be; without one, the journal is in memory and "
             "lost with the broker.",
             "path",
             group="Journal",
         ),
-    ] = None
+    ] = None  # type: ignore[assignment]
     neighbors: Annotated[
         tuple[str, ...],
         About(
@@ -412,14 +461,14 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     retention: Retention = field(default_factory=Retention)
     kernels: Annotated[
-        Path | None,
+        Directory,
         About(
             "Directory of compiled matching code, made if need be; brokers may share it. By "
             "default stentor/kernels in the user's cache directory.",
             "path",
             group="Operation",
         ),
-    ] = None
+    ] = None  # type: ignore[assignment]
     log_level: Annotated[
         str,
         About(
@@ -435,3 +484,11 @@ class Settings:
             group="Operation",
         ),
     ] = "text"
+
+    def __post_init__(self) -> None:
+        for name in ("data", "kernels"):
+            if isinstance(given := getattr(self, name), str):
+                object.__setattr__(self, name, Path(given))
+        for name in ("listen", "advertise", "neighbors"):
+            if isinstance(given := getattr(self, name), str):
+                object.__setattr__(self, name, (given,))

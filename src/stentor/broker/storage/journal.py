@@ -399,6 +399,10 @@ class Journal:
         """The state of one, if there is such."""
         return self._reader.durable(name)
 
+    def retain(self, retention: Retention) -> None:
+        """Keep so much from now on; what is beyond goes with the next upkeep."""
+        self._writer.retain(retention)
+
     def backup_to(self, copy: sqlite3.Connection) -> None:
         """Copy the whole database into another one."""
         while self._path is None and self._db.in_transaction:

@@ -30,7 +30,7 @@ from stentor.node.log import LastValue
 from stentor.protocol.messages import StreamId
 
 #: Beside the journal: what of it counts.
-_ENDS: Final = "outdated"
+ENDS: Final = "outdated"
 
 
 class Ends(msgspec.Struct, frozen=True):
@@ -95,19 +95,19 @@ class Outdated:
 def outdated(journal: Journal, directory: Path) -> Outdated | None:
     """The journal as it is served, if it was set aside as an older copy."""
     try:
-        ends = msgspec.json.decode((directory / _ENDS).read_bytes(), type=Ends)
+        ends = msgspec.json.decode((directory / ENDS).read_bytes(), type=Ends)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as error:
-        raise JournalUnavailable(f"{directory / _ENDS} cannot be read: {error}") from error
+        raise JournalUnavailable(f"{directory / ENDS} cannot be read: {error}") from error
     return Outdated(journal, directory, ends)
 
 
 def declare_outdated(directory: Path, ends: Ends) -> None:
     """The journal here is an older copy from now on; the next start sets it aside."""
-    path = directory / _ENDS
+    path = directory / ENDS
     try:
-        draft = path.with_name(f"{_ENDS}.draft")
+        draft = path.with_name(f"{ENDS}.draft")
         _write(draft, ends)
         draft.rename(path)
         sync(directory)
@@ -123,18 +123,18 @@ def set_aside_outdated(directory: Path, place: Callable[[StreamId], Path]) -> No
 
     It can be interrupted anywhere, and goes on from there the next time.
     """
-    if not (directory / _ENDS).exists():
+    if not (directory / ENDS).exists():
         return
     lock = Lock(directory)
     try:
-        ends = msgspec.json.decode((directory / _ENDS).read_bytes(), type=Ends)
+        ends = msgspec.json.decode((directory / ENDS).read_bytes(), type=Ends)
         to = place(ends.stream)
         to.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in (DATABASE, *(DATABASE + companion for companion in COMPANIONS), MARK):
             with suppress(FileNotFoundError):
                 (directory / name).rename(to / name)
         sync(to)
-        (directory / _ENDS).rename(to / _ENDS)
+        (directory / ENDS).rename(to / ENDS)
         sync(to)
         sync(directory)
     except (OSError, msgspec.MsgspecError) as error:

@@ -39,6 +39,7 @@ from stentor.broker.storage.scan import Rows, Scan, Unreadable, bounds, rows, sc
 from stentor.broker.storage.writer import Writer
 from stentor.errors import InvalidConfiguration, JournalDamaged
 from stentor.node.schedule import Delayed
+from stentor.notation.counts import counted
 
 _PART = "journal.part.db"
 
@@ -80,22 +81,24 @@ class JournalReport:
             lines.append(f"  stream {self.stream} of the broker {self.name}")
         if self.low <= self.head:
             lines.append(
-                f"  offsets {self.low}..{self.head} in {self.blocks} blocks, journaled between "
-                f"{when(self.earliest)} and {when(self.latest)}"
+                f"  offsets {self.low}..{self.head} in {counted(self.blocks, 'block')}, journaled "
+                f"between {when(self.earliest)} and {when(self.latest)}"
             )
         else:
             lines.append(f"  no notifications; the next offset is {self.head + 1}")
         lines.append(
-            f"  {self.producers} producers, {self.durables} durable subscriptions, "
-            f"{self.last_values} last values"
-            + (f", {self.scheduled} to be delivered later" if self.scheduled else "")
+            f"  {counted(self.producers, 'producer')}, "
+            f"{counted(self.durables, 'durable subscription')}, "
+            f"{counted(self.last_values, 'last value')}"
+            + (f", {self.scheduled:,} to be delivered later" if self.scheduled else "")
         )
         lines += [f"  damaged: {problem}" for problem in self.problems]
         if self.ok:
             lines.append("  everything is in order")
         if self.repaired is not None:
             lines.append(
-                f"  repaired: {self.saved} notifications are in the stream {self.repaired}"
+                f"  repaired: {counted(self.saved, 'notification is', 'notifications are')} in "
+                f"the stream {self.repaired}"
             )
         if self.kept is not None:
             lines.append(f"  the old journal was kept as {self.kept}")
@@ -256,7 +259,7 @@ def _surplus(db: sqlite3.Connection) -> list[str]:
         return []  # it was found otherwise
     if row is None or not any(row):
         return []
-    return ["there are blocks outside of the offsets that it should have"]
+    return ["there are blocks outside the offsets that it should have"]
 
 
 def _state(db: sqlite3.Connection) -> JournalState | None:

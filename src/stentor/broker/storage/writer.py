@@ -99,14 +99,7 @@ class Writer:
         self._places = places
         self._clock = clock
         self._path = path
-        self._seconds = retention.seconds
-        self._bytes = retention.bytes
-        self._durable_seconds = _larger(retention.durable_seconds, retention.seconds)
-        self._durable_bytes = _larger(retention.durable_bytes, retention.bytes)
-        if path is None and (retention.bytes is None or retention.bytes == Retention().bytes):
-            self._bytes = MEMORY_BYTES  # the default is meant for disks
-        if path is None:
-            self._durable_bytes = self._bytes
+        self.retain(retention)
         #: The first offset that a durable subscription needs, if there is such. Others set it.
         self.wanted: int | None = None
         #: Offsets that were removed although one needed them.
@@ -119,6 +112,17 @@ class Writer:
         self._vacuuming = True
         self._written = 0
         self._load()
+
+    def retain(self, retention: Retention) -> None:
+        """Keep so much from now on."""
+        self._seconds = retention.seconds
+        self._bytes = retention.bytes
+        self._durable_seconds = _larger(retention.durable_seconds, retention.seconds)
+        self._durable_bytes = _larger(retention.durable_bytes, retention.bytes)
+        if self._path is None and retention.bytes in (None, Retention().bytes):
+            self._bytes = MEMORY_BYTES  # the default is meant for disks
+        if self._path is None:
+            self._durable_bytes = self._bytes
 
     def _load(self) -> None:
         rows = self._db.execute("SELECT name, epoch, sequence, seen FROM producer ORDER BY seen")

@@ -117,7 +117,7 @@ class Succession:
             if copy is not None:
                 self.outdated[copy.stream] = copy
             if not context.is_done:
-                durables = broker.core.import_durables(journal.durables())
+                durables = broker.core.import_durables(journal.stream, journal.durables())
                 broker.journal.append(
                     JournalBatch(
                         [] if copy is None else copy.not_shown(),
@@ -193,13 +193,13 @@ class Succession:
                 "was handed over earlier; link this broker with it first"
             )
         broker.draining = True
-        broker.core.scheduling.paused = True
+        broker.core.pause(True)
         try:
             await broker.dismiss_clients("the broker is being removed")
             link = await self._hand_over()
         except BaseException:
             broker.draining = False
-            broker.core.scheduling.paused = False
+            broker.core.pause(False)
             broker.dial_again()
             raise
         heir = link.origin.broker
