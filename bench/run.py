@@ -2,7 +2,7 @@
 
 ./dev bench                the engines at 1,000 to 100,000 filters, five to ten minutes
 ./dev bench routing        routing: messages, table entries, time per change; about five minutes
-./dev bench live           brokers as processes, beside Mosquitto and SQLite; about a minute
+./dev bench live           brokers as processes, beside Mosquitto, NATS and SQLite; about a minute
 ./dev bench pipeline       Spark: match beside a join, journals beside Parquet; ten minutes
 ./dev bench --quick        small sizes, about a minute
 ./dev bench --full         a million filters, too; for routing and live, 100,000

@@ -25,6 +25,7 @@ from market.brokers import Stalled
 from market.story import QUICK, Outcome, Script, play
 from market.view import teller
 from stentor.errors import StentorError
+from stentor.matching.index.preparing import prepare
 
 T = TypeVar("T")
 
@@ -39,6 +40,7 @@ def main() -> int:
         "then the same on Spark.",
     )
     parser.add_argument("--all", action="store_true", help="show matching and routing first")
+    parser.add_argument("--scopes", action="store_true", help="show scopes, and nothing else")
     parser.add_argument("--quick", action="store_true", help="the live demo in a few seconds")
     parser.add_argument("--no-pipeline", action="store_true", help="without Spark")
     parser.add_argument(
@@ -51,6 +53,11 @@ def main() -> int:
     options = parser.parse_args()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # for terminals of old
+    if options.scopes:
+        import scopes
+
+        scopes.main()
+        return 0
     if options.all:
         import matching
         import routing
@@ -58,6 +65,8 @@ def main() -> int:
         matching.main()
         routing.main()
     console = Console(highlight=False)
+    # Now, and not by five brokers at once, none of which would be there in time.
+    prepare(None, lambda text: console.print(text, style="dim"))
     console.rule("[bold]Five brokers, one of which is killed")
     try:
         script = replace(QUICK if options.quick else Script(), pipeline=not options.no_pipeline)

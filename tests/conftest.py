@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from overlay_processes import Overlay
     from pyspark.sql import SparkSession
 
+pytest_plugins = ["stentor.testing.plugin", "pytester"]
+
 ROOT = Path(__file__).resolve().parent.parent
 
 #: Whoever imports it hides Spark from the process, and collecting doctests would.

@@ -23,6 +23,15 @@ def _demo_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "demo")
 
 
+def test_scopes_are_shown_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    import scopes
+
+    scopes.main()
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "[Private1] out: executed = true and type = 'Quote'" in shown
+    assert "(Trade)" in shown
+
+
 @pytest.fixture
 def plot(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the picture goes."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 from live.events import EVERYTHING, alerts
 from live.wire import Wire, hold_filters
 from stentor.client import Bus, Subscription, connect
+from stentor.client.words import Overflow
 from stentor.protocol import messages as m
 
 #: Notifications that may be on their way, as in the client library.
@@ -33,7 +34,7 @@ class Subscribers:
         """Have a broker hold filters of others, some of a long list."""
         self._held.append(await hold_filters(address, f"holder-{first}", alerts(last)[first:]))
 
-    async def open(self, address: str, clients: int, *, overflow: str = "spill") -> None:
+    async def open(self, address: str, clients: int, *, overflow: Overflow = "spill") -> None:
         """Subscribe clients by the client library."""
         for i in range(clients):
             bus = await connect(address, name=f"subscriber-{i}")

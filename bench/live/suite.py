@@ -9,7 +9,7 @@ from importlib.metadata import version
 from time import perf_counter
 from typing import Any, Final
 
-from live import mosquitto
+from live import mosquitto, nats
 from live.durability import measure_durability
 from live.latencies import measure_latency
 from live.lines import measure_lines
@@ -50,6 +50,7 @@ def _notes(profile: Profile) -> list[str]:
     if where.broker == where.load:
         placed = "There is only one core, so brokers and their load take turns on it."
     other = mosquitto.version() if mosquitto.installed() else "no Mosquitto"
+    other += f", {nats.version()}" if nats.installed() else ", no NATS"
     return [
         f"{placed} uvloop {version('uvloop')}, msgspec {version('msgspec')}; beside it {other}. "
         f"Medians of {profile.repeats} repeats in turns. "

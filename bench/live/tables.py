@@ -49,10 +49,11 @@ def _throughput(rows: list[dict[str, Any]]) -> Table:
             ("prepared", "prepared"),
             ("library", "library"),
             ("mosquitto", "Mosquitto, QoS 0"),
+            ("nats", "NATS"),
         ):
             if name not in row:
                 continue
-            found, own = row[name], name != "mosquitto"
+            found, own = row[name], name in ("prepared", "library")
             table.rows.append(
                 [
                     f"{row['filters']:,}",

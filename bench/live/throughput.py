@@ -1,6 +1,6 @@
-"""From one publisher to one subscriber, at most once, beside Mosquitto's QoS 0.
+"""From one publisher to one subscriber, at most once, beside Mosquitto's QoS 0 and NATS.
 
-Each repeat lets three take their turn: frames that were prepared, the client library, Mosquitto.
+Each repeat lets all take their turn: frames that were prepared, the client library, the others.
 Ratios are of turns in the same repeat, and the median of them is what counts.
 """
 
@@ -13,10 +13,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from live import mosquitto
+from live import mosquitto, nats
 from live.brokers import BrokerProcess
 from live.holding import hold
 from live.mosquitto import Mosquitto
+from live.nats import Nats
 from live.processes import Worker, cores
 from live.profiles import Profile
 from live.publishing import Publishers
@@ -30,13 +31,15 @@ PREPARED_TIMES = 3
 def measure_throughput(profile: Profile) -> list[dict[str, Any]]:
     """One row for each number of filters that others have."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        other = None
+        others: dict[str, Mosquitto | Nats] = {}
         if mosquitto.installed():
-            other = stack.enter_context(Mosquitto(Path(folder), profile.events))
-        return [_measure(profile, filters, other) for filters in profile.filters]
+            others["mosquitto"] = stack.enter_context(Mosquitto(Path(folder), profile.events))
+        if nats.installed():
+            others["nats"] = stack.enter_context(Nats(Path(folder), profile.events))
+        return [_measure(profile, filters, others) for filters in profile.filters]
 
 
-def _measure(profile: Profile, filters: int, other: Mosquitto | None) -> dict[str, Any]:
+def _measure(profile: Profile, filters: int, others: dict[str, Mosquitto | Nats]) -> dict[str, Any]:
     progress(f"one to one, {filters:,} filters of others")
     with (
         BrokerProcess("b1") as broker,
@@ -47,15 +50,16 @@ def _measure(profile: Profile, filters: int, other: Mosquitto | None) -> dict[st
         before = broker.processor_seconds
         hold(subscribers, broker.address, filters)
         loading = broker.processor_seconds - before
-        turns: dict[str, list[dict[str, float]]] = {"prepared": [], "library": [], "mosquitto": []}
+        names = ("prepared", "library", "mosquitto", "nats")
+        turns: dict[str, list[dict[str, float]]] = {name: [] for name in names}
         for repeat in range(profile.repeats + 1):
             found = {
                 "prepared": _prepared(profile, broker, publishers, subscribers),
                 "library": _library(profile, broker, publishers, subscribers),
             }
-            if other is not None:
+            for name, other in others.items():
                 seconds, processor = other.run()
-                found["mosquitto"] = _turn(other.count, seconds, processor)
+                found[name] = _turn(other.count, seconds, processor)
             if repeat:  # the first only warms up
                 for name, turn in found.items():
                     turns[name].append(turn)

@@ -83,15 +83,31 @@ _ELSEWHERE = {
 }
 
 
+#: Parts of the package that applications use by name, besides what is here.
+_MODULES = (
+    "broker",
+    "errors",
+    "filters",
+    "matching",
+    "model",
+    "pipeline",
+    "semantics",
+    "simulation",
+    "testing",
+)
+
+
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'stentor' has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _MODULES:
+        return import_module(f"stentor.{name}")
+    if name not in __all__:
+        raise AttributeError(f"module 'stentor' has no attribute {name!r}")
     value = getattr(import_module(_ELSEWHERE.get(name, "stentor.client")), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, *_MODULES, "__version__"])

@@ -73,6 +73,16 @@ class UnsupportedPattern(StentorError, ValueError):
     code = "STN-204"
 
 
+class NeverMatches(StentorError, ValueError):
+    """A filter that no event can match, where one was asked for that can (`strict=True`)."""
+
+    code = "STN-205"
+
+
+class FilterWarning(UserWarning):
+    """A filter that nothing can match, or that reads otherwise than it was probably meant."""
+
+
 class DuplicateKey(StentorError, ValueError):
     """A filter was added under a key that is already in use."""
 
@@ -166,6 +176,67 @@ class RepeatedPublication(StentorError, ValueError):
     code = "STN-409"
 
 
+class InvalidScopeGraph(StentorError, ValueError):
+    """A change that would break the scope graph, or a definition that makes no sense."""
+
+    code = "STN-410"
+
+
+class UnknownScope(StentorError, KeyError):
+    """A scope, or a component, that is not part of the scope graph."""
+
+    code = "STN-411"
+
+    def __str__(self) -> str:  # KeyError would print the repr of the message
+        return str(self.args[0]) if self.args else ""
+
+
+class ScopesElsewhere(StentorError, PermissionError):
+    """A change of the scope graph, asked of a broker that does not order changes."""
+
+    code = "STN-413"
+
+
+class ScopeSyntaxError(StentorError, ValueError):
+    """Text that is not in the scope graph language. `str()` shows the place with a caret."""
+
+    code = "STN-412"
+
+    def __init__(
+        self, message: str, *, line: int = 1, column: int = 1, expected: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.line = line
+        self.column = column
+        self.expected = expected
+
+
+class InvalidPattern(StentorError, ValueError):
+    """A pattern over events that makes no sense, or is too large to be compiled."""
+
+    code = "STN-420"
+
+
+class PatternSyntaxError(InvalidPattern):
+    """Text that is not a pattern over events. `str()` shows the place with a caret."""
+
+    code = "STN-421"
+
+    def __init__(
+        self, message: str, *, line: int = 1, column: int = 1, expected: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.line = line
+        self.column = column
+        self.expected = expected
+
+
+class DetectorFull(StentorError, RuntimeError):
+    """A detector that has reached a limit, and was told to stop there."""
+
+    code = "STN-422"
+
+
 class ProtocolError(StentorError, ValueError):
     """Bytes or messages that break the wire protocol. They cost the connection."""
 
@@ -236,6 +307,23 @@ class NoReply(StentorError, TimeoutError):
     """A request that nobody, or the broker, answered in time."""
 
     code = "STN-612"
+
+
+class NobodyProvides(NoReply):
+    """A request that matches nobody who replies, so that waiting is in vain."""
+
+    code = "STN-627"
+
+
+class ProviderFailed(StentorError, RuntimeError):
+    """A request whose provider has raised an error: its class in `kind`, its text in `reason`."""
+
+    code = "STN-628"
+
+    def __init__(self, message: str, *, kind: str = "", reason: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.reason = reason
 
 
 class ShuttingDown(StentorError, ConnectionError):

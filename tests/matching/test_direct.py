@@ -10,9 +10,10 @@ from strategies import events, filter_of, filter_texts
 
 from stentor import Filter, Notification
 from stentor.filters.facts import facts_of
-from stentor.matching.index import select
+from stentor.matching.index import Index, select
 from stentor.matching.index.columns import ArrowSource
 from stentor.matching.index.direct import Direct
+from stentor.matching.index.index import FEW, SINGLY
 from stentor.model import decode_headers, encode
 
 #: Of each kind of value one or two, None for an absent attribute.
@@ -114,3 +115,33 @@ def test_what_arrives_encoded_matches_as_what_was_sent(
     ns = [Notification({**event, "always": 1}) for event in published]
     filter = filter_of(text)
     assert select(filter, decode_headers([encode(n) for n in ns])) == expected(filter, ns)
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.tuples(filter_texts(), st.booleans()), max_size=2 * FEW),
+    st.lists(events, min_size=1, max_size=9),
+    st.one_of(st.none(), st.integers(1, 9)),
+)
+def test_an_index_tests_few_filters_as_it_searches_many(
+    texts: list[tuple[str, bool]], published: list[dict[str, Any]], most: int | None
+) -> None:
+    index: Index[int] = Index()
+    held: dict[int, Filter] = {}
+    for key, (text, stays) in enumerate(texts):
+        held[key] = filter_of(text)
+        index.add(key, held[key])
+        if not stays:
+            index.remove(key)
+            del held[key]
+    for event in published:
+        assert sorted(index.match(event)) == [k for k, f in held.items() if f.matches(event)]
+    count, found = index.match_leading(published, most)
+    assert count >= 1
+    assert dict(found) == {
+        k: rows for k, f in held.items() if (rows := expected(f, published[:count]))
+    }
+    if len(published) > SINGLY and most is not None:
+        matches = [sum(f.matches(event) for f in held.values()) for event in published]
+        assert count == 1 or sum(matches[:count]) <= most
+        assert count == len(published) or sum(matches[: count + 1]) > most

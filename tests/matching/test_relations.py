@@ -239,7 +239,7 @@ def test_removing_all_leaves_nothing_behind() -> None:
 
 def _containers(table: FilterTable[Any]) -> dict[str, Any]:
     unions = vars(table._unions)
-    own = {k: v for k, v in vars(table).items() if k not in ("_unions", "_posted")}
+    own = {k: v for k, v in vars(table).items() if k not in ("_unions", "_posted", "_number")}
     return {**own, **unions}
 
 

@@ -148,7 +148,9 @@ SEEDS = range(3)
 
 
 @pytest.mark.spec("R-07.68", "R-03.24", "03/P5", "03/P9", "03/P10", "03/P17", "R-03.12")
-@pytest.mark.spec("07/P-01", "07/P-02", "07/P-10", "08/6.1", "R-03.10", "R-03.13")
+@pytest.mark.spec(
+    "07/P-01", "07/P-02", "07/P-10", "08/6.1", "R-03.10", "R-03.13", "R-04.07", "04/A1"
+)
 @pytest.mark.parametrize("routing", ["flooding", *EXACT])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_peers(routing: str, seed: int) -> None:

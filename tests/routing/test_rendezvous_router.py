@@ -190,9 +190,9 @@ def test_at_rest_filters_are_where_something_is_for_them_and_nowhere_else(
             mesh.step()
     mesh.settle()
     for at, router in mesh.routers.items():
-        members = router.reachable()
+        members = set(router.reachable())
         assert router.is_settled
-        assert members == mesh.routers[min(members)].reachable()
+        assert members == set(mesh.routers[min(members)].reachable())
         asked = {other: set[str]() for other in mesh.routers}
         for (whose, _), filter in mesh.filters.items():
             if filter.conjuncts and _meet(wanted(filter), mesh.has(at)):

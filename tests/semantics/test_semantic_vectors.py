@@ -94,7 +94,7 @@ def test_each_order_is_asked_for_by_itself(order):
     assert found == {Condition(order.upper())}
 
 
-@pytest.mark.spec("R-01.24")
+@pytest.mark.spec("R-01.24", "R-04.06")
 @pytest.mark.parametrize("vector", ORDER)
 def test_no_order_is_demanded_by_default(vector):
     assert check(written(ORDER[vector][0])).conditions <= {Condition.NOT_SUBSCRIBED}

@@ -91,6 +91,7 @@ def test_the_oracle_foresees_what_is_owed(trace, advertisements):
 
 
 @pytest.mark.spec("01/Q4", "R-01.07", "R-01.08", "R-01.11", "R-01.12")
+@pytest.mark.spec("R-04.01", "R-04.03", "04/T23")
 @MODES
 @given(trace=TRACES, data=st.data())
 def test_operations_are_idempotent(trace, advertisements, data):

@@ -63,6 +63,7 @@ _BULKY: Final = {
         m.Advertisements,
         m.Forward,
         m.Chunk,
+        m.Scopes,
         m.Handover,
     )
 }

@@ -23,7 +23,7 @@ returns what follows from a message, and who holds the connection does it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -83,9 +83,21 @@ def hello(
     terms: str = "",
     below: bool = False,
     visits: bool = False,
+    attributes: Mapping[str, Any] | None = None,
 ) -> Hello:
-    """What the side that connects says; what follows the token is for brokers."""
-    return Hello(list(VERSIONS), role, name, token, stream, list(addresses), terms, below, visits)
+    """What the side that connects says; attributes are for clients, the others for brokers."""
+    return Hello(
+        list(VERSIONS),
+        role,
+        name,
+        token,
+        stream,
+        list(addresses),
+        terms,
+        below,
+        visits,
+        dict(attributes or {}),
+    )
 
 
 class Handshake:

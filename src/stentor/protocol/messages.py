@@ -30,8 +30,13 @@ MAX_STREAMS: Final = 10_000
 MAX_FILTERS: Final = 50_000
 MAX_GROUPS: Final = 1_000
 MAX_ADDRESSES: Final = 1_000
-#: Filters of an inbox.
+#: Attributes that a client says it has.
+MAX_CLAIMS: Final = 64
+#: Keys of a rendezvous, and filters of an inbox.
+MAX_KEYS: Final = 1_000
 MAX_INBOX: Final = 500
+#: Attributes that a reader names.
+MAX_NAMES: Final = 1_024
 #: Characters of a filter that a client writes, and of a name. Brokers may merge filters of clients
 #: into longer ones.
 MAX_FILTER: Final = 64 * 1024
@@ -41,6 +46,7 @@ T = TypeVar("T")
 _Items: TypeAlias = Annotated[list[T], Meta(max_length=MAX_ITEMS)]
 _OfStreams: TypeAlias = Annotated[list[T], Meta(max_length=MAX_STREAMS)]
 _Filters: TypeAlias = Annotated[list[T], Meta(max_length=MAX_FILTERS)]
+_Keys: TypeAlias = Annotated[list[T], Meta(max_length=MAX_KEYS)]
 _Addresses: TypeAlias = Annotated[list[str], Meta(max_length=MAX_ADDRESSES)]
 _Filter: TypeAlias = Annotated[str, Meta(max_length=MAX_FILTER)]
 _Text: TypeAlias = Annotated[str, Meta(max_length=MAX_TEXT)]
@@ -83,6 +89,8 @@ class Hello(_Message, tag=1):
     below: bool = False
     #: Brokers: whether the link is for as long as it is needed, on a rendezvous overlay.
     visits: bool = False
+    #: Clients: what they say of themselves, by which rules make them members of scopes.
+    attributes: Annotated[dict[str, Any], Meta(max_length=MAX_CLAIMS)] = field(default_factory=dict)
 
 
 class Welcome(_Message, tag=2):
@@ -270,8 +278,10 @@ class Unadvertise(_Message, tag=17):
 class Ask(_Message, tag=18):
     """A question to the broker; `Done` answers. Operators ask more than clients may.
 
-    "offers" {overlapping}; "streams" {since}; "where" {broker}; "cancel" {id}; "status" {};
-    "links" {add, remove}; "durables" {name, do: "reset" | "delete" | "move", to}; "drain" {}.
+    "offers" {overlapping}; "streams" {since}; "where" {broker}; "brokers" {}; "cancel" {id};
+    "provided" {request}; "status" {}; "links" {add, remove}; "drain" {};
+    "durables" {name, do: "reset" | "delete" | "move", to};
+    "why" {notification, from} and "why" {client, stream, offset, data}.
     """
 
     number: int
@@ -295,6 +305,8 @@ class Read(_Message, tag=19):
     times: _Text = ""
     #: Send items without their payloads.
     headers: bool = False
+    #: Of the items, these attributes are enough; None for all.
+    attributes: Annotated[list[_Text], Meta(max_length=MAX_NAMES)] | None = None
 
 
 class Amend(_Message, tag=20):
@@ -607,6 +619,8 @@ class Chunk(_Message, tag=57):
     #: For last values: when each was published, and its key.
     times: _Items[float] = field(default_factory=list)
     keys: _Items[str] = field(default_factory=list)
+    #: The first offset that was looked at; 0 if that is not said.
+    first: int = 0
 
 
 class Mark(_Message, tag=58):
@@ -730,22 +744,37 @@ class Types(_Message, tag=67):
 
     #: The sender's own.
     stream: StreamId
-    added: _Filters[tuple[_Text, int]]
-    removed: _Filters[_Text]
+    added: _Keys[tuple[_Text, int]]
+    removed: _Keys[_Text]
     heads: _Positions
 
 
 class Watch(_Message, tag=68):
     """On a rendezvous overlay: tell me who has something under these keys, or no longer."""
 
-    added: _Filters[_Text]
-    removed: _Filters[_Text]
+    added: _Keys[_Text]
+    removed: _Keys[_Text]
 
 
 class Sources(_Message, tag=69):
     """The answer, whenever it changes: for each key all brokers that have something under it."""
 
-    found: _Filters[tuple[_Text, Annotated[list[StreamId], Meta(max_length=MAX_STREAMS)]]]
+    found: _Keys[tuple[_Text, Annotated[list[StreamId], Meta(max_length=MAX_STREAMS)]]]
+
+
+class Scopes(_Message, tag=71):
+    """The scope graph, as of an epoch; whoever knows of no later one takes it and passes it on.
+
+    It is said before anything that was published in that epoch, on every link.
+    """
+
+    #: The broker that orders the changes: its stream, its name and its addresses.
+    owner: Origin
+    epoch: int
+    #: One change, if the receiver has the epoch before; else the whole graph.
+    change: bytes | None = None
+    after: int = 0
+    whole: bytes | None = None
 
 
 class Handover(_Message, tag=60):
@@ -818,6 +847,7 @@ BetweenBrokers: TypeAlias = (
     | Types
     | Watch
     | Sources
+    | Scopes
     | Handover
     | HandedOver
     | Credit

@@ -17,7 +17,6 @@ from msgspec import Struct
 from stentor.filters import Filter
 from stentor.matching import Index, Matcher
 from stentor.matching.commons import SharedIndex
-from stentor.matching.index import select
 from stentor.model.codec import Envelope
 from stentor.model.notification import Notification
 from stentor.routing.protocol import BrokerId, ClientId
@@ -29,9 +28,6 @@ DESTINATION: Final = 20
 BLOCK: Final = 256
 PAIRS: Final = 4_000_000
 MOST_PAIRS: Final = 32_000_000
-#: So few filters are tested one by one, on so many events: that takes less than to begin a search.
-FEW: Final = 2
-MANY: Final = 32
 
 
 class Neighbor(Struct, frozen=True, gc=False):
@@ -74,6 +70,8 @@ class Row(Struct, eq=False, gc=False):
     sole: Destination | None = None
     #: Owners and their entries, unless there are none, or one entry of the sole owner.
     several: dict[Destination, int] | None = None
+    #: Rows of a table are numbered as they come.
+    number: int = 0
 
     @property
     def owners(self) -> Mapping[Destination, int]:
@@ -113,6 +111,10 @@ class Row(Struct, eq=False, gc=False):
             self.sole = self.several = None
 
 
+def _number(found: tuple[Row, list[int]]) -> int:
+    return found[0].number
+
+
 class RoutingTable:
     """Entries of filters and destinations.
 
@@ -133,6 +135,7 @@ class RoutingTable:
         self.held: dict[Filter, Row] = {}
         self._entries: dict[Destination, dict[Hashable, Filter]] = {}
         self._count = 0
+        self._rows = 0
         #: Pairs that are looked at together now: fewer after very many of them matched.
         self._pairs = PAIRS
 
@@ -140,7 +143,8 @@ class RoutingTable:
         """A new entry; the key must be free. The row shows all owners of the filter."""
         row = self.held.get(filter)
         if row is None:
-            row = Row(filter)
+            row = Row(filter, number=self._rows)
+            self._rows += 1
             if self._shared is None:
                 self._engine.add(row, filter)
             else:
@@ -220,7 +224,8 @@ class RoutingTable:
     def _targets(self, matching: Iterable[tuple[Row, list[int]]]) -> dict[Destination, list[int]]:
         found: dict[Destination, list[int]] = {}
         several: dict[Destination, list[list[int]]] = {}
-        for row, indexes in matching:
+        # Engines find them in any order; destinations come in the same one in every run.
+        for row, indexes in sorted(matching, key=_number):
             for destination in row.owners if row.sole is None else (row.sole,):
                 known = found.setdefault(destination, indexes)
                 if known is not indexes:  # it has several filters
@@ -236,9 +241,6 @@ class RoutingTable:
         if self._shared is not None:
             return len(events), self._matching_shared(self._shared.matching(events))
         if isinstance(self._engine, Index):
-            if len(self.held) <= FEW and len(events) > MANY:
-                each = ((row, select(row.filter, events)) for row in self.held.values())
-                return len(events), [(row, indexes) for row, indexes in each if indexes]
             return self._engine.match_leading(events, most)
         found: dict[Row, list[int]] = {}
         indexes, rows = self._engine.match_batch([event.facts for event in events])

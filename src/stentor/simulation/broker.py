@@ -49,7 +49,7 @@ class SimulatedBroker:
         """Begin with what is on disk."""
         self.up = True
         self.core = self._host.core_of(self)
-        self.core.restore(self.durables)
+        self.core.restore(dict(self.durables))
         self.core.restore_schedule(self.log.scheduled())
 
     def stop(self) -> None:

@@ -40,6 +40,7 @@ from stentor.model.identity import NotificationId
 from stentor.model.notification import Notification
 from stentor.node.agenda import Append, CloseClient, CloseLink, Persist, ToClient, ToLink, Visit
 from stentor.node.border import Rights
+from stentor.node.bounds import Bounds
 from stentor.node.core import Core
 from stentor.node.feed import QUEUE_LIMIT
 from stentor.node.wording import Wording
@@ -179,6 +180,8 @@ class Host:
         self._lives: Counter[ClientId] = Counter()
         self._broker_lives: Counter[BrokerId] = Counter()
         self._session_ids = count(1)
+        #: Requests are known by them; none comes again, whichever broker is started anew.
+        self._request_numbers = count(1)
         self._journals = False
         self._timers: list[tuple[float, int, BrokerId, Hashable]] = []
         self._armed: dict[tuple[BrokerId, Hashable], int] = {}
@@ -277,10 +280,11 @@ class Host:
             ids=self._ids,
             addresses=[broker.name],
             enforce_advertisements=self._advertisements,
-            queue=self._queue,
+            bounds=Bounds(queue=self._queue),
             wording=self._wording,
             now=self.now,
             clock=self.time,
+            draw=partial(next, self._request_numbers),
         )
 
     # -- clients
@@ -799,7 +803,7 @@ class Host:
             free = (id, other) not in self._links and self.may_visit(id, other)
             if free and self._brokers[id].up and self._brokers[other].up:
                 self._open(id, other, visit=True)
-        for a, b in [channel for channel in self._visiting if id in channel]:
+        for a, b in sorted((each for each in self._visiting if id in each), key=str):
             if b not in self._visits.get(a, []) and a not in self._visits.get(b, []):
                 self._cut(a, b)
 

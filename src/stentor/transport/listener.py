@@ -53,13 +53,17 @@ class Listener:
         self._handshake_timeout = handshake_timeout
         self._loop = asyncio.get_running_loop()
         self._servers: list[asyncio.AbstractServer] = []
-        #: Connections in the making: during their TLS handshake, or from within the process.
-        #: Handshakes that are under way, the oldest first.
+        #: Handshakes that are under way, the oldest first; connections from within the process.
         self._shaking: dict[TlsLayer, None] = {}
         self._adopting: set[asyncio.Task[None]] = set()
         #: Device and inode of the Unix socket, to remove no other's.
         self._file: tuple[int, int] | None = None
         self._closed = False
+
+    def renew(self, tls: ssl.SSLContext | None) -> None:
+        """Show another certificate from now on. Connections that stand keep theirs."""
+        if self._tls is not None and tls is not None:
+            self._tls = tls
 
     async def close(self) -> None:
         """Listen no more. Connections that were made stay; those in the making are given up."""

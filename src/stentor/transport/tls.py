@@ -73,6 +73,10 @@ _REASONS: Final = {
 }
 
 
+#: OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which the module `ssl` has no name for.
+_NO_CHECK_TIME: Final = 0x200000
+
+
 def server_context(
     certificate: Path | str, key: Path | str, ca: Path | str | None = None
 ) -> ssl.SSLContext:
@@ -127,6 +131,32 @@ def peer_name(ssl_object: ssl.SSLObject | None) -> str | None:
     subject = cast("tuple[tuple[tuple[str, str], ...], ...]", certificate.get("subject", ()))
     names = [value for part in subject for kind, value in part if kind == "commonName"]
     return names[0] if len(names) == 1 else None
+
+
+def expiry(certificate: Path | str, key: Path | str) -> float | None:
+    """When a certificate ends, in seconds since 1970; None if it is not known.
+
+    The module `ssl` shows the contents of a certificate to the other side of a connection only, and
+    only if that trusts it. So it is shown to a client in this process that trusts it by itself.
+    """
+    server = server_context(certificate, key)
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.load_verify_locations(certificate)
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME
+    one, other = ssl.MemoryBIO(), ssl.MemoryBIO()
+    asks = client.wrap_bio(one, other)
+    shows = server.wrap_bio(other, one, server_side=True)
+    for _ in range(4):
+        for side in (asks, shows):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLError:
+                return None
+    ends = (asks.getpeercert() or {}).get("notAfter")
+    return ssl.cert_time_to_seconds(ends) if isinstance(ends, str) else None
 
 
 def explained(error: BaseException, peer: str) -> TlsError:

@@ -88,6 +88,8 @@ def packed(arrays: Arrays) -> tuple[Int64s, Arrays]:
     return words, Arrays._make(parts)
 
 
+#: With more axes than this, those that a batch says nothing about are left out.
+FEW_AXES: Final = 64
 #: Runs that a search expects to find, unless earlier ones have found more.
 RUNS_PER_ROW: Final = 16
 

@@ -15,6 +15,9 @@ of a single segment, and compiling takes at most a small multiple of what search
 As far as it can be foreseen from the searches so far, it is made before the next of them comes.
 To keep a full table rare, it holds more while there are more filters.
 
+As long as there are very few filters, notifications from rows are tested against each of them
+(`direct`), which takes less than to arrange a search.
+
 All boxes of a filter are in one segment. So when a segment is cleaned, the slots of its dead
 filters are free again, and memory stays proportional to the filters that are held.
 
@@ -26,8 +29,10 @@ from __future__ import annotations
 
 import pickle
 import threading
+from bisect import bisect_left
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import log
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -47,6 +52,7 @@ from stentor.filters.conjunct import Conjunct
 from stentor.filters.facts import flat_facts
 from stentor.matching.index.axes import Axis
 from stentor.matching.index.columns import ArrowSource, Row, RowSource, Source
+from stentor.matching.index.direct import Direct
 from stentor.matching.index.full import Full
 from stentor.matching.index.plan import Box, boxes_of
 from stentor.matching.index.recent import CAPACITY, Recent, searchable
@@ -95,6 +101,9 @@ TIER: Final = 6
 DEAD_SHARE: Final = 0.25
 #: Tokens whose use is counted.
 TOKEN_LIMIT: Final = 1_000_000
+#: Up to this many filters are tested one by one, in batches of up to so many notifications.
+FEW: Final = 8
+FEW_ROWS: Final = 1_024
 #: Batches up to this size are not worth columns.
 SINGLY: Final = 3
 #: Rows of a batch that are searched at a time.
@@ -143,8 +152,13 @@ class _Seen(NamedTuple):
 
     @property
     def parts(self) -> list[Part]:
-        held = (part for segment in self.held for part in segment.parts)
-        return [*held, *(recent.now() for recent in self.recent if recent.count)]
+        found: list[Part] = []
+        for segment in self.held:
+            found += segment.parts
+        for recent in self.recent:
+            if recent.count:
+                found.append(recent.now())
+        return found
 
 
 class Index(Generic[K]):
@@ -167,6 +181,8 @@ class Index(Generic[K]):
         self._lock = threading.RLock()
         self._slots = Slots()
         self._slot_of: dict[K, int] = {}
+        #: All filters, while there never were more than few since there was none.
+        self._few: dict[K, Direct] | None = {}
         self._held: tuple[_Held, ...] = ()
         self._numbers = 0
         self._growing = GrowingTable()
@@ -233,6 +249,7 @@ class Index(Generic[K]):
                 several = several or shared
             if not boxes:  # nothing can match it
                 self._slot_of[key] = self._slots.take(key, False, NOWHERE)
+                self._note_few(key, filter)
                 return
             slot = self._slots.take(key, several, GROWING)
             self._growing_slots.append(slot)
@@ -246,6 +263,7 @@ class Index(Generic[K]):
             self._reserved = self._reserved or any(n.startswith("_") for n in filter.names)
             self._growing_names |= filter.names
             self._seen.names.update(filter.names)
+            self._note_few(key, filter)
             self._since_search += 1
             if self._since_search < GROWING_LIMIT and len(boxes) <= RECENT_LEAST:
                 self._show(slot, boxes)
@@ -257,12 +275,22 @@ class Index(Generic[K]):
             ):
                 self._settle_growing()
 
+    def _note_few(self, key: K, filter: Filter) -> None:
+        """Hold a filter to be tested by itself, if there are few. Searches have the dict before."""
+        few = self._few
+        if few is not None:
+            self._few = {**few, key: Direct(filter)} if len(few) < FEW else None
+
     def remove(self, key: K) -> None:
         """Forget the filter under a key. Takes effect at once; no such key is an `UnknownKey`."""
         with self._lock:
             slot = self._slot_of.pop(key, None)
             if slot is None:
                 raise UnknownKey(f"there is no filter under {key!r}")
+            if self._few is not None:
+                self._few = {k: direct for k, direct in self._few.items() if k != key}
+            elif not self._slot_of:
+                self._few = {}
             self._slots.alive[slot] = 0
             number = int(self._slots.segment_of[slot])
             if number == NOWHERE:
@@ -301,13 +329,13 @@ class Index(Generic[K]):
 
     def match(self, notification: Row) -> list[K]:
         """The keys of all filters that match one notification, in no particular order."""
+        few = self._few
+        if few is not None:
+            facts = self._facts(notification, self._seen.names)
+            return [key for key, direct in few.items() if direct.matches(facts)]
         ticket, seen, parts = self._begin(1)
         try:
-            facts: Mapping[str, Any]
-            if isinstance(notification, Envelope) and not self._reserved:
-                facts = notification.attributes
-            else:
-                facts = flat_facts(notification, seen.names)
+            facts = self._facts(notification, seen.names)
             slots: list[int] = []
             alive, keys = self._slots.alive, self._slots.keys
             for part in parts:
@@ -317,6 +345,11 @@ class Index(Generic[K]):
             return [keys[slot] for slot in slots]
         finally:
             self._slots.end_search(ticket)
+
+    def _facts(self, notification: Row, names: Collection[str]) -> Mapping[str, Any]:
+        if isinstance(notification, Envelope) and not self._reserved:
+            return notification.attributes
+        return flat_facts(notification, names)
 
     def match_batch(self, batch: Batch) -> tuple[Rows, NDArray[Any]]:
         """All matches of a batch, as parallel arrays: row number and key, ordered by row.
@@ -389,6 +422,9 @@ class Index(Generic[K]):
                 for key in self.match(notification):
                     singly.setdefault(key, []).append(row)
             return len(batch), list(singly.items())
+        few = self._few
+        if few is not None and len(batch) <= FEW_ROWS:
+            return _tested(few, RowSource(batch, self._seen.names), most)
         ticket, seen, parts = self._begin(len(batch))
         try:
             slots = self._slots
@@ -403,6 +439,8 @@ class Index(Generic[K]):
             if len(pairs) > 1:
                 rows = np.concatenate([pair[0] for pair in pairs])
                 labels = np.concatenate([pair[1] for pair in pairs])
+            if not len(rows):
+                return count, []
             if slots.any_several:
                 rows, labels = once_each(rows, labels, slots.several)
             if most is not None and len(rows) > most:
@@ -490,6 +528,7 @@ class Index(Generic[K]):
         slots, slot_of, segments, background = pickle.loads(state["state"])
         self.__init__(background=background)  # type: ignore[misc]
         self._slots, self._slot_of = slots, slot_of
+        self._few = None if slot_of else {}
         for segment in segments:
             self._hold(segment, replacing=())
         self._seen = _Seen(self._held_segments(), _nothing_recent(), self._names())
@@ -625,6 +664,18 @@ class Index(Generic[K]):
             self._seen = _Seen(self._held_segments(), self._seen.recent, self._names())
             self._searches = 0
             self._slots.release(dead)
+
+
+def _tested(
+    few: Mapping[K, Direct], source: Source, most: int | None
+) -> tuple[int, list[tuple[K, list[int]]]]:
+    """As `match_leading`, by testing each filter."""
+    found = [(key, rows) for key, direct in few.items() if (rows := direct.rows(source))]
+    if most is None or sum(len(rows) for _, rows in found) <= most:
+        return source.count, found
+    count = max(1, sorted(chain.from_iterable(rows for _, rows in found))[most])
+    shorter = ((key, rows[: bisect_left(rows, count)]) for key, rows in found)
+    return count, [(key, rows) for key, rows in shorter if rows]
 
 
 def _sources(batch: Batch, names: Collection[str]) -> Iterator[tuple[int, Source]]:

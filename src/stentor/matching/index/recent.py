@@ -149,6 +149,11 @@ class RecentNow:
         self.scratch = recent.scratch
 
     @property
+    def every_axis(self) -> tuple[list[tuple[Axis, int]], Int64s]:
+        """All axes with their columns, and the columns alone."""
+        return list(self.axes.items())[: self.axis_count], np.arange(self.axis_count)
+
+    @property
     def absent(self) -> Int64s:
         """The column of each axis for a notification without any attribute."""
         return np.full(self.axis_count, -1)

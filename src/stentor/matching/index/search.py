@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stentor.matching.index import kernels
-from stentor.matching.index.arrays import RUNS_PER_ROW, Scratch
+from stentor.matching.index.arrays import FEW_AXES, RUNS_PER_ROW, Scratch
 from stentor.matching.index.axes import (
     MEASURED,
     OF_STRINGS,
@@ -43,8 +43,6 @@ _RUNS_KEPT = RUNS_PER_ROW * SMALL
 _FEW_RUNS = 64
 #: Groups that there is room for at first, besides those that are always looked into.
 _GROUPS_AT_LEAST = 1_024
-#: With more axes than this, those that a batch says nothing about are left out.
-_FEW_AXES = 64
 #: For rows without tokens.
 _ZEROS = np.zeros(SMALL + 1, np.int64)
 
@@ -58,7 +56,9 @@ def search_parts(
     """
     found: Pairs = _NO_ROWS, _NO_SLOTS if numbers is None else _NO_ROWS
     source.remembers = len(parts) > 1
-    for part in sorted(parts, key=len):  # the most are put into their place without being moved
+    if source.remembers:
+        parts = sorted(parts, key=len)
+    for part in parts:  # the most are put into their place without being moved
         found = _search_batch(part, source, alive, numbers, found)
     return found
 
@@ -68,9 +68,8 @@ def _search_batch(
 ) -> Pairs:
     """Those of one part, and others that were found before."""
     labels = part.slots if numbers is None else part.labels(numbers)
-    axes: list[tuple[Axis, int]]
-    if part.axis_count <= _FEW_AXES:
-        axes = list(part.axes.items())[: part.axis_count]
+    if part.axis_count <= FEW_AXES:
+        axes, columns = part.every_axis
     else:  # then the batch hardly has them all
         axes = [
             (axis, column)
@@ -78,7 +77,7 @@ def _search_batch(
             for axis, column in part.axes_of[name]
             if column < part.axis_count
         ]
-    columns = np.array([column for _, column in axes], np.int64)
+        columns = np.array([column for _, column in axes], np.int64)
     points = np.empty((source.count, len(axes)))
     for i, (axis, _) in enumerate(axes):
         _fill(points, i, axis, part.rankings.get(axis), source)
@@ -266,7 +265,9 @@ def _run(
             scratch = _larger(scratch)
             continue
         part.runs_per_row = max(RUNS_PER_ROW, 9 * n // (8 * (stop - start)))
-        before, others = _divided(others, stop, total)
+        before = others
+        if stop < total or start:
+            before, others = _divided(others, stop, total)
         found.append(
             _expanded(part, scratch.runs, n, labels, alive, source, before) if n else before
         )

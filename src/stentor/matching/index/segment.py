@@ -40,6 +40,8 @@ class Segment:
         self.axes = layout.axes
         self.rankings: Mapping[Axis, Ranking] = layout.rankings()
         self.axis_count = len(self.axes)
+        #: All axes with their columns, and the columns alone.
+        self.every_axis = list(self.axes.items()), np.array([*self.axes.values()], np.int64)
         self.always = len(self.arrays.free)
         self.slots = layout.slots
         self.distinct_slots = distinct(self.slots)

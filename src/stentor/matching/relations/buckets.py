@@ -36,13 +36,17 @@ Shape = tuple[Names, tuple[str, ...]]
 class Row:
     """A distinct conjunct, the filters that it is part of, and those that it is the first of."""
 
-    __slots__ = ("_samples", "conjunct", "constraints", "leads", "names", "owners", "points")
+    __slots__ = (
+        *("_samples", "conjunct", "constraints", "leads", "names", "number", "owners", "points"),
+    )
 
-    def __init__(self, conjunct: Conjunct) -> None:
+    def __init__(self, conjunct: Conjunct, number: int = 0) -> None:
+        """What is found comes by these numbers where no other order is at hand."""
+        self.number = number
         self.conjunct = conjunct
         self.constraints = conjunct.constraints
         self.names: Names = frozenset(conjunct.constraints)
-        self.owners: set[Any] = set()
+        self.owners: dict[Any, None] = {}
         self.leads: set[Any] = set()
         self.points: dict[str, Witness] = {}
         for name, constraint in sorted(conjunct.constraints.items()):
@@ -120,7 +124,11 @@ class _Ranged:
                 spend(len(these) // FOUND)
             if not found:
                 break
-        return found
+        return None if found is None else sorted(found, key=_number)
+
+
+def _number(row: Row) -> int:
+    return row.number
 
 
 def _within(indexes: dict[str, PointIndex[Row]], probe: Row) -> set[Row] | None:
@@ -144,18 +152,18 @@ class _Bucket:
 
     def __init__(self, values: dict[str, Witness]) -> None:
         self.values = values
-        self.rows: set[Row] = set()
+        self.rows: dict[Row, None] = {}
         self.ranged: _Ranged | None = None
 
     def add(self, row: Row) -> None:
-        self.rows.add(row)
+        self.rows[row] = None
         if self.ranged is not None:
             self.ranged.add(row)
         elif len(self.rows) > LARGE:
-            self.ranged = _Ranged([n for n in row.names if n not in row.points], self.rows)
+            self.ranged = _Ranged([n for n in row.constraints if n not in row.points], self.rows)
 
     def remove(self, row: Row) -> None:
-        self.rows.discard(row)
+        del self.rows[row]
         if self.ranged is not None:
             self.ranged.remove(row)
             if len(self.rows) < LARGE // 2:
@@ -175,7 +183,7 @@ class Group:
 
     def __init__(self, shape: Shape) -> None:
         self.names, self.points = shape
-        self.ranged = tuple(name for name in self.names if name not in self.points)
+        self.ranged = tuple(name for name in sorted(self.names) if name not in self.points)
         self.buckets: dict[tuple[Witness, ...], _Bucket] = {}
         self.by_value: dict[str, PointIndex[_Bucket]] = {n: PointIndex() for n in self.points}
         #: For each attribute, how many conjuncts may fix it to one value without saying so.
@@ -265,7 +273,7 @@ class Group:
         constraints = probe.constraints
         best = min(shared, key=lambda name: self.by_value[name].count(constraints[name]))
         others = [name for name in shared if name != best] if exact else []
-        for bucket in set(self.by_value[best].find(constraints[best])):
+        for bucket in dict.fromkeys(self.by_value[best].find(constraints[best])):
             if all(accepts(constraints[name], bucket.values[name]) for name in others):
                 yield bucket
 

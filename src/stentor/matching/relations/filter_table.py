@@ -35,18 +35,19 @@ from stentor.filters.effort import TooCostly, afresh
 from stentor.filters.filter import Filter, Questions
 from stentor.matching.counting.conjunct_index import ConjunctIndex, State
 from stentor.matching.protocol import K, check_known, check_new
-from stentor.matching.relations.buckets import Group, Names, Row, Shape
+from stentor.matching.relations.buckets import Group, Row, Shape
 from stentor.matching.relations.witness import Absent
 
 
 class _Entry(Generic[K]):
     """A distinct filter and its keys."""
 
-    __slots__ = ("filter", "keys")
+    __slots__ = ("filter", "keys", "number")
 
-    def __init__(self, filter: Filter) -> None:
+    def __init__(self, filter: Filter, number: int) -> None:
         self.filter = filter
-        self.keys: set[K] = set()
+        self.number = number
+        self.keys: dict[K, None] = {}
 
 
 class FilterTable(Generic[K]):
@@ -71,7 +72,9 @@ class FilterTable(Generic[K]):
         self._groups: dict[Shape, Group] = {}
         # A group is found by each of its attributes, and by the first of them; "" if it has none.
         self._groups_with: dict[str, set[Group]] = {}
-        self._groups_from: dict[str, set[Group]] = {}
+        self._groups_from: dict[str, dict[Group, None]] = {}
+        #: Of rows and entries, so that what is found comes in the same order in every run.
+        self._number = 0
 
     # -- changes
 
@@ -81,19 +84,23 @@ class FilterTable(Generic[K]):
         self._filters[key] = filter
         entry = self._entries.get(filter.conjuncts)
         if entry is None:
-            entry = self._entries[filter.conjuncts] = _Entry(filter)
+            entry = self._entries[filter.conjuncts] = _Entry(filter, self._next())
             self._file(entry)
-        entry.keys.add(key)
+        entry.keys[key] = None
 
     def remove(self, key: K) -> None:
         """Forget the key's filter; `UnknownKey` if there is none."""
         check_known(key, self._filters)
         filter = self._filters.pop(key)
         entry = self._entries[filter.conjuncts]
-        entry.keys.discard(key)
+        del entry.keys[key]
         if not entry.keys:
             del self._entries[filter.conjuncts]
             self._unfile(entry)
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number
 
     def _file(self, entry: _Entry[K]) -> None:
         filter = entry.filter
@@ -105,9 +112,9 @@ class FilterTable(Generic[K]):
                 self._unions.add(conjunct, entry)
             row = self._rows.get(conjunct)
             if row is None:
-                row = self._rows[conjunct] = Row(conjunct)
+                row = self._rows[conjunct] = Row(conjunct, self._next())
                 self._group(row).add(row)
-            row.owners.add(entry)
+            row.owners[entry] = None
         for conjunct in filter.conjuncts[:1]:
             self._rows[conjunct].leads.add(entry)
 
@@ -119,7 +126,7 @@ class FilterTable(Generic[K]):
             if len(filter.conjuncts) > 1:
                 self._unions.remove(conjunct, entry)
             row = self._rows[conjunct]
-            row.owners.discard(entry)
+            row.owners.pop(entry, None)
             row.leads.discard(entry)
             if not row.owners:
                 del self._rows[conjunct]
@@ -132,7 +139,7 @@ class FilterTable(Generic[K]):
             group = self._groups[row.shape] = Group(row.shape)
             for name in group.names:
                 self._groups_with.setdefault(name, set()).add(group)
-            self._groups_from.setdefault(min(group.names, default=""), set()).add(group)
+            self._groups_from.setdefault(min(group.names, default=""), {})[group] = None
         return group
 
     def _drop_if_empty(self, group: Group) -> None:
@@ -140,7 +147,10 @@ class FilterTable(Generic[K]):
             del self._groups[group.names, group.points]
             for name in group.names:
                 _discard(self._groups_with, name, group)
-            _discard(self._groups_from, min(group.names, default=""), group)
+            first = min(group.names, default="")
+            del self._groups_from[first][group]
+            if not self._groups_from[first]:
+                del self._groups_from[first]
 
     # -- questions
 
@@ -161,13 +171,13 @@ class FilterTable(Generic[K]):
             return
         questions = Questions()
         probe = Row(filter.conjuncts[0])
-        for group in self._within_names(probe.names):
+        for group in self._within_names(probe):
             for row in group.around(probe):
                 for entry in row.owners:
                     if len(entry.filter.conjuncts) == 1 and questions.covers(entry.filter, filter):
                         yield from entry.keys
         if self._unions.conjuncts:
-            for entry in self._accepting_unions(filter):
+            for entry in sorted(self._accepting_unions(filter), key=_number):
                 if questions.covers(entry.filter, filter):
                     yield from entry.keys
 
@@ -204,12 +214,12 @@ class FilterTable(Generic[K]):
             for group in self._groups.values():
                 if group.names.isdisjoint(probe.names):
                     for row in group.rows:
-                        found |= row.owners
+                        found.update(row.owners)
                     continue
                 for bucket in group.meeting(probe, exact=False):
                     for row in bucket.rows:
-                        if not found >= row.owners and overlap(conjunct, row.conjunct):
-                            found |= row.owners
+                        if not row.owners.keys() <= found and overlap(conjunct, row.conjunct):
+                            found.update(row.owners)
         return _keys(found)
 
     def may_overlap(self, filter: Filter) -> Iterator[K]:
@@ -228,11 +238,11 @@ class FilterTable(Generic[K]):
 
     # -- candidates
 
-    def _within_names(self, names: Names) -> Iterator[Group]:
+    def _within_names(self, probe: Row) -> Iterator[Group]:
         """Groups that mention no other attributes."""
-        for first in ("", *names):
+        for first in ("", *probe.constraints):
             for group in self._groups_from.get(first, ()):
-                if group.names <= names:
+                if group.names <= probe.names:
                     yield group
 
     def _beyond_names(self, probe: Row, *, alone: bool) -> Iterable[Group]:
@@ -285,6 +295,10 @@ def _may_overlap(one: Conjunct, other: Conjunct) -> bool:
             return one.overlaps(other)
     except TooCostly:
         return True
+
+
+def _number(entry: _Entry[Any]) -> int:
+    return entry.number
 
 
 def _keys(entries: Iterable[_Entry[K]]) -> set[K]:

@@ -35,18 +35,19 @@ class _Sorted(Generic[T]):
 
     def __init__(self) -> None:
         self.values: list[Any] = []
-        self.items: dict[Any, set[T]] = {}
+        #: What is found comes in the order in which it was added, so a run can be repeated.
+        self.items: dict[Any, dict[T, None]] = {}
 
     def add(self, item: T, value: Any) -> None:
         items = self.items.get(value)
         if items is None:
             self.values.insert(bisect_left(self.values, value), value)
-            items = self.items[value] = set()
-        items.add(item)
+            items = self.items[value] = {}
+        items[item] = None
 
     def remove(self, item: T, value: Any) -> None:
         items = self.items[value]
-        items.discard(item)
+        items.pop(item, None)
         if not items:
             del self.items[value]
             del self.values[bisect_left(self.values, value)]
@@ -73,19 +74,19 @@ class PointIndex(Generic[T]):
     def __init__(self) -> None:
         self.by_type: dict[str, _Sorted[T]] = {}
         self.collections: dict[T, tuple[Any, ...]] = {}
-        self.by_element: dict[tuple[str, Any], set[T]] = {}
-        self.absent: set[T] = set()
-        self.unknown: set[T] = set()
+        self.by_element: dict[tuple[str, Any], dict[T, None]] = {}
+        self.absent: dict[T, None] = {}
+        self.unknown: dict[T, None] = {}
 
     def add(self, item: T, state: Sample) -> None:
         if state is None:
-            self.unknown.add(item)
+            self.unknown[item] = None
         elif isinstance(state, Absent):
-            self.absent.add(item)
+            self.absent[item] = None
         elif state[0] == COLLECTION:
             self.collections[item] = state[1]
             for element in _elements(state[1]):
-                self.by_element.setdefault(element, set()).add(item)
+                self.by_element.setdefault(element, {})[item] = None
         else:
             if state[0] not in self.by_type:
                 self.by_type[state[0]] = _Sorted()
@@ -93,13 +94,13 @@ class PointIndex(Generic[T]):
 
     def remove(self, item: T, state: Sample) -> None:
         if state is None:
-            self.unknown.discard(item)
+            self.unknown.pop(item, None)
         elif isinstance(state, Absent):
-            self.absent.discard(item)
+            self.absent.pop(item, None)
         elif state[0] == COLLECTION:
             del self.collections[item]
             for element in _elements(state[1]):
-                self.by_element[element].discard(item)
+                self.by_element[element].pop(item, None)
                 if not self.by_element[element]:
                     del self.by_element[element]
         else:
@@ -154,19 +155,19 @@ class PointIndex(Generic[T]):
             elif not isinstance(part, CollectionSet | Records):
                 yield known, part.bounds.pieces
 
-    def _collections(self, constraint: Constraint) -> set[T] | None:
+    def _collections(self, constraint: Constraint) -> dict[T, None] | None:
         """The items at collections that may be accepted; None if that could be any of them."""
         part: Part | None = dict(constraint.parts).get(COLLECTION)
         if part is None:
-            return None if constraint.rest else set()
+            return None if constraint.rest else {}
         assert isinstance(part, CollectionSet)
-        found: set[T] = set()
+        found: dict[T, None] = {}
         for cell in part.cells:
             hits = [values for hit in cell.hits if (values := _listed(hit)) is not None]
             if not hits:
                 return None
             for element in min(hits, key=len):
-                found |= self.by_element.get(element, set())
+                found |= self.by_element.get(element, {})
         return found
 
     def __bool__(self) -> bool:

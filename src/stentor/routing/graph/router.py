@@ -661,7 +661,7 @@ class GraphRouter:
             several = len(lists) > 1
             targets[Neighbor(way)] = sorted(set().union(*lists)) if several else lists[0]
         if self._routing.floods:
-            for way in {*self._children_of(root), *self.subtrees} - {source}:
+            for way in sorted({*self._children_of(root), *self.subtrees} - {source}, key=order):
                 targets[Neighbor(way)] = list(range(count))
         return count, targets
 

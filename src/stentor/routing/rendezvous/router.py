@@ -92,6 +92,7 @@ class RendezvousRouter:
         self._visitors: set[BrokerId] = set()
         self._graph = Graph({})
         self._members: frozenset[BrokerId] = frozenset((id,))
+        self._in_order: Sequence[BrokerId] = (id,)
         self._places = Places(self._members)
         self._table = RoutingTable(engine)
         self._watcher: Callable[[Filter, bool], None] | None = None
@@ -479,7 +480,7 @@ class RendezvousRouter:
             if place == neighbor:
                 self._named.pop(key, None)
         self._touch()
-        outputs = self._name(key for key in keys if key in self._watching)
+        outputs = self._name(key for key in sorted(keys) if key in self._watching)
         if neighbor not in self._visitors:
             state = self._links.linked(self.standing)
             outputs += [Send(other, Topology((state,))) for other in self.standing]
@@ -498,8 +499,8 @@ class RendezvousRouter:
         return self._links.about(broker)
 
     def reachable(self) -> Collection[BrokerId]:
-        """All members, this one included."""
-        return self._members
+        """All members, this one included, in order."""
+        return self._in_order
 
     def hop(self, member: BrokerId) -> BrokerId | None:
         """The neighbor on the way to a member, over links that stand."""
@@ -522,6 +523,7 @@ class RendezvousRouter:
         if members == self._members:
             return []
         self._members = members
+        self._in_order = sorted(members, key=order)
         self._places = Places(members)
         self._touch()
         return self._watch(self._asked.keys() - {ANY})
