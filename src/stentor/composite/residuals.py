@@ -25,7 +25,7 @@ says what they are:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -62,8 +62,7 @@ class Operators:
     distinct: dict[int, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(NamedTuple):
     """One way to take an event. The fields are in the order in which they come into play."""
 
     atom: e.Atom
@@ -195,7 +194,7 @@ def moves(term: Term, operators: Operators) -> list[Move]:
             return begun + [_above(m, n) for m in _second(left, right, operators)]
         case ("above", n, inner):
             return [
-                replace(m, rest=wrapped("above", n, m.rest), floors=(*m.floors, n))
+                m._replace(rest=wrapped("above", n, m.rest), floors=(*m.floors, n))
                 for m in moves(inner, operators)
             ]
         case ("iter", body, least, most):
@@ -207,7 +206,7 @@ def moves(term: Term, operators: Operators) -> list[Move]:
             return moves(left, operators) + moves(right, operators)
         case ("par", n, left, right):
             return [
-                replace(m, entered=((n, None), *m.entered))
+                m._replace(entered=((n, None), *m.entered))
                 for m in moves(("par>", n, left, right), operators)
             ]
         case ("par>", n, left, right):
@@ -221,26 +220,26 @@ def moves(term: Term, operators: Operators) -> list[Move]:
         case ("within", n, inner):
             always = (frozenset[int](),)
             return [
-                replace(m, rest=wrapped("until", n, m.rest), armed=(*m.armed, (n, always)))
+                m._replace(rest=wrapped("until", n, m.rest), armed=(*m.armed, (n, always)))
                 for m in moves(inner, operators)
             ]
         case ("where", n, inner):
             return [_checked(m, n, operators) for m in moves(inner, operators)]
         case ("distinct", n, inner):
             return [
-                replace(m, cleared=(n, *m.cleared))
+                m._replace(cleared=(n, *m.cleared))
                 for m in moves(("distinct>", n, inner), operators)
             ]
         case ("distinct>", n, inner):
             return [
-                replace(m, rest=wrapped("distinct>", n, m.rest), differing=(*m.differing, n))
+                m._replace(rest=wrapped("distinct>", n, m.rest), differing=(*m.differing, n))
                 for m in moves(inner, operators)
             ]
     raise AssertionError(term)
 
 
 def _first(left: Term, operators: Operators, wrap: Callable[[Term], Term]) -> list[Move]:
-    return [replace(m, rest=wrap(m.rest)) for m in moves(left, operators)]
+    return [m._replace(rest=wrap(m.rest)) for m in moves(left, operators)]
 
 
 def _second(left: Term, right: Term, operators: Operators) -> list[Move]:
@@ -249,37 +248,36 @@ def _second(left: Term, right: Term, operators: Operators) -> list[Move]:
     if not ways:
         return []
     found = moves(right, operators)
-    return [replace(m, leaving=m.leaving | way) for way in ways for m in found]
+    return [m._replace(leaving=m.leaving | way) for way in ways for m in found]
 
 
 def _above(move: Move, n: int) -> Move:
-    return replace(move, rest=wrapped("above", n, move.rest), raised=(*move.raised, (n, None)))
+    return move._replace(rest=wrapped("above", n, move.rest), raised=(*move.raised, (n, None)))
 
 
 def _timed(n: int, left: Term, right: Term, begun: bool, operators: Operators) -> list[Move]:
     found = []
     for m in moves(left, operators):
         rest = ("timed", n, m.rest, right, True)
-        found.append(replace(m, rest=rest, armed=(*m.armed, (n, exits(m.rest, operators)))))
+        found.append(m._replace(rest=rest, armed=(*m.armed, (n, exits(m.rest, operators)))))
     strict = begun and operators.timers[n].name is None
     for m in _second(left, right, operators):
         m = _above(m, n) if strict else m
-        found.append(replace(m, rest=wrapped("until", n, m.rest)))
+        found.append(m._replace(rest=wrapped("until", n, m.rest)))
     return found
 
 
 def _checked(move: Move, n: int, operators: Operators) -> Move:
     if operators.tested[n]:
-        move = replace(move, conditions=(*move.conditions, n))
+        move = move._replace(conditions=(*move.conditions, n))
     if move.rest != DONE:
-        return replace(move, rest=("where", n, move.rest))
-    return replace(move, finally_=move.finally_ | {n}) if operators.final[n] else move
+        return move._replace(rest=("where", n, move.rest))
+    return move._replace(finally_=move.finally_ | {n}) if operators.final[n] else move
 
 
 def _sided(move: Move, side: Scope, rest: Term) -> Move:
     """The move on one side of a parallel operator: what looked at the whole looks at the side."""
-    return replace(
-        move,
+    return move._replace(
         rest=rest,
         entered=tuple((n, side if scope is None else scope) for n, scope in move.entered),
         raised=tuple((n, side if scope is None else scope) for n, scope in move.raised),
