@@ -4,7 +4,8 @@ These are the relatives of counting in figures 3.7 to 3.9 of the book: a routing
 each change, so they must not look at every filter. `FilterTable` answers them in two steps. A
 search finds candidates, at least all that belong to the answer; then each candidate is tested with
 the relation itself, so that the answer is that of testing every pair (02/P8), whatever the
-search lets through.
+search lets through. All tests of one search share one budget (`Questions`): where filters are so
+costly to compare that it runs out, those that are left count as not covering.
 
 The search rests on one fact: if S covers F, then S accepts every witness of F (see `witness`).
 
