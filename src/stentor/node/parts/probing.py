@@ -294,6 +294,9 @@ class Probing:
         for client in list(self._afterwards):
             while (waiting := self._afterwards.get(client)) and waiting[0][0] <= number:
                 _, done, steers = waiting.popleft()
+                if not waiting:
+                    # The client may have left, and nobody would ask for this again.
+                    del self._afterwards[client]
                 if steers and left_out:
                     self._begin_afresh(left_out)
                     left_out = []
