@@ -24,6 +24,7 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("02/P13")
 def test_an_index_matches_inside_spark_as_it_does_outside(spark: SparkSession) -> None:
     texts = ["symbol = 'IBM' and price > 100", "price < 50", "symbol prefix 'S'", "exists price"]

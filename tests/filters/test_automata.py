@@ -237,7 +237,7 @@ def regex_texts() -> st.SearchStrategy[str]:
 TEXTS = [*words("abc", 4), "a\nb", "\n", "B", "abB", "\na", "a\n", "cB\n\na"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(regex_texts(), st.booleans())
 def test_generated_regular_expressions_agree_with_python(text: str, dot_all: bool) -> None:
     text = f"(?s){text}" if dot_all else text
@@ -308,7 +308,7 @@ def test_canonical_values_are_equal_exactly_for_equal_languages() -> None:
             assert hash(left.canonical()) == hash(right.canonical())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=36, deadline=None)
 @given(regex_texts(), regex_texts())
 def test_decisions_about_generated_languages_are_consistent(one: str, two: str) -> None:
     left, right = dfa(search(one)), dfa(search(two))

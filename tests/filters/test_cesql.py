@@ -234,7 +234,7 @@ def _value(tree: Any, event: dict[str, bool]) -> bool:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=48, deadline=None)
 def test_logic_goes_from_left_to_right_and_stops_at_errors(seed: int) -> None:
     random = Random(seed)
     tree = _random(random)

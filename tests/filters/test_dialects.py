@@ -374,7 +374,7 @@ def test_what_is_not_a_wildcard_stands_for_itself(elements: list[str], separator
 
 
 @pytest.mark.spec("R-07.06")
-@settings(max_examples=60)
+@settings(max_examples=36)
 @given(
     st.lists(st.text("a_%", min_size=1, max_size=2), min_size=1, max_size=2).map(".".join),
     st.lists(st.text("a_%", min_size=1, max_size=2), min_size=1, max_size=2).map(".".join),
@@ -398,7 +398,7 @@ LEVELS = [
 ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=36)
 @given(
     st.lists(st.text("a*", min_size=1, max_size=3), min_size=1, max_size=2).map(".".join),
     st.lists(st.text("a*", min_size=1, max_size=3), min_size=1, max_size=2).map(".".join),

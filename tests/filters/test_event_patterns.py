@@ -282,7 +282,7 @@ events = st.builds(
 
 
 @given(patterns, st.lists(events, min_size=1, max_size=12))
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_matches_what_the_pattern_matches(
     pattern: dict[str, Any], sample: list[dict[str, Any]]
 ) -> None:
@@ -428,7 +428,7 @@ def spellings(address: Any) -> set[str]:
 
 
 @given(networks, st.integers(0, 2**128 - 1))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=90, deadline=None)
 def test_cidr_accepts_just_the_addresses_of_the_block(network: Any, other: int) -> None:
     found = Filter.from_pattern({"ip": [{"cidr": str(network)}]})
     family = type(network.network_address)
@@ -442,7 +442,7 @@ def test_cidr_accepts_just_the_addresses_of_the_block(network: Any, other: int) 
 
 
 @given(networks, networks)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=90, deadline=None)
 def test_blocks_cover_overlap_and_merge_as_sets_of_addresses(one: Any, other: Any) -> None:
     halves = list(one.subnets()) if one.prefixlen < one.max_prefixlen else [one]
     a, b = (Filter(f"ip in_network '{block}'") for block in (one, other))

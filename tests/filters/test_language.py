@@ -344,14 +344,14 @@ expressions = st.recursive(
 
 
 @given(expressions)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=180, deadline=None)
 def test_what_is_printed_parses_to_the_same(expression: Expression) -> None:
     text = format_expression(expression)
     assert_identical(parse(text), expression)
 
 
 @given(expressions, expressions)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=90, deadline=None)
 def test_a_cached_template_gives_what_a_fresh_one_gives(
     expression: Expression, other: Expression
 ) -> None:
@@ -562,7 +562,7 @@ def test_the_deepest_expression_prints_and_parses() -> None:
 
 
 @given(st.text(alphabet="xy=<>()'\"-+*/,.1e5 \nandotisbw#é", max_size=30))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=240, deadline=None)
 def test_no_text_raises_anything_else(text: str) -> None:
     assert_read_or_explained(text)
 
@@ -586,7 +586,7 @@ words = st.sampled_from([*KEYWORDS, "x", "'a'", "1", "(", ")", ",", "=", "<", "-
 
 
 @given(st.lists(words, max_size=12).map(" ".join))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=240, deadline=None)
 def test_no_sequence_of_words_raises_anything_else(text: str) -> None:
     assert_read_or_explained(text)
 

@@ -284,7 +284,7 @@ seeds = st.integers(0, 2**32)
 
 
 @given(seeds)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=36, deadline=None)
 def test_filters_mean_what_they_say_however_they_are_matched(seed: int) -> None:
     random = Random(seed)
     texts = [_filter(random) for _ in range(12)]
@@ -315,7 +315,7 @@ def test_filters_mean_what_they_say_however_they_are_matched(seed: int) -> None:
 
 
 @given(seeds)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_relations_never_lose_an_event(seed: int) -> None:
     random = Random(seed)
     filters = [Filter(_filter(random)) for _ in range(8)]
@@ -349,7 +349,7 @@ def test_relations_never_lose_an_event(seed: int) -> None:
 
 
 @given(seeds)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=36, deadline=None)
 def test_notifications_with_records_travel_unchanged(seed: int) -> None:
     event = Notification(_event(Random(seed)))
     assert decode(encode(event)) == event

@@ -267,7 +267,7 @@ MESSAGES: list[Message] = [
 
 @pytest.mark.spec("R-07.23", "07/T-17")
 @given(selectors)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=180, deadline=None)
 def test_delivers_what_is_true_in_three_valued_logic(node: Any) -> None:
     text = text_of(node)
     expression = parse_selector(text)
@@ -278,7 +278,7 @@ def test_delivers_what_is_true_in_three_valued_logic(node: Any) -> None:
 
 @pytest.mark.spec("R-07.23")
 @given(conditions)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_every_condition_and_its_negation_leave_out_just_the_unknown(node: Any) -> None:
     positive = parse_selector(text_of(node))
     negative = parse_selector(f"NOT ({text_of(node)})")
@@ -430,7 +430,7 @@ def test_long_text_is_refused() -> None:
 
 
 @given(st.text(alphabet="xynotadris=<>()'\"-+*/,.1e5 \n#é", max_size=25))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=180, deadline=None)
 def test_no_text_raises_anything_else(text: str) -> None:
     error = None
     try:

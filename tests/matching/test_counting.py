@@ -166,7 +166,7 @@ def test_what_accepts_almost_everything_is_counted_by_what_it_rejects(
 # -- add and remove
 
 
-@settings(max_examples=80)
+@settings(max_examples=48)
 @given(held=st.lists(filters, max_size=6), extra=st.lists(filters, min_size=1, max_size=4))
 @pytest.mark.spec("02/P9")
 def test_add_then_remove_leaves_everything_as_before(
@@ -223,7 +223,7 @@ REAL_ABOVE = Constraint((("number", Ranges.above(REAL, 1)),))
 # -- structures
 
 
-@settings(max_examples=60)
+@settings(max_examples=36)
 @given(
     changes=st.lists(
         st.tuples(st.integers(0, 12), st.integers(0, 1), st.integers(1, 8), st.booleans()),
@@ -282,7 +282,7 @@ def test_the_interval_tree_stays_shallow() -> None:
 _words = st.text("ab", max_size=5)
 
 
-@settings(max_examples=80)
+@settings(max_examples=48)
 @given(
     held=st.sets(_words.filter(bool), max_size=12), gone=st.sets(_words, max_size=4), text=_words
 )

@@ -28,7 +28,7 @@ def expected(filter: Filter, rows: list[Any]) -> list[int]:
 
 
 @pytest.mark.spec("02/P1")
-@settings(max_examples=300)
+@settings(max_examples=180)
 @given(filter_texts(), st.lists(events, max_size=6))
 @example("m = 1", [{"m": True}, {"m": 1.0}, {"m": "1"}, {}])
 @example("m > 1 and s = 'a'", [{"m": "2", "s": "a"}, {"m": 2, "s": "a"}])
@@ -107,7 +107,7 @@ def test_on_the_columns_of_a_record_batch() -> None:
         assert Direct(Filter(text)).rows(ArrowSource(batch)) == rows
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(filter_texts(), st.lists(events, min_size=1, max_size=6))
 def test_what_arrives_encoded_matches_as_what_was_sent(
     text: str, published: list[dict[str, Any]]
@@ -117,7 +117,7 @@ def test_what_arrives_encoded_matches_as_what_was_sent(
     assert select(filter, decode_headers([encode(n) for n in ns])) == expected(filter, ns)
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(
     st.lists(st.tuples(filter_texts(), st.booleans()), max_size=2 * FEW),
     st.lists(events, min_size=1, max_size=9),

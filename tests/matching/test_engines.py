@@ -258,7 +258,7 @@ def test_any_sequence_of_changes_agrees_with_brute_force(make: Make) -> None:
 
 
 @every_engine
-@settings(max_examples=60)
+@settings(max_examples=36)
 @given(held=st.lists(filters, min_size=5, max_size=12), seen=st.lists(events, max_size=6))
 @pytest.mark.spec("02/P1")
 def test_many_filters_at_once_agree_with_brute_force(

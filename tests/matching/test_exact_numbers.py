@@ -125,7 +125,7 @@ def _holding(make: Callable[[], Matcher[int]], held: dict[int, Filter]) -> Match
 
 @pytest.mark.spec("02/P1", "02/T9")
 @pytest.mark.parametrize("make", ENGINES, ids=engine_name)
-@settings(max_examples=60)
+@settings(max_examples=36)
 @given(random=randoms)
 def test_every_engine_gives_each_match_once(
     make: Callable[[], Matcher[int]], random: Random
@@ -210,7 +210,7 @@ def test_times_far_away_are_exact(make: Callable[[], Matcher[int]], random: Rand
 
 
 @pytest.mark.spec("02/P1")
-@settings(max_examples=60)
+@settings(max_examples=36)
 @given(random=randoms)
 def test_relations_lose_nothing(random: Random) -> None:
     pool = _numbers(random)

@@ -92,7 +92,7 @@ def test_equals_brute_force_through_all_its_stages(data: st.DataObject) -> None:
 
 
 @pytest.mark.spec("02/P1")
-@settings(max_examples=60)
+@settings(max_examples=36)
 @given(st.lists(filter_texts(), min_size=1, max_size=40), st.lists(events, min_size=1, max_size=8))
 def test_one_segment_equals_brute_force(texts: list[str], published: list[dict[str, Any]]) -> None:
     held = {number: filter_of(text) for number, text in enumerate(texts)}

@@ -31,7 +31,7 @@ def least(run: Callable[[], object], times: int = 7) -> float:
     return best
 
 
-@settings(max_examples=60)
+@settings(max_examples=36)
 @given(st.lists(filter_texts(), min_size=1, max_size=30), st.lists(events, min_size=4, max_size=8))
 def test_recent_filters_are_found_as_compiled_ones_are(
     texts: list[str], published: list[dict[str, Any]]
@@ -176,6 +176,7 @@ def test_attributes_that_a_notification_does_not_have_cost_nothing() -> None:
     assert time_one(200, recent=True) <= 5 * time_one(20, recent=True)
 
 
+@pytest.mark.slow
 def test_compiling_many_names_takes_linear_time() -> None:
     def time_compiling(names: int) -> float:
         index = Index(((i, Filter(f"a{i} = 'x{i}'")) for i in range(names)), background=False)

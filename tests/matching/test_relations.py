@@ -132,7 +132,7 @@ def test_keys_come_and_go() -> None:
 # -- equality with testing every pair
 
 
-@settings(max_examples=80)
+@settings(max_examples=48)
 @given(held=st.lists(filters, max_size=14), probes=st.lists(filters, min_size=1, max_size=4))
 @pytest.mark.spec("02/P8", "R-02.71")
 @pytest.mark.parametrize("large", [1, buckets.LARGE])
@@ -309,7 +309,7 @@ def test_filters_of_many_conjuncts_are_not_compared_conjunct_by_conjunct(
 # -- witnesses
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(filter=filters)
 def test_a_witness_is_accepted(filter: Filter) -> None:
     for conjunct in filter.conjuncts:

@@ -375,7 +375,7 @@ def check_exact(net: Network, subscribed: dict[Any, list[Filter]], events: list[
 
 
 @pytest.mark.spec("07/P-02", "07/P-06", "07/P-10")
-@settings(max_examples=60)
+@settings(max_examples=36)
 @given(
     st.integers(1, 9),
     st.lists(st.tuples(st.integers(0, 8), st.sampled_from(FILTERS)), max_size=8),

@@ -347,6 +347,7 @@ def random_life(seed: int, routing: str, offers: str | None) -> None:
     assert all(size.total == 0 for size in net.table_sizes().values())
 
 
+@pytest.mark.slow
 @pytest.mark.spec("07/O6", "07/E-20", "07/P-01", "07/P-02", "07/P-10")
 @settings(max_examples=40)
 @given(

@@ -158,7 +158,7 @@ def change_links(overlay: Overlay, random: Random, size: int) -> None:
 
 @pytest.mark.spec("08/6.11", "07/P-10", "03/8.14")
 @given(seeds)
-@settings(max_examples=60)
+@settings(max_examples=36)
 def test_after_any_faults_delivery_is_exact_again(seed: int) -> None:
     random, overlay = connected(seed, size=5)
     for _ in range(30):

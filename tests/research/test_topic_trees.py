@@ -211,6 +211,7 @@ filters = st.one_of(
 events = st.builds(lambda t, x: Notification({"topic": t, "x": x}), values, st.integers(0, 5))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("07/P-02", "07/P-06", "07/P-10", "03/8.17")
 @settings(max_examples=25)
 @given(

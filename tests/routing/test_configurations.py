@@ -326,7 +326,7 @@ def atomic_withdrawals(overlay: Overlay, since: int, *, growing: bool) -> None:
 
 @pytest.mark.spec("R-03.13", "R-03.14", "R-03.15", "03/P1", "03/P2", "03/P3", "03/P4", "03/P7")
 @pytest.mark.spec("03/P8", "03/P10", "R-03.07", "R-03.08", "R-03.11", "08/6.5")
-@settings(max_examples=60)
+@settings(max_examples=36)
 @given(
     seeds,
     st.sampled_from((*((name, 0.0) for name in EXACT), ("merging", 0.3), ("merging", 1.0))),

@@ -238,7 +238,7 @@ def test_two_lives_with_the_same_number_end_in_one_that_all_hold() -> None:
 
 
 @given(seeds)
-@settings(max_examples=60)
+@settings(max_examples=36)
 def test_trees_that_are_kept_are_those_of_the_new_graph(seed: int) -> None:
     random = Random(seed)
     brokers = [*"abcdefg"]
@@ -267,7 +267,7 @@ def matched(filters: Any, attributes: dict[str, Any]) -> bool:
 
 
 @given(strategies, seeds)
-@settings(max_examples=80)
+@settings(max_examples=48)
 @pytest.mark.spec("03/P3", "03/P9", "03/P12")
 def test_what_is_announced_matches_what_is_held(strategy: str, seed: int) -> None:
     random = Random(seed)
@@ -617,7 +617,7 @@ def act_at_random(overlay: Overlay, random: Random, brokers: list[BrokerId], ads
 
 
 @given(strategies, advertisement_strategies, seeds)
-@settings(max_examples=60)
+@settings(max_examples=36)
 @pytest.mark.spec("08/6.11", "07/P-10", "R-03.42", "03/A15", "03/8.14", "03/8.16")
 def test_after_any_faults_delivery_is_exact_again(
     strategy: str, ads: str | None, seed: int

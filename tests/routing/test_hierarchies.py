@@ -242,6 +242,7 @@ def test_a_flooded_subtree_needs_a_root_that_exists() -> None:
         Network.hybrid(PEERS, SUBTREES, flooded=["nowhere"])
 
 
+@pytest.mark.slow
 @pytest.mark.spec("R-03.33", "R-03.31")
 @settings(max_examples=30)
 @given(st.integers(0, 2**32), st.sampled_from(EXACT))

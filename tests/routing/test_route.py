@@ -70,7 +70,7 @@ def test_a_row_counts_the_entries_of_its_owners(steps: list[tuple[int, bool]]) -
 
 
 @pytest.mark.spec("R-03.09", "R-02.70", "02/P10")
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(st.data())
 def test_a_table_names_the_destinations_of_matching_filters(data: st.DataObject) -> None:
     owners = st.sampled_from([Local("ann"), Local("bob"), Neighbor("north"), Neighbor(2)])

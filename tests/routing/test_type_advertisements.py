@@ -599,6 +599,7 @@ def test_others_who_come_and_go_disturb_nobody(
     assert world.net.check().ok
 
 
+@pytest.mark.slow
 @pytest.mark.spec("R-03.36", "03/8.17", "R-03.35", "07/P-10")
 @settings(max_examples=25)
 @given(

@@ -28,12 +28,12 @@ PROMISES = pytest.mark.spec("R-07.60", "R-07.73", "R-01.69", "R-01.96", "01/A-14
 
 @PROMISES
 def test_histories() -> None:
-    for seed in range(25):
+    for seed in range(12):
         run_history(seed)
 
 
 @PROMISES
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(st.integers(0, 2**32))
 def test_any_history(seed: int) -> None:
     run_history(seed)
@@ -423,7 +423,7 @@ def test_what_was_offered_before_anybody_asked_is_read_from_the_journal() -> Non
 
 @PROMISES
 def test_histories_with_brokers_that_hang() -> None:
-    for seed in range(40):
+    for seed in range(20):
         run_history(seed, hangs=True)
 
 
@@ -447,14 +447,14 @@ def test_nobody_waits_for_a_broker_that_hangs() -> None:
 
 @PROMISES
 def test_histories_of_graphs() -> None:
-    for seed in range(25):
+    for seed in range(12):
         run_history(seed, shape="graph")
 
 
 @PROMISES
 @pytest.mark.spec("R-03.34", "R-03.36", "R-07.70")
 def test_histories_of_rendezvous() -> None:
-    for seed in range(25):
+    for seed in range(12):
         run_history(seed, shape="rendezvous")
 
 

@@ -82,6 +82,7 @@ def published(draw: st.DrawFn) -> list[list[list[dict[str, Any]]]]:
     return batches
 
 
+@pytest.mark.slow
 @pytest.mark.spec("01/T-9")
 @settings(max_examples=20, deadline=None)
 @given(published(), st.randoms(use_true_random=False))

@@ -191,6 +191,7 @@ def test_a_batch_that_is_there_is_not_written_again(
     assert on_disk(path) == len(found.files)
 
 
+@pytest.mark.slow
 def test_many_small_batches_are_joined_on_the_way(
     spark: SparkSession, source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

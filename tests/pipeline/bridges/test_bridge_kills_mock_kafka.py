@@ -102,6 +102,7 @@ def test_a_bridge_that_is_killed_again_and_again_loses_and_doubles_nothing(
     assert halfway > 0 or kills < 5  # some were killed in the middle
 
 
+@pytest.mark.slow
 def test_sigterm_lets_a_bridge_finish_and_ctrl_c_is_told_apart(
     overlay: Overlay, tmp_path: Path
 ) -> None:

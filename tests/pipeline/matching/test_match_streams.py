@@ -112,6 +112,7 @@ def test_a_stream_of_events_is_matched_on_every_plan(spark: SparkSession, tmp_pa
     assert set(found) == {(f"{plan} {id}", n) for plan in plans for id, n in expected}
 
 
+@pytest.mark.slow
 def test_subscriptions_may_change_and_queries_be_restarted(
     spark: SparkSession, rocksdb: None, tmp_path: Path
 ) -> None:

@@ -220,6 +220,7 @@ def test_each_worker_compiles_into_a_directory_of_its_own(tmp_path: Path) -> Non
     third.close()
 
 
+@pytest.mark.slow
 def test_what_was_registered_is_registered_where_filters_arrive(tmp_path: Path) -> None:
     """In a process that has never run this program."""
     event_types.declare("quote.halt", parents=["matching_alert"])

@@ -159,6 +159,7 @@ settings = {{ sasl.password = "@{tmp_path}/password", "security.protocol" = "SAS
     }
 
 
+@pytest.mark.slow
 def test_without_the_connectors_jar_it_is_told_what_to_add(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -174,6 +175,7 @@ def test_without_the_connectors_jar_it_is_told_what_to_add(
     assert "spark.jars.packages" in outcome.problem
 
 
+@pytest.mark.slow
 def test_records_and_events_in_spark(spark: SparkSession) -> None:
     """The same events as in a bridge, of records as Spark's connector gives them."""
     from stentor.pipeline.runs.connectors import KAFKA_SCHEMA, kafka_events, kafka_records
@@ -258,6 +260,7 @@ json = "quotes"
     assert unchecked == ["what is made of the source 'table' is not checked, as it has no schema"]
 
 
+@pytest.mark.slow
 def test_a_table_of_a_database_goes_through_a_pipeline(spark: SparkSession, tmp_path: Path) -> None:
     """Derby comes with Spark."""
     from stentor.pipeline.runs import Runner

@@ -47,6 +47,7 @@ def write(frame: DataFrame, *brokers: BrokerProcess, **options: Any) -> None:
     publish(frame, brokers=[broker.address for broker in brokers], **options)
 
 
+@pytest.mark.slow
 def test_a_batch_of_foreach_batch_that_is_run_again_is_there_once(
     spark: SparkSession, overlay: Overlay, tmp_path: Path
 ) -> None:

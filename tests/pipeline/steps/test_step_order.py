@@ -53,6 +53,7 @@ def in_order(ids: list[str]) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.spec("01/T-9")
 def test_a_stream_comes_out_in_the_order_of_its_producers(
     spark: "SparkSession", tmp_path: Path
