@@ -33,9 +33,12 @@ from stentor.composite.residuals import (
     split,
 )
 from stentor.errors import InvalidPattern
+from stentor.filters.effort import spend
 
 MAX_STATES: Final = 4_096
 MAX_EDGES: Final = 32_768
+#: Steps of `effort` that it takes to make one edge.
+EDGE: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +253,7 @@ class _Compiler:
         return found
 
     def _edge(self, move: Move) -> Edge:
+        spend(EDGE)
         atom, operators = move.atom, self._operators
         domain = self._mask(atom.domain)
         binds = self._mask(atom.binds)

@@ -32,6 +32,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from stentor.composite import expressions as e
 from stentor.composite.conditions import Condition, conjuncts, is_final
 from stentor.errors import InvalidPattern
+from stentor.filters.effort import spend
 
 Term: TypeAlias = tuple[Any, ...]
 #: Conditions that have to hold, by their numbers, for a term to count as complete.
@@ -40,6 +41,8 @@ Guards: TypeAlias = frozenset[int]
 Scope: TypeAlias = tuple[int, int] | None
 
 DONE: Final[Term] = ("done",)
+#: Steps of `effort` that it takes to look at one term.
+LOOK: Final = 2
 #: In how many ways a term may be complete.
 MAX_EXITS: Final = 64
 
@@ -135,6 +138,7 @@ def number(expression: e.Expression) -> tuple[Term, Operators]:
 
 def exits(term: Term, operators: Operators) -> tuple[Guards, ...]:
     """The ways in which a term is complete; none if more has to come."""
+    spend(LOOK)
     match term:
         case ("done",):
             return (frozenset(),)
@@ -177,6 +181,7 @@ def _least(found: set[Guards]) -> tuple[Guards, ...]:
 
 def moves(term: Term, operators: Operators) -> list[Move]:
     """All that may come next."""
+    spend(LOOK)
     match term:
         case ("done",):
             return []
@@ -239,7 +244,9 @@ def moves(term: Term, operators: Operators) -> list[Move]:
 
 
 def _first(left: Term, operators: Operators, wrap: Callable[[Term], Term]) -> list[Move]:
-    return [m._replace(rest=wrap(m.rest)) for m in moves(left, operators)]
+    found = moves(left, operators)
+    spend(LOOK * len(found))
+    return [m._replace(rest=wrap(m.rest)) for m in found]
 
 
 def _second(left: Term, right: Term, operators: Operators) -> list[Move]:
@@ -248,6 +255,7 @@ def _second(left: Term, right: Term, operators: Operators) -> list[Move]:
     if not ways:
         return []
     found = moves(right, operators)
+    spend(LOOK * len(ways) * len(found))
     return [m._replace(leaving=m.leaving | way) for way in ways for m in found]
 
 
@@ -299,6 +307,7 @@ def _both(n: int, left: Term, right: Term) -> Term:
 
 def split(term: Term) -> list[Term]:
     """The alternatives that stand at the head, as terms of their own."""
+    spend(LOOK)
     match term:
         case ("alt", left, right):
             return split(left) + split(right)
