@@ -239,6 +239,7 @@ class Reloading:
         for listener in broker.listeners:
             listener.renew(certificates.for_listening)
         core.rebound(bounds_of(settings))
+        core.detectors.regrant()
         broker.journal.retain(settings.retention)
         for journal in broker.succession.journals:
             journal.retain(settings.retention)
