@@ -117,10 +117,14 @@ def detect(
           --event "D: state = 'down'" --event "U: state = 'up'"
     """
     from stentor.cli.printing import Printer, print_from
+    from stentor.client.detecting import POLICIES
+    from stentor.errors import InvalidConfiguration
     from stentor.cli.running import run
     from stentor.cli.subscribe import duration
 
     wanted = _pattern(pattern, event or [], within, by or [])
+    if policy is not None and policy not in POLICIES:
+        raise InvalidConfiguration(f"--policy {policy}: choose one of {', '.join(POLICIES)}")
     options: dict[str, Any] = {"policy": policy, "durable": durable}
     if lateness is not None:
         options["lateness"] = duration("--lateness", lateness)
