@@ -68,7 +68,7 @@ async def test_equal_patterns_share_a_detector_and_detections_are_notifications(
 async def test_what_makes_no_sense_is_refused_with_reasons() -> None:
     async with overlay(1) as (broker,):
         async with stentor.connect(broker.address) as bus:
-            with pytest.raises(InvalidConfiguration, match="takes a stentor.composite.Pattern"):
+            with pytest.raises(InvalidConfiguration, match=r"takes a stentor\.composite\.Pattern"):
                 bus.detect("A ; B")  # type: ignore[arg-type]
             wrong = bus.detect(LOCKOUT)
             assert wrong._terms.detect is not None
@@ -131,16 +131,16 @@ async def test_a_durable_detector_goes_on_while_nobody_is_connected(tmp_path: Pa
                 await alarms.close(forget=True)
             await until(lambda: not broker.core.detectors.held)
             assert not broker.core.durables
-            assert detect_local(LOCKOUT, sub_events(found))[0].interval.end == found["composite.end"]
+            assert (
+                detect_local(LOCKOUT, sub_events(found))[0].interval.end == found["composite.end"]
+            )
     finally:
         await broker.stop()
 
 
 @looped
 async def test_guaranteed_detection_across_brokers_waits_for_idle_ones() -> None:
-    absence = Pattern(
-        "A not followed by B within 300ms", events={"A": "x = 1", "B": "x = 2"}
-    )
+    absence = Pattern("A not followed by B within 300ms", events={"A": "x = 1", "B": "x = 2"})
     async with overlay(3) as brokers:
         async with stentor.connect(brokers[0].address) as bus:
             async with stentor.connect(brokers[2].address) as other:

@@ -117,10 +117,10 @@ def detect(
           --event "D: state = 'down'" --event "U: state = 'up'"
     """
     from stentor.cli.printing import Printer, print_from
-    from stentor.client.detecting import POLICIES
-    from stentor.errors import InvalidConfiguration
     from stentor.cli.running import run
     from stentor.cli.subscribe import duration
+    from stentor.client.detecting import POLICIES
+    from stentor.errors import InvalidConfiguration
 
     wanted = _pattern(pattern, event or [], within, by or [])
     if policy is not None and policy not in POLICIES:

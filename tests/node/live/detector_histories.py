@@ -60,19 +60,37 @@ class Detections:
         rng, sim = self.rng, self.sim
         sim.settle()
         assert self.inbox.in_force is not None
-        for _ in range(rng.randint(5, 40)):
-            self.act()
-            sim.advance(rng.choice([0, 1, 5, 20]))
-        sim.settle()
-        # All streams are heard of later than anything that may happen in the pattern.
+        for _ in range(rng.randint(1, 3)):
+            for _ in range(rng.randint(5, 25)):
+                self.act()
+                sim.advance(rng.choice([0, 1, 5, 20]))
+            sim.settle()
+            self.become_stable()
+        self.judge()
+
+    def become_stable(self) -> None:
+        """All streams are heard of later than anything that may happen in the pattern.
+
+        So that is when most is found, and something fails just then as well.
+        """
+        rng, sim = self.rng, self.sim
         sim.now += 100 * LATENESS
+        for _ in range(rng.randint(0, 6)):
+            sim.tick(0.6)
+            sim.advance(rng.choice([1, 5, 20]))
+            if rng.random() < 0.5 and self.faults:
+                self.fail()
         for _ in range(4):
             sim.tick(1.0)
             sim.settle()
-        self.judge()
 
     def act(self) -> None:
-        actions: list[tuple[Any, int]] = [(self.publish, 20), (self.tick, 10)]
+        if self.faults and self.rng.random() < 0.3:
+            self.fail()
+        else:
+            self.rng.choice([self.publish, self.publish, self.tick])()
+
+    def fail(self) -> None:
         faults: dict[str, list[tuple[Any, int]]] = {
             "links": [(self.cut, 2), (self.mend, 3)],
             "home": [(lambda: self.crash("b0"), 3)],
@@ -80,8 +98,7 @@ class Detections:
             "subscriber": [(self.subscriber_leaves, 3), (self.subscriber_returns, 4)],
             "disks": [(self.disks, 2)],
         }
-        for kind in sorted(self.faults):
-            actions += faults[kind]
+        actions = [each for kind in sorted(self.faults) for each in faults[kind]]
         [act] = self.rng.choices([a for a, _ in actions], [w for _, w in actions])
         act()
 
@@ -133,7 +150,11 @@ class Detections:
     def judge(self) -> None:
         expected = sorted(_known(f.id) for f in detect_local(self.pattern, self.history))
         received = sorted(_known(n.id) for n in self.subscriber.received)
-        status = [hosted.status() for h in self.sim.hosts.values() for hosted in h.core.detectors.held.values()]
+        status = [
+            hosted.status()
+            for h in self.sim.hosts.values()
+            for hosted in h.core.detectors.held.values()
+        ]
         assert received == expected, (
             f"{self.pattern} with {self.pattern.events}: found {len(received)} of "
             f"{len(expected)} detections, {len(set(received))} different; {status}"

@@ -592,6 +592,7 @@ class Detectors:
                 waiting.append((self._sessions.held[consumer.session], consumer.number))
         if hosted.memo is not None:
             self.idle[hosted.key] = str(error)
+            self._again = self._clock.now + AGAIN
         self._drop(hosted)
         for session, number in waiting:
             if session.id in self._sessions.held:
