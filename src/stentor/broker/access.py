@@ -243,6 +243,7 @@ def _allowance(grant: Grant) -> Allowance:
         subscriptions=grant.subscriptions,
         durables=grant.durables,
         groups=grant.groups,
+        detectors=grant.detectors,
         rate=grant.rate,
         weight=grant.weight,
     )

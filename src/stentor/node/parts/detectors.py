@@ -245,6 +245,7 @@ class Detectors:
 
     def _check_room(self, session: Session) -> None:
         counts = Counter(hosted.session.owner for hosted in self.held.values())
+        session.allowance.check("detectors", counts[session.owner])
         if not self.shares.has_room(session.owner, counts):
             raise Overloaded(
                 f"{len(self.held)} detectors are there, and no more are allowed to this grant; end "
