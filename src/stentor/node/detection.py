@@ -29,7 +29,13 @@ from stentor.composite import (
     Probabilistic,
     interval_of,
 )
-from stentor.errors import DecodeError, InvalidConfiguration, InvalidPattern, StentorError
+from stentor.errors import (
+    DecodeError,
+    DetectorFull,
+    InvalidConfiguration,
+    InvalidPattern,
+    StentorError,
+)
 from stentor.filters import Filter
 from stentor.filters.language import format_literal
 from stentor.model import Notification, NotificationId, decode, encode
@@ -42,10 +48,16 @@ from stentor.protocol import messages as m
 #: for such a one, and the state of a durable one is written in one step: so this is less than what
 #: a detector may have in a process of its own.
 LIMITS: Final = Limits(
-    partitions=2_000, runs=64, branches=16, events=200, waiting=2_000, when_full="oldest"
+    partitions=2_000, runs=32, branches=16, events=200, waiting=1_000, when_full="oldest"
 )
-#: Bytes of the state of a durable one. One that has more is ended, and says so.
+#: Events that one holds on to, all in all, and bytes of the state of a durable one. One that has
+#: more is ended, and says so. That of a durable one is written in one step, about 25 µs for each
+#: event, so those hold on to fewer, and are stored as often as so many have come.
+HELD: Final = 20_000
+HELD_DURABLY: Final = 1_000
 STATE: Final = 4 * 2**20
+STORED_AFTER: Final = 250
+LOOKED_AFTER: Final = 2_000
 #: Bytes of a detection, beyond which it goes without the events that it is made of.
 LARGE: Final = 256 * 1024
 #: Notifications that are fed, and detections that are encoded, in one step.
@@ -167,6 +179,8 @@ class Hosted:
         self.not_before = self.stored_at = 0.0
         #: Events that could not take part, and stretches that journals no longer had.
         self.unusable = self.gaps = self.found = self.fed = 0
+        #: Events since its state was stored, and since it was looked how much it holds on to.
+        self.since_stored = self._since_looked = 0
 
     @property
     def filter(self) -> Filter:
@@ -180,7 +194,14 @@ class Hosted:
 
     @property
     def has_work(self) -> bool:
-        return bool(self._found) or (bool(self._inbox) and len(self.items) < FOUND)
+        if self._found:
+            return True
+        return bool(self._inbox) and len(self.items) < FOUND and not self.is_full
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has to be stored before it is fed any more."""
+        return self.memo is not None and self.since_stored >= STORED_AFTER
 
     @property
     def has_found(self) -> bool:
@@ -198,7 +219,7 @@ class Hosted:
             for _ in range(min(ENCODED, len(self._found))):
                 self.items.append(self._encoded(self._found.popleft()))
             return 0
-        if not self._inbox:
+        if not self._inbox or self.is_full:
             return 0
         message = self._inbox[0]
         offsets, items = message.offsets[:FED], message.items[:FED]
@@ -225,9 +246,22 @@ class Hosted:
             elif self._seen.add(notification.id):
                 batch.append(notification)
         self.fed += len(batch)
+        self.since_stored += len(batch)
+        self._since_looked += len(batch)
+        if self._since_looked >= LOOKED_AFTER and self.memo is None:
+            self._since_looked = 0
+            self._check(HELD)
         self.is_changed = True
         source = stream or "volatile" if self._is_probabilistic else None
         self._take(self.detector.feed(batch, now, source=source))
+
+    def _check(self, most: int) -> None:
+        status = self.detector.status
+        if status.events + status.waiting > most:
+            raise DetectorFull(
+                f"a detector would hold on to {status.events + status.waiting:,} events, more than "
+                f"{most:,}; limit the pattern by `within`, or ask for fewer events"
+            )
 
     def _is_usable(self, notification: Notification, now: float) -> bool:
         """Whether it says when it happened, and that is not in the time to come."""
@@ -291,9 +325,16 @@ class Hosted:
     # -- what is kept
 
     def to_memo(self) -> bytes:
-        """What is to be stored with the positions; `DetectorFull` is for whoever asks."""
+        """What is to be stored with the positions; `DetectorFull` if that is too much."""
         assert self.memo is not None
+        self._check(HELD_DURABLY)
         state = self.detector.snapshot()
+        if len(state) > STATE:
+            raise DetectorFull(
+                f"the state of a detector would take {len(state):,} bytes, more than {STATE:,}; "
+                "limit the pattern by `within`, or ask for fewer events"
+            )
+        self.since_stored = 0
         self.memo = msgspec.structs.replace(self.memo, number=self.memo.number + 1, state=state)
         return pack_memo(self.memo)
 

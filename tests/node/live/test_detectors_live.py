@@ -12,7 +12,6 @@ from stentor.composite.intervals import moment
 from stentor.model import Notification
 from stentor.node import detection
 from stentor.node.agenda import ToClient
-from stentor.node.parts import detectors
 from stentor.protocol import messages as m
 
 PAIR = Pattern("A ; B", events={"A": "n = 'a'", "B": "n = 'b'"})
@@ -91,7 +90,7 @@ def test_there_are_no_more_than_allowed() -> None:
 def test_a_detector_whose_state_grows_too_large_ends_and_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(detectors, "STATE", 2_000)
+    monkeypatch.setattr(detection, "HELD_DURABLY", 50)
     sim = Overlay([("b0", "b1")], seed=1)
     client, source = sim.client(at="b0"), sim.client(at="b1")
     pattern = Pattern("(A ; B) partition by k", events={"A": "n = 'a'", "B": "n = 'b'"})

@@ -35,7 +35,6 @@ from msgspec.structs import replace
 
 from stentor.composite import Pattern
 from stentor.errors import (
-    DetectorFull,
     InvalidConfiguration,
     InvalidPattern,
     NotPermitted,
@@ -48,7 +47,6 @@ from stentor.node.agenda import RESIDENTS, Agenda, Persist
 from stentor.node.allowance import Allowance, Shares
 from stentor.node.clock import Clock
 from stentor.node.detection import (
-    STATE,
     Hosted,
     Memo,
     detections_of,
@@ -475,9 +473,9 @@ class Detectors:
             return bool(hosted.items)
         if hosted.has_found or not hosted.in_force:
             return False
-        return bool(hosted.items) or (
-            hosted.is_changed and self._clock.now >= hosted.stored_at + KEEP
-        )
+        if hosted.items or hosted.is_full:
+            return True
+        return hosted.is_changed and self._clock.now >= hosted.stored_at + KEEP
 
     def _write(self, hosted: Hosted) -> None:
         items, hosted.items = hosted.items, []
@@ -503,11 +501,6 @@ class Detectors:
             self._put_back(hosted, items)
             return
         memo = hosted.to_memo()
-        if len(memo) > STATE:
-            raise DetectorFull(
-                f"the state of a detector would take {len(memo):,} bytes, more than {STATE:,}; "
-                "limit the pattern by `within`, or by a coarser `partition by`"
-            )
         positions, ids = dict(hosted.positions), hosted.ids
         hosted.ids = []
         data = durable.to_data(ids=ids, positions=positions, memo=memo)
@@ -547,6 +540,8 @@ class Detectors:
             hosted.stored_at = self._clock.now
             if hosted.items or hosted.is_changed:
                 self._dirty.add(hosted.key)
+            if hosted.has_work:
+                self._working.add(hosted.key)
             if held is not None and durable is not None and kept is not None:
                 positions, durable.memo = kept
                 held[0].confirm(held[1], positions)
