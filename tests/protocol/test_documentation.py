@@ -16,6 +16,7 @@ from stentor.protocol import FrameReader, frame
 from stentor.protocol.messages import (
     AnyMessage,
     Deliver,
+    Detection,
     Hello,
     Home,
     Key,
@@ -76,6 +77,7 @@ def written(kind: Any) -> str:
         LinkState: "state",
         Home: "home",
         Settlement: "settlement",
+        Detection: "detection",
         Refused: "refused",
     }
     return {**names, **structs, Any: "any", type(None): "nil"}[kind]

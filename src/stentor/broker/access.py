@@ -165,6 +165,12 @@ name
             )
         raise AccessDenied("this broker wants to know who connects; show a token or a certificate")
 
+    def of_grant(self, name: str | None) -> Permissions | None:
+        """What a grant allows; None if there is none of that name."""
+        if not self._permissions:
+            return Permissions() if name is None else None
+        return next((p for grant, p in self._permissions if grant.name == name), None)
+
     def of_neighbor(self, certificate: str | None) -> Permissions:
         """What a broker may do that this one has dialed, by the certificate it has shown.
 
@@ -237,6 +243,7 @@ def _allowance(grant: Grant) -> Allowance:
         subscriptions=grant.subscriptions,
         durables=grant.durables,
         groups=grant.groups,
+        detectors=grant.detectors,
         rate=grant.rate,
         weight=grant.weight,
     )

@@ -63,6 +63,7 @@ from stentor.node.agenda import (
 from stentor.node.core import FILTERS_AT_ONCE, Core
 from stentor.node.hooks import Hooks
 from stentor.node.latencies import Latencies
+from stentor.node.parts.detectors import OwnerRules
 from stentor.node.reading import Texts
 from stentor.node.streams import check_addresses
 from stentor.protocol import messages as m
@@ -312,7 +313,16 @@ class Broker:
         )
         self.core.restore(self.journal.durables())
         self.core.restore_schedule(self.journal.scheduled())
+        self.core.detectors.rules = self._rules_of
+        self.core.restore_detectors()
         self.journal.start(self._loop.call_soon_threadsafe, self._committed)
+
+    def _rules_of(self, owner: str | None) -> OwnerRules | None:
+        """What a grant allows to a detector, whether or not a client of it is connected."""
+        found = self.access.of_grant(owner)
+        if found is None:
+            return None
+        return OwnerRules(found.publish, found.subscribe, found.advertise, found.allowance)
 
     def _clock(self) -> float:
         """The time of day, which a clock that was set back does not take behind the journal."""

@@ -53,7 +53,7 @@ RELOADED: Final = ("grants", "token", "tls", "limits", "retention", "log_level")
 #: its place among scopes, and is asked when it connects.
 IN_PLACE: Final = (
     *("token", "certificate", "publish", "subscribe", "operate", "broker", "overflow", "block"),
-    *("subscriptions", "durables", "groups", "rate", "weight"),
+    *("subscriptions", "durables", "groups", "detectors", "rate", "weight"),
 )
 #: Bytes of frames that are not complete, of all connections together; but four always fit.
 HALF_FRAMES: Final = 256 * 2**20
@@ -68,6 +68,7 @@ def bounds_of(settings: Settings) -> Bounds:
         subscriptions=limits.subscriptions_per_client,
         durables=limits.durables,
         groups=limits.groups,
+        detectors=limits.detectors,
         scheduled=limits.scheduled,
         scheduled_bytes=limits.scheduled_bytes,
         owners=tuple(grant.name for grant in settings.grants),
@@ -239,6 +240,7 @@ class Reloading:
         for listener in broker.listeners:
             listener.renew(certificates.for_listening)
         core.rebound(bounds_of(settings))
+        core.detectors.regrant()
         broker.journal.retain(settings.retention)
         for journal in broker.succession.journals:
             journal.retain(settings.retention)

@@ -77,6 +77,8 @@ def overview(broker: Broker) -> dict[str, Any]:
         "clients": _clients(broker),
         "subscriptions": [],
         "durables": [],
+        "detectors": [each.status() for each in core.detectors.held.values()]
+        + [{"durable": label(key), "idle": why} for key, why in core.detectors.idle.items()],
         "table": {
             "local": table.local,
             "remote": table.remote,
@@ -282,6 +284,13 @@ def metrics(broker: Broker) -> list[Metric]:
         gauge("brokers", "Other brokers that can be reached.", len(core.directory.others)),
         gauge("subscriptions", "Subscriptions of connected clients.", len(subscriptions)),
         gauge("durables", "Durable subscriptions.", len(core.durables)),
+        gauge("detectors", "Patterns that are detected here.", len(core.detectors.held)),
+        gauge(
+            "detectors_idle",
+            "Durable detectors that could not begin; `stentor status` says why.",
+            len(core.detectors.idle),
+        ),
+        counter("detected", "Composite events that were found here.", core.counters["detected"]),
         gauge(
             "scheduled",
             "Publications that wait to be delivered later.",

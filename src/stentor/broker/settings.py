@@ -188,6 +188,7 @@ class Grant:
     groups: Annotated[int | None, About("Groups of theirs that live at the broker.", "count")] = (
         None
     )
+    detectors: Annotated[int | None, About("Patterns that are detected for them.", "count")] = None
     rate: Annotated[
         int | None,
         About("Notifications that all of them may publish in a second.", "count", least=1),
@@ -244,6 +245,15 @@ class Limits:
             group="Limits",
         ),
     ] = 1_000
+    detectors: Annotated[
+        int,
+        About(
+            "Patterns that the broker detects, shared in the same way.",
+            "count",
+            least=1,
+            group="Limits",
+        ),
+    ] = 256
     scheduled: Annotated[
         int,
         About(

@@ -71,6 +71,7 @@ app = Group(
         "broker": "stentor.cli.broker:broker",
         "up": "stentor.cli.up:up",
         "subscribe": "stentor.cli.subscribe:subscribe",
+        "detect": "stentor.cli.detect:detect",
         "publish": "stentor.cli.publish:publish",
         "offers": "stentor.cli.operate:offers",
         "status": "stentor.cli.status:status",

@@ -20,6 +20,7 @@ from stentor.errors import (
     FilterTypeError,
     InvalidAddress,
     InvalidConfiguration,
+    InvalidPattern,
     InvalidTopology,
     PipelineDefinitionError,
     StentorError,
@@ -38,6 +39,7 @@ _USAGE_ERRORS: Final = (
     FilterTypeError,
     InvalidAddress,
     InvalidConfiguration,
+    InvalidPattern,
     InvalidTopology,
     PipelineDefinitionError,
 )

@@ -1,9 +1,10 @@
-"""Prints notifications for `stentor subscribe`."""
+"""Prints notifications for `stentor subscribe` and `stentor detect`."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -32,13 +33,33 @@ async def print_all(
     forget: bool,
 ) -> int:
     """Connect, subscribe, print; the exit code."""
+    return await print_from(
+        how,
+        name,
+        lambda bus: subscribed(bus, filters, **options),
+        printer,
+        verbose=verbose,
+        forget=forget,
+    )
+
+
+async def print_from(
+    how: Connecting,
+    name: str | None,
+    subscribe: Callable[[Bus], Subscription[Notification]],
+    printer: Printer,
+    *,
+    verbose: bool,
+    forget: bool,
+) -> int:
+    """Connect, subscribe in this way, print; the exit code."""
     bus = how.bus(name)
     if verbose:
         bus.on_state(lambda state: complain(f"stentor: {state}"))
     # What could not be printed must not count as dealt with, so that a durable subscription brings
     # it again: the subscription has to see the exception.
     with suppress(_NobodyReads):
-        async with bus, subscribed(bus, filters, **options) as subscription:
+        async with bus, subscribe(bus) as subscription:
             if verbose:
                 complain(f"stentor: subscribed at {bus.broker}")
             enough = await printer.run(subscription)
@@ -59,15 +80,22 @@ class Printer:
     """Writes notifications to stdout until there were enough, or nobody reads them."""
 
     def __init__(
-        self, count: int, patience: float | None, *, meta: bool, words: dict[Filter, str]
+        self,
+        count: int,
+        patience: float | None,
+        *,
+        meta: bool,
+        words: dict[Filter, str],
+        line: Callable[[Notification], bytes] | None = None,
     ) -> None:
-        """`words` are the filters as they were written."""
+        """`words` are the filters as they were written; without a `line` of its own it is JSON."""
         #: 0 is without end.
         self._count = count
         #: Seconds to wait for one.
         self._patience = patience
         self._meta = meta
         self._words = words
+        self._own_line = line
         self._gone = False
 
     async def run(self, subscription: Subscription[Notification]) -> bool:
@@ -93,6 +121,8 @@ class Printer:
             raise _NobodyReads from None
 
     def _line(self, notification: Notification) -> bytes:
+        if self._own_line is not None:
+            return self._own_line(notification)
         return to_json(notification, meta=self._meta, words=self._words)
 
     async def _in_batches(self, subscription: Subscription[Notification], worker: Worker) -> bool:

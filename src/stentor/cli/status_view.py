@@ -188,6 +188,32 @@ def durables_table(durables: Sequence[dict[str, Any]], limit: int | None) -> Gro
     return _table("Durable subscriptions", columns, rows, limit=limit)
 
 
+def detectors_table(detectors: Sequence[dict[str, Any]], limit: int | None) -> Group | None:
+    """What is detected here; those that could not begin say why."""
+    if not detectors:
+        return None
+    rows = (
+        (
+            d.get("pattern", ""),
+            d["durable"] or "",
+            d.get("policy", ""),
+            d.get("fed", ""),
+            d.get("found", ""),
+            d.get("runs", ""),
+            d.get("waiting", ""),
+            d.get("late", ""),
+            d.get("dropped", ""),
+            d.get("idle") or (f"waits for {d['waits_for']}" if d["waits_for"] else ""),
+        )
+        for d in detectors
+    )
+    columns = [
+        *("pattern", "durable", "policy", ">fed", ">found", ">runs", ">waiting", ">late"),
+        *(">dropped", ""),
+    ]
+    return _table("Detectors", columns, rows, limit=limit)
+
+
 def homes_table(homes: Sequence[dict[str, Any]]) -> Group | None:
     """Where durable subscriptions live; of those elsewhere it is not known how far they are."""
     rows = (
@@ -320,6 +346,7 @@ def status_view(
         clients_table(status["clients"], limit),
         subscriptions_table(status["subscriptions"], limit),
         durables_table(status["durables"], limit),
+        detectors_table(status.get("detectors", ()), limit),
         rates_table(status, before, seconds),
         numbers_table(status, before),
     ]

@@ -153,9 +153,9 @@ def subscribe(
         "group": group,
         "choice": choice,
         "retained": retained,
-        "expires": None if expires is None else _duration("--expires", expires),
+        "expires": None if expires is None else duration("--expires", expires),
     }
-    patience = None if timeout is None else _duration("--timeout", timeout)
+    patience = None if timeout is None else duration("--timeout", timeout)
     printer = Printer(count, patience, meta=meta, words=wanted)
 
     async def main() -> int:
@@ -213,7 +213,8 @@ def _since(text: str | None, archive: str | None) -> Any:
     return text if text == "earliest" else moment(text)
 
 
-def _duration(option: str, text: str) -> float:
+def duration(option: str, text: str) -> float:
+    """The seconds of a duration that was given for an option."""
     from stentor.errors import InvalidConfiguration
     from stentor.notation.units import parse_duration
 

@@ -17,7 +17,17 @@ from contextlib import aclosing
 from datetime import datetime, timedelta
 from html import escape
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack, get_args, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    get_args,
+    overload,
+)
 
 from stentor.client.advertisement import Advertisement, OnDemand
 from stentor.client.encoding import notification_of, utc_now
@@ -48,6 +58,8 @@ from stentor.model.names import shown, text_problem
 from stentor.notation.units import parse_duration, seconds_of
 
 if TYPE_CHECKING:
+    from stentor.client.detecting import PolicyGiven
+    from stentor.composite import Pattern
     from stentor.filters import Filter
     from stentor.node.hooks import Hooks
 
@@ -103,6 +115,23 @@ class SubscribeOptions(ReplyOptions, total=False):
     """The options of `Bus.subscribe`, where they are explained."""
 
     volatile: bool
+
+
+class DetectOptions(TypedDict, total=False):
+    """The options of `Bus.detect` that `Bus.subscribe` explains."""
+
+    durable: str | None
+    lease: float | None
+    limit: int
+    window: int | None
+    auto_confirm: bool
+    retry: Retry | None
+    dead_letter: bool
+    settle: bool | None
+    handler: Callable[[Any], Any] | None
+    timeout: float | None
+    takeover: float | str | None
+    expires: str | float | timedelta | None
 
 
 class Bus:
@@ -497,6 +526,38 @@ class Bus:
         )
         wanted = told(filter, where, strict)
         return Subscription(self._local, wanted, terms, reader=reader, handler=handler)
+
+    def detect(
+        self,
+        pattern: Pattern,
+        *,
+        policy: PolicyGiven = None,
+        lateness: str | float | timedelta | None = None,
+        mode: Literal["standing", "one_shot"] = "standing",
+        **options: Unpack[DetectOptions],
+    ) -> Subscription[Notification]:
+        """Have a pattern over events detected in the broker network; each detection comes as a
+        notification (see `stentor.composite`).
+
+        policy    when events are consumed: "best_effort" at once, "guaranteed" when nothing older
+                  can come, "probabilistic" when that is likely; without it, what is durable is
+                  guaranteed
+        lateness  with "guaranteed", by how much events may come to their brokers later than their
+                  own time says; 2s without it
+        mode      "one_shot": the first detection in a partition is the last
+
+        The detector ends with its last subscriber. With `durable` the broker goes on detecting
+        while nobody is connected, and keeps what it finds. The other options are those of
+        `subscribe`.
+        """
+        from stentor.client.detecting import detection  # most clients have no use for patterns
+
+        handler = options.pop("handler", None)
+        durable = options.get("durable") is not None
+        wanted = detection(pattern, policy, lateness, mode, durable=durable)
+        terms = _terms(**options, handled=handler is not None, detect=wanted)
+        found = told(f"_type = '{pattern.type}'", None, False)
+        return Subscription(self._local, found, terms, handler=handler)
 
     def inbox(self, *filters: str | Filter | type[Any], **options: Unpack[InboxOptions]) -> Inbox:
         """Several subscriptions of one component, each notification delivered once.

@@ -71,8 +71,17 @@ def notification_of(event: Any, parts: Mapping[str, Any] | None = None) -> Notif
     )
 
 
+_TICK: Final = timedelta(microseconds=1)
+_NO_TIME: Final = timedelta(0)
+#: By how much a clock is behind that was set back, and not only asked twice in one microsecond.
+_SET_BACK: Final = timedelta(seconds=1)
+
+
 class EventEncoder:
     """Encodes the publications of one producer in one epoch.
+
+    Each is a microsecond later than the one before, at least: what is published in one batch
+    happened one after the other, and patterns over events ask for that.
 
     >>> encoder = EventEncoder("ann", 7)
     >>> items = encoder.many([{"x": 1}, {"x": 2}], 0, datetime.now(UTC))
@@ -81,12 +90,19 @@ class EventEncoder:
     ['ann:7:0', 'ann:7:1']
     """
 
-    __slots__ = ("epoch", "producer")
+    __slots__ = ("_last", "epoch", "producer")
 
     def __init__(self, producer: str, epoch: int) -> None:
         first = NotificationId(producer, epoch, 0)  # checks both
         self.producer = first.producer
         self.epoch = first.epoch
+        #: The time of the newest publication.
+        self._last = datetime.min.replace(tzinfo=UTC)
+
+    def _after(self, now: datetime) -> datetime:
+        """The time of the next publication; a clock that was set back is followed."""
+        ahead = self._last - now
+        return self._last + _TICK if _NO_TIME <= ahead < _SET_BACK else now
 
     def one(self, notification: Notification, sequence: int, now: datetime) -> bytes:
         """A notification under a new id, and at this time unless it has its own.
@@ -100,6 +116,8 @@ class EventEncoder:
                 f"the id {n.id} is that of a notification which this client has published; to "
                 "publish another one with its content, take notification.replace(id=None)"
             )
+        if n.time is None:
+            now = self._last = self._after(now)
         return encode(
             Notification.from_checked(
                 dict(n),
@@ -144,6 +162,7 @@ class EventEncoder:
             _pack,
         )
         sequence = first
+        now, tick = self._after(now), _TICK
         for event in events:
             if type(event) is dict and tuple(event) in shapes:
                 for value in event.values():
@@ -164,9 +183,12 @@ class EventEncoder:
                     encoded = header((event, event_type, subject, channel, None, id, now))
                     append(pack(VERSION, len(encoded), 0) + encoded)
                     sequence += 1
+                    self._last = now
+                    now += tick
                     continue
             append(self._carefully(event, sequence, now, parts))
             sequence += 1
+            now += tick
         return items
 
     def _carefully(

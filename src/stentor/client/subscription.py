@@ -66,6 +66,7 @@ from stentor.protocol.messages import (
     Confirm,
     Credit,
     Deliver,
+    Detection,
     Gap,
     Positions,
     Refused,
@@ -132,6 +133,7 @@ class Terms:
     timeout: float | None = None
     takeover: float | None = None
     expires: float | None = None
+    detect: Detection | None = None
 
     def __post_init__(self) -> None:
         if self.takeover is not None and (self.durable is None or not self.takeover >= 0):
@@ -698,6 +700,7 @@ class Subscription(Generic[T]):
             self.cut_off and terms.group is None,
             terms.settlement,
             terms.expires,
+            terms.detect,
         )
 
     def _asks(self) -> str | list[str]:

@@ -16,14 +16,26 @@ import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
+from datetime import timedelta
 from inspect import iscoroutinefunction, isgenerator
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    Self,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from stentor.client.advertisement import Advertisement, OnDemand
 from stentor.client.bus import (
     Bus,
+    DetectOptions,
     InboxOptions,
     ReplyOptions,
     SubscribeOptions,
@@ -44,6 +56,8 @@ from stentor.protocol.messages import Positions
 from stentor.transport.event_loop import new_event_loop
 
 if TYPE_CHECKING:
+    from stentor.client.detecting import PolicyGiven
+    from stentor.composite import Pattern
     from stentor.filters import Filter
     from stentor.node.hooks import Hooks
 
@@ -349,6 +363,27 @@ class SyncBus:
         without["settle"] = _settles(options)
         return SyncSubscription(self, self._bus.subscribe(filter, **without), handler)
 
+    def detect(
+        self,
+        pattern: Pattern,
+        *,
+        policy: PolicyGiven = None,
+        lateness: str | float | timedelta | None = None,
+        mode: Literal["standing", "one_shot"] = "standing",
+        **options: Unpack[DetectOptions],
+    ) -> SyncSubscription[Notification]:
+        """See `Bus.detect`. A plain `handler` runs in a thread of its own."""
+        handler = options.get("handler")
+        is_plain = handler is not None and not iscoroutinefunction(handler)
+        if is_plain:
+            without: DetectOptions = {**options, "handler": None}
+            without["settle"] = _settles(options)
+            options = without
+        subscription = self._bus.detect(
+            pattern, policy=policy, lateness=lateness, mode=mode, **options
+        )
+        return SyncSubscription(self, subscription, handler if is_plain else None)
+
     def inbox(
         self, *filters: str | Filter | type[Any], **options: Unpack[InboxOptions]
     ) -> SyncInbox:
@@ -491,7 +526,7 @@ class SyncBus:
         await self._bus.ready()
 
 
-def _settles(options: InboxOptions) -> bool | None:
+def _settles(options: InboxOptions | DetectOptions) -> bool | None:
     """Whether each is settled by itself; a handler is not told to the bus, so it is said here."""
     lasts = options.get("durable") is not None or options.get("group") is not None
     default = True if lasts and options.get("auto_confirm", True) else None

@@ -14,6 +14,8 @@ Overflow: TypeAlias = Literal["spill", "block", "drop_oldest", "drop_newest", "d
 Choice: TypeAlias = Literal["round_robin", "least_loaded"]
 #: In which order a subscriber has what waits for it.
 Order: TypeAlias = Literal["published", "priority"]
+#: When a detector consumes an event.
+DetectionPolicy: TypeAlias = Literal["best_effort", "guaranteed", "probabilistic"]
 
 
 class Parts(TypedDict, total=False):

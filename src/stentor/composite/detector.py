@@ -220,16 +220,17 @@ class Detector:
     # -- what happens
 
     def feed(
-        self, batch: Sequence[Notification], now: float | None = None, *, source: str = ""
+        self, batch: Sequence[Notification], now: float | None = None, *, source: str | None = ""
     ) -> Fed:
         """Take notifications that have arrived; `source` is whose order they are in.
 
         Without a source, each producer is one. A source's own notifications come in their order.
+        With None they come in no order that says anything: only `heartbeat` does.
         """
         rows, filters = self._index.match_batch(batch)
-        if self._holds_back:
+        if self._holds_back and source is not None:
             self._hear(batch, now, source)
-        arrived = self._occurrences(batch, rows.tolist(), filters.tolist(), source)
+        arrived = self._occurrences(batch, rows.tolist(), filters.tolist(), source or "")
         self._arrivals += len(batch)
         if not self._holds_back:
             arrived.sort(key=_order)
@@ -284,6 +285,11 @@ class Detector:
         """A source has said that it sends nothing before that time any more."""
         self._sources.hear(source, _micros(time))
         return self._release(now)
+
+    @property
+    def slowest(self) -> str | None:
+        """The source that was heard of least lately: what waits waits for it."""
+        return self._sources.slowest
 
     def add_source(self, source: str) -> None:
         """Wait for this source as well, even before it is heard of."""

@@ -141,6 +141,10 @@ class Sources:
         """Events whose upper end lies before that are stable."""
         return min(self._last.values(), default=-END_OF_TIME)
 
+    @property
+    def slowest(self) -> str | None:
+        return min(self._last, key=self._last.__getitem__, default=None)
+
     def likely_before(self, now: int, oldest: int) -> int:
         """The same where it is likely enough; `oldest` is the upper end of what waits longest."""
         stable = self.stable_before

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from stentor.node.schedule import Delayed
 from stentor.node.session import Line
 from stentor.protocol.messages import BetweenBrokers, FromBroker, Origin
 from stentor.routing.protocol import Arm, Close, Message
+
+#: Sessions with lower numbers have no connection: they belong to the broker itself.
+RESIDENTS: Final = -1_000
 
 
 class ToLink(NamedTuple):
@@ -99,6 +102,8 @@ class Agenda:
 
     def __init__(self) -> None:
         self._actions: list[Action] = []
+        #: Who lives in the broker itself, by the numbers of their sessions.
+        self.residents: dict[int, Callable[[Any], None]] = {}
 
     def __len__(self) -> int:
         return len(self._actions)
@@ -107,6 +112,11 @@ class Agenda:
         self._actions.append(action)
 
     def to_client(self, session: int, message: Any) -> None:
+        if session < RESIDENTS:
+            hear = self.residents.get(session)
+            if hear is not None:
+                hear(message)
+            return
         self._actions.append(ToClient(session, message))
 
     def to_link(self, neighbor: str, message: Any) -> None:

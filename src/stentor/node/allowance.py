@@ -44,6 +44,7 @@ some, or raise `groups` in the grant
     subscriptions: int | None = None
     durables: int | None = None
     groups: int | None = None
+    detectors: int | None = None
     #: Notifications that they may publish in a second.
     rate: float | None = None
     #: What the filters of one subscription may weigh, or that of an advertisement.

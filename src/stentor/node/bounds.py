@@ -24,6 +24,8 @@ class Bounds:
     subscriptions: int = 10_000
     durables: int = 10_000
     groups: int = 1_000
+    #: Patterns that are detected here.
+    detectors: int = 256
     #: What waits to be delivered later, and its bytes.
     scheduled: int = MOST
     scheduled_bytes: int = MOST_BYTES

@@ -30,6 +30,8 @@ hears which message.
                    routers that carry notifications themselves
     progress       how far streams have come                          progress.py
     scoping        the scope graph: changes, and what follows of them scoping.py
+    detectors      composite events, found here                       detectors.py
+    pulses         how far streams are by which time, for detectors   pulses.py
     inquiries      why somebody has a notification, or has not        inquiries.py
 
 What several parts look at is given to each in its constructor: the `sessions` of clients, the
@@ -74,6 +76,7 @@ from stentor.node.parts.bulk_reads import BulkReads
 from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.catching_up import CatchingUp
 from stentor.node.parts.deliveries import Deliveries
+from stentor.node.parts.detectors import Detectors
 from stentor.node.parts.durables import Durables
 from stentor.node.parts.groups import Groups
 from stentor.node.parts.homes import Homes
@@ -86,6 +89,7 @@ from stentor.node.parts.overlay import Overlay
 from stentor.node.parts.probing import Probing
 from stentor.node.parts.progress import Progress
 from stentor.node.parts.publishing import Publishing
+from stentor.node.parts.pulses import Pulses
 from stentor.node.parts.routing import Routing
 from stentor.node.parts.scheduling import Scheduling
 from stentor.node.parts.scoping import Scoping
@@ -409,6 +413,22 @@ class Core:
             most=bounds.subscriptions,
             queue=bounds.queue,
         )
+        self.pulses = Pulses(directory, journals=journals, clock=time, agenda=agenda)
+        self.detectors = Detectors(
+            self.subscribing,
+            subscriptions=subscriptions,
+            sessions=sessions,
+            durables=durables,
+            homes=self.homes,
+            publishing=self.publishing,
+            routing=routing,
+            journals=journals,
+            pulses=self.pulses,
+            clock=time,
+            agenda=agenda,
+            scopes=scopes,
+            shares=Shares(bounds.detectors, bounds.owners),
+        )
         self.scoping = Scoping(
             scopes,
             subscriptions=subscriptions,
@@ -452,12 +472,13 @@ class Core:
                 self.wanted,
                 self.settlements,
                 self.scoping,
+                self.detectors,
             )
         )
         self._from_clients: dict[type, Any] = {
             m.Publish: self.publishing.publish,
-            m.Subscribe: self.subscribing.subscribe,
-            m.Unsubscribe: self.subscribing.unsubscribe,
+            m.Subscribe: self.detectors.subscribe,
+            m.Unsubscribe: self.detectors.unsubscribe,
             m.Renew: self.subscribing.renew,
             m.Credit: self.subscribing.credit,
             m.Confirm: self.subscribing.confirm,
@@ -471,6 +492,7 @@ class Core:
         self._from_neighbors |= {
             m.Streams: self.overlay.streams_heard,
             m.Mark: self.overlay.mark_heard,
+            m.Pulse: self.pulses.pulse_heard,
             m.Wanted: self.wanted.wanted_heard,
             m.Probe: self.probing.probe_heard,
             m.Echo: self.probing.echo_heard,
@@ -524,6 +546,7 @@ class Core:
         self.settlements.publish()
         self.scheduling.look()
         self.transactions.publish()
+        self.detectors.publish()
         self._durables.settle()
         self._offers.tell()
         return self.agenda.take()
@@ -564,6 +587,8 @@ class Core:
         self.homes.tick()
         self.wanted.tick()
         self.progress.tick()
+        self.pulses.tick()
+        self.detectors.tick()
 
     def rebound(self, bounds: Bounds) -> None:
         """From now on these bounds hold, also for clients that are connected."""
@@ -571,6 +596,7 @@ class Core:
         self._schedule.resize(bounds.scheduled, bounds.scheduled_bytes, owners)
         self._durables.shares.resize(bounds.durables, owners)
         self.groups.shares.resize(bounds.groups, owners)
+        self.detectors.shares.resize(bounds.detectors, owners)
         self._offers.most = bounds.subscriptions
         self.subscribing.rebound(bounds.subscriptions, bounds.queue)
         self.publishing.rebound(bounds.window)
@@ -740,6 +766,10 @@ class Core:
             for stream, position in durable.positions.items():
                 self._marks.seen(stream, position)
 
+    def restore_detectors(self) -> None:
+        """Take up the detectors that were stored, by the rules that `detectors.rules` tells."""
+        self.detectors.restore()
+
     def restore_schedule(self, scheduled: Iterable[Scheduled]) -> None:
         """Take up what was on disk to be delivered later."""
         self.scheduling.schedule.restore(scheduled)
@@ -827,6 +857,7 @@ class Core:
             self.settlements,
             self.scheduling,
             self.transactions,
+            self.detectors,
             self.catching_up,
             self.bulk_reads,
             self.probing,

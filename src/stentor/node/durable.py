@@ -64,6 +64,7 @@ class _Stored(msgspec.Struct, array_like=True):
     began: Positions = {}
     refused: dict[StreamId, dict[int, Refusal]] = {}
     united: bool = False
+    memo: bytes = b""
 
 
 _decoder: Final = msgspec.msgpack.Decoder(_Stored)
@@ -109,6 +110,8 @@ class Durable:
         self.united = False
         #: The grant that it belongs to; None if it was made where there are no grants.
         self.owner = owner
+        #: What its consumer knows by what is done; a later one is greater.
+        self.memo = b""
 
     @property
     def label(self) -> str:
@@ -220,8 +223,14 @@ class Durable:
     def merge(self, other: Durable) -> None:
         """Unite it with another copy: what is done in either is done.
 
-        It begins where the earlier one began, in time and in each stream.
+        It begins where the earlier one began, in time and in each stream. Where the consumer has
+        left a memo, that goes with what was done then, so the later copy is taken as it is.
         """
+        if self.memo or other.memo:
+            if other.memo > self.memo:
+                self.memo, self.done, self.began = other.memo, other.done, other.began
+            self.recent.update(other.recent)
+            return
         if self.differs(other):
             self._widen(other)
         else:
@@ -281,10 +290,20 @@ class Durable:
         self,
         done: Iterable[tuple[StreamId, int]] = (),
         ids: Iterable[NotificationId] = (),
+        positions: Positions | None = None,
+        memo: bytes | None = None,
     ) -> bytes:
-        """To be stored; with these it will be as if they were done, and these ids dealt with."""
+        """To be stored; with these it will be as if they were done, and these ids dealt with.
+
+        With positions, as if all up to there were done.
+        """
         new = [id for id in ids if self.recent.add(id)]
         above, floors = self.done, self.positions
+        if positions:
+            above = {stream: offsets.copy() for stream, offsets in above.items()}
+            for stream, position in positions.items():
+                above.setdefault(stream, Offsets()).add_range(0, position)
+            floors = {stream: each.floor for stream, each in above.items() if each.floor >= 0}
         if done:
             above = {stream: offsets.copy() for stream, offsets in above.items()}
             for stream, offset in done:
@@ -302,6 +321,7 @@ class Durable:
                 self.began,
                 {s: refused for s, refused in self.refused.items() if refused},
                 self.united,
+                self.memo if memo is None else memo,
             )
         )
         for id in new:
@@ -329,6 +349,7 @@ class Durable:
                 floor = stored.positions.get(stream, -1)
                 durable.done[stream] = Offsets.from_data(floor, lengths)
             durable.began, durable.united = stored.began, stored.united
+            durable.memo = stored.memo
             durable.refused = {s: r for s, r in stored.refused.items() if s in durable.done}
             for stream in durable.refused:
                 durable._forget_refusals(stream)

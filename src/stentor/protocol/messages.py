@@ -179,6 +179,21 @@ class Settlement(Struct, array_like=True, frozen=True, gc=False):
     ranked: bool = False
 
 
+class Detection(Struct, array_like=True, gc=False):
+    """What a broker is to detect for a subscriber: a pattern over events."""
+
+    #: The pattern as JSON: `pattern`, `events`, and perhaps a `name`.
+    pattern: _Filter
+    #: When an event is consumed: "best_effort", "guaranteed" or "probabilistic".
+    policy: _Text = "best_effort"
+    #: With "guaranteed", seconds by which an event may come to its broker later than its own time
+    #: says; with "probabilistic", how likely it has to be that nothing older comes.
+    lateness: float = 2.0
+    threshold: float = 0.99
+    #: "standing", or "one_shot": the first detection of a partition is the last.
+    mode: _Text = "standing"
+
+
 class Subscribe(_Message, tag=11):
     """Ask for what a filter matches; deliveries carry the number.
 
@@ -222,6 +237,8 @@ class Subscribe(_Message, tag=11):
     settlement: Settlement | None = None
     #: Seconds after which a notification is too old to be delivered, by its own time.
     expires: float | None = None
+    #: Have this detected, and ask for what is found instead of for `filter`.
+    detect: Detection | None = None
 
 
 class Unsubscribe(_Message, tag=12):
@@ -634,6 +651,18 @@ class Mark(_Message, tag=58):
     head: int
 
 
+class Pulse(_Message, tag=72):
+    """What entered the stream before `time`, by the clock of its broker, lies up to the `head`.
+
+    It follows all that was forwarded before. Towards the broker of the stream, with a negative
+    head: somebody there wants to hear this for a while.
+    """
+
+    stream: StreamId
+    head: int
+    time: float = 0.0
+
+
 class Groups(_Message, tag=59):
     """Groups that live at the broker with this stream.
 
@@ -837,6 +866,7 @@ BetweenBrokers: TypeAlias = (
     | Fetch
     | Chunk
     | Mark
+    | Pulse
     | Groups
     | Links
     | Homes

@@ -51,6 +51,7 @@ class SimulatedBroker:
         self.core = self._host.core_of(self)
         self.core.restore(dict(self.durables))
         self.core.restore_schedule(self.log.scheduled())
+        self.core.restore_detectors()
 
     def stop(self) -> None:
         """It crashes: what was on its way to the disk is lost, like everything in memory."""

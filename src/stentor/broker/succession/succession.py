@@ -136,6 +136,7 @@ class Succession:
     def _serve(self, journal: Journal) -> None:
         copy = self.outdated.get(journal.stream)
         self._broker.core.adopt(copy or journal)
+        self._broker.core.restore_detectors()
         self._broker.changed()
         what = "was removed" if copy is None else "is an older copy"
         _log.info("serves the journal %s of %s, which %s", journal.stream, journal.name, what)

@@ -111,6 +111,8 @@ class Homes:
         agenda: Agenda,
     ) -> None:
         self._subscriptions = subscriptions
+        #: Called with the name of one that was deleted, wherever it lived.
+        self.at_end: Callable[[str], None] = lambda name: None
         self._durables = durables
         self._sessions = sessions
         self._journals = journals
@@ -206,6 +208,8 @@ class Homes:
         self._store(_HOME, home.name, to_data(home))
         for name in self.registry.forget_some():
             self._store(_HOME, name, None)
+        if home.broker is None:
+            self.at_end(home.name)
         if home.broker is None and self._copies.pop(home.name, None) is not None:
             self._store(_COPY, home.name, None)
         self._news[home.name] = source
@@ -286,6 +290,13 @@ class Homes:
         """From when on it asks for everything, if one lived here of which nothing is left."""
         home = self.registry.get(name)
         return home.since if home is not None else None
+
+    def lives_elsewhere(self, name: str) -> bool:
+        """Whether it is known to live at another broker that can be reached."""
+        home = self.registry.get(name)
+        if home is None or home.broker is None or self._is_ours(home):
+            return False
+        return self._directory.origin(home.broker.stream) is not None
 
     def begins(self, durable: Durable) -> None:
         """One is attached here."""

@@ -122,7 +122,7 @@ class Subscribing:
         """The grant of a client has changed; raise if it does not allow what the client has."""
         allowance = session.allowance
         for subscription, _ in session.subscriptions.values():
-            _check_permitted(session, subscription.interest)
+            check_permitted(session, subscription.interest)
             allowance.check_overflow(session.name, subscription.feed.overflow)
             subscription.feed.patience = allowance.block
 
@@ -132,7 +132,7 @@ class Subscribing:
         """Begin or join a subscription; in steps, of which all but the first are returned."""
         self._check(session, message)
         interest = _interest(message.filter)
-        _check_permitted(session, interest)
+        check_permitted(session, interest)
         session.allowance.check_weight(session.name, interest)
         if message.durable is not None:
             message = replace(message, durable=self._homes.name(session, message.durable))
@@ -425,7 +425,7 @@ class Subscribing:
                 "with a list of filters"
             )
         added = [check_names(received(text)) for text in message.added]
-        _check_permitted(session, added)
+        check_permitted(session, added)
         session.allowance.check_weight(session.name, [*interest, *added])
         removed = [received(text) for text in message.removed]
         before = dict.fromkeys(interest.narrowed(interest))
@@ -559,11 +559,12 @@ def _kept(session: Session, durable: Durable, interest: Interest) -> Interest:
     """What a durable subscription goes on with: an inbox with the filters that it had."""
     if interest.fixed:
         return interest
-    _check_permitted(session, durable.interest)
+    check_permitted(session, durable.interest)
     return Interest(durable.interest)
 
 
-def _check_permitted(session: Session, filters: Iterable[Filter]) -> None:
+def check_permitted(session: Session, filters: Iterable[Filter]) -> None:
+    """Raise if the grant of a client does not allow it to ask for one of these."""
     for filter in filters:
         if session.may_subscribe is not None and not session.may_subscribe(filter):
             raise NotPermitted(

@@ -1,0 +1,625 @@
+"""Detectors: composite events, found where the events are.
+
+A detector lives in the broker and uses nothing but what clients use (R-06.24): it is a session of
+its own, without a connection, that subscribes to the events of its pattern and publishes what it
+finds. It does so by the rights of whoever has asked for it: their grant, and their place in the
+scope graph. What it finds is a notification like any other, under a producer that no client can
+have, and those who asked for it are subscribed to that.
+
+Life. A client subscribes with a pattern instead of a filter (`Subscribe.detect`). The first who
+does so begins a detector; equal patterns of the same grant share it, and it ends with the last
+subscription to it. Nobody is told that the subscription is in force before the detector's own is.
+
+A *durable* one belongs to the durable subscription of its subscriber, and lives as long as that. It
+is a durable subscription itself, whose state has a memo: what the detector knows by the positions
+stored with it. What it finds, the positions and the memo are one transaction of the journal. So
+after a crash it goes on from there: what was found and published is not found again, and what was
+not comes again. Like every durable subscription it is taken over with a broker that is removed.
+
+Every step is short: some events are fed, or some detections encoded, and the parts take turns. What
+comes meanwhile waits in the feed, and if that is full, in the journals.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import blake2b
+from itertools import count
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from stentor.composite import Pattern
+from stentor.errors import (
+    InvalidConfiguration,
+    InvalidPattern,
+    NotPermitted,
+    Overloaded,
+    StentorError,
+)
+from stentor.filters import Filter
+from stentor.model.codec import decode_headers
+from stentor.node.agenda import RESIDENTS, Agenda, Persist
+from stentor.node.allowance import Allowance, Shares
+from stentor.node.clock import Clock
+from stentor.node.detection import (
+    Hosted,
+    Memo,
+    detections_of,
+    pack_memo,
+    pattern_of,
+    policy_of,
+    unpack_memo,
+)
+from stentor.node.journals import Journals
+from stentor.node.parts.carriage import Carriage
+from stentor.node.parts.durables import Durables
+from stentor.node.parts.homes import Homes
+from stentor.node.parts.publishing import Publishing
+from stentor.node.parts.pulses import Pulses
+from stentor.node.parts.routing import Routing
+from stentor.node.parts.subscribing import Subscribing, check_permitted
+from stentor.node.scopes import Scopes
+from stentor.node.session import AdvertiseRule, PublishRule, Session, SubscribeRule, nothing
+from stentor.node.sessions import Sessions
+from stentor.node.subscription import Subscription
+from stentor.node.subscriptions import Subscriptions
+from stentor.node.turns import Turns
+from stentor.protocol import messages as m
+from stentor.routing.protocol import FilterId
+
+#: What detectors publish.
+DETECTIONS: Final = Filter("isa composite")
+#: The number of a detector's only subscription, and how much may be on its way to it.
+NUMBER: Final = 1
+CREDIT: Final = 1_000
+#: Seconds between two looks at the time, between two states of a durable one that has found
+#: nothing, and until what could not be stored, or could not begin, is tried again.
+LOOK: Final = 0.1
+KEEP: Final = 1.0
+RETRY: Final = 1.0
+AGAIN: Final = 5.0
+#: What is behind the name of the durable subscription that a detector works for.
+SUFFIX: Final = " (detector)"
+
+
+@dataclass(frozen=True)
+class OwnerRules:
+    """What a grant allows, for a detector whose client may not be connected."""
+
+    may_publish: PublishRule | None = None
+    may_subscribe: SubscribeRule | None = None
+    may_advertise: AdvertiseRule | None = None
+    allowance: Allowance = field(default_factory=Allowance)
+
+
+def _only_without_grants(owner: str | None) -> OwnerRules | None:
+    return OwnerRules() if owner is None else None
+
+
+class Detectors:
+    """Begins, feeds and ends detectors."""
+
+    def __init__(
+        self,
+        subscribing: Subscribing,
+        *,
+        subscriptions: Subscriptions,
+        sessions: Sessions,
+        durables: Durables,
+        homes: Homes,
+        publishing: Publishing,
+        routing: Routing | Carriage,
+        journals: Journals,
+        pulses: Pulses,
+        clock: Clock,
+        agenda: Agenda,
+        scopes: Scopes,
+        shares: Shares,
+    ) -> None:
+        """`shares` is how many there may be."""
+        self._subscribing = subscribing
+        self._subscriptions = subscriptions
+        self._sessions = sessions
+        self._durables = durables
+        self._homes = homes
+        self._publishing = publishing
+        self._routing = routing
+        self._pulses = pulses
+        self._clock = clock
+        self._agenda = agenda
+        self._scopes = scopes
+        self._stream = journals.stream
+        self.shares = shares
+        #: What a grant allows now; the host says it. None if there is no such grant.
+        self.rules: Callable[[str | None], OwnerRules | None] = _only_without_grants
+        self.counters = {"detected": 0, "detectors_ended": 0}
+        self.held: dict[str, Hosted] = {}
+        self._producer = f"detectors at {journals.stream}"
+        self._session: Session | None = None
+        self._numbers = count(1)
+        self._advertised = not routing.is_steered
+        #: Those that have something to do, and those that have something to store.
+        self._working: Turns[str] = Turns()
+        self._dirty: Turns[str] = Turns()
+        #: Durable ones that could not begin, and what is said of them.
+        self.idle: dict[str, str] = {}
+        self._look = self._again = clock.now
+        pulses.hear = self._pulse
+        subscriptions.at_end(self._subscriber_gone)
+        homes.at_end = self._forgotten
+
+    # -- what clients ask
+
+    def subscribe(self, session: Session, message: m.Subscribe) -> Iterator[None] | None:
+        """As `Subscribing.subscribe`; with a pattern, when what detects it is in force."""
+        detection = message.detect
+        if detection is None:
+            return self._subscribing.subscribe(session, message)
+        pattern = pattern_of(detection)
+        policy_of(detection)
+        if message.volatile or message.group is not None or not isinstance(message.filter, str):
+            raise InvalidConfiguration(
+                "what is detected comes to one subscriber, from a journal; leave out volatile and "
+                "group, and give no list of filters"
+            )
+        if detection.mode not in ("standing", "one_shot"):
+            raise InvalidConfiguration(f"mode={detection.mode!r}: write standing or one_shot")
+        if session.may_publish is nothing:
+            raise NotPermitted(
+                f"{session.name!r} may not publish anything, and what is detected is published; "
+                f'have the grant widened by "isa composite"'
+            )
+        check_permitted(session, _leaves(pattern))
+        if message.durable is not None:
+            named = self._homes.name(session, message.durable)
+            if not self._homes.admits(session, replace(message, durable=named)):
+                return None
+        hosted = self._wanted(session, message, detection)
+        if hosted is not None and not hosted.in_force:
+            hosted.pending.append((session, message))
+            return None
+        return self._attach(hosted, session, message)
+
+    def unsubscribe(self, session: Session, message: m.Unsubscribe) -> None:
+        """As `Subscribing.unsubscribe`, also of one that is not in force yet."""
+        for hosted in list(self.held.values()):
+            hosted.pending = [
+                each
+                for each in hosted.pending
+                if each[0] is not session or each[1].number != message.number
+            ]
+            self._end_if_unused(hosted)
+        self._subscribing.unsubscribe(session, message)
+
+    def _wanted(
+        self, session: Session, message: m.Subscribe, detection: m.Detection
+    ) -> Hosted | None:
+        """What detects it, made if need be; None if it lives at another broker."""
+        component = self._scopes.components.get(session.id)
+        scoped = component is not None and self._scopes.view(session.id) is not None
+        place = (component.name, dict(component.attributes)) if scoped and component else ("", {})
+        if message.durable is None:
+            said = msgspec.json.encode([detection, session.owner, place], order="sorted")
+            key = blake2b(said, digest_size=16).hexdigest()
+            hosted = self.held.get(key)
+            if hosted is None:
+                self._check_room(session)
+                producer = self._name(detection, session.owner, key[:12])
+                hosted = self._begin(
+                    key, detection, producer, _rules(session), session.owner, place
+                )
+                self._ask(hosted, None)
+            return hosted
+        own = message.durable + SUFFIX
+        key = self._homes.name(session, own)
+        hosted = self.held.get(key)
+        if hosted is not None:
+            if hosted.detection != detection:
+                raise InvalidConfiguration(
+                    f"durable={message.durable!r} detects {str(hosted.pattern)!r}, with the policy "
+                    f"{hosted.detection.policy}; use the same, or another name"
+                )
+            return hosted
+        if self._homes.lives_elsewhere(key):
+            return None
+        self._check_room(session)
+        memo = Memo(0, detection, message.durable, session.owner, place[0], place[1], b"")
+        kept = self._durables.held.get(key)
+        if kept is not None and kept.memo:
+            memo = unpack_memo(kept.memo)
+        hosted = self._resume(key, memo, _rules(session))
+        self._ask(hosted, own, message)
+        return hosted
+
+    def _name(self, detection: m.Detection, owner: str | None, more: str) -> str:
+        """The producer of detections; none that a client can have ends so."""
+        said = f"{pattern_of(detection).type}/{more}"
+        return f"{said}@{owner or ''}@detector@"
+
+    def _check_room(self, session: Session) -> None:
+        counts = Counter(hosted.session.owner for hosted in self.held.values())
+        session.allowance.check("detectors", counts[session.owner])
+        if not self.shares.has_room(session.owner, counts):
+            raise Overloaded(
+                f"{len(self.held)} detectors are there, and no more are allowed to this grant; end "
+                "some that nobody needs, or raise limits.detectors"
+            )
+
+    def _attach(
+        self, hosted: Hosted | None, session: Session, message: m.Subscribe
+    ) -> Iterator[None] | None:
+        """Subscribe a client to what is found."""
+        if hosted is None:  # it lives elsewhere, and is found by its name
+            assert message.detect is not None
+            more = self._homes.name(session, str(message.durable) + SUFFIX)
+            producer = self._name(message.detect, session.owner, _digest(more))
+            wanted = detections_of(pattern_of(message.detect), producer)
+        else:
+            wanted = hosted.filter
+        plain = replace(message, filter=str(wanted), detect=None)
+        steps = self._subscribing.subscribe(session, plain)
+        held = session.subscriptions.get(message.number)
+        if held is not None and hosted is not None:
+            hosted.subscribers.add(held[0].feed.id)
+        return steps
+
+    # -- beginning
+
+    def _resume(self, key: str, memo: Memo, rules: OwnerRules) -> Hosted:
+        producer = self._name(memo.detection, memo.owner, _digest(key))
+        place = memo.component, memo.attributes
+        return self._begin(key, memo.detection, producer, rules, memo.owner, place, memo)
+
+    def _begin(
+        self,
+        key: str,
+        detection: m.Detection,
+        producer: str,
+        rules: OwnerRules,
+        owner: str | None,
+        place: tuple[str, Mapping[str, Any]],
+        memo: Memo | None = None,
+    ) -> Hosted:
+        id = RESIDENTS - next(self._numbers)
+        line = self._publishing.line(producer, producer, None)
+        may = rules.may_publish, rules.may_subscribe, rules.may_advertise
+        session = Session(id, producer, producer, line, *may, owner, False, rules.allowance)
+        hosted = Hosted(key, detection, session, producer, memo)
+        self._sessions.begin(session)
+        self._scopes.join(session, place[0] or producer, place[1])
+        self._agenda.residents[id] = partial(self._told, hosted)
+        self.held[key] = hosted
+        self._pulses.wanted |= hosted.is_guaranteed
+        if not self._advertised:  # where advertisements steer, nobody would hear of what is found
+            self._advertised = True
+            self._routing.advertise(FilterId(self._producer, 0), DETECTIONS)
+        return hosted
+
+    def _ask(self, hosted: Hosted, name: str | None, asked: m.Subscribe | None = None) -> None:
+        """Subscribe to the events of the pattern."""
+        message = m.Subscribe(NUMBER, [str(f) for f in _leaves(hosted.pattern)], CREDIT, name)
+        if asked is not None:
+            message = replace(message, takeover=asked.takeover, here=asked.here)
+        try:
+            for _ in self._subscribing.subscribe(hosted.session, message) or ():
+                pass
+        except StentorError:
+            self._drop(hosted)
+            raise
+        held = hosted.session.subscriptions.get(NUMBER)
+        if held is not None and held[0].durable is not None and hosted.memo is not None:
+            held[0].durable.memo = held[0].durable.memo or pack_memo(hosted.memo)
+
+    def restore(self) -> None:
+        """Begin those again that were stored, as far as their grants allow it."""
+        self._again = self._clock.now + AGAIN
+        for key, durable in list(self._durables.held.items()):
+            if not durable.memo or key in self.held:
+                continue
+            try:
+                memo = unpack_memo(durable.memo)
+                rules = self.rules(memo.owner)
+                if rules is None:
+                    raise NotPermitted(f"there is no grant {memo.owner!r} here")
+                hosted = self._resume(key, memo, rules)
+                self._ask(hosted, memo.subscriber + SUFFIX)
+            except StentorError as error:
+                self.idle[key] = str(error)
+            else:
+                self.idle.pop(key, None)
+
+    def regrant(self) -> None:
+        """Grants have changed: go on by what they say now, or not at all."""
+        for hosted in list(self.held.values()):
+            rules = self.rules(hosted.session.owner)
+            session = hosted.session
+            try:
+                if rules is None:
+                    raise NotPermitted(f"there is no grant {session.owner!r} any more")
+                session.may_publish, session.may_subscribe = rules.may_publish, rules.may_subscribe
+                session.may_advertise, session.allowance = rules.may_advertise, rules.allowance
+                self._subscribing.regrant(session)
+            except StentorError as error:
+                self._fail(hosted, error)
+        self.restore()
+
+    # -- what detectors hear
+
+    def _told(self, hosted: Hosted, message: Any) -> None:
+        """What a client would be sent."""
+        match message:
+            case m.Deliver():
+                hosted.deliver(message)
+                self._working.add(hosted.key)
+            case m.Subscribed():
+                hosted.in_force = True
+                self._dirty.add(hosted.key)
+                self._working.add(hosted.key)
+            case m.Progress(positions=positions):
+                for stream, position in positions.items():
+                    hosted.deliver(m.Deliver(NUMBER, stream, [position], []))
+                self._working.add(hosted.key)
+            case m.Gap():
+                hosted.gaps += 1
+            case m.Ended(code=code, message=text) if code is not None:
+                self._lost(hosted, code, text)
+            case m.Failure(code=code, message=text):
+                self._lost(hosted, code, text)
+
+    def _lost(self, hosted: Hosted, code: str, text: str) -> None:
+        """Its own subscription is over. A durable one goes on where that lives now, or later."""
+        if hosted.memo is not None:
+            self.idle[hosted.key] = text
+            pending, hosted.pending = hosted.pending, []
+            for session, message in pending:
+                if session.id in self._sessions.held:
+                    self._agenda.to_client(
+                        session.id, m.Ended(message.number, code, text, [], True)
+                    )
+            self._drop(hosted)
+        else:
+            self._fail(hosted, StentorError(text), code)
+
+    def _pulse(self, stream: m.StreamId, head: int, time: float) -> None:
+        for hosted in self.held.values():
+            if hosted.is_guaranteed:
+                hosted.pulse(stream, head, time)
+
+    # -- their work
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._working)
+
+    def work(self) -> None:
+        """A step of one of them."""
+        hosted = self.held.get(self._working.next())
+        if hosted is None:
+            return
+        if hosted.in_force and hosted.pending:
+            self._admit(hosted)
+        try:
+            fed = hosted.work(self._clock.time)
+        except StentorError as error:
+            self._fail(hosted, error)
+            return
+        if fed:
+            self._subscribing.credit(hosted.session, m.Credit(NUMBER, fed))
+        if hosted.items or hosted.is_changed:
+            self._dirty.add(hosted.key)
+        if hosted.has_work:
+            self._working.add(hosted.key)
+
+    def _admit(self, hosted: Hosted) -> None:
+        """It is in force: subscribe those who have waited for that."""
+        pending, hosted.pending = hosted.pending, []
+        for session, message in pending:
+            if session.id not in self._sessions.held:
+                continue
+            try:
+                for _ in self._attach(hosted, session, message) or ():
+                    pass
+            except StentorError as error:
+                failure = m.Failure(error.code, str(error), message.number)
+                self._agenda.to_client(session.id, failure)
+        self._end_if_unused(hosted)
+
+    def tick(self) -> None:
+        """Let time pass for all of them."""
+        if self._clock.now < self._look:
+            return
+        self._look = self._clock.now + LOOK
+        if self.idle and self._clock.now >= self._again:
+            self.idle = {key: why for key, why in self.idle.items() if key in self._durables.held}
+            self.restore()
+        streams = self._pulses.streams
+        for hosted in list(self.held.values()):
+            held = hosted.session.subscriptions.get(NUMBER)
+            if not hosted.in_force or held is None:
+                continue
+            try:
+                hosted.listen(streams, held[0].feed, self._clock.time)
+            except StentorError as error:
+                self._fail(hosted, error)
+                continue
+            if hosted.has_work:
+                self._working.add(hosted.key)
+
+    # -- what they find
+
+    def publish(self) -> None:
+        """Publish what was found, and store durable ones."""
+        for key in self._dirty.take():
+            hosted = self.held.get(key)
+            if hosted is None or hosted.is_writing:
+                continue
+            if self._clock.now < hosted.not_before or not self._is_due(hosted):
+                if hosted.memo is not None:
+                    self._dirty.add(key)
+                continue
+            try:
+                self._write(hosted)
+            except StentorError as error:
+                self._fail(hosted, error)
+
+    def _is_due(self, hosted: Hosted) -> bool:
+        """Whether it is to be written. The state of a durable one goes with all it has found."""
+        if hosted.memo is None:
+            return bool(hosted.items)
+        if hosted.has_found or not hosted.in_force:
+            return False
+        if hosted.items or hosted.is_full:
+            return True
+        return hosted.is_changed and self._clock.now >= hosted.stored_at + KEEP
+
+    def _write(self, hosted: Hosted) -> None:
+        items, hosted.items = hosted.items, []
+        hosted.is_changed = False
+        envelopes = decode_headers(items)
+        may_publish = hosted.session.may_publish
+        for envelope in envelopes:
+            if may_publish is not None and not may_publish(envelope):
+                raise NotPermitted(
+                    f"the grant {hosted.session.owner!r} may not publish what was detected; have "
+                    'it widened by "isa composite"'
+                )
+        self.counters["detected"] += len(items)
+        hosted.is_writing = True
+        if hosted.memo is None:
+            stamped, envelopes, _ = self._scopes.stamp(hosted.session, items, envelopes, [])
+            then = partial(self._written, hosted, items, None)
+            self._publishing.publish_own(self._own(), stamped, envelopes, then=then)
+            return
+        held = hosted.session.subscriptions.get(NUMBER)
+        durable = None if held is None else held[0].durable
+        if durable is None or self._durables.is_on_hold(durable.name):
+            self._put_back(hosted, items)
+            return
+        memo = hosted.to_memo()
+        positions, ids = dict(hosted.positions), hosted.ids
+        hosted.ids = []
+        data = durable.to_data(ids=ids, positions=positions, memo=memo)
+        self._durables.hold(durable.name)
+        then = partial(self._written, hosted, items, (positions, memo))
+        if items:
+            stamped, envelopes, _ = self._scopes.stamp(hosted.session, items, envelopes, [])
+            states = {durable.name: data}
+            self._publishing.publish_own(self._own(), stamped, envelopes, states=states, then=then)
+        else:
+            self._agenda.add(Persist(durable.name, data, then))
+
+    def _put_back(self, hosted: Hosted, items: list[bytes]) -> None:
+        hosted.items = items + hosted.items
+        hosted.is_writing = False
+        hosted.is_changed = True
+        hosted.not_before = self._clock.now + LOOK
+        self._dirty.add(hosted.key)
+
+    def _written(
+        self,
+        hosted: Hosted,
+        items: list[bytes],
+        kept: tuple[m.Positions, bytes] | None,
+        error: StentorError | None,
+    ) -> None:
+        """It is on disk and routed, or could not be stored."""
+        held = hosted.session.subscriptions.get(NUMBER)
+        durable = None if held is None else held[0].durable
+        if error is not None:
+            self._session = None
+            self._put_back(hosted, items)
+            hosted.not_before = self._clock.now + RETRY
+        else:
+            hosted.is_writing = False
+            hosted.not_before = self._clock.now
+            hosted.stored_at = self._clock.now
+            if hosted.items or hosted.is_changed:
+                self._dirty.add(hosted.key)
+            if hosted.has_work:
+                self._working.add(hosted.key)
+            if held is not None and durable is not None and kept is not None:
+                positions, durable.memo = kept
+                held[0].confirm(held[1], positions)
+        if durable is not None and kept is not None:
+            self._durables.release(durable.name)
+
+    def _own(self) -> Session:
+        if self._session is None or self._session.line.failed:
+            line = self._publishing.line(self._producer, self._producer, None)
+            self._session = Session(-4, self._producer, self._producer, line)
+        return self._session
+
+    # -- ending
+
+    def _subscriber_gone(self, subscription: Subscription) -> None:
+        for hosted in list(self.held.values()):
+            if subscription.feed.id in hosted.subscribers:
+                hosted.subscribers.discard(subscription.feed.id)
+                self._end_if_unused(hosted)
+
+    def _end_if_unused(self, hosted: Hosted) -> None:
+        """A durable one lives as long as the subscription that it works for."""
+        if hosted.memo is None and not hosted.subscribers and not hosted.pending:
+            self._drop(hosted)
+
+    def _forgotten(self, name: str) -> None:
+        """A durable subscription was deleted, wherever it lived: so is what detects for it."""
+        hosted = self.held.get(name + SUFFIX)
+        if hosted is not None and hosted.memo is not None:
+            held = hosted.session.subscriptions.get(NUMBER)
+            self._drop(hosted)
+            if held is not None and held[0].durable is not None:
+                self._durables.delete(held[0].durable)
+                self._homes.ends(held[0].durable)
+
+    def _fail(self, hosted: Hosted, error: StentorError, code: str | None = None) -> None:
+        """It cannot go on; all that are subscribed to it hear why."""
+        self.counters["detectors_ended"] += 1
+        code = code or error.code
+        waiting = [(session, message.number) for session, message in hosted.pending]
+        for id in hosted.subscribers:
+            subscription = self._subscriptions.held.get(id)
+            for consumer in [] if subscription is None else list(subscription.consumers):
+                waiting.append((self._sessions.held[consumer.session], consumer.number))
+        if hosted.memo is not None:
+            self.idle[hosted.key] = str(error)
+            self._again = self._clock.now + AGAIN
+        self._drop(hosted)
+        for session, number in waiting:
+            if session.id in self._sessions.held:
+                self._agenda.to_client(session.id, m.Ended(number, code, str(error)))
+                if number in session.subscriptions:
+                    self._subscriptions.leave(session, number)
+
+    def _drop(self, hosted: Hosted) -> None:
+        if self.held.get(hosted.key) is not hosted:
+            return
+        del self.held[hosted.key]
+        self._agenda.residents.pop(hosted.session.id, None)
+        self._sessions.leave(hosted.session.id)
+        self._pulses.wanted = any(each.is_guaranteed for each in self.held.values())
+
+
+def _rules(session: Session) -> OwnerRules:
+    return OwnerRules(
+        session.may_publish, session.may_subscribe, session.may_advertise, session.allowance
+    )
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode(), digest_size=6).hexdigest()
+
+
+def _leaves(pattern: Pattern) -> list[Filter]:
+    """The filters of all events that a pattern, or one that it is defined by, looks at."""
+    found: dict[Filter, None] = {}
+    for meaning in pattern.events.values():
+        found |= dict.fromkeys(_leaves(meaning) if isinstance(meaning, Pattern) else [meaning])
+    if len(found) > m.MAX_INBOX:
+        raise InvalidPattern(f"a pattern looks at {m.MAX_INBOX} filters at most")
+    return list(found)

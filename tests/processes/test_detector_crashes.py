@@ -1,0 +1,64 @@
+"""A broker that dies by SIGKILL while it detects a pattern: nothing is missed, nothing repeated."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+from overlay_processes import Overlay, until
+
+import stentor
+from stentor.composite import Pattern
+
+PAIRS = 60
+
+
+@pytest.mark.spec("R-06.32")
+def test_a_guaranteed_detector_survives_the_death_of_its_broker(overlay: Overlay) -> None:
+    asyncio.run(storm(overlay))
+
+
+async def storm(overlay: Overlay) -> None:
+    rng = random.Random(7)
+    home, other = overlay.line(2)
+    await overlay.linked()
+    pairs = Pattern("(A ; B) partition by k", events={"A": "isa a", "B": "isa b"})
+    delays: Any = {"delays": (0.02, 0.2)}
+    found: Counter[int] = Counter()
+
+    async def count(detection: stentor.Notification) -> None:
+        found[detection["k"]] += 1
+
+    bus = await stentor.connect(overlay[home].address, **delays)
+    options: dict[str, Any] = {"durable": "pairs", "lateness": "3s", "handler": count}
+    await bus.detect(pairs, **options)
+    publishers = [await stentor.connect(overlay[b].address, **delays) for b in (home, other)]
+
+    async def publish() -> None:
+        for k in range(PAIRS):
+            for type in "ab":
+                await rng.choice(publishers).publish({"k": k}, type=type, ack=True)
+
+    try:
+        publishing = asyncio.create_task(publish())
+        for _ in range(3):
+            await asyncio.sleep(0.2 + 0.3 * rng.random())
+            overlay[home].kill()
+            overlay[home].start()
+        await publishing
+        await overlay.linked()
+        await until(
+            lambda: len(found) == PAIRS,
+            lambda: f"{sorted(set(range(PAIRS)) - set(found))} were not found",
+        )
+        # What would be found a second time would come before this one is found.
+        for type in "ab":
+            await publishers[1].publish({"k": PAIRS}, type=type, ack=True)
+        await until(lambda: found[PAIRS] > 0, lambda: "the last one was not found")
+        assert set(found.values()) == {1}, found
+    finally:
+        for each in (bus, *publishers):
+            await each.close()
