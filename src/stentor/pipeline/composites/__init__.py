@@ -1,6 +1,6 @@
 """Composite events on Spark: the patterns of `stentor.composite` over tables and streams of events.
 
-    detect(events, pattern, ...)    a row for each composite event, as `detect_local` finds them
+detect(events, pattern, ...)    a row for each composite event, as `detect_local` finds them
 """
 
 from __future__ import annotations

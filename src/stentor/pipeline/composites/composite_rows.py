@@ -10,8 +10,8 @@ from the columns of their events:
     composite            struct: start, end, events (how many) and pattern (its name)
     _id, _type, _time    as of every event; `_time` is the end of the interval
     _payload, ...        the events themselves, as a composite event carries them
-    _events              the same for Spark: an array of structs, `names` and `event`. Where an event
-                         is composite itself, there are those that it was made of, as `X.A`
+    _events              the same for Spark: an array of structs, `names` and `event`. Where an
+                         event is composite itself, there are those that it was made of, as `X.A`
 """
 
 from __future__ import annotations

@@ -21,7 +21,6 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 from itertools import count
-from operator import or_
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -32,7 +31,8 @@ from stentor.composite import Limits, Pattern
 from stentor.composite.intervals import END
 from stentor.composite.reference import Mode
 from stentor.composite.runs import DEFAULTS
-from stentor.errors import InvalidConfiguration, PipelineDefinitionError, PipelineError
+from stentor.errors import PipelineDefinitionError, PipelineError
+from stentor.filters import Filter
 from stentor.pipeline.composites.composite_rows import composite_schema
 from stentor.pipeline.composites.worker import MASK, Plan, detected, parcels_by_shard
 from stentor.pipeline.filters import is_native, to_column
@@ -52,6 +52,7 @@ from stentor.pipeline.steps.events import (
 )
 from stentor.pipeline.steps.events import watermark as with_watermark
 from stentor.pipeline.steps.functions import noticeable
+from stentor.pipeline.steps.patterns import written_pattern
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -171,24 +172,16 @@ def detect_as_written(
     )
 
 
-def written_pattern(pattern: str, events: Mapping[str, Any], name: str | None = None) -> Pattern:
-    """A pattern of texts; events that are tables are patterns themselves."""
-    named = {} if name is None else {"name": name}
-    return Pattern.load({"pattern": pattern, "events": events, **named})
-
-
 # -- which events, and where
 
 
-def _is_small(filters: list[Any], schema: T.StructType) -> bool:
+def _is_small(filters: list[Filter], schema: T.StructType) -> bool:
+    """Whether they are expressions; `NoColumn` if one names a column that there is not."""
+    plain = [is_native(each, schema) for each in filters]
     conditions = sum(
         len(each.constraints) + len(each.residuals) for f in filters for each in f.conjuncts
     )
-    return (
-        len(filters) <= FILTERS
-        and conditions <= CONDITIONS
-        and all(is_native(each, schema) for each in filters)
-    )
+    return len(filters) <= FILTERS and conditions <= CONDITIONS and all(plain)
 
 
 def _keys(patterns: tuple[Pattern, ...], events: DataFrame) -> list[Column]:
