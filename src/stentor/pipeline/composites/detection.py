@@ -52,6 +52,7 @@ from stentor.pipeline.steps.events import (
 )
 from stentor.pipeline.steps.events import watermark as with_watermark
 from stentor.pipeline.steps.functions import noticeable
+from stentor.pipeline.steps.names import is_reserved
 from stentor.pipeline.steps.patterns import written_pattern
 
 if TYPE_CHECKING:
@@ -125,6 +126,9 @@ def detect(
         vocabulary=Vocabulary.of_this_process(),
     )
     filters = list(plan.detector().filters.values())
+    for name in sorted({name for each in filters for name in each.names}):
+        if not is_reserved(name):
+            find(events.schema, name)  # `NoColumn`, which nothing could match
     keys = _keys(wanted, events)
     kept = noticeable(events)
     for key in keys:
@@ -176,12 +180,15 @@ def detect_as_written(
 
 
 def _is_small(filters: list[Filter], schema: T.StructType) -> bool:
-    """Whether they are expressions; `NoColumn` if one names a column that there is not."""
-    plain = [is_native(each, schema) for each in filters]
+    """Whether they can be expressions."""
     conditions = sum(
         len(each.constraints) + len(each.residuals) for f in filters for each in f.conjuncts
     )
-    return len(filters) <= FILTERS and conditions <= CONDITIONS and all(plain)
+    return (
+        len(filters) <= FILTERS
+        and conditions <= CONDITIONS
+        and all(is_native(each, schema) for each in filters)
+    )
 
 
 def _keys(patterns: tuple[Pattern, ...], events: DataFrame) -> list[Column]:
