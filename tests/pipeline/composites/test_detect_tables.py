@@ -2,6 +2,7 @@
 
 import logging
 from functools import reduce
+from pathlib import Path
 
 import pytest
 from keyed_histories import SCHEMA, Histories, row, shared
@@ -77,6 +78,15 @@ def test_a_row_is_the_composite_event(spark: SparkSession) -> None:
     assert event.id == NotificationId.parse(one["_id"])
     outer = Pattern("X partition by host", events={"X": f"_type = '{BY_HOST.type}'"})
     assert detect(found, outer).count() == 1  # it is an event table itself
+
+
+def test_the_example_of_the_page(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "composite.md").read_text("utf-8")
+    section = page.partition("\n## On Spark\n")[2].partition("\n## ")[0]
+    lines = [line[4:] for line in section.splitlines() if line.startswith("    ")]
+    assert len(lines) >= 4
+    exec("\n".join(lines), {"events": hosts(spark), "p": BY_HOST})
+    assert "p:1:2" in capsys.readouterr().out
 
 
 def test_mistakes_are_told(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
