@@ -41,6 +41,9 @@ def main() -> int:
     )
     parser.add_argument("--all", action="store_true", help="show matching and routing first")
     parser.add_argument("--scopes", action="store_true", help="show scopes, and nothing else")
+    parser.add_argument(
+        "--composite", action="store_true", help="raise alarms, find them on Spark; nothing else"
+    )
     parser.add_argument("--quick", action="store_true", help="the live demo in a few seconds")
     parser.add_argument("--no-pipeline", action="store_true", help="without Spark")
     parser.add_argument(
@@ -58,6 +61,10 @@ def main() -> int:
 
         scopes.main()
         return 0
+    if options.composite:
+        import composite
+
+        return composite.main(spark=not options.no_pipeline)
     if options.all:
         import matching
         import routing

@@ -32,6 +32,25 @@ def test_scopes_are_shown_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert "(Trade)" in shown
 
 
+def test_alarms_are_raised_live(capsys: pytest.CaptureFixture[str]) -> None:
+    import composite
+
+    assert composite.main(spark=False) == 0
+    assert re.search(r"600 events, [1-9]\d* alarms", capsys.readouterr().out)
+
+
+@pytest.mark.slow
+def test_spark_finds_the_alarms_that_were_raised() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "demo" / "tour.py"), "--composite"],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "the same alarms, one by one" in done.stdout
+
+
 @pytest.fixture
 def plot(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the picture goes."""

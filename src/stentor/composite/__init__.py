@@ -31,7 +31,7 @@ from stentor.composite.intervals import Interval, interval_of
 from stentor.composite.pattern import Pattern
 from stentor.composite.reference import detect_local
 from stentor.composite.runs import Limits
-from stentor.composite.stability import BestEffort, Guaranteed, Policy, Probabilistic
+from stentor.composite.stability import BestEffort, Guaranteed, Policy, Probabilistic, Watermarked
 
 __all__ = [
     "BestEffort",
@@ -48,6 +48,7 @@ __all__ = [
     "Probabilistic",
     "Status",
     "SubEvent",
+    "Watermarked",
     "detect_local",
     "interval_of",
     "sub_events",

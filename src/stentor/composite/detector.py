@@ -29,7 +29,7 @@ from stentor.composite.pattern import Pattern, key_token
 from stentor.composite.reference import Mode
 from stentor.composite.runs import DEFAULTS, Found, Limits, Machine, Runs
 from stentor.composite.snapshots import Reader, Writer, pack, pack_values, unpack, unpack_values
-from stentor.composite.stability import BestEffort, Policy, Sources
+from stentor.composite.stability import BestEffort, Policy, Sources, Watermarked
 from stentor.errors import DetectorFull, DuplicateKey, InvalidConfiguration, UnknownKey
 from stentor.filters import Filter
 from stentor.matching import Index
@@ -126,6 +126,7 @@ class Detector:
         self._limits = limits
         self._uncertainty = uncertainty
         self._holds_back = not isinstance(self._policy, BestEffort)
+        self._hears_events = self._holds_back and not isinstance(self._policy, Watermarked)
         self._sources = Sources(self._policy)
         self._index: Index[int] = Index()
         self._filters: dict[Filter, int] = {}
@@ -217,20 +218,36 @@ class Detector:
     def patterns(self) -> list[Pattern]:
         return [each.pattern for each in self._loaded.values() if each.is_wanted]
 
+    @property
+    def filters(self) -> dict[int, Filter]:
+        """What events are held against, each once, by number."""
+        return {number: filter_ for filter_, number in self._filters.items()}
+
     # -- what happens
 
     def feed(
-        self, batch: Sequence[Notification], now: float | None = None, *, source: str | None = ""
+        self,
+        batch: Sequence[Notification],
+        now: float | None = None,
+        *,
+        source: str | None = "",
+        matched: tuple[list[int], list[int]] | None = None,
     ) -> Fed:
         """Take notifications that have arrived; `source` is whose order they are in.
 
         Without a source, each producer is one. A source's own notifications come in their order.
         With None they come in no order that says anything: only `heartbeat` does.
+        A host that has held them against `filters` already passes `matched`: places in the batch,
+        in their order, and for each the number of a filter that matches there.
         """
-        rows, filters = self._index.match_batch(batch)
-        if self._holds_back and source is not None:
+        if matched is None:
+            found = self._index.match_batch(batch)
+            rows, filters = found[0].tolist(), found[1].tolist()
+        else:
+            rows, filters = matched
+        if self._hears_events and source is not None:
             self._hear(batch, now, source)
-        arrived = self._occurrences(batch, rows.tolist(), filters.tolist(), source or "")
+        arrived = self._occurrences(batch, rows, filters, source or "")
         self._arrivals += len(batch)
         if not self._holds_back:
             arrived.sort(key=_order)
@@ -498,6 +515,16 @@ class Detector:
             wakes.append(self._sources.wake_for(self._waiting[0][0]))
         wake = min((each for each in wakes if each is not None), default=None)
         return Fed(detections, None if wake is None else wake / SECOND)
+
+    @property
+    def due(self) -> float | None:
+        """When the next event or timer is due that waits, in seconds since 1970: a heartbeat after
+        that has something to do. None if nothing waits.
+        """
+        times = [self._waiting[0][0]] if self._waiting else []
+        if self._timers:
+            times.append(self._timers[0][0])
+        return min(times) / SECOND if times else None
 
     # -- moving
 

@@ -219,9 +219,14 @@ _unpack: Final = msgspec.msgpack.Decoder(list[tuple[tuple[str, ...], bytes]]).de
 
 def sub_events(notification: Notification) -> tuple[Notification, ...]:
     """The events that a composite event, received as a notification, is composed of."""
+    return tuple(event for _, event in named_events(notification))
+
+
+def named_events(notification: Notification) -> list[tuple[tuple[str, ...], Notification]]:
+    """The same, each with the names that it was accepted by."""
     if notification.content_type != CONTENT_TYPE or not notification.payload:
-        return ()
+        return []
     try:
-        return tuple(decode(data) for _, data in _unpack(notification.payload))
+        return [(names, decode(data)) for names, data in _unpack(notification.payload)]
     except msgspec.MsgspecError as error:
         raise DecodeError(f"the payload holds no events: {error}") from None

@@ -15,6 +15,9 @@ Of each source, the delays of its last events are remembered. The share of them 
 long as the event is old estimates that the source has nothing older on its way; the sources are
 taken as independent. What comes too late all the same is counted.
 
+Under `Watermarked`, the host alone says up to where events are stable, by heartbeats: what it knows
+of all sources together, such as the watermark of a stream on Spark.
+
 Under `BestEffort`, events are consumed as they come.
 """
 
@@ -67,7 +70,17 @@ class Probabilistic:
             raise InvalidConfiguration(f"remembered={self.remembered} must lie in 1..65536")
 
 
-Policy = BestEffort | Guaranteed | Probabilistic
+@dataclass(frozen=True)
+class Watermarked:
+    """Consume what lies before the last heartbeat, whatever it is of. Events say nothing of what
+    else is on its way.
+    """
+
+    sources: tuple[str, ...] = ("watermark",)
+    kind: Literal["watermarked"] = "watermarked"
+
+
+Policy = BestEffort | Guaranteed | Probabilistic | Watermarked
 
 
 class Delays:

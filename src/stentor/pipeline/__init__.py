@@ -9,6 +9,7 @@
     history(spark, path, filter, ...)    what was published, between two times
     past(path, since)                    an archive as the beginning of a subscription
     replay(spark, path, brokers, ...)    publish an archive again
+    detect(events, pattern)              composite events: patterns over events
     scoped(events, graph)                who gets which event, through scopes and mappings
     audit(trace)                         which guarantee a recorded run has broken
 
@@ -24,6 +25,7 @@ from stentor.pipeline.lazy_names import lazily
 if TYPE_CHECKING:
     from stentor.pipeline.archives import archive, compact, history, past, replay
     from stentor.pipeline.auditing import audit
+    from stentor.pipeline.composites import detect
     from stentor.pipeline.event_table import events
     from stentor.pipeline.filters import to_column
     from stentor.pipeline.matching import match, register_subscriptions
@@ -35,6 +37,7 @@ _HOME: Final = {
     "archive": "archives",
     "audit": "auditing",
     "compact": "archives",
+    "detect": "composites",
     "events": "event_table",
     "history": "archives",
     "match": "matching",
@@ -52,6 +55,7 @@ __all__ = [
     "archive",
     "audit",
     "compact",
+    "detect",
     "events",
     "history",
     "match",

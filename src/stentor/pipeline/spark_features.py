@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -15,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 from stentor.errors import PipelineError
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, SparkSession
 
 
 def missing(what: str, since: str) -> PipelineError:
@@ -42,6 +43,24 @@ def check_streams() -> None:
         import pyspark.sql.streaming.datasource  # noqa: F401
     except ImportError:
         raise missing("a stream of events", "4.2") from None
+
+
+_PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+def check_state(spark: SparkSession, what: str) -> None:
+    """Raise if a session cannot keep the state of functions in Python, and say what to do."""
+    if find_spec("google") is None or find_spec("google.protobuf") is None:
+        raise PipelineError(
+            "Spark keeps the state of Python functions with the package protobuf, which is not "
+            "installed: pip install protobuf"
+        )
+    if spark.conf.get(_PROVIDER) != _ROCKSDB:
+        raise PipelineError(
+            f"{what} are kept in RocksDB; before the query is started say "
+            f'spark.conf.set("{_PROVIDER}", "{_ROCKSDB}")'
+        )
 
 
 #: Spark's own way from its types to Arrow's is not public, and until 4.1 took no zone: it was UTC.

@@ -63,6 +63,18 @@ def problems(spark: SparkSession, directory: Path, text: str) -> list[str]:
         ('sql = "select smybol from quotes"', 11, "no column 'smybol'; did you mean 'symbol'?"),
         ('sql = "select * from qotes"', 11, "qotes"),
         ('enrich = { table = "names", on = ["nothing"] }', 11, "'nothing'"),
+        (
+            '[step.detect]\nwatermark = "1 second"\npattern = "A partition by symbl"\n'
+            '[step.detect.events]\nA = "price > 1"',
+            13,
+            "no column 'symbl'; did you mean 'symbol'?",
+        ),
+        (
+            '[step.detect]\nwatermark = "1 second"\npattern = "A partition by symbol"\n'
+            '[step.detect.events]\nA = "pric > 1"',
+            15,
+            "no column 'pric'; did you mean 'price'?",
+        ),
     ],
 )
 def test_what_does_not_exist_is_told_with_its_line(

@@ -18,6 +18,11 @@ name = "market"
 brokers = ["127.0.0.1:7411"]
 schema = "symbol string, price double"
 """
+DETECT = """[[step]]
+name = 'a'
+[step.detect]
+events = { A = "x = 1", B = "x = 2" }
+"""
 SINK = '[[sink]]\nparquet = "out"\n'
 BATCH = "[source.files]\njson = 'in'\n[[sink]]\n"
 
@@ -237,6 +242,10 @@ def test_the_least_that_can_be_written(tmp_path: Path) -> None:
             8,
             "'_id' cannot be set",
         ),
+        (HEAD + DETECT + "pattern = 'A ; ; B'\n" + SINK, 10, "unexpected ';'"),
+        (HEAD + DETECT + "pattern = 'A ; C'\n" + SINK, 8, "names C, which is not defined"),
+        (HEAD + DETECT + "pattern = 3\n" + SINK, 10, "a pattern of composite events"),
+        (HEAD + DETECT.replace("= 1", "= = 1") + "pattern = 'A'\n" + SINK, 9, "x = = 1"),
         (HEAD + "[[sink]]\nfrom = 'quotes'\n", 6, "where does it go?"),
         (HEAD + "[[sink]]\nparket = 'x'\n", 7, "did you mean 'parquet'?"),
         (HEAD + "[[sink]]\nparquet = 'x'\njson = 'y'\n", 8, "not parquet and json"),

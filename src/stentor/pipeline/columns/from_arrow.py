@@ -44,7 +44,7 @@ _TEXTS: Final = ("_type", "_subject", "_channel", "_content_type")
 _PARTS: Final = dict.fromkeys(_TEXTS, "string") | {"_payload": "binary", "_time": "timestamp"}
 _HANDLING: Final = {"_deliver_at": "timestamp", "_expires": "timestamp", "_priority": "bigint"}
 _SET: Final = _PARTS | _HANDLING
-_LEFT_OUT: Final = frozenset({"_id", "_broker", "_stream", "_offset", "_corrupt"})
+_LEFT_OUT: Final = frozenset({"_id", "_broker", "_stream", "_offset", "_corrupt", "_events"})
 
 
 class Draft(NamedTuple):

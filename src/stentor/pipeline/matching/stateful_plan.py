@@ -12,14 +12,13 @@ A watermark of the events does not pass: whoever needs one says `withWatermark` 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from stentor.errors import PipelineDefinitionError, PipelineError, UnsupportedColumn
+from stentor.errors import PipelineDefinitionError, UnsupportedColumn
 from stentor.pipeline.matching.filter_columns import attribute_names, input_of
 from stentor.pipeline.matching.parcels import (
     CONTENTS,
@@ -32,17 +31,15 @@ from stentor.pipeline.matching.shard_index import BUCKETS, Layout
 from stentor.pipeline.matching.shard_state import Keeper
 from stentor.pipeline.matching.subscriptions import subscription_columns
 from stentor.pipeline.matching.vocabulary import Vocabulary
-from stentor.pipeline.spark_features import to_arrow_type_in_utc
+from stentor.pipeline.spark_features import check_state, to_arrow_type_in_utc
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
 #: In how many parts subscriptions are kept, unless the user decides.
 SHARDS: Final = 4
 
 ON_ERROR: Final = ("fail", "skip")
-_PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
-_ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 def match_changing(
@@ -65,7 +62,7 @@ def match_changing(
         raise PipelineDefinitionError(f"on_error={on_error!r}; choose from {', '.join(ON_ERROR)}")
     parts = SHARDS if shards is None else shards
     columns = subscription_columns(subscriptions, id, filter, also=order)
-    _check_session(events.sparkSession)
+    check_state(events.sparkSession, "subscriptions that change")
     id_type = columns.schema["id"].dataType
     result = T.StructType([T.StructField(id, id_type), *events.schema.fields])
     looked_at, layout = _laid_out(events, id_type)
@@ -119,16 +116,3 @@ def _laid_out(events: DataFrame, id_type: T.DataType) -> tuple[DataFrame, Layout
     layout = Layout(to_arrow_type_in_utc(id_type), len(schema), columns_of, unsupported)
     named = [column.alias(f"_stentor_{number}") for number, column in enumerate(further)]
     return events.select("*", *named), layout
-
-
-def _check_session(spark: SparkSession) -> None:
-    if find_spec("google") is None or find_spec("google.protobuf") is None:
-        raise PipelineError(
-            "Spark keeps the state of Python functions with the package protobuf, which is not "
-            "installed: pip install protobuf"
-        )
-    if spark.conf.get(_PROVIDER) != _ROCKSDB:
-        raise PipelineError(
-            "subscriptions that change are kept in RocksDB; before the query is started say "
-            f'spark.conf.set("{_PROVIDER}", "{_ROCKSDB}")'
-        )

@@ -14,7 +14,7 @@ from stentor.pipeline.steps.options import Option
 NAME_FORM: Final = "a letter, then letters, digits, - or _"
 
 #: Kinds of options whose entries are judged one by one.
-_ENTRIES: Final = ("rule", "names")
+_ENTRIES: Final = ("rule", "names", "events")
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
 

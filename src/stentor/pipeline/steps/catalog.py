@@ -7,6 +7,7 @@ from typing import Any
 
 from stentor.pipeline.steps.names import check_names
 from stentor.pipeline.steps.options import Option
+from stentor.pipeline.steps.patterns import written_pattern
 from stentor.pipeline.steps.registry import register_step
 from stentor.pipeline.steps.rules import check_expansion, read_rule, read_window
 
@@ -28,6 +29,11 @@ def _check_expand(options: Mapping[str, Any]) -> None:
 
 def _check_transform(options: Mapping[str, Any]) -> None:
     check_names(options["set"])
+
+
+def _check_detect(options: Mapping[str, Any]) -> None:
+    pattern = written_pattern(options["pattern"], options["events"], options.get("name"))
+    _ = pattern.automaton  # tells whether it is too large
 
 
 register_step(
@@ -181,4 +187,21 @@ register_step(
     },
     main="graph",
     about="Find out who gets which event through the scopes of a graph, and in which version.",
+)
+register_step(
+    "detect",
+    "stentor.pipeline.composites:detect_as_written",
+    {
+        "pattern": Option("pattern", "what to detect: A ; B within 10s", required=True),
+        "events": Option("events", "the filter of each name in the pattern", required=True),
+        "name": Option("text", "how the composite events are called"),
+        "watermark": _WATERMARK,
+        "shards": Option("count", "in how many parts a stream's state is kept; 16 by default"),
+        "partitions": Option("count", "values of the key with open runs, in each part"),
+        "runs": Option("count", "open runs of one value of the key"),
+        "waiting": Option("count", "events that wait for the watermark, in each part"),
+        "when_full": Option("text", "what a limit does", choices=("oldest", "newest", "raise")),
+    },
+    check=_check_detect,
+    about="Find composite events: patterns over events, such as one followed by another.",
 )

@@ -16,6 +16,7 @@ from typing import Any, Final
 from stentor.errors import InvalidAddress, InvalidValue, PipelineDefinitionError, PipelineError
 from stentor.filters import Filter
 from stentor.pipeline.steps.durations import DURATION_FORM, microseconds
+from stentor.pipeline.steps.patterns import read_events, read_pattern
 from stentor.pipeline.steps.rules import WINDOW_FORM, read_rule, read_window
 from stentor.transport.address import Address
 
@@ -210,6 +211,8 @@ KINDS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "filter": ("a filter", _filter),
     "names": ("a table of texts", _names),
     "rule": ('a table such as {price = "last"}', _rule),
+    "pattern": ("a pattern of composite events, such as A ; B within 10s", read_pattern),
+    "events": ("a table of names and filters", read_events),
     "addresses": ("a list of addresses of brokers", _addresses),
     "moment": ("a time with its zone, such as 2026-01-31T12:00:00Z", _moment),
     "offsets": ("earliest, latest or a table of offsets", _offsets),

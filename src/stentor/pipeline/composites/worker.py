@@ -1,0 +1,148 @@
+"""What Spark's Python workers do: feed a detector with rows, and make rows of what it finds.
+
+Rows come with a mask that says which of the detector's filters match them, worked out by Spark
+itself, or without one; then the detector's index finds it out.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import StructType
+
+from stentor.composite import CompositeEvent, Detector, Limits, Pattern, Watermarked
+from stentor.composite.intervals import END
+from stentor.composite.reference import Mode
+from stentor.model import Notification
+from stentor.pipeline.columns import RowEncoder
+from stentor.pipeline.composites.composite_rows import CompositeRows
+from stentor.pipeline.matching.kernel_cache import claim_kernel_cache
+from stentor.pipeline.matching.vocabulary import Vocabulary
+
+#: The column that says which filters match, a bit for each.
+MASK: Final = "_stentor_mask"
+#: The one source that a detector hears of here.
+WATERMARK: Final = "watermark"
+#: Composite events that are made rows of at a time.
+_FOUND: Final = 2_000
+#: Detectors that a worker keeps ready.
+_READY: Final = 4
+
+
+class Plan(NamedTuple):
+    """What is detected in which rows. It travels to the workers."""
+
+    patterns: tuple[Pattern, ...]
+    source: StructType
+    result: StructType
+    limits: Limits
+    mode: Mode
+    uncertainty: int
+    #: Whether rows have a mask.
+    is_masked: bool
+    vocabulary: Vocabulary
+
+    def detector(self) -> Detector:
+        return Detector(
+            self.patterns,
+            policy=Watermarked((WATERMARK,)),
+            mode=self.mode,
+            limits=self.limits,
+            uncertainty=self.uncertainty,
+        )
+
+
+class Worker:
+    """A detector with its rows."""
+
+    def __init__(self, plan: Plan) -> None:
+        claim_kernel_cache()
+        plan.vocabulary.install()
+        self.detector = plan.detector()
+        #: What a detector knows that has seen nothing.
+        self.nothing = self.detector.snapshot()
+        self._encoder = RowEncoder(plan.source)
+        self._rows = CompositeRows(plan.result)
+        self._is_masked = plan.is_masked
+        self._numbers = _numbers(len(self.detector.filters)) if plan.is_masked else []
+
+    def feed(self, batch: pa.RecordBatch) -> tuple[list[Notification], list[CompositeEvent]]:
+        """The events of a batch, and what the detector has found on the way."""
+        events = self._encoder.notifications(batch)
+        matched = self._matched(batch.column(MASK)) if self._is_masked else None
+        return events, self.detector.feed(events, matched=matched).detections
+
+    def _matched(self, masks: pa.Array) -> tuple[list[int], list[int]]:
+        rows: list[int] = []
+        filters: list[int] = []
+        for row, mask in enumerate(masks.to_pylist()):
+            if mask.bit_count() == 1:
+                rows.append(row)
+                filters.append(mask.bit_length() - 1)
+            else:
+                for number in self._numbers:
+                    if mask >> number & 1:
+                        rows.append(row)
+                        filters.append(number)
+        return rows, filters
+
+    def made(self, found: list[CompositeEvent]) -> Iterator[pa.RecordBatch]:
+        """The rows of what was found."""
+        for start in range(0, len(found), _FOUND):
+            yield self._rows.batch(found[start : start + _FOUND])
+
+
+def _numbers(count: int) -> list[int]:
+    return list(range(count))
+
+
+_ready: Final[OrderedDict[bytes, Worker]] = OrderedDict()
+
+
+def ready_worker(digest: bytes, plan: Plan) -> Worker:
+    """A worker for a plan, made once in a process; its detector is in any state."""
+    found = _ready.get(digest)
+    if found is None:
+        found = _ready[digest] = Worker(plan)
+        while len(_ready) > _READY:
+            _ready.popitem(last=False)
+    return found
+
+
+def detected(batches: Iterator[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
+    """What a detector finds in events that come in the order of their upper ends."""
+    worker = Worker(plan)
+    detector = worker.detector
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        events, found = worker.feed(batch)
+        last = events[-1].get(END) or events[-1].time
+        if last is not None:
+            found += detector.heartbeat(
+                WATERMARK, last.timestamp() + plan.uncertainty / 1_000_000
+            ).detections
+        yield from worker.made(found)
+    yield from worker.made(detector.finish().detections)
+
+
+def parcels_by_shard(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Events wrapped for the way through Spark's state operator; the last column is the shard."""
+    from stentor.pipeline.matching.parcels import portions, wrapped
+
+    for batch in batches:
+        shards = batch.column(batch.num_columns - 1)
+        batch = batch.select(batch.schema.names[:-1])
+        numbers: list[int] = []
+        contents: list[bytes] = []
+        for shard in shards.unique().to_pylist():
+            for portion in portions(batch.filter(pc.equal(shards, shard))):
+                numbers.append(shard)
+                contents.append(wrapped(portion))
+        yield pa.record_batch(
+            {"shard": pa.array(numbers, pa.int32()), "content": pa.array(contents, pa.binary())}
+        )
