@@ -187,8 +187,8 @@ def with_content(tenants: int) -> ScopeGraph:
 def changes(scopes: int) -> dict[str, float]:
     """Milliseconds that one change takes where there are so many scopes, with ten clients each."""
     from stentor.filters import Filter
-    from stentor.scopes.definition import Change, records_of
     from stentor.scopes import MembershipRule
+    from stentor.scopes.definition import Change, records_of
 
     driven = Driven()
     for number in range(scopes * 10):
