@@ -122,7 +122,7 @@ async def _collect(how: Connecting) -> dict[str, Any]:
     """The graph of one broker, with the members and the traffic of all that can be asked."""
     from stentor.cli.operator import Operator
     from stentor.scopes.definition import decode, graph_of
-    from stentor.scopes.entry import place_of_component, place_of_rule
+    from stentor.scopes.places import place_of_component, place_of_rule
 
     async with Operator(how) as first:
         own = await first.ask("scopes", how.timeout)

@@ -149,7 +149,9 @@ class Envelope(msgspec.Struct, array_like=True, eq=False, gc=False):
         """A broker has decided it; `stamped` are the same bytes, with the stamp before them."""
         if self._payload_start:
             self._payload_start += len(stamped) - len(self._data)
-        self._stamp, self._data, self._facts = stamp, stamped, None
+        self._stamp, self._data = stamp, stamped
+        if self._facts is not None:
+            self._facts |= stamp.facts
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -116,4 +116,13 @@ def without_stamps(items: list[bytes]) -> list[bytes]:
     >>> without_stamps([Stamp(1, "ann", ()).prefix + b"...", b"x"])
     [b'...', b'x']
     """
-    return [data[stamp_size(data) :] for data in items] if any_stamped(items) else items
+    if not any_stamped(items):
+        return items
+    found: list[bytes] = []
+    head, size = b"", 0
+    for data in items:  # most have the stamp of the one before
+        if not size or not data.startswith(head):
+            size = stamp_size(data)
+            head = data[:size]
+        found.append(data[size:])
+    return found

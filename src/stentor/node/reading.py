@@ -28,7 +28,7 @@ from stentor.model.stamp import any_stamped, without_stamps
 from stentor.node.log import LastValue, Log
 from stentor.node.pieces import pieces
 from stentor.protocol.messages import Chunk, Fetch, Read, StreamId, Stretch
-from stentor.scopes.entry import View
+from stentor.scopes.places import View
 
 STRETCH: Final = 1_000
 STRETCH_BYTES: Final = 256 * 1024

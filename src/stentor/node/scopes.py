@@ -35,7 +35,8 @@ from stentor.node.last_values import OF
 from stentor.node.session import Session
 from stentor.node.sessions import Sessions
 from stentor.node.subscription import Subscription
-from stentor.scopes.entry import NOWHERE, Component, EntryGraph, View
+from stentor.scopes.entry import Component, EntryGraph
+from stentor.scopes.places import NOWHERE, View
 
 #: Places, and stops, that are told of one notification.
 MOST_STOPS: Final = 16
@@ -52,13 +53,11 @@ class Scopes:
         self.active = False
         self._clock = clock
         self.components: dict[int, Component] = {}
-        self._prefixes: dict[int, tuple[Stamp, bytes]] = {}
         self.counters = {"stamped": 0, "hidden": 0}
         sessions.at_end(self._forget)
 
     def _forget(self, session: Session) -> None:
         self.components.pop(session.id, None)
-        self._prefixes.pop(session.id, None)
 
     def join(self, session: Session, name: str, attributes: Mapping[str, Any]) -> None:
         """A client has connected, for whose name and attributes somebody vouches."""
@@ -81,8 +80,14 @@ class Scopes:
         if component is None or not items:
             return items, envelopes, keys
         self.counters["stamped"] += len(items)
-        if not self.entry.needs_content(component):
-            return self._all_alike(session, component, items, envelopes, keys)
+        marks = self.entry.marks(component, envelopes)
+        if marks is not None:
+            marked = []
+            for data, envelope, mark in zip(items, envelopes, marks, strict=True):
+                data = mark.prefix + data
+                envelope.put_stamp(mark.stamp, data)
+                marked.append(data)
+            return marked, envelopes, [(_kept_at(key, marks[i].stamp), i) for key, i in keys]
         key_of = {i: key for key, i in keys}
         all_items: list[bytes] = []
         found: list[Envelope] = []
@@ -109,28 +114,6 @@ class Scopes:
                 found.append(envelope)
         return all_items, found, all_keys
 
-    def _all_alike(
-        self,
-        session: Session,
-        component: Component,
-        items: list[bytes],
-        envelopes: list[Envelope],
-        keys: list[tuple[str, int]],
-    ) -> tuple[list[bytes], list[Envelope], list[tuple[str, int]]]:
-        """The same where all that the client publishes has one stamp."""
-        ((stamp, _),) = self.entry.versions(component, None)
-        known = self._prefixes.get(session.id)
-        if known is None or known[0] is not stamp:
-            known = self._prefixes[session.id] = stamp, stamp.prefix
-        prefix = known[1]
-        crossed = self.entry.crossed
-        for edge in component.edges:
-            crossed[edge] = crossed.get(edge, 0) + len(items)
-        stamped = [prefix + data for data in items]
-        for envelope, data in zip(envelopes, stamped, strict=True):
-            envelope.put_stamp(stamp, data)
-        return stamped, envelopes, [(_kept_at(key, stamp), i) for key, i in keys]
-
     # -- the gate of deliveries
 
     def view(self, session: int) -> View | None:
@@ -151,8 +134,18 @@ class Scopes:
         view = self.view_of(subscription)
         if view is None:  # what was stamped under a graph that is not known here is for nobody
             view = _OUTSIDE
-        found = [i for i in indexes if view.sees(envelopes[i].stamp)]
-        self.counters["hidden"] += len(indexes) - len(found)
+        found: Sequence[int] = indexes
+        seen: bool | None = None
+        last: Stamp | None = None
+        hidden = False
+        for i in indexes:  # most have the stamp of the one before
+            stamp = envelopes[i].stamp
+            if seen is None or stamp is not last:
+                seen, last = view.sees(stamp), stamp
+                hidden = hidden or not seen
+        if hidden:
+            found = [i for i in indexes if view.sees(envelopes[i].stamp)]
+            self.counters["hidden"] += len(indexes) - len(found)
         return found
 
     def letter(self, subscription: Subscription, dead: bytes, producer: str) -> bytes:

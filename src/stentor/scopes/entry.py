@@ -30,17 +30,19 @@ be an echo.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
-from typing import Any, Final
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
-from msgspec import Struct
+import msgspec
 
-from stentor.errors import InvalidScopeGraph, StentorError
+from stentor.errors import StentorError
 from stentor.filters import Filter
 from stentor.filters.expression import Atom
+from stentor.matching import Index
 from stentor.model import Notification
-from stentor.model.stamp import EPOCH, KEYS, Stamp
+from stentor.model.codec import Envelope
+from stentor.model.stamp import Stamp
 from stentor.scopes.definition import (
     Change,
     ComponentData,
@@ -57,129 +59,40 @@ from stentor.scopes.definition import (
 )
 from stentor.scopes.dissemination import Dissemination, Outcome
 from stentor.scopes.graph import ScopeGraph
-from stentor.scopes.interfaces import EVERYTHING, NOTHING, Half
-from stentor.scopes.mappings import is_registered
+from stentor.scopes.live import check_live, check_references
 from stentor.scopes.nodes import Edge, Node
-from stentor.scopes.policies import (
-    Broadcast,
-    ByPath,
-    ByProducer,
-    Chain,
-    Custom,
-    Delay,
-    Hold,
-    Kind,
-    Nobody,
-    Only,
-    Policy,
+from stentor.scopes.places import (
+    MAX_PAST,
+    NOWHERE,
+    Span,
+    View,
+    common,
+    gaps,
+    named,
+    place_of_component,
+    place_of_publisher,
+    place_of_rule,
+    without,
 )
+from stentor.scopes.reach import MAX_ANSWERS, Reach
 
-#: The place of those who are in no scope.
-NOWHERE: Final = ""
-#: Places of the past that are remembered; what was published before the oldest is seen by nobody.
-MAX_PAST: Final = 10_000
 #: Versions of one publication; a graph that makes more of it lets none of the others pass.
 MAX_VERSIONS: Final = 64
-
-_ON_PORTS: Final = (Broadcast, Nobody, Only, Chain, ByProducer, ByPath)
-
-
-def place_of_rule(scope: str, label: str) -> str:
-    return f"{len(scope)}:{scope} {label}"
-
-
-def place_of_component(id: str) -> str:
-    return f"={id}"
+#: Reaches that are kept, and filters in them; all are found anew when there are more.
+MAX_REACHES: Final = 20_000
+MAX_FILTERS: Final = 100_000
+#: Filters that are tested one by one rather than by the index.
+FEW_FILTERS: Final = 3
+#: Changes of places of which it is known whom they concern.
+MAX_MOVES: Final = 256
 
 
-def named(id: str) -> str:
-    """No place: that the graph names a component, be it in a scope or not."""
-    return f"!{id}"
+class Mark(NamedTuple):
+    """What is put before the bytes of a notification, and the edges that it crosses."""
 
-
-def place_of_publisher(producer: str) -> str:
-    return f"@{producer}"
-
-
-class Span(Struct, array_like=True):
-    """A place, whom it takes in, and from which epoch on and up to which; None for still."""
-
-    key: str
-    scope: str
-    where: str
-    among: list[str]
-    since: int
-    until: int | None = None
-
-    def is_like(self, other: Span) -> bool:
-        """Whether it takes in the same."""
-        return (self.scope, self.where, self.among) == (other.scope, other.where, other.among)
-
-    @property
-    def time(self) -> tuple[int, int]:
-        """From when on, and up to when, which is -1 for still."""
-        return self.since, -1 if self.until is None else self.until
-
-    @property
-    def filter(self) -> Filter:
-        return _parsed(self.where)
-
-
-@lru_cache(maxsize=MAX_PAST)
-def _parsed(text: str) -> Filter:
-    return Filter(text)
-
-
-class View(Struct, frozen=True):
-    """What one component may see: at which places it is, or was, in which epochs."""
-
-    producer: str
-    #: By place, the epochs: from, and up to, which is -1 for still.
-    places: dict[str, tuple[tuple[int, int], ...]]
-    #: Whether it is in no scope, and sees what was published where there was no graph.
-    outside: bool
-
-    def sees(self, stamp: Stamp | None) -> bool:
-        """Whether something with this stamp is visible to it."""
-        if stamp is None:
-            return self.outside
-        if stamp.publisher == self.producer:
-            return place_of_publisher(self.producer) in stamp.keys
-        for key in stamp.keys:
-            for since, until in self.places.get(key, ()):
-                if since <= stamp.epoch and (until < 0 or stamp.epoch < until):
-                    return True
-        return False
-
-    @property
-    def now(self) -> tuple[str, ...]:
-        """The places at which it still is; components with the same ones see the same."""
-        return tuple(sorted(k for k, spans in self.places.items() if spans[-1][1] < 0))
-
-    @property
-    def constraint(self) -> Filter:
-        """A filter on stamps that matches whatever is visible to it, and little else."""
-        found = _has(place_of_publisher(self.producer))
-        for key, spans in sorted(self.places.items()):
-            for since, until in spans:
-                part = _has(key)
-                if since > 0:
-                    part &= _epoch(">=", since)
-                if until >= 0:
-                    part &= _epoch("<", until)
-                found |= part
-        return found | _UNSTAMPED if self.outside else found
-
-
-def _has(key: str) -> Filter:
-    return Filter.of_expression(Atom(KEYS, "has", (key,)))
-
-
-def _epoch(operator: str, epoch: int) -> Filter:
-    return Filter.of_expression(Atom(EPOCH, operator, (epoch,)))
-
-
-_UNSTAMPED: Final = Filter(f"not exists {KEYS}")
+    stamp: Stamp
+    prefix: bytes
+    edges: tuple[tuple[str, str], ...]
 
 
 class Component:
@@ -190,14 +103,15 @@ class Component:
         self.producer = producer
         self.name = name
         self.attributes = dict(attributes)
+        #: What rules look at, where the graph does not name it.
+        self.facts: Mapping[str, Any] = {**attributes, "name": name, "roles": ()}
         self.view = View(producer, {}, True)
-        #: As of which changes the view and the way up are known.
-        self.viewed = self.climbs = -1
+        #: As of which changes the view, the reach and the way up are known.
+        self.viewed = self.climbs = self.placed = -1
         self.node = Node(place_of_publisher(producer), is_scope=False, name=name)
-        #: The stamp of all that it publishes, if that does not depend on what that is, and the
-        #: edges that it then crosses.
-        self.constant: Stamp | None = None
-        self.edges: list[tuple[str, str]] = []
+        self.reach: Reach | None = None
+        #: What was put before publications lately, by the interfaces that they pass.
+        self.marks: dict[int, Mark] = {}
 
 
 class EntryGraph:
@@ -223,6 +137,9 @@ class EntryGraph:
         self._moving: set[str] = set()
         #: How often the graph has been changed, or made anew.
         self._built = 0
+        #: How far publishers are heard: by the component, if the graph names it, and its places.
+        self._reaches: dict[tuple[str | None, tuple[str, ...]], Reach] = {}
+        self._filters: Index[Filter] = Index()
         self._rebuild()
         #: Places as they are, by key, and as they were, oldest first.
         self.places: dict[str, Span] = {}
@@ -232,8 +149,18 @@ class EntryGraph:
         self.begin = 0
         #: The last epoch in which places have changed.
         self.moved = 0
+        #: The last of these changes, each with the places that have come or gone, and up to which
+        #: epoch they are forgotten.
+        self._moves: deque[tuple[int, list[Span]]] = deque()
+        self._forgotten = 0
+        self._size = 0
         #: Notifications that went across each edge, and into each scope, since the broker started.
         self.crossed: dict[tuple[str, str], int] = {}
+
+    @property
+    def size(self) -> int:
+        """Bytes of the records, and of the places as they are and were."""
+        return self._size
 
     # -- changes
 
@@ -265,7 +192,11 @@ class EntryGraph:
         self.epoch = epoch
         self._built += 1
         self.begin = self.begin or epoch
-        self._move(epoch, [*gone, *new.values()])
+        were = [record for record in before.values() if record is not None]
+        self._size += sum(map(_size, new.values())) - sum(map(_size, were))
+        touched: list[Record] = [*were, *new.values()]
+        self._disturb(touched)
+        self._move(epoch, touched)
 
     def restore(
         self,
@@ -285,7 +216,9 @@ class EntryGraph:
         for span in known:
             self._first[span.key] = min(span.since, self._first.get(span.key, span.since))
         self.begin = begin
-        self.moved = epoch
+        self.moved = self._forgotten = epoch
+        self._moves.clear()
+        self._size = sum(map(_size, self.records.values())) + sum(map(_size, known))
 
     def _alter(self, gone: list[Record], new: Mapping[str, Record]) -> None:
         graph = self.graph
@@ -303,8 +236,26 @@ class EntryGraph:
             self.graph.remove_port(key, record.scope)
             self.graph.add_port(key, rule_of(record))
 
+    def _disturb(self, touched: Iterable[Record]) -> None:
+        """Forget the reaches that have looked at something that has changed."""
+        ids = set(self._moving)
+        for record in touched:
+            match record:
+                case ScopeData() | ComponentData():
+                    ids.add(record.id)
+                case EdgeData():
+                    ids |= {record.child, record.parent}
+                case RuleData():
+                    ids.add(record.scope)
+        stale = [key for key, reach in self._reaches.items() if not ids.isdisjoint(reach.seen)]
+        for key in stale:
+            del self._reaches[key]
+        for key in [key for key in self._reaches if key[0] in ids]:
+            del self._reaches[key]
+
     def _rebuild(self) -> None:
         self._built += 1
+        self._reaches.clear()
         self.graph = new_graph(self.records)
         self.graph.watchers.append(lambda _, child, parent: self._moving.add(child))
         for record in ordered(self.records.values()):
@@ -322,6 +273,7 @@ class EntryGraph:
                 rules = self.graph.rules.of_scope(record.id)
                 keys |= {place_of_rule(rule.scope, rule.label) for rule in rules}
         keys |= {place_of_component(id) for id in self._moving}
+        changed: list[Span] = []
         for key in sorted(keys):
             new, old = self._place(key, epoch), self.places.get(key)
             if new is None or old is None or not old.is_like(new):
@@ -329,12 +281,20 @@ class EntryGraph:
                     del self.places[key]
                     old.until = epoch
                     self.past.append(old)
-                    self.moved = epoch
+                    changed.append(old)
                 if new is not None:
                     self.places[key] = new
                     self._first.setdefault(key, epoch)
-                    self.moved = epoch
-        del self.past[:-MAX_PAST]
+                    self._size += _size(new)
+                    changed.append(new)
+        if len(self.past) > MAX_PAST:
+            self._size -= sum(map(_size, self.past[:-MAX_PAST]))
+            del self.past[:-MAX_PAST]
+        if changed:
+            self.moved = epoch
+            self._moves.append((epoch, changed))
+            if len(self._moves) > MAX_MOVES:
+                self._forgotten = self._moves.popleft()[0]
 
     def _place(self, key: str, epoch: int) -> Span | None:
         """The place with this key, as the records have it."""
@@ -354,17 +314,25 @@ class EntryGraph:
     def view(self, component: Component) -> View:
         """What it may see, as of the present epoch."""
         if component.viewed != self.moved:
-            component.view = self._view(component)
+            if component.viewed < 0 or self._concerns(component):
+                component.view = self._view(component)
             component.viewed = self.moved
         return component.view
 
-    def _facts(self, component: Component) -> Mapping[str, Any]:
-        """What rules look at, where the graph does not name it."""
-        return {**component.attributes, "name": component.name, "roles": ()}
+    def _concerns(self, component: Component) -> bool:
+        """Whether a place has come or gone, since its view was found, that takes it in."""
+        if component.viewed < self._forgotten:
+            return True
+        for epoch, spans in reversed(self._moves):
+            if epoch <= component.viewed:
+                return False
+            if any(span.may_match(component.facts) for span in spans):
+                return True
+        return False
 
     def _view(self, component: Component) -> View:
-        facts = self._facts(component)
-        taken = [s for s in self.past if s.filter.matches(facts)]
+        facts = component.facts
+        taken = [s for s in self.past if s.may_match(facts) and s.filter.matches(facts)]
         taken += [self.places[key] for key in self._keys_now(component, facts)]
         plain = [span for span in taken if not span.among]
         whenever_named = [span for span in taken if span.key == named(component.name)]
@@ -376,13 +344,13 @@ class EntryGraph:
             times = list(self._times(span, plain))
             if not span.key.startswith("="):
                 for other in whenever_named:
-                    times = [each for time in times for each in _without(time, other.time)]
+                    times = [each for time in times for each in without(time, other.time)]
             for since, until in times:
                 anywhere.append((since, until))
                 if since <= self._first[span.key]:
                     since = 0  # there is nothing older of that name
                 places.setdefault(span.key, []).append((since, until))
-        for since, until in _gaps(sorted(anywhere), self.begin):
+        for since, until in gaps(sorted(anywhere), self.begin):
             places.setdefault(NOWHERE, []).append((since, until))
         found = {key: tuple(sorted(spans)) for key, spans in places.items()}
         return View(component.producer, found, any(u < 0 for _, u in found.get(NOWHERE, ())))
@@ -400,12 +368,35 @@ class EntryGraph:
         """When the component was at a place: all the time, or while it was in another scope."""
         if not span.among:
             return [span.time]
-        found = [_common(span.time, o.time) for o in plain if o.scope in span.among]
+        found = [common(span.time, o.time) for o in plain if o.scope in span.among]
         return [each for each in found if each is not None]
+
+    def _reach(self, component: Component) -> Reach:
+        """How far it is heard; components in the same places share that."""
+        if component.climbs == self._built and component.reach is not None:
+            return component.reach
+        known = self.graph.nodes.get(component.name)
+        is_named = known is not None and not known.is_scope
+        key = component.name if is_named else None, self.view(component).now
+        reach = self._reaches.get(key)
+        if reach is None:
+            if len(self._reaches) >= MAX_REACHES or len(self._filters) >= MAX_FILTERS:
+                self._reaches.clear()
+                self._filters = Index()
+            node = self._climbing(component)
+            reach = Reach(node.parents.values(), node, open_by_default=self.graph.open_by_default)
+            self._reaches[key] = reach
+        if len(reach.bits) > FEW_FILTERS:
+            for filter in reach.bits:
+                if filter not in self._filters:
+                    self._filters.add(filter, filter)
+        component.reach, component.climbs = reach, self._built
+        component.marks = {}
+        return reach
 
     def _climbing(self, component: Component) -> Node:
         """The component as a publisher: with an edge into each scope that it is a member of."""
-        if component.climbs == self._built:
+        if component.placed == self._built:
             return component.node
         known = self.graph.nodes.get(component.name)
         node = Node(place_of_publisher(component.producer), is_scope=False, name=component.name)
@@ -430,24 +421,66 @@ class EntryGraph:
         default = self.graph.default_scope
         if not node.parents and default is not None:
             node.parents[default] = Edge(node, self.graph.scope(default))
-        component.node, component.climbs = node, self._built
-        component.edges = []
-        component.constant = self._constant(component, node)
+        component.node, component.placed = node, self._built
         return node
 
     # -- publications
 
-    def versions(
-        self, component: Component, n: Notification | None, now: float = 0.0
-    ) -> list[tuple[Stamp, Notification | None]]:
-        """In which versions something is visible where; None stands for the original, the first.
+    def marks(self, component: Component, envelopes: Sequence[Envelope]) -> list[Mark] | None:
+        """What is put before each of these, if there are no other versions of them.
 
-        `n` is not looked at where the stamp does not depend on it: see `needs_content`.
+        None if mappings or policies have a say: ask for the `versions` of each.
         """
+        reach = self._reach(component)
+        if not reach.is_known:
+            return None
+        bits = self._bits(reach, envelopes)
+        found = [self._mark(component, reach, each) for each in bits]
+        own = place_of_publisher(component.producer)
+        crossed = self.crossed
+        for each, number in Counter(bits).items():
+            for child, parent in self._mark(component, reach, each).edges:
+                edge = (child or own, parent)
+                crossed[edge] = crossed.get(edge, 0) + number
+        return found
+
+    def _bits(self, reach: Reach, envelopes: Sequence[Envelope | Notification]) -> list[int]:
+        """Which filters of a reach match each of these."""
+        found = [0] * len(envelopes)
+        if len(reach.bits) > FEW_FILTERS:
+            for filter, rows in self._filters.match_by_key(envelopes):
+                bit = reach.bits.get(filter)
+                for row in rows if bit is not None else ():
+                    found[row] |= bit  # type: ignore[operator]
+            return found
+        for filter, bit in reach.bits.items():
+            for i, envelope in enumerate(envelopes):
+                if filter.matches(envelope):  # type: ignore[arg-type]
+                    found[i] |= bit
+        return found
+
+    def _mark(self, component: Component, reach: Reach, bits: int) -> Mark:
+        mark = component.marks.get(bits)
+        if mark is None:
+            if len(component.marks) >= MAX_ANSWERS:
+                component.marks.clear()
+            answer = reach.answer(bits)
+            keys = {place_of_publisher(component.producer), *map(self._key, answer.members)}
+            if reach.is_outside:
+                keys.add(NOWHERE)
+            stamp = Stamp(self.epoch, component.producer, tuple(sorted(keys)))
+            mark = component.marks[bits] = Mark(stamp, stamp.prefix, answer.edges)
+        return mark
+
+    def versions(
+        self, component: Component, n: Notification, now: float = 0.0
+    ) -> list[tuple[Stamp, Notification | None]]:
+        """In which versions something is visible where; None stands for the original, the first."""
+        reach = self._reach(component)
+        if reach.is_known:
+            (bits,) = self._bits(reach, [n])
+            return [(self._mark(component, reach, bits).stamp, None)]
         node = self._climbing(component)
-        if component.constant is not None:
-            return [(component.constant, None)]
-        assert n is not None
         outcome = self._disseminate(node, n, now)
         self.graph.commit(outcome)
         own = place_of_publisher(component.producer)
@@ -464,11 +497,6 @@ class EntryGraph:
             (Stamp(self.epoch, component.producer, tuple(sorted(keys))), version)
             for version, keys in some
         ]
-
-    def needs_content(self, component: Component) -> bool:
-        """Whether where something is visible depends on what it says."""
-        self._climbing(component)
-        return component.constant is None
 
     def explain(self, component: Component, n: Notification) -> Outcome:
         """All that would become of a publication, with every refusal; changes nothing."""
@@ -491,187 +519,7 @@ class EntryGraph:
     def _key(self, consumer: str) -> str:
         return place_of_component(consumer) if consumer in self.graph.nodes else consumer
 
-    def _constant(self, component: Component, node: Node) -> Stamp | None:
-        """The stamp of everything that it publishes, unless that depends on what it is."""
-        own = place_of_publisher(component.producer)
-        if not node.parents:
-            return Stamp(self.epoch, component.producer, (own, NOWHERE))
-        if not self.graph.is_plain or node.policies:
-            return None
-        keys = {own}
-        climbing = list(node.parents.values())
-        descending: list[Node] = []
-        seen: set[tuple[bool, str]] = set()
-        open_ = self.graph.open_by_default
-        while climbing or descending:
-            if climbing:
-                edge = climbing.pop()
-                child, scope = edge.child, edge.parent
-                known = _known(
-                    (child.interface.output, open_ or not child.is_scope),
-                    (edge.selective.output, True),
-                    (edge.imposed.output, True),
-                    (scope.everyone.output, True),
-                )
-                if known is None or edge.is_mapped:
-                    return None
-                if not known or (True, scope.id) in seen:
-                    continue
-                seen.add((True, scope.id))
-                component.edges.append((child.id, scope.id))
-                climbing += scope.parents.values()
-            else:
-                scope = descending.pop()
-                if (False, scope.id) in seen:
-                    continue
-                seen.add((False, scope.id))
-            for edge in scope.children.values():
-                child = edge.child
-                known = _known(
-                    (scope.everyone.input, True),
-                    (edge.imposed.input, True),
-                    (edge.selective.input, True),
-                    (child.interface.input, open_ or not child.is_scope),
-                )
-                if known is None or edge.is_mapped:
-                    return None
-                if known and child.is_scope:
-                    component.edges.append((scope.id, child.id))
-                    descending.append(child)
-                elif known and child.id != node.id:
-                    keys.add(self._key(child.id))
-        return Stamp(self.epoch, component.producer, tuple(sorted(keys)))
 
-
-def _known(*halves: tuple[Half, bool]) -> bool | None:
-    """Whether all of these let everything pass; None if that depends on what it is."""
-    found: bool | None = True
-    for half, omitted in halves:
-        if half is None:
-            passes: bool | None = omitted
-        elif half == NOTHING:
-            passes = False
-        else:
-            passes = True if half is EVERYTHING or half == EVERYTHING else None
-        if passes is False:
-            return False
-        if passes is None:
-            found = None
-    return found
-
-
-def _common(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int] | None:
-    since = max(one[0], other[0])
-    ends = [until for _, until in (one, other) if until >= 0]
-    until = min(ends) if ends else -1
-    return None if 0 <= until <= since else (since, until)
-
-
-def _without(time: tuple[int, int], other: tuple[int, int]) -> Iterable[tuple[int, int]]:
-    """What is left of a time without another one.
-
-    >>> list(_without((1, -1), (3, 5))), list(_without((1, 4), (0, -1)))
-    ([(1, 3), (5, -1)], [])
-    """
-    (since, until), (start, end) = time, other
-    if start > since:
-        yield since, start if until < 0 else min(start, until)
-    if end >= 0 and (until < 0 or end < until):
-        yield max(since, end), until
-
-
-def _gaps(spans: Iterable[tuple[int, int]], begin: int) -> Iterable[tuple[int, int]]:
-    """Epochs from the first of the graph on that none of these spans, in order, covers.
-
-    >>> list(_gaps([(0, 5), (7, -1)], 1)), list(_gaps([], 1)), list(_gaps([(0, -1)], 1))
-    ([(5, 7)], [(0, -1)], [])
-    """
-    at = 0
-    for since, until in spans:
-        if since > max(at, begin):
-            yield at, since
-        if until < 0:
-            return
-        at = max(at, until)
-    yield at, -1
-
-
-# -- what brokers can carry out
-
-
-def check_references(records: Mapping[str, Record], gone: Iterable[Record]) -> None:
-    """Raise if something is left that names a scope or component that has gone."""
-    lost = {record.key for record in gone if record.key not in records}
-    lost = {key for key in lost if key.startswith(("scope ", "component "))}
-    for record in records.values() if lost else ():
-        names: tuple[str, ...] = ()
-        if isinstance(record, EdgeData):
-            parent, child = record.parent, record.child
-            names = f"scope {parent}", f"scope {child}", f"component {child}"
-        elif isinstance(record, RuleData):
-            names = (f"scope {record.scope}",)
-        for name in names:
-            if name in lost:
-                raise InvalidScopeGraph(
-                    f"the {record.key} is left without the {name}; drop it as well, or keep both"
-                )
-
-
-def check_live(graph: ScopeGraph, records: Iterable[Record]) -> None:
-    """Raise if brokers cannot do what the graph asks for. Nothing is done only in part."""
-    if graph.duplicates != "version" or not graph.self_delivery:
-        raise InvalidScopeGraph(
-            "brokers deliver each version once, and publishers hear themselves; leave `duplicates` "
-            "and `self_delivery` as they are"
-        )
-    for record in records:
-        if isinstance(record, ScopeData | ComponentData):
-            for kind, policy in graph.node(record.id).policies.items():
-                _check_policy(graph, record.id, kind, policy)
-        elif isinstance(record, RuleData | EdgeData):
-            scope = record.scope if isinstance(record, RuleData) else record.parent
-            for kind, policy in graph.node(scope).policies.items():
-                _check_policy(graph, scope, kind, policy)
-            for data in (record.terms.up, record.terms.down):
-                if data is not None and data[0] == "function" and not is_registered(data[1]):
-                    raise InvalidScopeGraph(
-                        f"this broker knows no mapping {data[1]!r}; call register_mapping in the "
-                        "program that runs it, or write the mapping as assignments"
-                    )
-
-
-def _check_policy(graph: ScopeGraph, id: str, kind: Kind, policy: Policy | Custom) -> None:
-    if isinstance(policy, Delay | Hold):
-        raise InvalidScopeGraph(
-            f"brokers hold nothing back at scopes, as the {kind} policy of {id!r} wants; publish "
-            "with delay=, or decide in a component"
-        )
-    if kind is Kind.PUBLISHING or not graph.rules.of_scope(id):
-        if kind is Kind.TRAVERSE and any(graph.rules.of_scope(each) for each in _below(graph, id)):
-            raise InvalidScopeGraph(
-                f"the traverse policy of {id!r} has to know who is there, and below it rules take "
-                "members in; name the members in the graph"
-            )
-        return
-    names = {Only: "names", Chain: "handlers"}.get(type(policy))
-    for name in getattr(policy, names) if names else ():
-        if name not in graph:
-            raise InvalidScopeGraph(
-                f"the {kind} policy of {id!r} chooses {name!r}, which could only be a member by a "
-                "rule, and nobody knows such members by name; name it in the graph"
-            )
-    if not isinstance(policy, _ON_PORTS):
-        raise InvalidScopeGraph(
-            f"the {kind} policy of {id!r} chooses among members, and a rule takes in whoever "
-            "comes, at any broker; name the members in the graph, or have them share a group"
-        )
-
-
-def _below(graph: ScopeGraph, id: str) -> set[str]:
-    found, ahead = {id}, [graph.scope(id)]
-    while ahead:
-        for edge in ahead.pop().subscopes.values():
-            if edge.child.id not in found:
-                found.add(edge.child.id)
-                ahead.append(edge.child)
-    return found
+def _size(part: Record | Span) -> int:
+    """Bytes that a record, or a place, takes where the graph is stored or sent."""
+    return len(msgspec.msgpack.encode(part))

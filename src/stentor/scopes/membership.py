@@ -86,7 +86,7 @@ class MembershipRules:
 
     def ids_of(self, rule: MembershipRule) -> list[str] | None:
         """The components that a rule names, or None: it may be about any."""
-        texts = _few_texts(rule.where)
+        texts = few_texts(rule.where)
         return [id for _, id in texts] if texts and texts[0][0] == "_id" else None
 
     def matching(self, facts: Mapping[str, Any]) -> list[MembershipRule]:
@@ -98,11 +98,11 @@ class MembershipRules:
         return [rule for _, rule in sorted(candidates.items()) if rule.where.matches(facts)]
 
     def _places(self, rule: MembershipRule) -> list[dict[tuple[str, str], MembershipRule]]:
-        texts = _few_texts(rule.where)
+        texts = few_texts(rule.where)
         return [self._filed.setdefault(each, {}) for each in texts] if texts else [self._always]
 
 
-def _few_texts(where: Filter) -> list[tuple[str, str]]:
+def few_texts(where: Filter) -> list[tuple[str, str]]:
     """An attribute of which only some texts are accepted, with each of these texts."""
     if len(where.conjuncts) == 1:
         for name, constraint in sorted(where.conjuncts[0].constraints.items()):

@@ -62,7 +62,7 @@ from stentor.node.turns import Turns
 from stentor.node.ways import Ways
 from stentor.protocol import messages as m
 from stentor.scopes.definition import Change, Record, decode, difference, encode
-from stentor.scopes.entry import Span
+from stentor.scopes.places import Span
 
 _log: Final = logging.getLogger("stentor.scopes")
 
@@ -204,7 +204,7 @@ class Scoping:
                 raise ScopesElsewhere("another broker has changed the scope graph meanwhile")
             self._check(change)
             entry.change(epoch, change)
-            if len(self._whole(owner)) > MAX_GRAPH:
+            if entry.size > MAX_GRAPH:
                 entry.change(epoch, undo)
                 raise InvalidScopeGraph(f"a graph has at most {MAX_GRAPH:,} bytes; make it smaller")
         except StentorError as error:

@@ -1,0 +1,105 @@
+"""What brokers can carry out of a scope graph, and why they refuse the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from stentor.errors import InvalidScopeGraph
+from stentor.scopes.definition import ComponentData, EdgeData, Record, RuleData, ScopeData
+from stentor.scopes.graph import ScopeGraph
+from stentor.scopes.mappings import is_registered
+from stentor.scopes.policies import (
+    Broadcast,
+    ByPath,
+    ByProducer,
+    Chain,
+    Custom,
+    Delay,
+    Hold,
+    Kind,
+    Nobody,
+    Only,
+    Policy,
+)
+
+#: Policies that decide the same for all whom a rule takes in, whoever they are.
+_ON_PORTS: Final = (Broadcast, Nobody, Only, Chain, ByProducer, ByPath)
+
+
+def check_references(records: Mapping[str, Record], gone: Iterable[Record]) -> None:
+    """Raise if something is left that names a scope or component that has gone."""
+    lost = {record.key for record in gone if record.key not in records}
+    lost = {key for key in lost if key.startswith(("scope ", "component "))}
+    for record in records.values() if lost else ():
+        names: tuple[str, ...] = ()
+        if isinstance(record, EdgeData):
+            parent, child = record.parent, record.child
+            names = f"scope {parent}", f"scope {child}", f"component {child}"
+        elif isinstance(record, RuleData):
+            names = (f"scope {record.scope}",)
+        for name in names:
+            if name in lost:
+                raise InvalidScopeGraph(
+                    f"the {record.key} is left without the {name}; drop it as well, or keep both"
+                )
+
+
+def check_live(graph: ScopeGraph, records: Iterable[Record]) -> None:
+    """Raise if brokers cannot do what the graph asks for. Nothing is done only in part."""
+    if graph.duplicates != "version" or not graph.self_delivery:
+        raise InvalidScopeGraph(
+            "brokers deliver each version once, and publishers hear themselves; leave `duplicates` "
+            "and `self_delivery` as they are"
+        )
+    for record in records:
+        if isinstance(record, ScopeData | ComponentData):
+            for kind, policy in graph.node(record.id).policies.items():
+                _check_policy(graph, record.id, kind, policy)
+        elif isinstance(record, RuleData | EdgeData):
+            scope = record.scope if isinstance(record, RuleData) else record.parent
+            for kind, policy in graph.node(scope).policies.items():
+                _check_policy(graph, scope, kind, policy)
+            for data in (record.terms.up, record.terms.down):
+                if data is not None and data[0] == "function" and not is_registered(data[1]):
+                    raise InvalidScopeGraph(
+                        f"this broker knows no mapping {data[1]!r}; call register_mapping in the "
+                        "program that runs it, or write the mapping as assignments"
+                    )
+
+
+def _check_policy(graph: ScopeGraph, id: str, kind: Kind, policy: Policy | Custom) -> None:
+    if isinstance(policy, Delay | Hold):
+        raise InvalidScopeGraph(
+            f"brokers hold nothing back at scopes, as the {kind} policy of {id!r} wants; publish "
+            "with delay=, or decide in a component"
+        )
+    if kind is Kind.PUBLISHING or not graph.rules.of_scope(id):
+        if kind is Kind.TRAVERSE and any(graph.rules.of_scope(each) for each in _below(graph, id)):
+            raise InvalidScopeGraph(
+                f"the traverse policy of {id!r} has to know who is there, and below it rules take "
+                "members in; name the members in the graph"
+            )
+        return
+    names = {Only: "names", Chain: "handlers"}.get(type(policy))
+    for name in getattr(policy, names) if names else ():
+        if name not in graph:
+            raise InvalidScopeGraph(
+                f"the {kind} policy of {id!r} chooses {name!r}, which could only be a member by a "
+                "rule, and nobody knows such members by name; name it in the graph"
+            )
+    if not isinstance(policy, _ON_PORTS):
+        raise InvalidScopeGraph(
+            f"the {kind} policy of {id!r} chooses among members, and a rule takes in whoever "
+            "comes, at any broker; name the members in the graph, or have them share a group"
+        )
+
+
+def _below(graph: ScopeGraph, id: str) -> set[str]:
+    found, ahead = {id}, [graph.scope(id)]
+    while ahead:
+        for edge in ahead.pop().subscopes.values():
+            if edge.child.id not in found:
+                found.add(edge.child.id)
+                ahead.append(edge.child)
+    return found

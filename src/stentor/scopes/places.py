@@ -1,0 +1,168 @@
+"""Places of the scope graph: their keys, from when on and up to when, and who sees what.
+
+See `stentor.scopes.entry`, which says what a place is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from msgspec import Struct
+
+from stentor.filters import Filter
+from stentor.filters.expression import Atom
+from stentor.model.stamp import EPOCH, KEYS, Stamp
+from stentor.scopes.membership import few_texts
+
+#: The place of those who are in no scope.
+NOWHERE: Final = ""
+#: Places of the past that are remembered; what was published before the oldest is seen by nobody.
+MAX_PAST: Final = 10_000
+
+
+def place_of_rule(scope: str, label: str) -> str:
+    return f"{len(scope)}:{scope} {label}"
+
+
+def place_of_component(id: str) -> str:
+    return f"={id}"
+
+
+def named(id: str) -> str:
+    """No place: that the graph names a component, be it in a scope or not."""
+    return f"!{id}"
+
+
+def place_of_publisher(producer: str) -> str:
+    return f"@{producer}"
+
+
+class Span(Struct, array_like=True):
+    """A place, whom it takes in, and from which epoch on and up to which; None for still."""
+
+    key: str
+    scope: str
+    where: str
+    among: list[str]
+    since: int
+    until: int | None = None
+
+    def is_like(self, other: Span) -> bool:
+        """Whether it takes in the same."""
+        return (self.scope, self.where, self.among) == (other.scope, other.where, other.among)
+
+    @property
+    def time(self) -> tuple[int, int]:
+        """From when on, and up to when, which is -1 for still."""
+        return self.since, -1 if self.until is None else self.until
+
+    @property
+    def filter(self) -> Filter:
+        return _parsed(self.where)
+
+    def may_match(self, facts: Mapping[str, Any]) -> bool:
+        """A quick test that is right where it says no: most rules ask for one of some texts."""
+        name, texts = _texts(self.where)
+        value = facts.get(name)
+        return texts is None or (isinstance(value, str) and value in texts)
+
+
+@lru_cache(maxsize=MAX_PAST)
+def _parsed(text: str) -> Filter:
+    return Filter(text)
+
+
+@lru_cache(maxsize=MAX_PAST)
+def _texts(text: str) -> tuple[str, frozenset[str] | None]:
+    found = few_texts(_parsed(text))
+    return (found[0][0], frozenset(each for _, each in found)) if found else ("", None)
+
+
+class View(Struct, frozen=True):
+    """What one component may see: at which places it is, or was, in which epochs."""
+
+    producer: str
+    #: By place, the epochs: from, and up to, which is -1 for still.
+    places: dict[str, tuple[tuple[int, int], ...]]
+    #: Whether it is in no scope, and sees what was published where there was no graph.
+    outside: bool
+
+    def sees(self, stamp: Stamp | None) -> bool:
+        """Whether something with this stamp is visible to it."""
+        if stamp is None:
+            return self.outside
+        if stamp.publisher == self.producer:
+            return place_of_publisher(self.producer) in stamp.keys
+        for key in stamp.keys:
+            for since, until in self.places.get(key, ()):
+                if since <= stamp.epoch and (until < 0 or stamp.epoch < until):
+                    return True
+        return False
+
+    @property
+    def now(self) -> tuple[str, ...]:
+        """The places at which it still is; components with the same ones see the same."""
+        return tuple(sorted(k for k, spans in self.places.items() if spans[-1][1] < 0))
+
+    @property
+    def constraint(self) -> Filter:
+        """A filter on stamps that matches whatever is visible to it, and little else."""
+        found = _has(place_of_publisher(self.producer))
+        for key, spans in sorted(self.places.items()):
+            for since, until in spans:
+                part = _has(key)
+                if since > 0:
+                    part &= _epoch(">=", since)
+                if until >= 0:
+                    part &= _epoch("<", until)
+                found |= part
+        return found | _UNSTAMPED if self.outside else found
+
+
+def _has(key: str) -> Filter:
+    return Filter.of_expression(Atom(KEYS, "has", (key,)))
+
+
+def _epoch(operator: str, epoch: int) -> Filter:
+    return Filter.of_expression(Atom(EPOCH, operator, (epoch,)))
+
+
+_UNSTAMPED: Final = Filter(f"not exists {KEYS}")
+
+
+def common(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int] | None:
+    since = max(one[0], other[0])
+    ends = [until for _, until in (one, other) if until >= 0]
+    until = min(ends) if ends else -1
+    return None if 0 <= until <= since else (since, until)
+
+
+def without(time: tuple[int, int], other: tuple[int, int]) -> Iterable[tuple[int, int]]:
+    """What is left of a time without another one.
+
+    >>> list(without((1, -1), (3, 5))), list(without((1, 4), (0, -1)))
+    ([(1, 3), (5, -1)], [])
+    """
+    (since, until), (start, end) = time, other
+    if start > since:
+        yield since, start if until < 0 else min(start, until)
+    if end >= 0 and (until < 0 or end < until):
+        yield max(since, end), until
+
+
+def gaps(spans: Iterable[tuple[int, int]], begin: int) -> Iterable[tuple[int, int]]:
+    """Epochs from the first of the graph on that none of these spans, in order, covers.
+
+    >>> list(gaps([(0, 5), (7, -1)], 1)), list(gaps([], 1)), list(gaps([(0, -1)], 1))
+    ([(5, 7)], [(0, -1)], [])
+    """
+    at = 0
+    for since, until in spans:
+        if since > max(at, begin):
+            yield at, since
+        if until < 0:
+            return
+        at = max(at, until)
+    yield at, -1

@@ -1,0 +1,146 @@
+"""How far a publisher's words go, found out once for all that it says.
+
+Where a publisher meets neither mappings nor policies, which of the interfaces on its way a
+notification passes decides where it is visible, and nothing else does. So a `Reach` walks through
+the scopes around a publisher once, as if every interface were open, and gathers the filters that it
+meets, each with a bit. Of a notification then only these bits are asked for, which an index of all
+filters answers for a whole batch; notifications with the same bits share one answer, and the graph
+is walked again for bits that are new. Publishers in the same places share a reach.
+
+A reach knows which nodes it has looked at. A change that touches none of them leaves it as it is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from stentor.filters import Filter
+from stentor.scopes.interfaces import EVERYTHING, Half
+from stentor.scopes.nodes import Edge, Node
+
+#: Answers that a reach remembers; it forgets them all when there are more.
+MAX_ANSWERS: Final = 1_024
+
+#: Halves of interfaces that have to be passed, each with what it means if it is omitted.
+_Halves: TypeAlias = tuple[tuple[Half, bool], ...]
+
+
+class Answer(Struct, frozen=True):
+    """Members that see it, by their ids, and the edges on its way; "" is the publisher."""
+
+    members: tuple[str, ...]
+    edges: tuple[tuple[str, str], ...]
+
+
+class Reach:
+    """Where a publisher with these memberships is heard.
+
+    `is_known` is False if that is not for filters alone to say: `Dissemination` has to be asked.
+    """
+
+    def __init__(self, edges: Iterable[Edge], own: Node, *, open_by_default: bool) -> None:
+        self._edges = list(edges)
+        self._own = own
+        self._open = open_by_default
+        #: All nodes that were looked at.
+        self.seen: set[str] = set()
+        self.bits: dict[Filter, int] = {}
+        self._answers: dict[int, Answer] = {}
+        self.is_known = not own.policies and self._gather()
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether it is in no scope."""
+        return not self._edges
+
+    def answer(self, bits: int) -> Answer:
+        """Where something is heard that the filters with these bits match."""
+        found = self._answers.get(bits)
+        if found is None:
+            if len(self._answers) >= MAX_ANSWERS:
+                self._answers.clear()
+            found = self._answers[bits] = self._walk(bits)
+        return found
+
+    def _gather(self) -> bool:
+        """Look at all that can be reached; whether there is nothing but filters."""
+        ahead = [(edge, True) for edge in self._edges]
+        known: set[tuple[str, bool]] = set()
+        while ahead:
+            edge, upward = ahead.pop()
+            to = edge.parent if upward else edge.child
+            self.seen |= {edge.child.id, edge.parent.id} - {self._own.id}
+            if edge.is_mapped or to.policies or to.once:
+                return False
+            if not self._opens(self._halves(edge, upward)) or (to.id, upward) in known:
+                continue
+            known.add((to.id, upward))
+            if upward:
+                ahead += [(each, True) for each in to.parents.values()]
+            ahead += [(each, False) for each in to.children.values()]
+        return True
+
+    def _opens(self, halves: _Halves) -> bool:
+        """Whether something could pass; filters that decide it are noted."""
+        for half, omitted in halves:
+            if not (omitted if half is None else half):
+                return False
+        for half, _ in halves:
+            for filter in half or ():
+                if not filter.is_always:
+                    self.bits.setdefault(filter, 1 << len(self.bits))
+        return True
+
+    def _walk(self, bits: int) -> Answer:
+        ahead = deque((edge, True) for edge in self._edges)
+        known: set[tuple[str, bool]] = set()
+        members: dict[str, None] = {}
+        edges: list[tuple[str, str]] = []
+        while ahead:
+            edge, upward = ahead.popleft()
+            to, source = (edge.parent, edge.child) if upward else (edge.child, edge.parent)
+            if (to.id, upward) in known or not self._passes(self._halves(edge, upward), bits):
+                continue
+            known.add((to.id, upward))
+            if not to.is_scope:
+                if to.id != self._own.id:
+                    members[to.id] = None
+                continue
+            edges.append(("" if source is self._own else source.id, to.id))
+            if upward:
+                ahead.extend((each, True) for each in to.parents.values())
+            ahead.extend((each, False) for each in to.children.values())
+        return Answer(tuple(members), tuple(edges))
+
+    def _passes(self, halves: _Halves, bits: int) -> bool:
+        # A filter has no bit where another half of the edge is closed for good.
+        for half, omitted in halves:
+            if half is None:
+                if not omitted:
+                    return False
+            elif half is not EVERYTHING and not any(
+                each.is_always or bits & self.bits.get(each, 0) for each in half
+            ):
+                return False
+        return True
+
+    def _halves(self, edge: Edge, upward: bool) -> _Halves:
+        child, parent = edge.child, edge.parent
+        omitted = self._open or not child.is_scope
+        if upward:
+            return (
+                (child.interface.output, omitted),
+                (edge.selective.output, True),
+                (edge.imposed.output, True),
+                (parent.everyone.output, True),
+            )
+        return (
+            (parent.everyone.input, True),
+            (edge.imposed.input, True),
+            (edge.selective.input, True),
+            (child.interface.input, omitted),
+        )
