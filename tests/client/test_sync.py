@@ -194,7 +194,7 @@ def test_handlers_run_in_threads_and_may_use_the_bus(
     broker: ScriptedBroker, world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     got: list[Any] = []
-    done = threading.Event()
+    done, done_in_the_loop = threading.Event(), threading.Event()
     bus = stentor.connect_sync(broker)
 
     @bus.on("k >= 0", durable="desk", settle=False)
@@ -214,9 +214,12 @@ def test_handlers_run_in_threads_and_may_use_the_bus(
         @bus.on("echo >= 0")
         async def in_the_loop(n: Notification) -> None:
             got.append((n["echo"], threading.current_thread().name))
+            if n["echo"] == 4:
+                done_in_the_loop.set()
 
         bus.publish_many([{"k": k} for k in range(5)], ack=True)
-        assert done.wait(10)
+        assert done.wait(60)
+        assert done_in_the_loop.wait(60)
     assert [k for k, name in got if "handler" in name] == [0, 2, 3, 4]
     assert [k for k, name in got if "handler" not in name] == [0, 2, 3, 4]
     assert "not one" in caplog.text

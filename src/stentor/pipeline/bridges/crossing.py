@@ -55,13 +55,16 @@ class Crossing:
         """For one of those who are needed: a function to say that it does not answer, and why."""
 
         def said(problem: str | None) -> None:
+            news = None
             if problem is not None and who not in self._lost:
                 self._lost[who] = problem
-                self.tell(f"{self.figures.name}: {problem}; trying on")
+                news = f"{problem}; trying on"
             elif problem is None and self._lost.pop(who, None) is not None:
-                self.tell(f"{self.figures.name}: {who} answers again")
+                news = f"{who} answers again"
             self.figures.problem = next(iter(self._lost.values()), None)
             self.state("waiting" if self._lost else "running")
+            if news is not None:  # whoever hears it, in another thread, finds the state so
+                self.tell(f"{self.figures.name}: {news}")
 
         return said
 
