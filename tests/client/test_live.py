@@ -284,11 +284,11 @@ async def test_permissions_and_leases() -> None:
                 await transaction.publish({"k": k})
             with pytest.raises(NotPermitted):
                 await transaction.__aexit__(None, None, None)
-            async with bus.subscribe("k > 0", lease=0.3) as sub:
+            async with bus.subscribe("k > 0", lease=1.0) as sub:
                 for k in range(1, 6):
                     await bus.publish({"k": k}, ack=True)
                     assert (await sub.get(timeout=5))["k"] == k
-                    await asyncio.sleep(0.1)
+                    await asyncio.sleep(0.3)
             with pytest.raises(InvalidConfiguration, match="same filter"):
                 async with bus.subscribe("k > 1", group="g"), bus.subscribe("k > 2", group="g"):
                     pass

@@ -37,6 +37,7 @@ from stentor.errors import (
     StentorError,
 )
 from stentor.filters import Filter
+from stentor.filters.effort import TooCostly, within
 from stentor.filters.language import format_literal
 from stentor.model import Notification, NotificationId, decode, encode
 from stentor.model.seen import SeenIds
@@ -69,6 +70,9 @@ FOUND: Final = 1_000
 MOST_LATE: Final = 3_600.0
 #: Seconds ahead of the broker's clock from which on a time cannot be right.
 AHEAD: Final = 60.0
+
+#: Steps that it may take to compile a pattern, since a broker does that at once.
+COMPILED: Final = 40_000
 
 
 class Memo(msgspec.Struct, array_like=True):
@@ -105,7 +109,13 @@ def pattern_of(detection: m.Detection) -> Pattern:
     """The pattern that a client has sent; `InvalidPattern` if it makes no sense."""
     try:
         pattern = Pattern.load(_patterns.decode(detection.pattern.encode()))
-        _ = pattern.automaton
+        with within(COMPILED):
+            _ = pattern.automaton
+    except TooCostly:
+        raise InvalidPattern(
+            "the pattern takes too many states to be detected in a broker; use smaller counts, or "
+            "fewer parts that are optional or side by side"
+        ) from None
     except (msgspec.MsgspecError, UnicodeError, TypeError) as error:
         raise InvalidPattern(f"this is no pattern: {error}") from None
     return pattern
