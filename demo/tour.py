@@ -62,9 +62,9 @@ def main() -> int:
         scopes.main()
         return 0
     if options.composite:
-        import composite
+        import alarms
 
-        return composite.main(spark=not options.no_pipeline)
+        return alarms.main(spark=not options.no_pipeline)
     if options.all:
         import matching
         import routing

@@ -33,9 +33,9 @@ def test_scopes_are_shown_alone(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_alarms_are_raised_live(capsys: pytest.CaptureFixture[str]) -> None:
-    import composite
+    import alarms
 
-    assert composite.main(spark=False) == 0
+    assert alarms.main(spark=False) == 0
     assert re.search(r"600 events, [1-9]\d* alarms", capsys.readouterr().out)
 
 

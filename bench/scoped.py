@@ -1,6 +1,6 @@
 """What scopes cost a broker: the same deliveries with scopes and without, in one run.
 
-bench/scopes.py                    all cases; `--only tenants`, `--quick` for some of it
+bench/scoped.py                    all cases; `--only tenants`, `--quick` for some of it
 
 A broker's core is driven as its host drives it, by one batch of publications after the other, and
 carries them up to the messages for the connections. Nothing is journaled and there are no sockets,
