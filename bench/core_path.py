@@ -70,7 +70,7 @@ class Bench:
         core.heard(id, message)
         while True:
             for action in core.take():
-                frame(action.message)  # type: ignore[union-attr]
+                frame(action.message)  # type: ignore[union-attr, arg-type]
                 if isinstance(action.message, m.Deliver):  # type: ignore[union-attr]
                     given += len(action.message.items)  # type: ignore[union-attr]
             if not core.wants_turn:

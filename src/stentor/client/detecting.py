@@ -45,7 +45,7 @@ def detection(
         if isinstance(policy, Guaranteed | Probabilistic) and policy.sources:
             raise InvalidConfiguration("in the network the sources are its brokers; name none")
     else:
-        word = policy
+        word = policy  # type: ignore[assignment]
     if word not in POLICIES:
         raise UnknownStrategy(f"there is no policy={word!r}; choose one of {', '.join(POLICIES)}")
     text = msgspec.json.encode(pattern.dump()).decode()
