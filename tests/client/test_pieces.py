@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import logging
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -95,8 +96,8 @@ class TestEncoding:
     @given(st.lists(st.dictionaries(NAMES, VALUES, max_size=4), min_size=1, max_size=4))
     def test_the_short_way_gives_the_bytes_of_the_careful_way(self, events: list[Any]) -> None:
         now = datetime.now(UTC)
-        encoder = EventEncoder("ann", 7)
         for event in [*events, *events]:  # the second time the names are known
+            encoder = EventEncoder("ann", 7)  # one that has published would give a later time
             try:
                 id = NotificationId("ann", 7, 3)
                 careful = encode(Notification(event, id=id, time=now))
@@ -111,7 +112,24 @@ class TestEncoding:
         old = Notification({"x": 1}, time=then, id=NotificationId("bob", 1, 1), payload=b"!")
         first, second = map(decode, EventEncoder("ann", 7).many([old, {"x": 2}], 41, now))
         assert (str(first.id), first.time, first.payload) == ("ann:7:41", then, b"!")
-        assert (str(second.id), second.time) == ("ann:7:42", now)
+        assert (str(second.id), second.time) == ("ann:7:42", now + timedelta(microseconds=1))
+
+    def test_the_times_of_one_client_rise(self) -> None:
+        now = datetime.now(UTC)
+        encoder = EventEncoder("ann", 7)
+        plain: list[dict[str, Any]] = [{"x": i} for i in range(5)]
+        events = [*plain, Notification({"x": 5}), *plain, {"x": [1]}, *plain]
+        sent = [*encoder.many(events, 1, now), *encoder.many(plain, 100, now)]
+        times = [decode(data).time for data in sent]
+        assert times[0] == now
+        assert all(a is not None and b is not None and a < b for a, b in pairwise(times))
+
+    def test_a_clock_that_was_set_back_is_followed(self) -> None:
+        now = datetime.now(UTC)
+        encoder = EventEncoder("ann", 7)
+        encoder.many([{"x": 1}], 1, now)
+        earlier = now - timedelta(hours=1)
+        assert decode(encoder.many([{"x": 2}], 2, earlier)[0]).time == earlier
 
     def test_what_is_no_event_is_refused(self) -> None:
         with pytest.raises(InvalidNotification, match="mapping"):

@@ -162,16 +162,21 @@ def detect_as_written(
     events: Mapping[str, Any],
     name: str | None = None,
     watermark: Duration | None = None,
-    when_full: str = DEFAULTS.when_full,
     shards: int = SHARDS,
-    **limits: int,
+    partitions: int = DEFAULTS.partitions,
+    runs: int = DEFAULTS.runs,
+    waiting: int = DEFAULTS.waiting,
+    when_full: str = DEFAULTS.when_full,
 ) -> DataFrame:
     """The same for a pattern as a pipeline in TOML writes it."""
+    limits = DEFAULTS._replace(
+        partitions=partitions, runs=runs, waiting=waiting, when_full=when_full
+    )
     return detect(
         table,
         written_pattern(pattern, events, name),
         watermark=watermark,
-        limits=DEFAULTS._replace(when_full=when_full, **limits),
+        limits=limits,
         shards=shards,
     )
 
