@@ -8,12 +8,11 @@ something to each of the others. A `Pace` is how fast somebody may go on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, get_args
 
 from stentor.errors import NotPermitted, Overloaded
-from stentor.filters import Filter
 from stentor.node.feed import Overflow
 
 #: Seconds of a pace that may be used up at once.
@@ -67,15 +66,13 @@ some, or raise `groups` in the grant
                 f"{', '.join(self.overflow)}, or have the grant widened"
             )
 
-    def check_weight(self, name: str, filters: Iterable[Filter]) -> None:
+    def check_weight(self, name: str, weight: int) -> None:
         """Raise if a client may not ask for something so complicated."""
-        if self.weight is not None:
-            weight = sum(filter.weight for filter in filters)
-            if weight > self.weight:
-                raise NotPermitted(
-                    f"what {name!r} asks for weighs {weight}, and its grant allows {self.weight}; "
-                    "ask for something simpler, or have the grant widened"
-                )
+        if self.weight is not None and weight > self.weight:
+            raise NotPermitted(
+                f"what {name!r} asks for weighs {weight}, and its grant allows {self.weight}; "
+                "ask for something simpler, or have the grant widened"
+            )
 
 
 class Shares:

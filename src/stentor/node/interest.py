@@ -48,6 +48,9 @@ class Interest:
     def __len__(self) -> int:
         return len(self._filters)
 
+    def __contains__(self, filter: Filter) -> bool:
+        return filter in self._filters
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Interest):
             return NotImplemented
@@ -96,6 +99,23 @@ class Interest:
         self.weight = weight
         self._text = None
         return list(new), gone
+
+    def narrowed_changes(
+        self, new: list[Filter], gone: list[Filter]
+    ) -> tuple[list[Filter], list[Filter]]:
+        """What `amend` has added and removed, as routers know it.
+
+        It costs what has changed, unless something is `within`: then filters that differ may have
+        become one, which goes with the last of them.
+        """
+        if self.within is None:
+            return new, gone
+        others = set(self.narrowed(self._filters.keys() - set(new)))
+        asked, unasked = (dict.fromkeys(self.narrowed(some)) for some in (new, gone))
+        return (
+            [f for f in asked if f not in others and f not in unasked],
+            [f for f in unasked if f not in others and f not in asked],
+        )
 
     def in_force(self, probe: int) -> None:
         """This probe has been answered."""

@@ -112,7 +112,7 @@ class Offers:
                 "that this broker allows to one client; wait until it has answered"
             )
         filter = check_names(received(message.filter))
-        session.allowance.check_weight(session.name, [filter])
+        session.allowance.check_weight(session.name, filter.weight)
         # What others ask for is told only to those who may answer it.
         permitted = session.may_advertise
         if message.demand and permitted is not None and not permitted(filter):

@@ -133,7 +133,7 @@ class Subscribing:
         self._check(session, message)
         interest = _interest(message.filter)
         check_permitted(session, interest)
-        session.allowance.check_weight(session.name, interest)
+        session.allowance.check_weight(session.name, interest.weight)
         if message.durable is not None:
             message = replace(message, durable=self._homes.name(session, message.durable))
         if message.group is not None:  # names belong to grants
@@ -426,13 +426,13 @@ class Subscribing:
             )
         added = [check_names(received(text)) for text in message.added]
         check_permitted(session, added)
-        session.allowance.check_weight(session.name, [*interest, *added])
+        more = sum(filter.weight for filter in added if filter not in interest)
+        session.allowance.check_weight(session.name, interest.weight + more)
         removed = [received(text) for text in message.removed]
-        before = dict.fromkeys(interest.narrowed(interest))
         new, gone = interest.amend(added, removed)
-        after = dict.fromkeys(interest.narrowed(interest))
+        asked, unasked = interest.narrowed_changes(new, gone)
         try:
-            self._routing.subscribe(feed.id, [f for f in after if f not in before])
+            self._routing.subscribe(feed.id, asked)
         except StentorError:  # some routers cannot carry every filter
             interest.amend(gone, new)
             raise
@@ -442,7 +442,6 @@ class Subscribing:
             texts = [added_texts[f] for f in new], [removed_texts[f] for f in gone]
             for consumer in subscription.consumers:
                 self._agenda.to_client(consumer.session, m.Amended(consumer.number, *texts))
-        unasked = [f for f in before if f not in after]
         steps = self._amended(session, message, subscription, new, unasked)
         return None if next(steps, _DONE) is _DONE else steps
 
