@@ -32,6 +32,39 @@ def place(kind: str, directory: Path) -> str:
     }[kind]
 
 
+# -- opening
+
+
+@on_each_loop
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_whose_maker_lost_patience_ends_like_any_other(
+    run: Run, kind: str, tmp_path: Path
+) -> None:
+    """As when a broker stops while it dials a neighbor, to which it has said hello already."""
+
+    class Impatient(Recorder):
+        def opened(self, connection: Connection) -> None:
+            super().opened(connection)
+            connection.send(Ping())
+            dialing.cancel()
+
+    async def main() -> None:
+        nonlocal dialing
+        faults: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: faults.append(told))
+        listener = await serve(place(kind, tmp_path), Made(Echo))
+        handler = Impatient()
+        dialing = asyncio.ensure_future(connect(listener.address, handler))
+        with pytest.raises(asyncio.CancelledError):
+            await dialing
+        await handler.until_closed()
+        await listener.close()
+        assert not faults
+
+    dialing: asyncio.Future[Connection]
+    run(main)
+
+
 # -- messages
 
 

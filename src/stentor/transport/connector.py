@@ -7,7 +7,8 @@ import errno
 import os
 import socket
 import ssl
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from stentor.errors import InvalidAddress, TlsError, Unreachable
 from stentor.protocol.frames import MAX_FRAME
@@ -56,16 +57,6 @@ async def connect(
     if address.kind == "tls" and tls is None:
         tls = client_context()
 
-    def connection() -> Connection:
-        return Connection(
-            address,
-            lambda: handler,
-            loop,
-            max_frame=max_frame,
-            max_open=max_frame,  # whom one asks may answer at length
-            max_unsent=max_unsent,
-        )
-
     deadline = loop.time() + timeout
     try:
         async with asyncio.timeout_at(deadline):
@@ -76,15 +67,41 @@ async def connect(
             "is the host up, and does a firewall let this through?"
         ) from error
     # From here on the socket belongs to a transport of the loop.
+    made = Connection(
+        address,
+        lambda: handler,
+        loop,
+        max_frame=max_frame,
+        max_open=max_frame,  # whom one asks may answer at length
+        max_unsent=max_unsent,
+    )
     if address.kind == "tls":
         assert tls is not None
-        made = connection()
         await _secure(loop, made, sock, tls, deadline)
     elif address.kind == "tcp":
-        _, made = await loop.create_connection(connection, sock=sock)
+        await _attach(loop.create_connection, made, sock)
     else:
-        _, made = await loop.create_unix_connection(connection, sock=sock)
+        await _attach(loop.create_unix_connection, made, sock)
     return made
+
+
+async def _attach(
+    create: Callable[..., Coroutine[Any, Any, object]],
+    protocol: Connection | TlsLayer,
+    sock: socket.socket,
+) -> None:
+    """Let the loop serve the socket.
+
+    When a caller loses patience, uvloop closes a transport that it has already handed to its
+    protocol, and tells the protocol nothing. So it is not told of that; the protocol is aborted and
+    hears of its end like any other.
+    """
+    opening = asyncio.ensure_future(create(lambda: protocol, sock=sock))
+    try:
+        await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(lambda _: protocol.abort())
+        raise
 
 
 async def _secure(
@@ -109,7 +126,7 @@ async def _secure(
         server_hostname=connection.address.host or "localhost",
         timeout=max(0.0, deadline - loop.time()),
     )
-    await loop.create_connection(lambda: layer, sock=sock)
+    await _attach(loop.create_connection, layer, sock)
     try:
         error = await outcome
     except BaseException:  # the caller has lost patience
