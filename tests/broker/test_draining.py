@@ -69,7 +69,7 @@ async def history(broker: Broker, count: int) -> list[int]:
         stentor.connect(broker.address) as bus,
         bus.subscribe("x >= 0", since="earliest") as found,
     ):
-        return [(await found.get(10))["x"] for _ in range(count)]
+        return [(await found.get(60))["x"] for _ in range(count)]
 
 
 async def publish(broker: Broker, numbers: Iterable[int]) -> None:
@@ -190,7 +190,7 @@ def test_a_durable_subscriber_who_is_away_goes_on_at_the_neighbor(tmp_path: Path
         async with stentor.connect(a.address, name="publisher") as bus:
             async with bus.subscribe("x >= 0", durable="desk-7") as desk:
                 await bus.publish_many([{"x": x} for x in range(5)], ack=True)
-                assert [(await desk.get(5))["x"] for _ in range(5)] == [0, 1, 2, 3, 4]
+                assert [(await desk.get(60))["x"] for _ in range(5)] == [0, 1, 2, 3, 4]
                 await desk.confirm()
             await bus.publish_many([{"x": x} for x in range(5, 10)], ack=True)
         stream, mark = a.stream, a.journal.published("publisher")
@@ -202,9 +202,9 @@ def test_a_durable_subscriber_who_is_away_goes_on_at_the_neighbor(tmp_path: Path
         assert n.journal.published("publisher") in (None, mark)
         async with stentor.connect(n.address) as bus:
             async with bus.subscribe("x >= 0", durable="desk-7") as desk:
-                assert [(await desk.get(5))["x"] for _ in range(5)] == [5, 6, 7, 8, 9]
+                assert [(await desk.get(60))["x"] for _ in range(5)] == [5, 6, 7, 8, 9]
                 await bus.publish({"x": 10}, ack=True)
-                assert (await desk.get(5))["x"] == 10
+                assert (await desk.get(60))["x"] == 10
         await until(lambda: n.journal.published("publisher") == mark)
         await n.stop()
 
@@ -287,7 +287,7 @@ def test_a_neighbor_that_was_restarted_imports_what_it_adopted(tmp_path: Path) -
         await until((adopted / "imported").exists)
         async with stentor.connect(n.address) as bus:
             async with bus.subscribe("x > 0", durable="desk-7") as desk:
-                assert (await desk.get(5))["x"] == 1
+                assert (await desk.get(60))["x"] == 1
                 await desk.close(forget=True)
         await n.stop()
         n = await started(tmp_path, "n")

@@ -43,7 +43,7 @@ async def numbers(inbox: Any, last: int) -> list[int]:
     """What it hands out up to the one with this number."""
     found = []
     while not found or found[-1] != last:
-        found.append((await inbox.get(timeout=10))["n"])
+        found.append((await inbox.get(timeout=60))["n"])
     return found
 
 
@@ -62,7 +62,7 @@ async def test_one_component_with_many_subscriptions_is_given_everything_once() 
                 await other.publish({"symbol": "IBM", "price": 20, "n": 1}, ack=True)
                 await other.publish({"symbol": "SAP", "price": 120, "n": 2}, ack=True)
                 await other.publish({"symbol": "SAP", "price": 20, "n": 3}, ack=True)
-                matched = [(await inbox.get(timeout=10)).subscriptions for _ in range(3)]
+                matched = [(await inbox.get(timeout=60)).subscriptions for _ in range(3)]
                 assert matched == [(high, quotes), (quotes,), (high,)]
                 await inbox.unsubscribe(quotes)
                 assert inbox.subscriptions == [high]
@@ -81,10 +81,10 @@ async def test_equal_filters_are_two_subscriptions() -> None:
             two = await inbox.subscribe("x > 1")
             assert one is not two
             await bus.publish({"x": 2, "n": 0}, ack=True)
-            assert (await inbox.get(timeout=10)).subscriptions == (one, two)
+            assert (await inbox.get(timeout=60)).subscriptions == (one, two)
             await inbox.unsubscribe(one)
             await bus.publish({"x": 2, "n": 1}, ack=True)
-            assert (await inbox.get(timeout=10)).subscriptions == (two,)
+            assert (await inbox.get(timeout=60)).subscriptions == (two,)
             with pytest.raises(InvalidConfiguration, match="no longer"):
                 await inbox.unsubscribe(one)
 
@@ -109,7 +109,7 @@ async def test_an_inbox_of_classes_and_conditions() -> None:
         async with stentor.connect(broker.address) as bus, bus.inbox(Quote) as inbox:
             cheap = await inbox.subscribe(Quote, where="price < 10")
             await bus.publish(Quote("IBM", 5.0), ack=True)
-            got = await inbox.get(timeout=10)
+            got = await inbox.get(timeout=60)
             assert got["symbol"] == "IBM"
             assert [cheap in got.subscriptions, len(got.subscriptions)] == [True, 2]
 
@@ -196,7 +196,7 @@ async def test_the_members_of_a_group_share_one_set_of_subscriptions() -> None:
                     for n in range(20):
                         await bus.publish({"x": 1, "y": 1, "n": n}, ack=True)
                     got = [
-                        (await each.get(timeout=10))["n"] for _ in range(10) for each in (one, two)
+                        (await each.get(timeout=60))["n"] for _ in range(10) for each in (one, two)
                     ]
                     assert sorted(got) == list(range(20))
                     await two.unsubscribe(mine)
@@ -294,7 +294,7 @@ def test_an_inbox_without_async() -> None:
                 quotes = inbox.subscribe("symbol = 'IBM'")
                 bus.publish({"symbol": "IBM", "price": 120}, ack=True)
                 bus.publish({"symbol": "IBM", "price": 20}, ack=True)
-                first, second = inbox.get(timeout=10), inbox.get(timeout=10)
+                first, second = inbox.get(timeout=60), inbox.get(timeout=60)
                 assert (len(first.subscriptions), second.subscriptions) == (2, (quotes,))
                 inbox.unsubscribe(quotes)
                 bus.publish({"symbol": "IBM", "price": 20}, ack=True)

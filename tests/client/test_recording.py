@@ -124,18 +124,18 @@ async def test_an_inbox_is_one_component_with_its_subscriptions(tmp_path: Path) 
     async with one_broker() as broker, stentor.connect(broker, name="n", record=file) as bus:
         async with bus.subscribe("x = 9"), bus.inbox("x > 0") as inbox:
             first = await bus.publish({"x": 1}, ack=True)
-            await inbox.get(timeout=10)
+            await inbox.get(timeout=60)
             also = await inbox.subscribe("y > 0")
             again = await inbox.subscribe("y > 0")
             both = await bus.publish({"x": 1, "y": 1}, ack=True)
-            await inbox.get(timeout=10)
+            await inbox.get(timeout=60)
             # What has come is not handed out any more, so it is not recorded.
             await bus.publish({"y": 1}, ack=True)
             last = await bus.publish({"x": 2}, ack=True)
             await until(lambda: len(inbox._arrivals) == 2)
             await inbox.unsubscribe(again)
             await inbox.unsubscribe(also)
-            assert (await inbox.get(timeout=10))["x"] == 2
+            assert (await inbox.get(timeout=60))["x"] == 2
     assert told(file)[1:] == [
         "sub x > 0",
         f"notify {first}",
@@ -160,7 +160,7 @@ async def test_what_an_inbox_is_given_for_nothing_is_found(tmp_path: Path) -> No
         async with bus.inbox("x > 0") as inbox:
             also = await inbox.subscribe("y > 0")
             await bus.publish({"y": 1}, ack=True)
-            await inbox.get(timeout=10)
+            await inbox.get(timeout=60)
             await inbox.unsubscribe(also)
     text = file.read_bytes().splitlines(keepends=True)
     [given] = [i for i, line in enumerate(text) if b'"op":"notify"' in line]
@@ -186,18 +186,18 @@ async def test_a_durable_inbox_is_judged_over_the_lives_of_its_readers(tmp_path:
         async with stentor.connect(broker, name="desk-1", record=names[0]) as bus:
             async with bus.inbox("x > 0", "y > 0", durable="d") as inbox:
                 await producer.publish({"x": 1}, ack=True)
-                await inbox.get(timeout=10)
+                await inbox.get(timeout=60)
                 killed = names[0].read_bytes()
         names[0].write_bytes(killed)
         async with stentor.connect(broker, name="desk-2", record=names[1]) as bus:
             async with bus.inbox(durable="d") as inbox:
                 [_, ys] = inbox.subscriptions
                 await producer.publish({"y": 1}, ack=True)
-                await inbox.get(timeout=10)
+                await inbox.get(timeout=60)
                 await inbox.unsubscribe(ys)
                 await producer.publish({"y": 2}, ack=True)
                 await producer.publish({"x": 2}, ack=True)
-                await inbox.get(timeout=10)
+                await inbox.get(timeout=60)
     run = stentor.recorded(feed, *names, settled=True)
     report = check(run.trace, order=["fifo"])
     assert report.ok, report
@@ -221,8 +221,8 @@ async def test_the_inboxes_of_a_group_are_one_component(tmp_path: Path) -> None:
         for n in range(10):
             await bus.publish({"x": n % 3, "y": n % 2}, ack=True)
         for _ in range(4):
-            await one.get(timeout=10)
-            await two.get(timeout=10)
+            await one.get(timeout=60)
+            await two.get(timeout=60)
         await two.unsubscribe(added)
         await until(lambda: len(one.subscriptions) == 1)
     run = stentor.recorded(*names, settled=True)

@@ -71,7 +71,7 @@ async def test_what_a_handler_fails_on_comes_again_and_then_is_a_dead_letter() -
         await bus.ready()
         async with bus.subscribe(LETTERS) as letters:
             await bus.publish_many(Order(account) for account in (6, 7, 8))
-            letter = await letters.get(timeout=10)
+            letter = await letters.get(timeout=60)
             await until(lambda: len(seen) == 5)
         assert seen == [6, 7, 7, 7, 8]  # in order
         assert (letter["attempts"], letter["event.account"]) == (3, 7)
@@ -107,12 +107,12 @@ async def test_one_by_one_in_any_order() -> None:
         options: Any = {"durable": "billing", "settle": True}
         async with bus.subscribe("account > 0", **options) as orders:
             await bus.publish_many(Order(account) for account in range(1, 6))
-            taken = [await orders.get(timeout=5) for _ in range(5)]
+            taken = [await orders.get(timeout=60) for _ in range(5)]
             for n in (taken[4], taken[1]):
                 await n.ack()
             taken[0].ack()  # which need not be awaited
         async with bus.subscribe("account > 0", **options) as orders:
-            again = [await orders.get(timeout=5) for _ in range(2)]
+            again = [await orders.get(timeout=60) for _ in range(2)]
             assert [n["account"] for n in again] == [3, 4]
             await orders.confirm()  # all that was handed out
         assert durable(broker).positions == {broker.stream: 5}
@@ -126,12 +126,12 @@ async def test_what_is_refused_comes_first_of_its_publisher() -> None:
                 await bus.publish_many(Order(account) for account in (1, 2))
                 await bus.flush()
                 await other.publish(Order(10), ack=True)
-                first = await orders.get(timeout=5)
+                first = await orders.get(timeout=60)
                 await first.nack(reason="not now")
-                found = [await orders.get(timeout=5)]
+                found = [await orders.get(timeout=60)]
                 await found[0].ack()
                 while len(found) < 3:
-                    n = await orders.get(timeout=5)
+                    n = await orders.get(timeout=60)
                     await n.ack()
                     found.append(n)
         assert [(n["account"], n.attempt) for n in found] == [(10, 1), (1, 2), (2, 1)]
@@ -143,9 +143,9 @@ async def test_what_is_refused_may_be_overtaken() -> None:
     async with served() as broker, stentor.connect(broker.address) as bus:
         async with bus.subscribe("account > 0", durable="billing", retry=retry) as orders:
             await bus.publish_many(Order(account) for account in (1, 2))
-            first = await orders.get(timeout=5)
+            first = await orders.get(timeout=60)
             await first.nack(delay=timedelta(milliseconds=10))
-            found = [await orders.get(timeout=5) for _ in range(2)]
+            found = [await orders.get(timeout=60) for _ in range(2)]
         assert [(n["account"], n.attempt) for n in found] == [(2, 1), (1, 2)]
 
 
@@ -182,7 +182,7 @@ async def test_who_needs_longer_says_so() -> None:
     async with served() as broker, stentor.connect(broker.address) as bus:
         async with bus.subscribe("account > 0", durable="billing", retry=retry) as orders:
             await bus.publish(Order(1), ack=True)
-            n = await orders.get(timeout=5)
+            n = await orders.get(timeout=60)
             for _ in range(8):
                 await n.extend("500ms")
                 await asyncio.sleep(0.1)
@@ -203,7 +203,7 @@ async def test_an_error_in_a_block_is_no_endless_loop() -> None:
 
         async def fail() -> None:
             async with bus.subscribe("account > 0", durable="billing") as orders:
-                assert (await orders.get(timeout=10))["account"] == 1
+                assert (await orders.get(timeout=60))["account"] == 1
                 times.append(loop.time())
                 raise RuntimeError("not now")
 
@@ -212,7 +212,7 @@ async def test_an_error_in_a_block_is_no_endless_loop() -> None:
                 await fail()
         assert times[1] - times[0] > 0.9
         async with bus.subscribe("account > 0", durable="billing") as orders:
-            assert (await orders.get(timeout=10))["account"] == 1
+            assert (await orders.get(timeout=60))["account"] == 1
         assert not any(durable(broker).refused.values())
 
 
@@ -225,7 +225,7 @@ async def test_a_lost_connection_hands_out_nothing_twice() -> None:
             found: list[int] = []
             held: list[Notification] = []
             for i in range(40):
-                n = await orders.get(timeout=5)
+                n = await orders.get(timeout=60)
                 found.append(n["account"])
                 if i % 3:
                     await n.ack()
@@ -248,10 +248,10 @@ async def test_attempts_and_what_was_settled_outlive_the_broker(tmp_path: Path) 
     async with served(tmp_path) as broker, stentor.connect(broker.address) as bus:
         async with bus.subscribe("account > 0", **terms) as orders:
             await bus.publish_many(Order(account) for account in (1, 2, 3))
-            one, two, three = [await orders.get(timeout=5) for _ in range(3)]
+            one, two, three = [await orders.get(timeout=60) for _ in range(3)]
             await two.ack()
             await one.nack(reason="first")
-            again = await orders.get(timeout=5)
+            again = await orders.get(timeout=60)
             assert (again["account"], again.attempt) == (1, 2)
             await again.nack(reason="second", delay=0.0)
             await until(lambda: durable(broker).refused[broker.stream][1].attempts == 2)
@@ -265,7 +265,7 @@ async def test_attempts_and_what_was_settled_outlive_the_broker(tmp_path: Path) 
                 assert set(found) == {(1, 3), (3, 1)}
                 await found[1, 3].nack(reason="third")
                 await found[3, 1].ack()
-                letter = await letters.get(timeout=5)
+                letter = await letters.get(timeout=60)
                 assert (letter["event.account"], letter["cause"]) == (1, "third")
     async with served(tmp_path) as broker:
         assert durable(broker).positions[broker.stream] >= 3
@@ -278,10 +278,10 @@ async def test_who_asks_for_everything_does_not_get_its_own_dead_letters() -> No
         async with bus.subscribe(durable="billing", retry=retry, dead_letter=True) as orders:
             async with bus.subscribe(LETTERS) as letters:
                 await bus.publish(Order(1), ack=True)
-                await (await orders.get(timeout=5)).nack()
-                await letters.get(timeout=5)
+                await (await orders.get(timeout=60)).nack()
+                await letters.get(timeout=60)
             await bus.publish(Order(2), ack=True)
-            assert (await orders.get(timeout=5))["account"] == 2
+            assert (await orders.get(timeout=60))["account"] == 2
 
 
 def test_the_same_without_async() -> None:
@@ -305,9 +305,9 @@ def test_the_same_without_async() -> None:
             assert done.wait(10)
             with bus.subscribe("account > 0", durable="other", retry=SOON) as orders:
                 bus.publish(Order(2), ack=True)
-                n = orders.get(timeout=5)
+                n = orders.get(timeout=60)
                 n.nack(delay="10ms")
-                n = orders.get(timeout=5)
+                n = orders.get(timeout=60)
                 assert n.attempt == 2
                 n.ack()
                 orders.confirm(timeout=5)

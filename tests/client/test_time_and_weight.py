@@ -43,7 +43,7 @@ async def served(data: Path | None = None, **settings: Any) -> AsyncIterator[Bro
 
 
 async def taken(subscription: Any, count: int) -> list[Any]:
-    return [(await subscription.get(timeout=10))["x"] for _ in range(count)]
+    return [(await subscription.get(timeout=60))["x"] for _ in range(count)]
 
 
 # -- expiry
@@ -103,7 +103,7 @@ async def test_what_has_expired_is_done_for_a_durable_subscription(settle: bool)
         await asyncio.sleep(0.3)
         async with bus.subscribe("exists x", durable="d", settle=settle) as sub:
             for x in (0, 2, 4):
-                n = await sub.get(timeout=10)
+                n = await sub.get(timeout=60)
                 assert n["x"] == x
                 if settle:
                     await n.ack()
@@ -128,8 +128,8 @@ async def test_who_has_failed_on_it_hears_of_its_end() -> None:
             ) as sub,
         ):
             await bus.publish({"x": 1}, expires="100ms")
-            await (await sub.get(timeout=10)).nack(reason="not now")
-            letter = await letters.get(timeout=10)
+            await (await sub.get(timeout=60)).nack(reason="not now")
+            letter = await letters.get(timeout=60)
             assert letter["attempts"] == 1
             assert letter["cause"] == "it has expired; before that: not now"
             await until(lambda: broker.core.durables["d"].positions[broker.stream] >= 1)
@@ -154,7 +154,7 @@ async def test_durations_are_told_by_the_clock_of_the_broker(
         async with stentor.connect(broker.address) as bus:
             async with bus.subscribe("exists x") as sub:
                 await bus.publish({"x": 1}, expires="1h")
-                found = (await sub.get(timeout=10)).expires
+                found = (await sub.get(timeout=60)).expires
                 assert found is not None
                 assert abs(found.timestamp() - 1_900_003_600) < 60
 
@@ -194,7 +194,7 @@ async def test_the_highest_priority_goes_first_and_equals_keep_their_order() -> 
         async with bus.subscribe("exists x", durable="d", order="priority", window=1) as sub:
             found = []
             for _ in priorities:
-                n = await sub.get(timeout=10)
+                n = await sub.get(timeout=60)
                 found.append(n["x"])
                 await n.ack()
             await sub.confirm()
@@ -224,7 +224,7 @@ async def test_what_was_refused_holds_up_its_own_priority_only() -> None:
             await until(lambda: len(sub._arrivals) == 4)
             found = []
             for _ in range(5):
-                n = await sub.get(timeout=10)
+                n = await sub.get(timeout=60)
                 found.append((n["x"], n.attempt))
                 if n["x"] == 0 and n.attempt == 1:
                     await n.nack()
@@ -239,7 +239,7 @@ async def test_filters_see_how_it_is_to_be_handled() -> None:
         async with bus.subscribe("_priority >= 5") as urgent:
             await bus.publish({"x": 1})
             await bus.publish({"x": 2}, priority=5)
-            n: Notification = await urgent.get(timeout=10)
+            n: Notification = await urgent.get(timeout=60)
             assert (n["x"], n.priority, n.expires, n.deliver_at) == (2, 5, None, None)
 
 
@@ -266,7 +266,7 @@ async def test_nobody_is_given_it_before_its_time_and_nothing_waits_for_it() -> 
             await bus.publish({"x": 2}, ack=True)
             assert len(broker.core.scheduling.schedule) == 1
             assert await taken(sub, 1) == [2]
-            n = await sub.get(timeout=10)
+            n = await sub.get(timeout=60)
             assert asyncio.get_running_loop().time() - began >= 0.3
             assert (n["x"], n.id) == (1, id)
             assert n.deliver_at is not None
@@ -384,12 +384,12 @@ async def test_what_is_taken_and_what_is_published_are_one_step() -> None:
         ):
             await bus.publish({"type": "order", "x": 1})
             async with bus.transaction() as transaction:
-                n = await transaction.take(orders, timeout=10)
+                n = await transaction.take(orders, timeout=60)
                 held = await transaction.publish({"type": "bill", "x": n["x"]}, retain="bill")
                 assert len(bills._arrivals) == 0
             assert transaction.state == "committed"
             assert broker.core.durables["d"].positions[broker.stream] >= 1
-            bill = await bills.get(timeout=10)
+            bill = await bills.get(timeout=60)
             assert (bill["x"], bill.id) == (1, held.id)
             await n.ack()  # it is settled already
             await orders.confirm()
@@ -407,7 +407,7 @@ async def test_an_error_publishes_nothing_and_what_was_taken_comes_again() -> No
 
             async def fail() -> None:
                 async with failing:
-                    await failing.take(orders, timeout=10)
+                    await failing.take(orders, timeout=60)
                     await failing.publish({"type": "bill"})
                     raise ValueError("no")
 
@@ -415,12 +415,12 @@ async def test_an_error_publishes_nothing_and_what_was_taken_comes_again() -> No
                 await fail()
             assert failing.state == "rolled back"
             async with bus.transaction() as transaction:
-                again = await transaction.take(orders, timeout=10)
+                again = await transaction.take(orders, timeout=60)
                 assert (again["x"], again.attempt) == (1, 2)
                 transaction.rollback()
             async with bus.transaction() as transaction:
                 async with transaction.transaction() as inner:
-                    third = await inner.take(orders, timeout=10)
+                    third = await inner.take(orders, timeout=60)
                     assert third.attempt == 3
             assert broker.journal.head == 1
             assert broker.core.durables["d"].positions == {broker.stream: 1}
@@ -440,10 +440,10 @@ async def test_one_that_is_anothers_by_now_publishes_nothing() -> None:
 
             async def too_slow() -> None:
                 async with transaction, second.subscribe("exists x", **terms) as quick:
-                    await transaction.take(slow, timeout=10)
+                    await transaction.take(slow, timeout=60)
                     await transaction.publish({"y": 1})
                     async with second.transaction() as other:
-                        await other.take(quick, timeout=10)
+                        await other.take(quick, timeout=60)
                         await other.publish({"y": 2})
 
             with pytest.raises(TransactionLost):
@@ -465,7 +465,7 @@ async def test_a_handler_may_settle_by_a_transaction() -> None:
 
             await bus.ready()
             await bus.publish_many({"x": x} for x in range(5))
-            assert [(await results.get(timeout=10))["y"] for _ in range(5)] == [0, 2, 4, 6, 8]
+            assert [(await results.get(timeout=60))["y"] for _ in range(5)] == [0, 2, 4, 6, 8]
             await until(lambda: broker.core.counters["transactions"] == 5)
 
 
@@ -490,20 +490,20 @@ async def test_the_broker_refuses_what_a_transaction_may_not_publish() -> None:
         ) as sub:
             await bus.publish({"x": 1}, ack=True)
             async with bus.transaction() as transaction:
-                await transaction.take(sub, timeout=10)
+                await transaction.take(sub, timeout=60)
                 await transaction.publish({"y": 1}, deliver_at="1h")
             await bus.publish({"x": 2}, ack=True)
             transaction = bus.transaction()
 
             async def one_too_many() -> None:
                 async with transaction:
-                    await transaction.take(sub, timeout=10)
+                    await transaction.take(sub, timeout=60)
                     await transaction.publish({"y": 2}, deliver_at="1h")
 
             with pytest.raises(Overloaded):
                 await one_too_many()
             assert transaction.state == "rolled back"
-            assert (await sub.get(timeout=10)).attempt == 2
+            assert (await sub.get(timeout=60)).attempt == 2
 
 
 @looped
@@ -524,9 +524,9 @@ async def test_it_goes_where_the_subscription_lives() -> None:
             ):
                 await bus.publish({"x": 1}, ack=True)
                 async with bus.transaction() as transaction:
-                    await transaction.take(sub, timeout=10)
+                    await transaction.take(sub, timeout=60)
                     await transaction.publish({"y": 1})
-                assert (await results.get(timeout=10))["y"] == 1
+                assert (await results.get(timeout=60))["y"] == 1
         assert (first.journal.head, second.journal.head) == (1, 1)
         assert first.core.counters["transactions"] == 1
     finally:
@@ -555,7 +555,7 @@ async def test_a_recorded_run_is_judged_by_what_was_promised() -> None:
             await until(lambda: len(ranked._arrivals) >= 2)
             found = []
             while 1 not in found:
-                n = await ranked.get(timeout=10)
+                n = await ranked.get(timeout=60)
                 found.append(n["x"])
                 async with bus.transaction() as transaction:
                     transaction.ack(n)
