@@ -50,10 +50,12 @@ async def storm(overlay: Overlay) -> None:
             overlay[home].start()
         await publishing
         await overlay.linked()
-        await until(
-            lambda: len(found) == PAIRS,
-            lambda: f"{sorted(set(range(PAIRS)) - set(found))} were not found",
-        )
+        try:
+            await until(lambda: len(found) == PAIRS, "all are found")
+        except AssertionError:
+            status = {b: (await overlay[b].status())["detectors"] for b in (home, other)}
+            missing = sorted(set(range(PAIRS)) - set(found))
+            raise AssertionError(f"{missing} were not found: {status}") from None
         # What would be found a second time would come before this one is found.
         for type in "ab":
             await publishers[1].publish({"k": PAIRS}, type=type, ack=True)
