@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from math import inf
 from typing import Any, Final
 
 import msgspec
@@ -186,7 +187,7 @@ class Hosted:
         self.in_force = False
         #: Whether something is on its way to the disk, and not before when there may be more.
         self.is_writing = False
-        self.not_before = self.stored_at = 0.0
+        self.not_before, self.stored_at = 0.0, -inf
         #: Events that could not take part, and stretches that journals no longer had.
         self.unusable = self.gaps = self.found = self.fed = 0
         #: Events since its state was stored, and since it was looked how much it holds on to.
@@ -300,6 +301,20 @@ class Hosted:
 
     # -- time
 
+    def begin(self, streams: list[m.StreamId]) -> None:
+        """Its subscription is in force: these are the sources, and a durable one stores that.
+
+        A broker that dies before anything was fed would else know no sources when it is there
+        again, and not wait for those that it cannot reach yet.
+        """
+        self.in_force = self.is_changed = True
+        self._add_sources(streams)
+
+    def _add_sources(self, streams: list[m.StreamId]) -> None:
+        if self.is_guaranteed:
+            for stream in streams:
+                self.detector.add_source(stream)
+
     def pulse(self, stream: m.StreamId, head: int, time: float) -> None:
         """All that has entered a stream before that time lies up to the head."""
         known = self._pulses.setdefault(stream, [])
@@ -311,8 +326,7 @@ class Hosted:
     def listen(self, streams: list[m.StreamId], feed: Feed, clock: float) -> None:
         """Let pulses count as far as what they speak of was fed; and the time pass."""
         if self.is_guaranteed:
-            for stream in streams:
-                self.detector.add_source(stream)
+            self._add_sources(streams)
             if self.is_idle:
                 self._count(feed)
         elif self.wake is not None and clock >= self.wake and self.is_idle:

@@ -12,6 +12,7 @@ from stentor.composite.intervals import moment
 from stentor.model import Notification
 from stentor.node import detection
 from stentor.node.agenda import ToClient
+from stentor.node.parts.detectors import NUMBER
 from stentor.protocol import messages as m
 
 PAIR = Pattern("A ; B", events={"A": "n = 'a'", "B": "n = 'b'"})
@@ -52,6 +53,52 @@ def test_a_state_that_is_stored_too_early_is_found_out(monkeypatch: pytest.Monke
 
     with pytest.raises(AssertionError, match="detections"):
         check_all()
+
+
+@pytest.mark.spec("06/A2", "R-06.27")
+def test_one_that_has_found_nothing_yet_waits_after_a_crash_for_who_cannot_be_reached() -> None:
+    sim = Overlay([("b0", "b1")], seed=1)
+    client, source = sim.client(at="b0"), sim.client(at="b1")
+    detect = said(PAIR, "guaranteed", lateness=1.0)
+    inbox = client.open("true", durable="pairs", detect=detect)
+    while inbox.in_force is None:
+        assert sim.step()
+    sim.disconnect("b0", "b1")
+    sim.crash("b0")
+    for name in "ab":
+        source.send([Notification({"n": name}, time=moment(int(sim.time * 1e6)))])
+        sim.advance()
+    sim.restart("b0")
+    sim.advance()
+    for _ in range(5):  # much longer than anything may be late
+        sim.tick(2.0)
+        sim.advance()
+    sim.heal()
+    for _ in range(5):
+        sim.tick(2.0)
+        sim.settle()
+    [hosted] = sim.hosts["b0"].core.detectors.held.values()
+    assert (hosted.status()["late"], hosted.found) == (0, 1), repr(hosted.status())
+
+
+@pytest.mark.spec("R-06.32")
+def test_a_state_that_is_stored_when_its_subscription_has_ended_holds_up_nothing() -> None:
+    sim = Overlay([("b0", "b1")], seed=1)
+    client, source = sim.client(at="b0"), sim.client(at="b1")
+    client.open("true", durable="pairs", detect=said(PAIR, "guaranteed", lateness=1.0))
+    sim.settle()
+    source.send([Notification({"n": "a"}, time=moment(int(sim.time * 1e6)))])
+    core = sim.hosts["b0"].core
+    [key] = core.detectors.held
+    sim.tick(2.0)  # when its state is stored, though nothing was found
+    while not core._durables.is_on_hold(key):
+        assert sim.step()
+    session = core.detectors.held[key].session
+    # Its place was united with another of the name, and it has to subscribe again.
+    core._subscriptions.leave(session, NUMBER)
+    core.agenda.to_client(session.id, m.Ended(NUMBER, "STN-000", "again", [], True))
+    sim.settle()
+    assert not core._durables.is_on_hold(key)
 
 
 def test_a_subscriber_that_leaves_before_it_is_in_force_leaves_nothing() -> None:

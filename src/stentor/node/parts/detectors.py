@@ -357,7 +357,7 @@ class Detectors:
                 hosted.deliver(message)
                 self._working.add(hosted.key)
             case m.Subscribed():
-                hosted.in_force = True
+                hosted.begin(self._pulses.streams)
                 self._dirty.add(hosted.key)
                 self._working.add(hosted.key)
             case m.Progress(positions=positions):
@@ -505,7 +505,7 @@ class Detectors:
         hosted.ids = []
         data = durable.to_data(ids=ids, positions=positions, memo=memo)
         self._durables.hold(durable.name)
-        then = partial(self._written, hosted, items, (positions, memo))
+        then = partial(self._written, hosted, items, (durable.name, positions, memo))
         if items:
             stamped, envelopes, _ = self._scopes.stamp(hosted.session, items, envelopes, [])
             states = {durable.name: data}
@@ -524,10 +524,10 @@ class Detectors:
         self,
         hosted: Hosted,
         items: list[bytes],
-        kept: tuple[m.Positions, bytes] | None,
+        kept: tuple[str, m.Positions, bytes] | None,
         error: StentorError | None,
     ) -> None:
-        """It is on disk and routed, or could not be stored."""
+        """It is on disk and routed, or could not be stored; `kept` is what, under which name."""
         held = hosted.session.subscriptions.get(NUMBER)
         durable = None if held is None else held[0].durable
         if error is not None:
@@ -543,10 +543,10 @@ class Detectors:
             if hosted.has_work:
                 self._working.add(hosted.key)
             if held is not None and durable is not None and kept is not None:
-                positions, durable.memo = kept
+                _, positions, durable.memo = kept
                 held[0].confirm(held[1], positions)
-        if durable is not None and kept is not None:
-            self._durables.release(durable.name)
+        if kept is not None:  # also if its subscription has ended meanwhile
+            self._durables.release(kept[0])
 
     def _own(self) -> Session:
         if self._session is None or self._session.line.failed:
