@@ -124,6 +124,16 @@ class TestEncoding:
         assert times[0] == now
         assert all(a is not None and b is not None and a < b for a, b in pairwise(times))
 
+    def test_times_follow_one_another_by_a_microsecond_in_every_way_of_encoding(self) -> None:
+        now, tick = datetime.now(UTC), timedelta(microseconds=1)
+        encoder = EventEncoder("ann", 7)
+        sent = encoder.many([], 1, now)
+        sent += encoder.many([{"x": 1}], 1, now)
+        sent += [encoder.one(Notification({"x": [2]}), 2, now)]
+        sent += encoder.many([{"x": [3]}, {"x": 4}, Notification({"x": 5})], 3, now)
+        sent += encoder.many([{"x": 6}, {"x": 7}], 6, now, {"priority": 7})
+        assert [decode(data).time for data in sent] == [now + i * tick for i in range(7)]
+
     def test_a_clock_that_was_set_back_is_followed(self) -> None:
         now = datetime.now(UTC)
         encoder = EventEncoder("ann", 7)

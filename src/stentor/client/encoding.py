@@ -46,6 +46,8 @@ _MAX_SHAPES: Final = 1_024
 _MAX_WIDTH: Final = 64
 
 _pack: Final = Struct(">BII").pack
+#: What stands before headers of less than so many bytes, where there is no payload.
+_PREFIXES: Final = [_pack(VERSION, size, 0) for size in range(512)]
 _header: Final = Encoder().encode
 
 _good_shapes: set[tuple[str, ...]] = set()
@@ -110,14 +112,17 @@ class EventEncoder:
         One that this client has published already would be another one under the same id, which is
         an error (R-01.13). One of somebody else is published anew.
         """
-        n = notification
+        time = notification.time
+        if time is None:
+            time = self._last = now if now > self._last else self._after(now)
+        return self._written(notification, sequence, time)
+
+    def _written(self, n: Notification, sequence: int, time: datetime) -> bytes:
         if n.id is not None and (n.id.producer, n.id.epoch) == (self.producer, self.epoch):
             raise InvalidNotification(
                 f"the id {n.id} is that of a notification which this client has published; to "
                 "publish another one with its content, take notification.replace(id=None)"
             )
-        if n.time is None:
-            now = self._last = self._after(now)
         return encode(
             Notification.from_checked(
                 dict(n),
@@ -127,7 +132,7 @@ class EventEncoder:
                 n.payload,
                 n.content_type,
                 NotificationId(self.producer, self.epoch, sequence),
-                n.time or now,
+                time,
                 n.handling,
             )
         )
@@ -154,15 +159,14 @@ class EventEncoder:
                 ]
         items: list[bytes] = []
         append = items.append
-        producer, epoch, shapes, header, pack = (
-            self.producer,
-            self.epoch,
-            _good_shapes,
-            _header,
-            _pack,
-        )
+        producer, epoch, shapes, header = self.producer, self.epoch, _good_shapes, _header
+        prefixes, short = _PREFIXES, len(_PREFIXES)
         sequence = first
-        now, tick = self._after(now), _TICK
+        if now <= self._last:
+            now = self._after(now)
+        if events:
+            self._last = now if len(events) == 1 else now + (len(events) - 1) * _TICK
+        tick = _TICK
         for event in events:
             if type(event) is dict and tuple(event) in shapes:
                 for value in event.values():
@@ -181,9 +185,9 @@ class EventEncoder:
                 else:
                     id = (producer, epoch, sequence)
                     encoded = header((event, event_type, subject, channel, None, id, now))
-                    append(pack(VERSION, len(encoded), 0) + encoded)
+                    size = len(encoded)
+                    append((prefixes[size] if size < short else _pack(VERSION, size, 0)) + encoded)
                     sequence += 1
-                    self._last = now
                     now += tick
                     continue
             append(self._carefully(event, sequence, now, parts))
@@ -195,7 +199,7 @@ class EventEncoder:
         self, event: Any, sequence: int, now: datetime, parts: Mapping[str, Any] | None
     ) -> bytes:
         notification = notification_of(event, parts)
-        data = self.one(notification, sequence, now)
+        data = self._written(notification, sequence, notification.time or now)
         if type(event) is dict and len(event) <= _MAX_WIDTH:
             names = tuple(event)
             # Nothing was flattened, left out or renamed, and no name is a subclass of `str`.

@@ -225,6 +225,25 @@ class _Bare(_Plain):
     content_type: None
 
 
+class Headers(list[Envelope]):
+    """What was read of several items, with what is known of all of them when they have been read.
+
+    >>> read = decode_headers([encode(Notification({"x": 1}))])
+    >>> read.handled, read.stamped, read.sources
+    (False, False, {None})
+    """
+
+    __slots__ = ("handled", "sources", "stamped")
+
+    def __init__(self) -> None:
+        #: Whether any of them says how it is to be handled.
+        self.handled = False
+        #: Whether any of them has a stamp.
+        self.stamped = False
+        #: The producers and epochs of their ids; None if one has no id.
+        self.sources: set[tuple[str, int] | None] = set()
+
+
 class _Registered(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     type: str
     dump: bytes
@@ -294,13 +313,13 @@ def decode_header(data: Buffer) -> Envelope:
     return decode_headers((data,))[0]
 
 
-def decode_headers(items: Sequence[Buffer]) -> list[Envelope]:
+def decode_headers(items: Sequence[Buffer]) -> Headers:
     """As `decode_header` for each, and faster; the error's `index` says which item is bad first.
 
     >>> [envelope.attributes for envelope in decode_headers([encode(Notification({"x": 1}))])]
     [{'x': 1}]
     """
-    found: list[Envelope] = []
+    found = Headers()
     _read_plain(items, found, _bare_decoder)
     if len(found) < len(items):
         if any_stamped(items):
@@ -308,7 +327,7 @@ def decode_headers(items: Sequence[Buffer]) -> list[Envelope]:
         _read_plain(items[len(found) :], found, _plain_decoder)
     for data in items[len(found) :]:
         try:
-            found.append(_read(data))
+            envelope = _read(data)
         except DecodeError as error:
             error.index = len(found)
             raise
@@ -318,10 +337,14 @@ def decode_headers(items: Sequence[Buffer]) -> list[Envelope]:
             refusal = DecodeError(f"not an encoded notification: {error}")
             refusal.index = len(found)
             raise refusal from error
+        id = envelope.id
+        found.sources.add(None if id is None else (id.producer, id.epoch))
+        found.handled = found.handled or envelope.handling is not None
+        found.append(envelope)
     return found
 
 
-def _read_stamped(items: Sequence[Buffer]) -> list[Envelope]:
+def _read_stamped(items: Sequence[Buffer]) -> Headers:
     """The same where some have stamps."""
     parts: list[tuple[Stamp | None, Buffer]] = []
     for i, data in enumerate(items):
@@ -338,6 +361,7 @@ def _read_stamped(items: Sequence[Buffer]) -> list[Envelope]:
     for envelope, (stamp, _), data in zip(found, parts, items, strict=True):
         if stamp is not None:
             envelope.put_stamp(stamp, bytes(data))
+            found.stamped = True
     return found
 
 
@@ -378,7 +402,8 @@ def decode_many(items: Sequence[Buffer]) -> list[Notification]:
 
 
 #: For beginnings of items, up to the code of the map, that were found good: where the header ends,
-#: where the item ends, and the number of attributes. Most items begin like one before.
+#: where the item ends, and the number of attributes, as its complement if the header has handling.
+#: Most items begin like one before.
 _frames: Final[dict[bytes, tuple[int, int, int]]] = {}
 _MAX_FRAMES: Final = 4096
 #: The sizes of larger payloads seldom repeat.
@@ -416,7 +441,8 @@ def _frame(data: bytes) -> tuple[int, int, int]:
     ):
         raise ValueError
     end = HEADER_AT + header_size
-    frame = end, end + payload_size, code & 0x0F
+    count = code & 0x0F
+    frame = end, end + payload_size, count if first == _HEADER_START else ~count
     if payload_size <= _MAX_FRAME_PAYLOAD:
         if len(_frames) >= _MAX_FRAMES:
             _frames.clear()
@@ -425,13 +451,13 @@ def _frame(data: bytes) -> tuple[int, int, int]:
 
 
 def _read_plain(
-    items: Sequence[Buffer], found: list[Envelope], decoder: Decoder[_Bare] | Decoder[_Plain]
+    items: Sequence[Buffer], found: Headers, decoder: Decoder[_Bare] | Decoder[_Plain]
 ) -> None:
     """Append the items up to the first that does not suit the decoder."""
     frames, decode, names_known = _frames.get, decoder.decode, plain_names.issuperset
     append = found.append
     bare = decoder is _bare_decoder
-    producer = None
+    producer = epoch = None
     try:
         for data in items:
             # A buffer that can change is no key: TypeError.
@@ -441,10 +467,13 @@ def _read_plain(
             envelope = decode(data[HEADER_AT:header_end])
             attributes = envelope.attributes
             if len(attributes) != count:
-                return
+                if ~len(attributes) != count:
+                    return
+                check_handling(envelope.handling)  # type: ignore[arg-type]
+                found.handled = True
             if not names_known(attributes):
                 check_attribute_names(tuple(attributes))
-            if not (bare and count):
+            if not (bare and attributes):
                 check_texts(
                     attributes,
                     envelope.type,
@@ -455,13 +484,14 @@ def _read_plain(
             time = envelope.time
             if type(time) is not datetime and time is not None:
                 return
-            if envelope.handling is not None:
-                check_handling(envelope.handling)
             id = envelope.id
-            if id is not None and id.producer != producer:
-                producer = id.producer
+            if id is None:
+                found.sources.add(None)
+            elif id.epoch != epoch or id.producer != producer:
+                producer, epoch = id.producer, id.epoch
                 if producer not in good_producers:
                     check_producer(producer)
+                found.sources.add((producer, epoch))
             envelope._data = data
             if header_end != end:
                 envelope._payload_start = header_end

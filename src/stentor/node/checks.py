@@ -7,8 +7,6 @@ by one. A capability that has something to say about publications adds a check h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from operator import attrgetter
 from typing import Final, Protocol
 
 from stentor.errors import (
@@ -18,7 +16,7 @@ from stentor.errors import (
     Overloaded,
     StentorError,
 )
-from stentor.model.codec import Envelope
+from stentor.model.codec import Envelope, Headers
 from stentor.model.names import shown
 from stentor.model.stamp import without_stamps
 from stentor.node.clock import Clock
@@ -30,14 +28,11 @@ EPOCH_AHEAD: Final = 86_400.0
 #: Seconds until what is to be delivered later has to be due.
 MOST_AHEAD: Final = 366 * 86_400.0
 
-_handling: Final = attrgetter("handling")
-_stamp: Final = attrgetter("_stamp")  # not the property: it is asked of everything
-
 
 class Check(Protocol):
     """One reason for which a publication may be refused."""
 
-    def concerns(self, session: Session, envelopes: Sequence[Envelope]) -> bool:
+    def concerns(self, session: Session, headers: Headers) -> bool:
         """Whether any of these has to be looked at."""
 
     def problem(self, session: Session, envelope: Envelope) -> StentorError | None:
@@ -59,11 +54,11 @@ class Identity:
         """
         return int((self._clock.time + EPOCH_AHEAD) * 1000)
 
-    def concerns(self, session: Session, envelopes: Sequence[Envelope]) -> bool:
+    def concerns(self, session: Session, headers: Headers) -> bool:
         producer, latest = session.producer, self._latest
-        return not all(
-            e.id is not None and e.id.producer == producer and e.id.epoch <= latest
-            for e in envelopes
+        return any(
+            source is None or source[0] != producer or source[1] > latest
+            for source in headers.sources
         )
 
     def problem(self, session: Session, envelope: Envelope) -> StentorError | None:
@@ -89,8 +84,8 @@ class Repetition:
     repeats come first.
     """
 
-    def concerns(self, session: Session, envelopes: Sequence[Envelope]) -> bool:
-        first = envelopes[0].id if envelopes else None
+    def concerns(self, session: Session, headers: Headers) -> bool:
+        first = headers[0].id if headers else None
         return first is not None and (first.epoch, first.sequence) <= session.line.newest
 
     def problem(self, session: Session, envelope: Envelope) -> StentorError | None:
@@ -106,8 +101,8 @@ class Repetition:
 class Unstamped:
     """Where something is visible is for brokers to say."""
 
-    def concerns(self, session: Session, envelopes: Sequence[Envelope]) -> bool:
-        return any(map(_stamp, envelopes))
+    def concerns(self, session: Session, headers: Headers) -> bool:
+        return headers.stamped
 
     def problem(self, session: Session, envelope: Envelope) -> StentorError | None:
         if envelope.stamp is None:
@@ -120,7 +115,7 @@ class Unstamped:
 class Permission:
     """The grant of the client allows it."""
 
-    def concerns(self, session: Session, envelopes: Sequence[Envelope]) -> bool:
+    def concerns(self, session: Session, headers: Headers) -> bool:
         return session.may_publish is not None
 
     def problem(self, session: Session, envelope: Envelope) -> StentorError | None:
@@ -139,8 +134,8 @@ class Timely:
         self._schedule = schedule
         self._clock = clock
 
-    def concerns(self, session: Session, envelopes: Sequence[Envelope]) -> bool:
-        return any(map(_handling, envelopes))
+    def concerns(self, session: Session, headers: Headers) -> bool:
+        return headers.handled
 
     def problem(self, session: Session, envelope: Envelope) -> StentorError | None:
         if envelope.handling is None:
@@ -162,8 +157,8 @@ class Timely:
 class AtOnce:
     """What no journal holds cannot be delivered later."""
 
-    def concerns(self, session: Session, envelopes: Sequence[Envelope]) -> bool:
-        return any(map(_handling, envelopes))
+    def concerns(self, session: Session, headers: Headers) -> bool:
+        return headers.handled
 
     def problem(self, session: Session, envelope: Envelope) -> StentorError | None:
         if envelope.handling is None or envelope.handling.deliver_at is None:
@@ -177,7 +172,7 @@ class AtOnce:
 class Advertised:
     """The client has advertised it (R-03.26)."""
 
-    def concerns(self, session: Session, envelopes: Sequence[Envelope]) -> bool:
+    def concerns(self, session: Session, headers: Headers) -> bool:
         return True
 
     def problem(self, session: Session, envelope: Envelope) -> StentorError | None:

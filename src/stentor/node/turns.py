@@ -33,6 +33,8 @@ class Turns(dict[T, None]):
 
     def take(self) -> list[T]:
         """All of them, in order; nobody is waiting any more."""
+        if not self:
+            return []
         found = list(self)
         self.clear()
         return found

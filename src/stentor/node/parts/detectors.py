@@ -42,7 +42,7 @@ from stentor.errors import (
     StentorError,
 )
 from stentor.filters import Filter
-from stentor.model.codec import decode_headers
+from stentor.model.codec import Envelope, decode_headers
 from stentor.node.agenda import RESIDENTS, Agenda, Persist
 from stentor.node.allowance import Allowance, Shares
 from stentor.node.clock import Clock
@@ -480,7 +480,7 @@ class Detectors:
     def _write(self, hosted: Hosted) -> None:
         items, hosted.items = hosted.items, []
         hosted.is_changed = False
-        envelopes = decode_headers(items)
+        envelopes: list[Envelope] = decode_headers(items)
         may_publish = hosted.session.may_publish
         for envelope in envelopes:
             if may_publish is not None and not may_publish(envelope):

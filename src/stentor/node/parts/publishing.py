@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 from stentor.errors import (
@@ -68,6 +69,7 @@ CHECKED_BYTES: Final = 128 * 1024
 ROUTED_AT_ONCE: Final = 1_000
 #: Bytes of notifications that are routed in one step.
 ROUTED_BYTES: Final = 256 * 1024
+_handling: Final = attrgetter("handling")
 
 
 class Publishing:
@@ -386,7 +388,8 @@ class Publishing:
         """
         if volatile:
             self.counters["volatile"] += len(items)
-            items, envelopes, _ = self._scopes.stamp(session, items, envelopes, [])
+            if self._scopes.active:
+                items, envelopes, _ = self._scopes.stamp(session, items, envelopes, [])
             self._note(envelopes)
             self._volatile[0].extend(items)
             self._volatile[1].extend(envelopes)
@@ -510,27 +513,19 @@ class Publishing:
 
         And whether any says how it is to be handled.
         """
-        newest = session.line.newest
-        keep: list[int] = []
-        handled = False
-        for i, envelope in enumerate(envelopes):
-            id = envelope.id
-            assert id is not None
-            this = (id.epoch, id.sequence)
-            if this > newest:
-                newest = this
-                keep.append(i)
-                if envelope.handling is not None:
-                    handled = True
-        session.line.newest = newest
-        session.published += len(keep)
-        self.counters["published"] += len(keep)
-        keys = {i: owned(session.owner, key) for i, key in retain.items()}
-        if len(keep) == len(items):
-            return items, envelopes, [(key, i) for i, key in keys.items()], handled
-        self.counters["repeated"] += len(items) - len(keep)
-        kept_keys = [(keys[i], new) for new, i in enumerate(keep) if i in keys]
-        return [items[i] for i in keep], [envelopes[i] for i in keep], kept_keys, handled
+        line = session.line
+        count = len(items)
+        line.newest, repeated = _repeated(line.newest, envelopes)
+        keys = [(owned(session.owner, key), i) for i, key in retain.items()]
+        if repeated:
+            keep = [i for i in range(count) if i not in repeated]
+            place = {i: new for new, i in enumerate(keep)}
+            keys = [(key, place[i]) for key, i in keys if i in place]
+            items, envelopes = [items[i] for i in keep], [envelopes[i] for i in keep]
+            self.counters["repeated"] += len(repeated)
+        session.published += len(items)
+        self.counters["published"] += len(items)
+        return items, envelopes, keys, any(map(_handling, envelopes))
 
     def committed(self, commits: Iterable[tuple[Any, int, list[bytes]]]) -> None:
         """These are on disk, each from an offset on; they follow one another in the journal."""
@@ -669,6 +664,24 @@ def _both(first: Then | None, second: Then | None) -> Then | None:
         second(error)
 
     return then
+
+
+def _repeated(
+    newest: tuple[int, int], envelopes: Iterable[Envelope]
+) -> tuple[tuple[int, int], set[int]]:
+    """The newest id of a producer, these included, and the indexes of those that are not newer."""
+    epoch, sequence = newest
+    repeated: set[int] = set()
+    for i, envelope in enumerate(envelopes):
+        id = envelope.id
+        assert id is not None
+        if id.sequence > sequence and id.epoch == epoch:  # as nearly always
+            sequence = id.sequence
+        elif (id.epoch, id.sequence) > (epoch, sequence):
+            epoch, sequence = id.epoch, id.sequence
+        else:
+            repeated.add(i)
+    return (epoch, sequence), repeated
 
 
 def _header(data: bytes) -> Envelope | DecodeError:

@@ -73,7 +73,9 @@ class Scheduling:
     def look(self) -> None:
         """Publish what is due, if nothing is on its way."""
         schedule = self.schedule
-        if len(schedule) and not self._advertised:
+        if not len(schedule):
+            return
+        if not self._advertised:
             self._advertised = True
             self._routing.advertise(FilterId(self._producer, 0), DELAYED)
         if schedule.next > self._clock.time or self._written or self.paused:

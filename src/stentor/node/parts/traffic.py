@@ -25,10 +25,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Final
 
 from stentor.errors import ProtocolError
-from stentor.model.codec import any_handled, decode_headers
+from stentor.model.codec import decode_headers
 from stentor.node.agenda import Agenda
 from stentor.node.batch import Batch
 from stentor.node.border import Borders
@@ -53,6 +54,7 @@ COST_AT_ONCE: Final = 250_000
 FED_AT_ONCE: Final = 3_000
 #: Streams of which the newest volatile notification is remembered.
 STREAMS: Final = 100_000
+_handling: Final = attrgetter("handling")
 
 
 class Traffic:
@@ -208,7 +210,7 @@ class Traffic:
         """Give it to the feeds here, in steps."""
         stream, offsets, items, envelopes, volatile = batch
         held, ready, scoped = self._subscriptions.held, self._ready, self._scopes.active
-        perishable = any_handled(items)
+        perishable = any(map(_handling, envelopes))
         for i, (destination, indexes) in enumerate(targets.items(), 1):
             if not i % FED_AT_ONCE:
                 yield
