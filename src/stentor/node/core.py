@@ -776,7 +776,8 @@ class Core:
 
     def pause(self, paused: bool) -> None:
         """Whether what is kept here is being handed over, and is to stay as it is."""
-        self.scheduling.paused = self.homes.paused = paused
+        for part in (self.scheduling, self.homes, self.settlements, self.transactions):
+            part.paused = paused
 
     def import_durables(
         self, stream: m.StreamId, durables: dict[str, bytes]

@@ -160,7 +160,9 @@ class Homes:
         self._durables.restore(held)
         for durable in list(self._durables.held.values()):
             home = self.registry.get(durable.name)
-            if home is None or self._is_ours(home):
+            if home is None and self.registry.term(durable.name):
+                self._durables.delete(durable)  # its end was written down before it was gone
+            elif home is None or self._is_ours(home):
                 self._settle_here(durable)
             elif home.broker is not None and home.broker.broker == self._directory.own.broker:
                 self._settle_here(durable, moved=True)  # the journal has become a new stream
@@ -175,9 +177,11 @@ class Homes:
         for name, data in stored.items():
             if name.startswith(_HOME):
                 home = from_data(name[len(_HOME) :], data)
-                self.registry.learn(home)
+                self._learn(home)
                 if home.broker is None or home.broker.stream != stream:
                     given.add(home.name)  # what is left of it there is older than what it became
+            elif name.startswith(_COPY):
+                self._inherit(_copy(name, data))
         own = {n: data for n, data in stored.items() if not n.startswith("\x00") and n not in given}
         news = self._durables.adopt(own)
         for name in news:
@@ -185,6 +189,12 @@ class Homes:
             if durable is not None:
                 self._settle_here(durable, moved=True)
         return news
+
+    def _inherit(self, copy: m.Copy) -> None:
+        """The new home of what was given away may not have it yet, and asks here from now on."""
+        known = self._copies.get(copy.name)
+        if copy.given and (known is None or known.term <= copy.term):
+            self._keep(copy)
 
     def _settle_here(self, durable: Durable, *, moved: bool = False) -> None:
         """Its home is here, and all are to know."""
@@ -455,13 +465,12 @@ class Homes:
             if durable.differs(theirs):  # it is asked for anew, with the filters of both
                 self._dismiss(durable, _united_text(name))
             durable.merge(theirs)
+            for subscription in self._subscriptions.held.values():
+                if subscription.durable is durable and subscription.settling is not None:
+                    subscription.settling.united()
             self._durables.changed(durable)
         elif name in self._searches:
-            search = self._searches[name]
-            search.found = _united(search.found, message)
-            search.given |= message.given
-            if message.given:
-                search.until = self._clock.now
+            self._find(self._searches[name], message)
         elif message.given and message.term > self.registry.term(name):
             self._take(Durable.from_data(name, message.data), message.term)
 
@@ -500,9 +509,19 @@ class Homes:
         search = self._searches[name] = _Search(self._clock.now + SEEKING)
         copy = self._copies.get(name)
         if copy is not None:
-            search.found = _united(None, copy)
+            self._find(search, copy)
         self._number += 1
         self._flood(m.Seek(name, self._journals.stream, self._number))
+
+    def _find(self, search: _Search, copy: m.Copy) -> None:
+        """One more copy. None is newer than the giver's, if that is of this very move: who gave it
+        away some time before has an old one.
+        """
+        search.found = _united(search.found, copy)
+        home = self.registry.get(copy.name)
+        moves_here = home is not None and self._is_ours(home) and bool(home.giver)
+        if moves_here and copy.given and copy.term == self.registry.term(copy.name):
+            search.given, search.until = True, self._clock.now
 
     def _found(self, name: str, search: _Search) -> None:
         """A search is over."""
