@@ -313,6 +313,7 @@ class Core:
         )
         self.wanted = WantedHistory(
             durables,
+            homes=self.homes,
             journals=journals,
             directory=directory,
             borders=borders,

@@ -14,6 +14,7 @@ from stentor.node.durable import Durable
 from stentor.node.homes import DELETED, Registry, prevails
 from stentor.node.interest import Interest
 from stentor.node.parts import homes as homes_part
+from stentor.node.parts.wanted import EVERY as WANTED_EVERY
 from stentor.protocol import messages as m
 from stentor.simulation.client import Client, SimulatedInbox
 
@@ -560,3 +561,39 @@ def test_what_began_again_is_told_of_what_retention_has_taken() -> None:
     sim.settle()
     assert [(gap.stream, gap.first, gap.last) for gap in inbox.gaps] == [("b1#", 1, 3)]
     assert [offset for _, offset, _ in inbox.given] == [4, 5]
+
+
+@pytest.mark.spec("R-07.40")
+def test_what_is_on_its_way_is_kept_for() -> None:
+    """Its new home dies before it comes, and nobody else says what it needs."""
+    sim = line(3)
+    client, _ = reader(sim, "b2")
+    publisher = sim.client(at="b1")
+    sim.settle()
+    client.disconnect()
+    sim.clients.remove(client)
+    publisher.send([{"x": x} for x in range(5)])
+    sim.settle()
+    wanted = sim.hosts["b1"].core.wanted
+
+    def time_passes() -> None:
+        for _ in range(3):
+            sim.tick(WANTED_EVERY)
+            sim.advance()
+            assert wanted.low("b1#") == 1
+
+    time_passes()
+    sim.hosts["b0"].core.homes.fetch("desk")
+    sim.hosts["b0"].flush()
+    while homes(sim):
+        sim.step()
+    sim.crash("b0")
+    time_passes()
+    sim.settle()
+    assert homes(sim) == ["b0"]
+    time_passes()
+    sim.hosts["b0"].core.homes.remove(sim.hosts["b0"].core.durables["desk"])
+    for _ in range(3):
+        sim.tick(WANTED_EVERY)
+        sim.advance()
+    assert wanted.low("b1#") is None

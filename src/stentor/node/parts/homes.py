@@ -541,6 +541,15 @@ class Homes:
                 own = self._directory.own
                 self._learn(m.Home(name, home.term + 1, own, home.since, owner=home.owner))
 
+    def on_their_way(self) -> Iterator[Durable | None]:
+        """Those that were given away here and are not known to have come; None is one step."""
+        for name, copy in list(self._copies.items()):
+            home = self.registry.get(name)
+            if copy.given and home is not None and home.giver and home.term == copy.term:
+                yield Durable.from_data(name, copy.data)
+            else:
+                yield None
+
     # -- brokers that come and go
 
     def link_up(self, neighbor: str) -> None:
