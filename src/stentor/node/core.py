@@ -794,6 +794,7 @@ class Core:
     def adopt(self, log: Log) -> None:
         """Answer for the journal of a broker that was removed."""
         self.overlay.adopt(log)
+        self.homes.succeed(log.stream)
         if self.meetings is not None:
             self.meetings.adopt(log)
 

@@ -597,3 +597,44 @@ def test_what_is_on_its_way_is_kept_for() -> None:
         sim.tick(WANTED_EVERY)
         sim.advance()
     assert wanted.low("b1#") is None
+
+
+@pytest.mark.parametrize("heir", ["b0", "b1"])
+@pytest.mark.parametrize("hears", [True, False])
+def test_what_is_given_to_a_broker_that_is_leaving_lives_at_its_heir(
+    heir: str, hears: bool
+) -> None:
+    """It comes behind the copy that the heir has got, and would live nowhere."""
+    sim = Overlay(
+        [("b0", "b1"), ("b0", "b2"), ("b1", "b2")][: 2 if heir == "b0" else 3], graph=True
+    )
+    client, inbox = reader(sim, "b0")
+    publisher = sim.client(at="b1")
+    sim.settle()
+    publisher.send([{"x": x} for x in range(5)])
+    sim.settle()
+    client.confirm(inbox, request=True)
+    sim.settle()
+    client.disconnect()
+    sim.clients.remove(client)
+    sim.settle()
+    positions = sim.hosts["b0"].core.durables["desk"].positions
+    stored = dict(sim.hosts["b2"].durables)
+    sim.hosts["b2"].core.homes.fetch("desk")
+    sim.hosts["b2"].core.pause(True)
+    sim.hosts["b2"].flush()
+    if hears:
+        sim.advance()
+    while "b0" in homes(sim):
+        sim.step()
+    sim.crash("b2")
+    host = sim.hosts[heir]
+    host.core.import_durables("b2#", stored)
+    host.core.adopt(sim.hosts["b2"].log)
+    host.flush()
+    for _ in range(5):
+        sim.advance()
+        sim.tick(1.0)
+    assert homes(sim) == [heir]
+    assert host.core.durables["desk"].positions == positions
+    assert len({str(sim.hosts[name].core.homes.registry.get("desk")) for name in ("b0", "b1")}) == 1

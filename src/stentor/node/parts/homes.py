@@ -12,6 +12,11 @@ when that is on disk it sends it there and tells everybody. From then on the oth
 home. If that never hears of it, because something dies or breaks in between, it will hear where
 the durable lives, and seeks what was kept until the giver answers.
 
+A home that is drained leaves what lives there to its heir, with its journal. Meanwhile it gives
+nothing away and takes nothing over. But it may have asked for something before, which comes behind
+the copy of the journal: that lives, by the word of all, at a broker whose journal the heir has. So
+the heir is its home, and seeks what the giver has kept.
+
 *Losing a home.* Neighbors have copies of what is kept, not older than `COPY_EVERY` seconds unless
 more than `COPIES` of them change in that time. If a subscriber prefers to go on without a home that
 cannot be reached for so long (`takeover`), or if the home is there again with nothing (its disk is
@@ -189,6 +194,20 @@ class Homes:
             if durable is not None:
                 self._settle_here(durable, moved=True)
         return news
+
+    def succeed(self, stream: m.StreamId) -> None:
+        """The journal of a broker that was removed is here: so is what lived there.
+
+        What was given to it too late to come with its journal is sought. It has served nobody
+        there, so any copy of that term is the newest.
+        """
+        for home in self.registry.at(stream):
+            if stream != self._journals.stream and home.name not in self._durables.held:
+                own, term = self._directory.own, home.term + 1
+                self._learn(m.Home(home.name, term, own, home.since, stream, home.owner))
+        for home in self.registry.at(self._journals.stream):
+            if home.name not in self._durables.held:
+                self._seek(home.name)
 
     def _inherit(self, copy: m.Copy) -> None:
         """The new home of what was given away may not have it yet, and asks here from now on."""
@@ -387,6 +406,8 @@ class Homes:
                 if durable is not None:
                     self._yield(durable, home)
                     yield
+                elif home.broker is not None and home.broker.stream in self._journals:
+                    self.succeed(home.broker.stream)
 
     def _yield(self, durable: Durable, home: m.Home) -> None:
         """Another broker is its home: it hears what was dealt with here, and clients go there."""
@@ -519,8 +540,10 @@ class Homes:
         """
         search.found = _united(search.found, copy)
         home = self.registry.get(copy.name)
-        moves_here = home is not None and self._is_ours(home) and bool(home.giver)
-        if moves_here and copy.given and copy.term == self.registry.term(copy.name):
+        if home is None or not (self._is_ours(home) and home.giver):
+            return
+        late = home.giver in self._journals and copy.term == home.term - 1  # see `succeed`
+        if late or (copy.given and copy.term == home.term):
             search.given, search.until = True, self._clock.now
 
     def _found(self, name: str, search: _Search) -> None:
@@ -594,7 +617,7 @@ class Homes:
     def tick(self) -> None:
         self._pay()
         for name, search in list(self._searches.items()):
-            if self._clock.now >= search.until:
+            if self._clock.now >= search.until and not self.paused:
                 self._found(name, search)
         if self._durables.held and self._clock.now >= self._next_ages:
             self._next_ages = self._clock.now + NOTE_EVERY
