@@ -60,11 +60,19 @@ async def until(
         await asyncio.sleep(every)
 
 
+#: Those that were found: the next that is found may be the same, as long as nobody listens there.
+_found: set[int] = set()
+
+
 def free_port() -> int:
-    """A port of the loopback interface on which nobody listens."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """A port of the loopback interface on which nobody listens, and another one each time."""
+    while True:
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            port = int(found.getsockname()[1])
+        if port not in _found:
+            _found.add(port)
+            return port
 
 
 class BrokerProcess:

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from stentor.errors import DurableElsewhere, InvalidConfiguration, ProtocolError
+from stentor.errors import (
+    DurableElsewhere,
+    InvalidConfiguration,
+    ProtocolError,
+    ShuttingDown,
+)
 from stentor.node.core import Core
 from stentor.node.durable import Durable
 from stentor.node.last_values import label
@@ -40,6 +45,8 @@ def asked(core: Core, arguments: dict[str, Any]) -> Any:
         case "delete":
             core.homes.remove(_held(core, home))
         case "move":
+            if core.homes.paused:
+                raise ShuttingDown("this broker is being removed; move it to another")
             core.homes.fetch(name)
         case other:
             raise ProtocolError(f"a durable subscription cannot {other!r}")

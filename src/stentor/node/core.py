@@ -313,6 +313,7 @@ class Core:
         )
         self.wanted = WantedHistory(
             durables,
+            homes=self.homes,
             journals=journals,
             directory=directory,
             borders=borders,
@@ -776,7 +777,8 @@ class Core:
 
     def pause(self, paused: bool) -> None:
         """Whether what is kept here is being handed over, and is to stay as it is."""
-        self.scheduling.paused = self.homes.paused = paused
+        for part in (self.scheduling, self.homes, self.settlements, self.transactions):
+            part.paused = paused
 
     def import_durables(
         self, stream: m.StreamId, durables: dict[str, bytes]
@@ -792,6 +794,7 @@ class Core:
     def adopt(self, log: Log) -> None:
         """Answer for the journal of a broker that was removed."""
         self.overlay.adopt(log)
+        self.homes.succeed(log.stream)
         if self.meetings is not None:
             self.meetings.adopt(log)
 

@@ -30,6 +30,8 @@ it owes its subscriber everything. Brokers that could not be reached then have n
 answer; when they are there, their streams are read from where they were heard to be, or from the
 time on at which the feed was made. If retention has taken the beginning of such a stream, and what
 is left of it is newer than the feed, something may be gone that was owed: that is a gap as well.
+Who asks for the past wants what there is of it where it can be had at once; what is there only
+later is owed as to everybody else.
 
 A subscriber that is too slow therefore never holds anything up and loses nothing that is journaled:
 its feed just falls back to reading journals at its own pace ("spill"). Other policies drop instead.
@@ -144,6 +146,8 @@ class _Reading:
     at_head: bool = False
     #: The first probe whose answer tells the cover or the head.
     probe: int = 0
+    #: Whether what there is of its past is enough.
+    lenient: bool = False
 
 
 class Feed:
@@ -446,7 +450,7 @@ class Feed:
             asked = max(asked, reading.position + 1)
         if asked and asked < low:
             self._queue.append(Run(run.stream, [asked, low - 1], [], gap=True))
-        elif not asked and not reading.known and self._begun and 1 < first <= low:
+        elif not (asked or reading.known or reading.lenient) and self._begun and 1 < first <= low:
             self._queue.append(Run(run.stream, [1, low - 1], [], gap=True))
         if run.offsets:
             new = run.after(reading.position) if reading.known else run
@@ -539,6 +543,10 @@ class Feed:
         here. Whether the feed begins with this, at these heads and not in the past.
         """
         begins = self.since is None and probe >= self._probe
+        if not (begins or self._begun) and probe >= self._probe:
+            self._begun = True
+            for stream in heads:
+                self._reading(stream).lenient = True
         for stream, head in (away or {}).items():
             self._presume(stream, head, probe, begins)
         for stream, head in heads.items():

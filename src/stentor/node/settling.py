@@ -309,6 +309,23 @@ class Settling:
         entry.due = self._clock.now + max(0.0, refusal.due - self._clock.time)
         self._rest(entry)
 
+    def united(self) -> None:
+        """The durable subscription was united with a copy of it: what others have done counts.
+
+        Who has something already keeps it.
+        """
+        durable = self._durable
+        assert durable is not None
+        free = [e for e in self._entries.values() if e.holder is None and e.due != -inf]
+        done = {entry for entry in free if durable.is_done(*entry.key)}
+        for entry in self._remove_all(done) if done else ():
+            self._settled([entry])
+        for entry in free:
+            refusal = durable.refused.get(entry.stream, {}).get(entry.offset)
+            if entry not in done and refusal is not None and refusal.attempts >= entry.attempt:
+                self._let_go(entry)
+                self._resume(entry, refusal)
+
     def _waits(self, entry: Entry) -> bool:
         """Put it into its line, if one is before it there."""
         line = None if self.terms.overtake else self._lines.get(entry.line)
@@ -521,6 +538,9 @@ class Settling:
         assert consumer is not None
         self._let_go(entry)
         entry.cause = cause
+        if self._durable is not None:  # somebody else may have tried meanwhile
+            known = self._durable.refused.get(entry.stream, {}).get(entry.offset)
+            entry.attempt = max(entry.attempt, 0 if known is None else known.attempts + 1)
         wait = delay
         if wait is None or wait < 0:
             wait = min(terms.most, terms.least * 2.0 ** min(entry.attempt - 1, 60))

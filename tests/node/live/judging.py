@@ -164,7 +164,7 @@ _KEPT = {
     ),
     *("logs", "durables.held", "newest", "heads", "reserve", "told", "elsewhere", "names"),
     *("numbers", "placed", "passed_on", "at_change", "registry", "copies", "unreached", "sought"),
-    *("known", "highest", "wanted", "hearsay", "visits", "visited"),
+    *("known", "highest", "wanted", "wanted._found", "hearsay", "visits", "visited"),
     # Bounds, of events and of their bytes.
     *("schedule._most", "schedule._shares"),
 }

@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from typing import Any
 
+from stentor.node.agenda import Persist
 from stentor.node.border import Rights
 from stentor.routing import STRATEGIES, Strategy, TreeRouter
 from stentor.routing.graph import GraphRouter
@@ -58,6 +59,8 @@ class Overlay(Host):
         self.moves = False
         #: Where links belong, up or not.
         self.wires = [(a, b) for a, b in links]
+        #: Brokers that have left for good, and who has what they had.
+        self.heirs: dict[Any, Any] = {}
         #: Clients that do not read what they are sent.
         self.deaf: set[Client] = set()
         #: What brokers have said to each other, by its kind.
@@ -148,6 +151,45 @@ class Overlay(Host):
 
     def restart(self, id: Any) -> None:
         self.hosts[id].start()
+        for gone, heir in self.heirs.items():
+            if heir == id:
+                self.hosts[id].core.adopt(self.hosts[gone].log)
+
+    def drain(self, name: Any, heir: Any) -> None:
+        """A broker leaves for good, and hands all that it has to a neighbor, as brokers do."""
+        leaving, staying = self.hosts[name], self.hosts[heir]
+        leaving.core.pause(True)
+        for client in list(leaving.sessions.values()):
+            client.disconnect()
+        self._write_all(name)
+        stored = dict(leaving.durables)
+        while self.schedule.waiting((name, heir)) and not self.rng.random() < 0.02:
+            self.step((name, heir))  # what was said before comes before
+        if (name, heir) not in self._links:
+            leaving.core.pause(False)
+            return
+        self.heirs[name] = heir
+        self.crash(name)
+        wires = [tuple(heir if end == name else end for end in wire) for wire in self.wires]
+        self.wires = [(a, b) for a, b in wires if a != b]
+        for client in self.clients:
+            if client.homes and client.homes[-1] == name:
+                client.homes[-1] = heir
+        for producer, mark in leaving.log.published.items():
+            known = staying.log.published.get(producer, mark)
+            staying.log.published[producer] = max(mark, known)
+        for key, data in staying.core.import_durables(leaving.log.stream, stored).items():
+            staying.write(Persist(key, data, None))
+        self._write_all(heir)
+        staying.core.adopt(leaving.log)
+        self.carry_out(staying)
+
+    def _write_all(self, name: Any) -> None:
+        """Until all that a broker wants to be on its disk is there."""
+        own = [SideChannel(kind, name) for kind in ("work", "disk", "written")]
+        self.carry_out(self.hosts[name])
+        while waiting := [c for c in own if c in set(self.schedule.pending)]:
+            self.step(waiting[0])  # type: ignore[arg-type]
 
     def client(self, at: Any = None, id: str | None = None, **_: Any) -> Client:
         client = Client(self, id or f"c{len(self.clients) + 1}", at or "")
@@ -233,7 +275,7 @@ class Overlay(Host):
         for client in sorted(self.deaf, key=lambda client: client.id):
             self.read_on(client)
         for name, host in self.hosts.items():
-            if not host.up:
+            if not host.up and name not in self.heirs:
                 self.restart(name)
         self.mend_visits()
         for a, b in self.wires:

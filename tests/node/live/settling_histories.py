@@ -2,9 +2,9 @@
 
 A durable subscription, or a durable group, has its home at one broker of a small tree. What its
 applications get they acknowledge, refuse, keep for longer, or forget about; connections break,
-processes die, brokers crash, disks are full, the home moves. At the end everything heals and the
-applications deal with all they get. Then each publication that was acknowledged has been settled by
-some application, or there is one dead letter of it.
+processes die, brokers crash or leave for good, disks are full, the home moves. At the end
+everything heals and the applications deal with all they get. Then each publication that was
+acknowledged has been settled by some application, or there is one dead letter of it.
 
 Run as a program it takes a number of histories and a first seed:
 
@@ -28,6 +28,7 @@ from stentor.node import reading, settle_portions, settling
 from stentor.node.parts import settlements
 from stentor.protocol import messages as m
 from stentor.protocol.messages import StreamId
+from stentor.simulation.broker import SimulatedBroker
 from stentor.simulation.client import Client, Key, SimulatedInbox
 
 NAME = "billing"
@@ -64,6 +65,9 @@ class Settlements:
         self.steps = [(settling, "UNSETTLED", self.unsettled)]
         self.steps += [step for step in STEPS if apart.random() < 0.5]
         self.faults = {kind for kind in FAULTS if rng.random() < 0.4}
+        #: After so many steps a broker leaves for good, and perhaps somebody moves things then.
+        self.leaving = random.Random(f"drain {seed}")
+        self.leaves = self.leaving.randint(0, 60) if self.leaving.random() < 0.3 else -1
         options: dict[str, Any] = {"durable": NAME, "settlement": self.terms}
         if self.group:
             options |= {"group": "g", "choice": rng.choice(["round_robin", "least_loaded"])}
@@ -92,7 +96,9 @@ class Settlements:
         with small(reading.STRETCH, reading.FETCHES, self.steps):
             sim.settle()
             self.begun = sim.steps
-            for _ in range(rng.randint(10, 80)):
+            for number in range(rng.randint(10, 80)):
+                if number == self.leaves:
+                    self.drain()
                 self.act()
                 sim.advance(rng.choice([0, 1, 5, 20]))
                 self._bounds()
@@ -226,7 +232,9 @@ class Settlements:
 
     def move(self) -> None:
         """An operator lets it live at another broker."""
-        host = self.rng.choice([h for h in self.sim.hosts.values() if h.up])
+        self._fetch(self.rng.choice([h for h in self.sim.hosts.values() if h.up]))
+
+    def _fetch(self, host: SimulatedBroker) -> None:
         core = host.core
         home = core.homes.registry.get(NAME)
         # One that cannot be reached would be taken over, which is not exact.
@@ -234,8 +242,22 @@ class Settlements:
             core.homes.fetch(NAME)
             host.flush()
 
+    def drain(self) -> None:
+        """A broker is removed, while what was moved may be on its way."""
+        sim, rng = self.sim, self.leaving
+        links = sorted(link for link in sim.queues if all(sim.hosts[name].up for name in link))
+        if not links or sim.disks_fail:
+            return
+        self.kinds["drain"] += 1
+        name, heir = rng.choice(links)
+        if rng.random() < 0.6:
+            self._fetch(rng.choice([host for host in sim.hosts.values() if host.up]))
+            sim.advance(rng.choice([0, 2, 5, 10, 20, 40]))
+        if all(sim.hosts[end].up for end in (name, heir)):
+            sim.drain(name, heir)
+
     def crash(self) -> None:
-        name = self.rng.choice(list(self.sim.hosts))
+        name = self.rng.choice([name for name in self.sim.hosts if name not in self.sim.heirs])
         self.sim.crash(name)
         self.sim.restart(name)
 
@@ -299,7 +321,8 @@ class Settlements:
         for id, known in sim.publications.items():
             if known.acknowledged and known.at >= self.begun:
                 assert id in self.settled or str(id) in letters, f"{id} is lost"
-        [durable] = [h.core.durables[NAME] for h in sim.hosts.values() if NAME in h.core.durables]
+        cores = [host.core for host in sim.hosts.values() if host.up]
+        [durable] = [core.durables[NAME] for core in cores if NAME in core.durables]
         assert not durable.dying
         assert not any(durable.refused.values()), durable.refused
         assert not durable.intervals, durable.done

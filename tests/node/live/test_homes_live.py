@@ -14,6 +14,7 @@ from stentor.node.durable import Durable
 from stentor.node.homes import DELETED, Registry, prevails
 from stentor.node.interest import Interest
 from stentor.node.parts import homes as homes_part
+from stentor.node.parts.wanted import EVERY as WANTED_EVERY
 from stentor.protocol import messages as m
 from stentor.simulation.client import Client, SimulatedInbox
 
@@ -446,3 +447,194 @@ def test_what_was_dealt_with_before_a_crash_is_told_to_who_took_it_over() -> Non
     sim.settle()
     assert homes(sim) == ["b1"]
     assert sim.hosts["b1"].core.durables["desk"].positions["b1#"] == 2
+
+
+def moved_but_not_there(sim: Overlay, to: str, publisher: Client) -> dict[str, int]:
+    """Its home has given it away, to a broker that died before it came; how far it had come."""
+    [home] = homes(sim)
+    client, inbox = reader(sim, home)
+    publisher.send([{"x": x} for x in range(5)])
+    sim.settle()
+    client.confirm(inbox, request=True)
+    sim.settle()
+    client.disconnect()
+    sim.clients.remove(client)
+    sim.settle()
+    sim.hosts[to].core.homes.fetch("desk")
+    sim.hosts[to].flush()
+    while homes(sim):
+        sim.step()
+    positions = Durable.from_data("desk", sim.hosts[home].durables["desk"]).positions
+    sim.crash(to)
+    sim.advance()
+    return positions
+
+
+def test_who_gave_it_away_long_ago_does_not_answer_for_who_gave_it_last() -> None:
+    """It would begin again with what was kept then: what was confirmed since, and attempts."""
+    sim = line(4)
+    first, _ = reader(sim, "b1")
+    publisher = sim.client(at="b1")
+    sim.settle()
+    first.disconnect()
+    sim.clients.remove(first)
+    sim.hosts["b3"].core.homes.fetch("desk")
+    sim.hosts["b3"].flush()
+    sim.settle()
+    assert homes(sim) == ["b3"]
+    positions = moved_but_not_there(sim, "b0", publisher)
+    assert positions["b1#"] == 5
+    sim.disconnect("b2", "b3")  # who gave it last cannot answer yet
+    sim.hosts["b0"].start()
+    sim.connect("b0", "b1")
+    for _ in range(5):
+        sim.advance()
+        sim.tick(1.0)
+    assert homes(sim) == []
+    sim.connect("b2", "b3")
+    while not homes(sim):
+        sim.advance()
+        sim.tick(1.0)
+    assert sim.hosts["b0"].core.durables["desk"].positions == positions
+
+
+def test_an_heir_has_what_was_given_away_and_never_came() -> None:
+    """The home gave it away, could not send it, and was drained."""
+    sim = line(3)
+    publisher = sim.client(at="b1")
+    reader(sim, "b2")
+    sim.settle()
+    sim.clients[-1].disconnect()
+    sim.clients.pop()
+    positions = moved_but_not_there(sim, "b0", publisher)
+    sim.crash("b2")
+    sim.hosts["b1"].core.import_durables("b2#", dict(sim.hosts["b2"].durables))
+    sim.hosts["b1"].flush()
+    sim.advance()
+    sim.crash("b1")  # and knows it from then on
+    sim.hosts["b1"].start()
+    sim.hosts["b0"].start()
+    sim.connect("b0", "b1")
+    for _ in range(5):
+        sim.tick(1.0)
+        sim.advance()
+    assert homes(sim) == ["b0"]
+    assert sim.hosts["b0"].core.durables["desk"].positions == positions
+
+
+def test_what_was_deleted_stays_deleted_after_a_crash() -> None:
+    """The word that it is no more was on disk before it was gone from there."""
+    sim = line(2)
+    client, inbox = reader(sim, "b0")
+    sim.settle()
+    host = sim.hosts["b0"]
+    left = host.durables["desk"]
+    client.close(inbox, forget=True)
+    sim.settle()
+    assert "desk" not in host.durables
+    sim.crash("b0")
+    host.durables["desk"] = left
+    sim.settle()
+    assert homes(sim) == []
+    assert "desk" not in host.durables
+
+
+def test_what_began_again_is_told_of_what_retention_has_taken() -> None:
+    """Nothing is left of it but when it began, and from then on it is owed everything."""
+    sim = line(2)
+    client, _ = reader(sim, "b0")
+    publisher = sim.client(at="b1")
+    sim.settle()
+    client.disconnect()
+    sim.clients.remove(client)
+    publisher.send([{"x": x} for x in range(5)])
+    sim.advance()
+    sim.crash("b0")
+    del sim.hosts["b0"].durables["desk"]
+    for host in sim.hosts.values():
+        host.durables.pop("\x00copy desk", None)
+    sim.crash("b1")
+    sim.hosts["b1"].log.trim(4)
+    sim.restart("b1")
+    sim.restart("b0")
+    _, inbox = reader(sim, "b0")
+    sim.settle()
+    assert [(gap.stream, gap.first, gap.last) for gap in inbox.gaps] == [("b1#", 1, 3)]
+    assert [offset for _, offset, _ in inbox.given] == [4, 5]
+
+
+@pytest.mark.spec("R-07.40")
+def test_what_is_on_its_way_is_kept_for() -> None:
+    """Its new home dies before it comes, and nobody else says what it needs."""
+    sim = line(3)
+    client, _ = reader(sim, "b2")
+    publisher = sim.client(at="b1")
+    sim.settle()
+    client.disconnect()
+    sim.clients.remove(client)
+    publisher.send([{"x": x} for x in range(5)])
+    sim.settle()
+    wanted = sim.hosts["b1"].core.wanted
+
+    def time_passes() -> None:
+        for _ in range(3):
+            sim.tick(WANTED_EVERY)
+            sim.advance()
+            assert wanted.low("b1#") == 1
+
+    time_passes()
+    sim.hosts["b0"].core.homes.fetch("desk")
+    sim.hosts["b0"].flush()
+    while homes(sim):
+        sim.step()
+    sim.crash("b0")
+    time_passes()
+    sim.settle()
+    assert homes(sim) == ["b0"]
+    time_passes()
+    sim.hosts["b0"].core.homes.remove(sim.hosts["b0"].core.durables["desk"])
+    for _ in range(3):
+        sim.tick(WANTED_EVERY)
+        sim.advance()
+    assert wanted.low("b1#") is None
+
+
+@pytest.mark.parametrize("heir", ["b0", "b1"])
+@pytest.mark.parametrize("hears", [True, False])
+def test_what_is_given_to_a_broker_that_is_leaving_lives_at_its_heir(
+    heir: str, hears: bool
+) -> None:
+    """It comes behind the copy that the heir has got, and would live nowhere."""
+    sim = Overlay(
+        [("b0", "b1"), ("b0", "b2"), ("b1", "b2")][: 2 if heir == "b0" else 3], graph=True
+    )
+    client, inbox = reader(sim, "b0")
+    publisher = sim.client(at="b1")
+    sim.settle()
+    publisher.send([{"x": x} for x in range(5)])
+    sim.settle()
+    client.confirm(inbox, request=True)
+    sim.settle()
+    client.disconnect()
+    sim.clients.remove(client)
+    sim.settle()
+    positions = sim.hosts["b0"].core.durables["desk"].positions
+    stored = dict(sim.hosts["b2"].durables)
+    sim.hosts["b2"].core.homes.fetch("desk")
+    sim.hosts["b2"].core.pause(True)
+    sim.hosts["b2"].flush()
+    if hears:
+        sim.advance()
+    while "b0" in homes(sim):
+        sim.step()
+    sim.crash("b2")
+    host = sim.hosts[heir]
+    host.core.import_durables("b2#", stored)
+    host.core.adopt(sim.hosts["b2"].log)
+    host.flush()
+    for _ in range(5):
+        sim.advance()
+        sim.tick(1.0)
+    assert homes(sim) == [heir]
+    assert host.core.durables["desk"].positions == positions
+    assert len({str(sim.hosts[name].core.homes.registry.get("desk")) for name in ("b0", "b1")}) == 1

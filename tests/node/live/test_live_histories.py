@@ -611,7 +611,7 @@ def test_a_durable_is_owed_what_brokers_publish_that_it_has_never_met() -> None:
 
 
 @pytest.mark.spec("R-07.40", "R-07.60")
-@pytest.mark.parametrize("options", [{}, {"durable": "desk"}])
+@pytest.mark.parametrize("options", [{}, {"durable": "desk"}, {"since": 0.0}])
 @pytest.mark.parametrize("dies", [False, True])
 def test_retention_of_a_stream_that_was_never_met_is_a_gap(
     options: dict[str, object], dies: bool

@@ -113,6 +113,24 @@ def test_a_full_disk_only_delays_a_dead_letter() -> None:
     assert sim.hosts["b0"].core.counters["dead_letters"] == 1
 
 
+@PROMISES
+def test_who_hands_it_over_leaves_dead_letters_to_the_heir() -> None:
+    """One behind the copy that the heir gets would be lost there, or made once more."""
+    sim, inbox = settled(m.Settlement(attempts=1, dead_letter=True))
+    sim.client(at="b0").send([{"x": 1}])
+    sim.settle()
+    core = sim.hosts["b0"].core
+    core.pause(True)
+    refuse(inbox)
+    sim.settle()
+    assert letters(sim) == 0
+    stored = Durable.from_data(NAME, sim.hosts["b0"].durables[NAME])
+    assert stored.refused["b0#"][1].attempts == 1
+    core.pause(False)
+    sim.settle()
+    assert letters(sim) == 1
+
+
 def test_the_same_notification_in_two_streams_is_given_once() -> None:
     """A publisher that turned to another broker before it was answered."""
     sim = Overlay([("b0", "b1")])
@@ -275,3 +293,30 @@ def test_what_is_ready_keeps_its_order_when_some_of_it_is_settled() -> None:
     settling.ready.append(settling.ready.popleft())
     assert [entry.offset for entry in settling.ready] == [8, 2, 4, 7, 3, 6]
     assert len(settling) == 6
+
+
+def test_attempts_elsewhere_count_when_two_copies_are_united() -> None:
+    """What is done there is given to nobody, and what was tried there was tried."""
+    durable = Durable(NAME, Interest([Filter()]), since=0.0)
+    durable.begin("b0#", 0)
+    terms = m.Settlement(attempts=5, least=1.0, most=1.0, overtake=True)
+    settling = Settling(terms, durable, Clock())
+    consumer = Consumer(1, 1, 100)
+    settling.join(consumer)
+    items = [encode(Notification({"x": k}, id=NotificationId("p", 1, k))) for k in range(4)]
+    settling.admit(Run("b0#", [1, 2, 3, 4], items), decode_headers(items))
+    held = settling.ready.popleft()
+    settling.give(held, consumer)
+    theirs = Durable.from_data(NAME, durable.to_data())
+    theirs.settle("b0#", 2)
+    for offset in (1, 3):
+        for _ in range(2):
+            theirs.refuse("b0#", offset, 0.0, "wrong")
+    durable.merge(theirs)
+    settling.united()
+    assert [entry.offset for entry in settling.ready] == [4]
+    settling.tick(100)
+    assert [(e.offset, e.attempt) for e in settling.ready] == [(4, 1), (3, 3)]
+    refused = m.Refused("b0#", 1, None, "no", 1)
+    assert settling.settle(consumer, m.Settle(1, {}, refused=[refused]))
+    assert durable.refused["b0#"][1].attempts == 3

@@ -12,6 +12,11 @@ when that is on disk it sends it there and tells everybody. From then on the oth
 home. If that never hears of it, because something dies or breaks in between, it will hear where
 the durable lives, and seeks what was kept until the giver answers.
 
+A home that is drained leaves what lives there to its heir, with its journal. Meanwhile it gives
+nothing away and takes nothing over. But it may have asked for something before, which comes behind
+the copy of the journal: that lives, by the word of all, at a broker whose journal the heir has. So
+the heir is its home, and seeks what the giver has kept.
+
 *Losing a home.* Neighbors have copies of what is kept, not older than `COPY_EVERY` seconds unless
 more than `COPIES` of them change in that time. If a subscriber prefers to go on without a home that
 cannot be reached for so long (`takeover`), or if the home is there again with nothing (its disk is
@@ -160,7 +165,9 @@ class Homes:
         self._durables.restore(held)
         for durable in list(self._durables.held.values()):
             home = self.registry.get(durable.name)
-            if home is None or self._is_ours(home):
+            if home is None and self.registry.term(durable.name):
+                self._durables.delete(durable)  # its end was written down before it was gone
+            elif home is None or self._is_ours(home):
                 self._settle_here(durable)
             elif home.broker is not None and home.broker.broker == self._directory.own.broker:
                 self._settle_here(durable, moved=True)  # the journal has become a new stream
@@ -175,9 +182,11 @@ class Homes:
         for name, data in stored.items():
             if name.startswith(_HOME):
                 home = from_data(name[len(_HOME) :], data)
-                self.registry.learn(home)
+                self._learn(home)
                 if home.broker is None or home.broker.stream != stream:
                     given.add(home.name)  # what is left of it there is older than what it became
+            elif name.startswith(_COPY):
+                self._inherit(_copy(name, data))
         own = {n: data for n, data in stored.items() if not n.startswith("\x00") and n not in given}
         news = self._durables.adopt(own)
         for name in news:
@@ -185,6 +194,26 @@ class Homes:
             if durable is not None:
                 self._settle_here(durable, moved=True)
         return news
+
+    def succeed(self, stream: m.StreamId) -> None:
+        """The journal of a broker that was removed is here: so is what lived there.
+
+        What was given to it too late to come with its journal is sought. It has served nobody
+        there, so any copy of that term is the newest.
+        """
+        for home in self.registry.at(stream):
+            if stream != self._journals.stream and home.name not in self._durables.held:
+                own, term = self._directory.own, home.term + 1
+                self._learn(m.Home(home.name, term, own, home.since, stream, home.owner))
+        for home in self.registry.at(self._journals.stream):
+            if home.name not in self._durables.held:
+                self._seek(home.name)
+
+    def _inherit(self, copy: m.Copy) -> None:
+        """The new home of what was given away may not have it yet, and asks here from now on."""
+        known = self._copies.get(copy.name)
+        if copy.given and (known is None or known.term <= copy.term):
+            self._keep(copy)
 
     def _settle_here(self, durable: Durable, *, moved: bool = False) -> None:
         """Its home is here, and all are to know."""
@@ -377,6 +406,8 @@ class Homes:
                 if durable is not None:
                     self._yield(durable, home)
                     yield
+                elif home.broker is not None and home.broker.stream in self._journals:
+                    self.succeed(home.broker.stream)
 
     def _yield(self, durable: Durable, home: m.Home) -> None:
         """Another broker is its home: it hears what was dealt with here, and clients go there."""
@@ -455,13 +486,12 @@ class Homes:
             if durable.differs(theirs):  # it is asked for anew, with the filters of both
                 self._dismiss(durable, _united_text(name))
             durable.merge(theirs)
+            for subscription in self._subscriptions.held.values():
+                if subscription.durable is durable and subscription.settling is not None:
+                    subscription.settling.united()
             self._durables.changed(durable)
         elif name in self._searches:
-            search = self._searches[name]
-            search.found = _united(search.found, message)
-            search.given |= message.given
-            if message.given:
-                search.until = self._clock.now
+            self._find(self._searches[name], message)
         elif message.given and message.term > self.registry.term(name):
             self._take(Durable.from_data(name, message.data), message.term)
 
@@ -500,9 +530,21 @@ class Homes:
         search = self._searches[name] = _Search(self._clock.now + SEEKING)
         copy = self._copies.get(name)
         if copy is not None:
-            search.found = _united(None, copy)
+            self._find(search, copy)
         self._number += 1
         self._flood(m.Seek(name, self._journals.stream, self._number))
+
+    def _find(self, search: _Search, copy: m.Copy) -> None:
+        """One more copy. None is newer than the giver's, if that is of this very move: who gave it
+        away some time before has an old one.
+        """
+        search.found = _united(search.found, copy)
+        home = self.registry.get(copy.name)
+        if home is None or not (self._is_ours(home) and home.giver):
+            return
+        late = home.giver in self._journals and copy.term == home.term - 1  # see `succeed`
+        if late or (copy.given and copy.term == home.term):
+            search.given, search.until = True, self._clock.now
 
     def _found(self, name: str, search: _Search) -> None:
         """A search is over."""
@@ -521,6 +563,15 @@ class Homes:
             else:  # it begins again when somebody asks for it, with all there is since then
                 own = self._directory.own
                 self._learn(m.Home(name, home.term + 1, own, home.since, owner=home.owner))
+
+    def on_their_way(self) -> Iterator[Durable | None]:
+        """Those that were given away here and are not known to have come; None is one step."""
+        for name, copy in list(self._copies.items()):
+            home = self.registry.get(name)
+            if copy.given and home is not None and home.giver and home.term == copy.term:
+                yield Durable.from_data(name, copy.data)
+            else:
+                yield None
 
     # -- brokers that come and go
 
@@ -566,7 +617,7 @@ class Homes:
     def tick(self) -> None:
         self._pay()
         for name, search in list(self._searches.items()):
-            if self._clock.now >= search.until:
+            if self._clock.now >= search.until and not self.paused:
                 self._found(name, search)
         if self._durables.held and self._clock.now >= self._next_ages:
             self._next_ages = self._clock.now + NOTE_EVERY

@@ -99,6 +99,8 @@ class Settlements:
         #: Those of which a dead letter is on its way to the disk, and not before when.
         self._written: list[_Dying] = []
         self._not_before = 0.0
+        #: Whether durable subscriptions are being handed over: their heir makes the dead letters.
+        self.paused = False
         subscriptions.at_end(self._forget)
 
     def begin(self, subscription: Subscription) -> None:
@@ -248,7 +250,7 @@ class Settlements:
 
     def publish(self) -> None:
         """Publish dead letters, if none are on their way."""
-        if not self._dying or self._written or self._clock.now < self._not_before:
+        if not self._dying or self._written or self._clock.now < self._not_before or self.paused:
             return
         letters: list[bytes] = []
         later: list[_Dying] = []

@@ -214,16 +214,17 @@ class Subscribing:
     ) -> tuple[Subscription, bool]:
         """A subscription of one client; and whether it goes on with a durable one."""
         durable = None
-        resumed = False
+        begun = resumed = False
         since = message.since
         positions = self._plausible(message.positions)
         id = f"{session.name}@{session.id}/{message.number}"
         if message.durable is not None:
             id = f"durable {message.durable}"
             durable = self._durables.held.get(message.durable)
-            resumed = durable is not None
+            begun = resumed = durable is not None
             if durable is None:
-                since = self._begin_of(message.durable, since)
+                before = self._homes.since(message.durable)
+                since, begun = (since, False) if before is None else (before, True)
                 begin = self._clock.time if since is None else since
                 durable = self._durables.new(session, message.durable, interest, begin)
             else:
@@ -239,7 +240,7 @@ class Subscribing:
                 for stream, position in (positions or {}).items():
                     merged[stream] = max(position, merged.get(stream, 0))
             positions = merged
-        begun = resumed or message.positions is not None
+        begun |= message.positions is not None
         feed = self._feed(session, id, message, since, positions, resumed=begun)
         interest.within = self._within(session)
         subscription = Subscription(
@@ -261,11 +262,6 @@ class Subscribing:
         """What the client may see, as a filter; None for everything."""
         view = self._scopes.view(session.id)
         return None if view is None else view.constraint
-
-    def _begin_of(self, name: str, since: float | None) -> float | None:
-        """From when on a durable subscription asks, of which nothing is kept here."""
-        before = self._homes.since(name)
-        return since if before is None else before
 
     def _group(
         self, session: Session, message: m.Subscribe, name: str, interest: Interest
@@ -316,7 +312,8 @@ class Subscribing:
         if message.durable is not None:
             durable = self._durables.held.get(message.durable)
             if durable is None:
-                since = self._begin_of(message.durable, since)
+                before = self._homes.since(message.durable)
+                since, resumed = (since, False) if before is None else (before, True)
                 begin = self._clock.time if since is None else since
                 durable = self._durables.new(session, message.durable, interest, begin, group=True)
             elif not durable.group or self._durables.is_attached(durable):

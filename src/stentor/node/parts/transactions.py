@@ -129,6 +129,8 @@ class Transactions:
         #: Those that are on their way to the disk, and if that has failed, not before when again.
         self._written: list[_Commit] = []
         self._not_before = 0.0
+        #: Whether durable subscriptions are being handed over: clients ask the heir.
+        self.paused = False
 
     # -- what consumers say
 
@@ -182,6 +184,8 @@ class Transactions:
 
     def publish(self) -> None:
         """Write those that have come, if none are on their way."""
+        if self.paused:
+            return
         if self._written:
             if 0 < self._not_before <= self._clock.now:
                 self._not_before = 0.0

@@ -6,6 +6,10 @@ still needs each: from an offset on, and those that have no place in a stream ye
 What is needed at the other end of the overlay is thereby kept, until the bounds that operators have
 set for it win.
 
+Durable subscriptions move. Who has given one away goes on asking for what it needs until its new
+home is known to have it. And what is no longer needed is said one round later than it was found:
+by then the new home has said that it needs it.
+
 What was said counts until the same broker says something else, also if it is gone for a while, and
 across restarts. Who has nothing left to ask for says so. A broker that never comes back is
 forgotten when retention has taken what it needed.
@@ -15,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -24,6 +29,7 @@ from stentor.node.border import Borders
 from stentor.node.clock import Clock
 from stentor.node.journals import Journals
 from stentor.node.parts.durables import Durables
+from stentor.node.parts.homes import Homes
 from stentor.node.ways import Ways
 from stentor.protocol import messages as m
 
@@ -53,6 +59,7 @@ class WantedHistory:
         self,
         durables: Durables,
         *,
+        homes: Homes,
         journals: Journals,
         directory: Ways,
         borders: Borders,
@@ -60,6 +67,7 @@ class WantedHistory:
         agenda: Agenda,
     ) -> None:
         self._durables = durables
+        self._homes = homes
         self._journals = journals
         self._directory = directory
         self._borders = borders
@@ -70,6 +78,8 @@ class WantedHistory:
         self._changed = False
         #: What this broker has said it needs.
         self._told: dict[m.StreamId, _Needs] = {}
+        #: What it has found in the last round that it needs.
+        self._found: dict[m.StreamId, _Needs] = {}
         self._steps: Iterator[None] | None = None
         self._next = clock.now
         self._anyway = clock.now
@@ -79,6 +89,7 @@ class WantedHistory:
         if data is not None:
             self._wanted = _decoder.decode(data)
             self._told = self._wanted.pop(_TOLD, {})
+            self._found = dict(self._told)
 
     def low(self, stream: m.StreamId) -> int | None:
         """The first offset of a journal here that somebody needs; None if nobody needs any."""
@@ -115,18 +126,24 @@ class WantedHistory:
         first = dict.fromkeys([*others, *heads], math.inf)
         since = dict(first)
         looked = 0
-        for durable in list(self._durables.held.values()):
-            positions = durable.positions
-            for stream in first:
+        for durable in chain(list(self._durables.held.values()), self._homes.on_their_way()):
+            positions = {} if durable is None else durable.positions
+            for stream in first if durable is not None else ():
                 position = positions.get(stream)
-                if position is None:
-                    since[stream] = min(since[stream], durable.since)
-                else:
+                if position is not None:
                     first[stream] = min(first[stream], position + 1.0)
+                elif durable is not None:
+                    since[stream] = min(since[stream], durable.since)
             looked += len(first)
             if looked >= LOOKED_AT_ONCE:
                 looked = 0
                 yield
+        needed = {stream: (first[stream], since[stream]) for stream in first}
+        before, self._found = self._found, {s: n for s, n in needed.items() if n != _NOTHING}
+        for stream, (offset, time) in before.items():
+            if stream in first:
+                first[stream] = min(first[stream], offset)
+                since[stream] = min(since[stream], time)
         own = self._journals.stream
         anyway = self._clock.now >= self._anyway
         if anyway:
