@@ -12,6 +12,8 @@ import asyncio
 import random
 import sys
 from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter as clock
 from typing import Any, Final, TypeAlias
 
@@ -136,16 +138,24 @@ def _told(pattern: Pattern, alarm: Notification) -> str:
 def on_spark(address: str) -> Counter[Alarm]:
     """What Spark finds."""
     from stentor.pipeline import detect, events, session
+    from stentor.pipeline.runs.spark_session import stderr_to
 
     begin = clock()
-    spark = session("demo", "local[2]", **{"spark.ui.enabled": "false"})
+    with (
+        TemporaryDirectory() as directory,
+        console.status("Spark starts, for some seconds …"),
+        stderr_to(Path(directory) / "spark.log"),
+    ):
+        spark = session("demo", "local[2]", **{"spark.ui.enabled": "false"})
     spark.sparkContext.setLogLevel("ERROR")
     console.print(f"  Spark has started ({clock() - begin:.0f} s)", style="dim")
     try:
         table = events(spark, brokers=address, columns=COLUMNS).table()
         found: Counter[Alarm] = Counter()
         for pattern in PATTERNS:
-            for row in detect(table, pattern).select("_id").collect():
+            with console.status(f"Spark looks for {pattern.label} …"):
+                rows = detect(table, pattern).select("_id").collect()
+            for row in rows:
                 id = NotificationId.parse(row["_id"])
                 found[pattern.type, id.epoch, id.sequence] += 1
             console.print(f"  {pattern.label} ({clock() - begin:.0f} s)", style="dim")

@@ -36,7 +36,7 @@ def test_alarms_are_raised_live(capsys: pytest.CaptureFixture[str]) -> None:
     import alarms
 
     assert alarms.main(spark=False) == 0
-    assert re.search(r"600 events, [1-9]\d* alarms", capsys.readouterr().out)
+    assert re.search(r"609 events, [1-9]\d* alarms", capsys.readouterr().out)
 
 
 @pytest.mark.slow

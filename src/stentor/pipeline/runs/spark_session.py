@@ -72,7 +72,7 @@ def _started(name: str, master: str, config: Mapping[str, str], log: Path) -> Sp
     # Errors in expressions are told by the run, in one line.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     try:
-        with _stderr_to(log):
+        with stderr_to(log):
             spark = session(name, master, **config)
     except PySparkException as error:
         if error.getCondition() == "JAVA_GATEWAY_EXITED":
@@ -89,7 +89,7 @@ def _started(name: str, master: str, config: Mapping[str, str], log: Path) -> Sp
 
 
 @contextmanager
-def _stderr_to(file: Path) -> Iterator[None]:
+def stderr_to(file: Path) -> Iterator[None]:
     """Processes that are started in here write their errors to the file."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
