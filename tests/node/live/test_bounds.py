@@ -1,7 +1,8 @@
 """What clients and neighbors may make a broker keep, believe or wait for."""
 
+from datetime import UTC, datetime
 from itertools import chain, pairwise
-from math import inf
+from math import inf, nan
 from typing import Any
 
 import msgspec
@@ -9,11 +10,19 @@ import pytest
 from live_histories import small
 from overlay import Overlay
 
-from stentor.errors import InvalidConfiguration, NotPermitted, Overloaded, ProtocolError
+from stentor.errors import (
+    FilterTooComplex,
+    InvalidConfiguration,
+    InvalidPattern,
+    NotPermitted,
+    Overloaded,
+    ProtocolError,
+)
 from stentor.filters import Filter
 from stentor.filters.effort import effort
+from stentor.matching import Index
 from stentor.model import Notification, NotificationId, decode, encode
-from stentor.node import reading
+from stentor.node import detection, reading
 from stentor.node.agenda import Append, Persist, ToClient, ToLink
 from stentor.node.allowance import Allowance
 from stentor.node.border import Rights
@@ -24,7 +33,7 @@ from stentor.node.durable import Durable
 from stentor.node.feed import Feed, Run
 from stentor.node.interest import Interest
 from stentor.node.log import LastValue
-from stentor.node.parts import progress, traffic
+from stentor.node.parts import durables, progress, traffic
 from stentor.node.parts.deliveries import PATIENCE, SERVED_AT_ONCE, YIELDED
 from stentor.node.parts.probing import AGAIN_FIRST
 from stentor.node.parts.routing import EFFORT, UNLINKED_AT_ONCE
@@ -33,6 +42,7 @@ from stentor.node.parts.subscribing import UNKNOWN_STREAMS
 from stentor.node.parts.wanted import EVERY as WANTED_EVERY
 from stentor.node.parts.wanted import STORED as WANTED_STORED
 from stentor.node.reading import LOOKED_BYTES, stretch
+from stentor.node.settling import Settling
 from stentor.node.streams import Probes
 from stentor.protocol import messages as m
 from stentor.routing import tree_router
@@ -1405,3 +1415,128 @@ def test_a_frame_names_few_keys_of_a_rendezvous(fields: tuple[str, ...]) -> None
                 msgspec.msgpack.decode(data, type=m.Watch)
         else:
             assert msgspec.msgpack.decode(data, type=m.Watch) == watch
+
+
+# -- transactions
+
+
+def committing(alone: Alone, taken: list[int], number: int = 1) -> list[Any]:
+    name = ("ann", 1, number)
+    return alone.say(1, m.Commit(number, [note("ann", number)], {1: {"a#": taken}}, name))
+
+
+def test_a_transaction_that_names_something_twice_takes_it_once() -> None:
+    """And those behind it do not wait for ever."""
+    alone = Alone()
+    _, offsets = settled(alone, 10)
+    assert m.Done(1) in committing(alone, [*offsets[:3], *offsets[:2]])
+    assert m.Done(2) in committing(alone, offsets[3:], 2)
+    (subscription,) = alone.core.subscriptions.values()
+    assert subscription.settling is not None
+    assert {entry.offset for entry in subscription.settling}.isdisjoint(offsets)
+    assert alone.core.durables["d"].positions["a#"] >= offsets[-1]
+
+
+def test_so_does_one_who_is_two_members_of_a_group() -> None:
+    alone = Alone()
+    alone.join(1)
+    alone.join(2, "bob")
+    terms = m.Settlement(0, 5.0, 5.0)
+    for number in (1, 2):
+        alone.say(1, m.Subscribe(number, "", 9, durable="d", group="g", settlement=terms))
+    alone.publish(2, "bob", 1)
+    (delivered,) = told(alone.heard[1], m.Deliver)
+    alone.say(1, m.Settle(delivered.number, {}, {}, [m.Refused("a#", 1)]))
+    taken = {number: {"a#": [1]} for number in (1, 2)}
+    assert m.Done(7) in alone.say(1, m.Commit(7, [note("ann", 7)], taken, ("ann", 1, 1)))
+
+
+def test_what_a_transaction_has_taken_is_given_to_nobody_meanwhile() -> None:
+    """Although it was in line behind another one, which is done before that is on disk."""
+    alone = Alone()
+    _, offsets = settled(alone, 3)
+    alone.say(1, m.Settle(1, {}, {}, [m.Refused("a#", offsets[0], 0.0)]))
+    core, before = alone.core, len(alone.heard[1])
+    core.heard(1, m.Commit(1, [note("ann", 1)], {1: {"a#": [offsets[1]]}}, ("ann", 1, 1)))
+    held_up = core.take()
+    assert any(isinstance(action, Append) for action in held_up)
+    core.tick(1.0, CLOCK + 1)
+    core.heard(1, m.Settle(1, {"a#": [offsets[0]]}))
+    given = [
+        offset
+        for action in core.take()
+        if isinstance(action, ToClient) and isinstance(action.message, m.Deliver)
+        for offset in action.message.offsets
+    ]
+    assert given == [offsets[2]]
+    for action in held_up:
+        if isinstance(action, Append):
+            first = alone.log.write(action, CLOCK)
+            core.committed([(action.context, first, action.items)])
+    alone.flush()
+    assert m.Done(1) in alone.heard[1][before:]
+
+
+def test_a_transaction_looks_once_at_what_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much of it is taken that nobody has."""
+    alone = Alone()
+    _, offsets = settled(alone, 300)
+    alone.say(1, m.Settle(1, {}, {}, [m.Refused("a#", offset, 0.0) for offset in offsets[::-1]]))
+    (subscription,) = alone.core.subscriptions.values()
+    settling = subscription.settling
+    assert settling is not None
+    for entry in settling:
+        entry.due = inf
+    settling._lines.clear()
+    settling.ready.extend(settling)
+    looked = []
+    unready = Settling._unready
+    monkeypatch.setattr(
+        Settling, "_unready", lambda self, some: looked.append(len(some)) or unready(self, some)
+    )
+    settling.claim([("a#", offset) for offset in offsets[:200]])
+    assert looked == [200]
+    assert len(settling.ready) == 100
+    settling.settle_claimed([("a#", offset) for offset in offsets[:200]])
+    assert looked == [200, 200]
+    assert len(settling) == 100
+
+
+# -- numbers that are none
+
+
+@pytest.mark.parametrize("number", [nan, inf, -inf])
+def test_a_refusal_without_a_time_rests_as_the_settlement_says(number: float) -> None:
+    alone = Alone()
+    _, offsets = settled(alone, 1, least=1.0, most=1.0)
+    alone.say(1, m.Settle(1, {}, {}, [m.Refused("a#", offsets[0], number)]))
+    before = len(told(alone.heard[1], m.Deliver))
+    alone.tick(2.0)
+    assert len(told(alone.heard[1], m.Deliver)) == before + 1
+
+
+@pytest.mark.parametrize("number", [nan, inf, -inf])
+def test_a_subscription_begins_at_a_time(number: float) -> None:
+    alone = Alone()
+    alone.join(1)
+    assert codes(alone.say(1, m.Subscribe(1, "", 9, durable="d", since=number))) == [
+        InvalidConfiguration.code
+    ]
+    assert not alone.core.durables
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        m.Pulse("b#", 1, nan),
+        m.Pulse("b#", 1, inf),
+        m.Wanted("a#", "b#", nan, 0.0),
+        m.Wanted("a#", "b#", -inf, 0.0),
+        m.Wanted("a#", "b#", 0.0, nan),
+    ],
+)
+def test_a_neighbor_says_when_something_was(message: Any) -> None:
+    alone = stuck()
+    alone.core.receive("b", m.Streams([m.Origin("b#", "b")], []))
+    with pytest.raises(ProtocolError):
+        alone.core.receive("b", message)
