@@ -1417,6 +1417,33 @@ def test_a_frame_names_few_keys_of_a_rendezvous(fields: tuple[str, ...]) -> None
             assert msgspec.msgpack.decode(data, type=m.Watch) == watch
 
 
+# -- what is stored
+
+
+def test_few_states_are_stored_in_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of very many that have changed, or large ones; and in the end all of them."""
+    monkeypatch.setattr(durables, "STORED", 10)
+    alone = Alone()
+    alone.join(1)
+    alone.join(2, "bob")
+    count = 35
+    alone.say(1, *[m.Subscribe(i, "x >= 0", 10, durable=f"d{i}") for i in range(count)])
+    alone.publish(2, "bob", 1)
+    core, before = alone.core, dict(alone.stored)
+    for i in range(count):
+        core.heard(1, m.Confirm(i, {"a#": 1}))
+    stored: list[str] = []
+    while len(stored) < count:
+        turn = [action for action in core.take() if isinstance(action, Persist)]
+        assert 0 < len(turn) <= 10
+        stored += [action.name for action in turn]
+        alone.stored |= {action.name: action.data for action in turn}
+        assert core.has_work == (len(stored) < count)
+        core.work()
+    assert sorted(stored) == sorted(f"d{i}" for i in range(count))
+    assert all(alone.stored[name] != before[name] for name in stored)
+
+
 # -- transactions
 
 
