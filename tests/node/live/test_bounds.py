@@ -1567,3 +1567,134 @@ def test_a_neighbor_says_when_something_was(message: Any) -> None:
     alone.core.receive("b", m.Streams([m.Origin("b#", "b")], []))
     with pytest.raises(ProtocolError):
         alone.core.receive("b", message)
+
+
+# -- detectors
+
+
+def detecting(text: str, events: dict[str, Any], **options: Any) -> m.Detection:
+    said = msgspec.json.encode({"pattern": text, "events": events}).decode()
+    return m.Detection(said, **options)
+
+
+PLAIN = {"A": "x = 1", "B": "x = 2"}
+HARD = " or ".join(f"(s contains 'k{i}' and x = {i})" for i in range(16))
+
+
+@pytest.mark.parametrize(
+    ("text", "events"),
+    [
+        ("A{1,50}{1,50}", PLAIN),
+        ("P", {"P": {"pattern": "A{1,60} || B{1,60}", "events": PLAIN}}),
+        (
+            " | ".join(f"E{i}" for i in range(50)),
+            {f"E{i}": HARD.replace("k", f"k{i}_") for i in range(50)},
+        ),
+    ],
+)
+def test_a_pattern_is_read_within_a_budget(text: str, events: dict[str, Any]) -> None:
+    """With the filters of all its events, and the patterns that it is defined by."""
+    alone = Alone()
+    alone.join(1)
+    spent = effort.left
+    answers = alone.say(1, m.Subscribe(1, "", 9, detect=detecting(text, events)))
+    assert spent - effort.left < detection.READ + detection.COMPILED + 1_000
+    assert codes(answers)[0] in (InvalidPattern.code, FilterTooComplex.code)
+    assert not alone.core.detectors.held
+
+
+@pytest.mark.parametrize("rubbish", [5, None, ["A"], {"A": 1}])
+def test_a_pattern_is_a_text(rubbish: Any) -> None:
+    alone = Alone()
+    alone.join(1)
+    for pattern, events in ((rubbish, PLAIN), ("A", {"A": rubbish}), ("A", rubbish)):
+        answers = alone.say(1, m.Subscribe(1, "", 9, detect=detecting(pattern, events)))
+        assert codes(answers) == [InvalidPattern.code]
+
+
+def test_a_detector_is_loaded_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One filter in each; nobody is told that it is in force before."""
+    added: list[Any] = []
+    add = Index.add
+    monkeypatch.setattr(Index, "add", lambda index, *a: added.append(index) or add(index, *a))
+    alone = Alone()
+    alone.join(1)
+    names = [f"E{i}" for i in range(20)]
+    events = {name: f"x = {i}" for i, name in enumerate(names)}
+    core = alone.core
+    core.heard(1, m.Subscribe(1, "", 9, detect=detecting(" | ".join(names), events)))
+    (hosted,) = core.detectors.held.values()
+    while not hosted.is_loaded:
+        assert core.detectors.has_work
+        assert not hosted.in_force
+        added.clear()
+        core.detectors.work()
+        assert sum(index is hosted.detector._index for index in added) <= 1
+    alone.flush()
+    assert told(alone.heard[1], m.Subscribed)
+
+
+def pairs(count: int) -> list[bytes]:
+    """Events of so many partitions, all of the same moment."""
+    moment = datetime.fromtimestamp(CLOCK, UTC)
+    return [
+        encode(Notification({"x": 1, "k": i}, id=NotificationId("bob", 1, i), time=moment))
+        for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize("policy", ["best_effort", "guaranteed"])
+def test_few_timers_go_off_in_one_step(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many do at the same time; and all that they mean is found."""
+    alone = Alone()
+    alone.join(1)
+    alone.join(2, "bob")
+    core, count = alone.core, 500
+    text = "A not followed by B within 1s partition by k"
+    said = detecting(text, PLAIN, policy=policy, lateness=0.0)
+    alone.say(1, m.Subscribe(1, "", 10_000, detect=said))
+    alone.say(2, m.Publish(1, pairs(count)))
+    (hosted,) = core.detectors.held.values()
+    alone.tick(1.0)
+    steps: list[int] = []
+    take = detection.Hosted._take
+
+    def counted(hosted: detection.Hosted, fed: Any) -> None:
+        steps.append(len(fed.detections))
+        take(hosted, fed)
+
+    monkeypatch.setattr(detection.Hosted, "_take", counted)
+    for i in range(8):
+        alone.tick(3.0 + i)
+    assert max(steps) <= detection.PORTION
+    assert sum(steps) == hosted.found == count
+    assert sum(len(d.items) for d in told(alone.heard[1], m.Deliver)) == count
+
+
+def test_the_state_of_one_detector_is_written_in_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = []
+    to_memo = detection.Hosted.to_memo
+    monkeypatch.setattr(
+        detection.Hosted, "to_memo", lambda hosted: written.append(hosted.key) or to_memo(hosted)
+    )
+    alone = Alone()
+    alone.join(1)
+    alone.join(2, "bob")
+    said = detecting("A ; B", PLAIN)
+    for i in range(5):
+        alone.say(1, m.Subscribe(i, "", 9, durable=f"d{i}", detect=said))
+    alone.tick(5.0)
+    written.clear()
+    core = alone.core
+    core.heard(2, m.Publish(1, pairs(5)))
+    alone.flush()
+    core.tick(10.0, CLOCK + 10)
+    while core.wants_turn or len(written) < 5:
+        before = len(written)
+        actions = core.take()
+        assert len(written) - before <= 1
+        for action in actions:
+            if isinstance(action, Persist):
+                core.stored(action.context, None)
+        core.work()
+    assert len(written) == len(set(written)) == 5
