@@ -62,7 +62,10 @@ READERS: dict[str, Callable[[str], Filter] | None] = {
 _NAMES = [*"abcdefgh", "x.y", '"odd name"']
 _REGEX_PIECES = ["a", "b", ".", "[a-f]", "[^a]", "(a|b)", "(ab|ba)", "\\d", "^", "$", "(?i:ab)"]
 _REPEATS = ["", "", "*", "+", "?", "{2}", "{1,9}", "{0,40}", "{17,}", "{300}"]
-_EVENT = Notification({"x": 7, "a": "k7b", "b": 3, "s": "k5z", "y": ("k7", 7), "f0": "v3"})
+_RECORD = {"a": 7, "b": "k7", "l": [{"a": 8, "b": 1}, {"c": "k7", "l": [{"d": 7}]}]}
+_EVENT = Notification(
+    {"x": 7, "a": "k7b", "b": 3, "s": "k5z", "y": ("k7", 7), "f0": "v3", "h": [_RECORD, {"b": 7}]}
+)
 
 
 class Input(NamedTuple):
@@ -271,9 +274,35 @@ class Fuzzer:
                 f"{name} in (7, 8, 'k7')",
                 f"{name} * 7 < b",
                 f"{name} in_network '10.7.0.0/16'",
+                self._of_records(name, rng.choice((1, 1, 2, 7))),
                 random_filters.condition(rng, name),
             )
         )
+
+    def _of_records(self, name: str, levels: int) -> str:
+        """What a list of records says, whose fields may be such lists again."""
+        rng = self.rng
+        record = f"r{levels}"
+        fields = [f"{record}.{field}" for field in rng.sample("abcd", rng.randint(1, 3))]
+        parts = [
+            rng.choice(
+                (
+                    f"{field} = 7",
+                    f"{field} > 7",
+                    f"{field} contains 'k7'",
+                    f"{field} in (7, 8, 'k7')",
+                    f"{field} is missing",
+                    f"{field} * 7 < {record}.b",
+                    f"{field} regex '{self._regex()}k7'",
+                    f"{record} is record",
+                )
+            )
+            for field in fields
+        ]
+        if levels > 1:
+            parts.append(f"({self._of_records(f'{record}.l', levels - 1)})")
+        said = rng.choice((" and ", " or ")).join(parts)
+        return f"({rng.choice(('any', 'all', 'not any'))} {record} in {name}: ({said}))"
 
     def _regex(self) -> str:
         rng = self.rng

@@ -80,6 +80,35 @@ def test_it_survives_as_plain_data_and_as_a_pickle(
     assert id_of(99, epoch=9) not in seen
 
 
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["add", "discard", "update", "pack"]), st.lists(IDS, max_size=9)),
+        max_size=30,
+    ),
+    *(st.integers(1, 3), st.integers(1, 2), st.integers(1, 8)),
+)
+def test_what_is_packed_is_up_to_date(
+    acts: list[tuple[str, list[NotificationId]]],
+    max_intervals: int,
+    max_recent: int,
+    max_total: int,
+) -> None:
+    """Whatever has changed since it was packed before."""
+    seen = SeenIds(max_intervals=max_intervals, max_recent=max_recent, max_total=max_total)
+    for act, ids in acts:
+        if act == "add":
+            seen.add_all(ids)
+        elif act == "update":
+            other = SeenIds()
+            other.add_all(ids)
+            seen.update(other)
+        elif act == "discard":
+            for id in ids:
+                seen.discard(id)
+        packed = msgspec.msgpack.decode(msgspec.msgpack.encode(seen.packed()))
+        assert packed == seen.to_data()
+
+
 def test_in_order_arrivals_take_one_interval() -> None:
     seen = SeenIds()
     for sequence in range(1000):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple, get_args
 
 import msgspec
@@ -19,6 +20,8 @@ import msgspec
 from stentor.model import Notification, NotificationId, encode
 from stentor.protocol import messages as m
 from stentor.protocol.frames import frame
+from stentor.scopes.definition import Change, EdgeData, RuleData, ScopeData
+from stentor.scopes.definition import encode as encode_graph
 
 KINDS: Final = get_args(m.AnyMessage)
 FRAME: Final = 16 * 2**20
@@ -54,6 +57,7 @@ class Extremes:
     SORTS: Final = (
         *("of_types", "publications", "floods", "filters", "neighbors", "crowds"),
         *("settlements", "inboxes", "homes", "rendezvous", "inquiries"),
+        *("transactions", "detections", "moments", "graphs"),
     )
 
     def __init__(
@@ -464,6 +468,191 @@ class Extremes:
                 asks = [frame(m.Ask(i, "why", a)) for i, a in enumerate(asked)]
                 before = (crowd, gone)
                 yield Attack(f"why: {shape}, {what}", "operator", asks, "asker", before)
+
+    def transactions(self) -> Iterator[Attack]:
+        """As much as one may take and publish, of what is held, refused, or given to nobody."""
+        stream, count = self._streams[0], 9_000
+        every = [*range(1, count + 1)]
+        refused = [m.Refused(stream, offset, 0.0) for offset in every[1:]]
+        for what, before, taken in (
+            ("what is held", [], every[:5_000]),
+            ("from the last on", [], every[:-5_001:-1]),
+            ("what was refused", [m.Settle(1, {}, refused=refused[::-1])], every[:5_000]),
+            ("of many lines", [m.Settle(1, {}, refused=refused[::2])], every[:5_000]),
+            ("too much", [], every),
+            ("the same very often", [], [1] * 5_000),
+            ("what nobody knows", [], [*range(10**6, 10**6 + 5_000)]),
+        ):
+            for overtake in (False, True):
+                self._names += 1
+                name = f"evil-{self._names}"
+                terms = m.Settlement(3, 0.0, 0.1, 0.05, True, overtake)
+                wish = m.Subscribe(1, "x >= 0", 100_000, durable=name, since=0, settlement=terms)
+                events = [self._event(i) for i in range(count)]
+                parts = [
+                    m.Publish(i + 2, events[start : start + 1_000])
+                    for i, start in enumerate(range(0, count, 1_000))
+                ]
+                made = [self._event(count + i) for i in range(20_000)]
+                commits = [
+                    m.Commit(20 + i, made[: self.rng.choice([0, 20_000])], {1: {stream: taken}}, n)
+                    for i, n in enumerate([(name, 1, 1), (name, 1, 1), (name, 1, 2)])
+                ]
+                messages = [wish, *parts, *before, *commits, m.Unsubscribe(1, forget=True)]
+                yield Attack(f"Commit: {what}", "client", [*map(frame, messages)], name)
+
+    def detections(self) -> Iterator[Attack]:
+        """Patterns that are hard to read, to compile, to feed, and to end."""
+        rng = self.rng
+        plain = {"A": "x = 0", "B": "x = 1", "C": "x = 2"}
+        hard = " or ".join(f"(s contains 'k{i}' and x = {i})" for i in range(16))
+        lists = {
+            f"E{i}": f"x in ({', '.join(str(2 * j + i) for j in range(150))})" for i in range(50)
+        }
+        sums = " and ".join(
+            f"B.x + sum(A.x) + avg(A.x) + distinct(A.x) > {i} + max(A.x)" for i in range(10)
+        )
+
+        def levels(depth: int) -> dict[str, Any]:
+            if not depth:
+                return {"pattern": "A{1,30} || B{1,30}", "events": plain}
+            inner = levels(depth - 1)
+            return {"pattern": "P{1,9} ; Q", "events": {"P": inner, "Q": inner, "A": "x = 0"}}
+
+        shapes: dict[str, tuple[str, dict[str, Any]]] = {
+            "pairs": ("A ; B", plain),
+            "partitions": ("(A ; B) within 1s partition by k", plain),
+            "what does not come": ("A not followed by C within 1s partition by k", plain),
+            "nested counts": ("A{1,50}{1,50}", plain),
+            "large counts": ("A{4000}", plain),
+            "counts": ("(A || B){1,60}", plain),
+            "branches": ("(A{1,20} ; A{1,20} ; A{1,20}) ; C", plain),
+            "side by side": (" || ".join("ABCABCAB"), plain),
+            "alternatives": ("(" + " | ".join(["A ; B"] * 45) + ") ; C", plain),
+            "optional": (" ; ".join(f"E{i}{{0,1}}" for i in range(50)), lists),
+            "nested": ("(" * 49 + "A" + " | B ; C)" * 49, plain),
+            "sums": (f"(A{{1,190}} ; B) where {sums}", plain),
+            "hard filters": (
+                " | ".join(f"E{i}" for i in range(40)),
+                {f"E{i}": hard.replace("k", f"k{i}_") for i in range(40)},
+            ),
+            "long filters": (" | ".join(lists), lists),
+            "patterns of patterns": ("P", {"P": levels(rng.choice([1, 2, 7]))}),
+            "a window": (f"sequence({', '.join('ABC' * 30)})", plain),
+            "rubbish": ("(" * 20_000, plain),
+        }
+        for shape, (text, events) in shapes.items():
+            self._names += 1
+            name = f"evil-{self._names}"
+            said = msgspec.json.encode({"pattern": text, "events": events}).decode()
+            wishes = [
+                m.Subscribe(
+                    i + 1,
+                    "",
+                    rng.choice([0, 100_000]),
+                    durable=rng.choice([None, f"{name}-{i}"]),
+                    detect=m.Detection(said, policy, lateness, mode=mode),
+                )
+                for i, (policy, lateness, mode) in enumerate(
+                    (
+                        ("best_effort", 2.0, "standing"),
+                        ("guaranteed", 0.0, "standing"),
+                        ("probabilistic", float("nan"), "standing"),
+                        ("best_effort", float("inf"), "one_shot"),
+                    )
+                )
+            ]
+            start = datetime.now(UTC) - timedelta(seconds=rng.choice([0, 5]))
+            items = [
+                self._event(
+                    i,
+                    {"x": rng.choice([i % 3, 0, 1]), "k": i % 1_900},
+                    time=start + timedelta(microseconds=i % 7),
+                )
+                for i in range(6_000)
+            ]
+            parts = [
+                m.Publish(n + 2, items[at : at + 1_000])
+                for n, at in enumerate(range(0, len(items), 1_000))
+            ]
+            ending = [m.Unsubscribe(i + 1, forget=True) for i in range(len(wishes))]
+            messages = [*wishes, *parts, *ending]
+            data = [*map(frame, messages[: -len(ending)])]
+            late = [frame(m.Read(99, self._streams[0], 1, 0, "x > 99")) * 5, *map(frame, ending)]
+            yield Attack(f"detect {shape}", "client", [*data, *late], name)
+
+    def moments(self) -> Iterator[Attack]:
+        """Times, priorities and numbers at the ends of what can be said."""
+        rng = self.rng
+        floats = [0.0, -1.0, 5e-324, 1e18, 1e300, float("inf"), float("-inf"), float("nan")]
+        now = datetime.now(UTC)
+        soon, last = now + timedelta(seconds=0.2), datetime.max.replace(tzinfo=UTC)
+        first = datetime.min.replace(tzinfo=UTC)
+        for what, parts in {
+            "soon": {"deliver_at": soon},
+            "never": {"deliver_at": last},
+            "long ago": {"deliver_at": first},
+            "expired": {"expires": first},
+            "expires soon": {"expires": soon, "priority": 9},
+            "all at once": {"deliver_at": soon, "expires": last, "priority": 0},
+        }.items():
+            self._names += 1
+            name = f"evil-{self._names}"
+            terms = m.Settlement(0, 0.0, 0.1, 0.05, False, False, True)
+            asks = [
+                m.Subscribe(1, "", 100, durable=name, settlement=terms, expires=0.2),
+                m.Subscribe(2, "x > 1", 100_000, expires=1e300, retained=True),
+            ]
+            events = [self._event(i, **parts) for i in range(20_000)]
+            retain = {i: f"k{i}" for i in range(0, 20_000, 2)}
+            publish = m.Publish(3, events, retain=retain)
+            cancel = [m.Ask(9 + i, "cancel", {"id": f"{name}:1:{i}"}) for i in range(500)]
+            messages = [*asks, publish, *cancel]
+            yield Attack(f"handled {what}", "client", [*map(frame, messages)], name)
+        for number in floats:
+            self._names += 1
+            name = f"evil-{self._names}"
+            whole = rng.choice([2**63 - 1, -(2**63), 2**64 - 1, 0])
+            stream = self._streams[0]
+            terms = m.Settlement(rng.choice([0, 2**40]), number, number, 0.1)
+            messages = [
+                m.Subscribe(1, "", rng.choice([9, 2**63 - 1]), lease=number, limit=whole),
+                m.Subscribe(2, "", 9, expires=number, since=number),
+                m.Subscribe(3, "", 9, durable=name, settlement=terms, takeover=number),
+                m.Subscribe(4, "", 9_000, durable=f"{name}b", settlement=m.Settlement(0, 0.0)),
+                m.Publish(1, [self._event(i) for i in range(1_000)]),
+                m.Settle(4, {}, refused=[m.Refused(stream, i, number) for i in range(1_000)]),
+                m.Settle(4, {}, extended=[(stream, i, number) for i in range(1_000)]),
+                m.Confirm(1, {stream: whole}, whole),
+                m.Settle(4, {stream: [whole] * 99, "x": [whole]}, request=whole),
+                m.Ask(5, "streams", {"since": number}),
+                m.Read(6, stream, whole, whole),
+            ]
+            yield Attack(f"numbers like {number}", "client", [*map(frame, messages)], name)
+
+    def graphs(self) -> Iterator[Attack]:
+        """Scope graphs of many scopes, deep ones, and rules, while clients come and go."""
+        count = 500
+        scopes = [ScopeData(f"s{i}") for i in range(count)]
+        shapes: dict[str, list[Any]] = {
+            "flat": [],
+            "deep": [EdgeData(f"s{i}", f"s{i + 1}") for i in range(count - 1)],
+            "wide": [EdgeData(f"s{i}", "s0") for i in range(1, count)],
+            "rules": [RuleData(f"s{i}", "r", f"x = {i}") for i in range(count)],
+            "rules of all": [RuleData(f"s{i}", "r", "name prefix 'e'") for i in range(count)],
+        }
+        events = frame(m.Publish(1, [self._event(i) for i in range(1_000)]))
+        crowd = [frame(m.Subscribe(i, f"x > {i}", 9)) for i in range(1_000)]
+        for shape, more in shapes.items():
+            data = encode_graph(Change([*scopes, *more]))
+            asks = [
+                frame(m.Ask(1, "scopes", {"deploy": data})),
+                frame(m.Ask(2, "scopes", {"change": encode_graph(Change([], ["scope s7"]))})),
+                frame(m.Ask(3, "scopes")),
+                frame(m.Ask(4, "scopes", {"deploy": encode_graph(Change())})),
+            ]
+            standing = Attack("members", "client", [*crowd, events], f"evil-{shape}")
+            yield Attack(f"graph, {shape}", "operator", asks, "deployer", (standing,))
 
     def __iter__(self) -> Iterator[Attack]:
         """All of them, for ever, in another order each time."""

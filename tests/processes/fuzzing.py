@@ -7,7 +7,7 @@ integers, counts of millions), in any order, in every role; then a few bytes of 
 out or repeated.
 
 Run as a program, it attacks a broker with all of that and with what `extremes` makes, and reports
-every step of the broker that took longer than it may:
+every step of the broker that took longer than it may, and every exception that was not foreseen:
 
     python tests/processes/fuzzing.py --seconds 600 --seed 1
 
@@ -221,7 +221,7 @@ def main() -> int:
     options = parser.parse_args()
     deadline = time.monotonic() + options.seconds
     worst: dict[str, Step] = {}
-    count = 0
+    count = faults = 0
     settings = {"overlay": options.overlay, "advertisements": options.advertisements}
     with WitnessedBroker() if options.witness else MeasuredBroker(**settings) as broker:
         fuzzer = Fuzzer(options.seed, (broker.stream, "b1"))
@@ -241,6 +241,9 @@ def main() -> int:
                     steps.append(broker.suffer(attack))
                 step = min(steps)
                 worst[attack.what] = max(step, worst.get(attack.what, step))
+                for fault in broker.faults[faults:]:
+                    print(f"FAULT by {attack.what}: {fault}", flush=True)
+                faults = len(broker.faults)
                 if len(steps) > 1:
                     tried = ", then ".join(map(str, steps))
                     print(f"{tried}  {attack.what}: {steps[0].where[:150]}", flush=True)
@@ -248,7 +251,7 @@ def main() -> int:
     print(f"{count} attacks of {len(worst)} kinds, {len(slow)} too long; the longest steps:")
     for what, step in sorted(worst.items(), key=lambda item: item[1], reverse=True)[:20]:
         print(f"{step}  {what}: {step.where[:150]}")
-    return 1 if slow else 0
+    return 1 if slow or faults else 0
 
 
 if __name__ == "__main__":

@@ -8,12 +8,14 @@ else is served: the longest is how long a client can hold the others up.
 from __future__ import annotations
 
 import asyncio
+import logging
 import resource
 import socket
 import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -47,6 +49,28 @@ class Step(NamedTuple):
         return f"{1000 * self.seconds:8.1f} ms ({1000 * self.real:.0f} of real time)"
 
 
+class Faults(logging.Handler):
+    """Exceptions that a broker has not foreseen: that it logs, or that its loop gets."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.found: dict[str, None] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and record.exc_info[1] is not None:
+            self._note(record.exc_info[1])
+
+    def unforeseen(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What `asyncio` calls."""
+        if isinstance(context.get("exception"), Exception):
+            self._note(context["exception"])
+
+    def _note(self, error: BaseException) -> None:
+        where = traceback.extract_tb(error.__traceback__)[-3:]
+        places = " < ".join(f"{Path(f.filename).name}:{f.lineno}" for f in reversed(where))
+        self.found[f"{type(error).__name__}: {error} ({places})"] = None
+
+
 class MeasuredBroker:
     """A broker in a thread; use it by `with`."""
 
@@ -62,9 +86,11 @@ class MeasuredBroker:
         self.broker: Broker
         #: The longest step since it was asked for last.
         self._longest = Step()
+        self._faults = Faults()
 
     async def _main(self) -> None:
         self.loop = asyncio.get_running_loop()
+        self.loop.set_exception_handler(self._faults.unforeseen)
         self._over = asyncio.Event()
         async with Broker(self._settings) as self.broker:
             self._ready.set()
@@ -89,6 +115,7 @@ class MeasuredBroker:
         _collect_rarely()
         self._thread.start()
         assert self._ready.wait(STARTING), "the broker does not start"
+        logging.getLogger("stentor").addHandler(self._faults)
         self.suffer(_usual())
         return self
 
@@ -98,9 +125,15 @@ class MeasuredBroker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        logging.getLogger("stentor").removeHandler(self._faults)
         self.loop.call_soon_threadsafe(self._over.set)
         self._thread.join(PATIENCE)
         asyncio.Handle._run = self._run  # type: ignore[method-assign]
+
+    @property
+    def faults(self) -> list[str]:
+        """Where the broker has failed by a fault of its own."""
+        return list(self._faults.found)
 
     @property
     def _terms(self) -> str:
@@ -122,9 +155,16 @@ class MeasuredBroker:
         self._longest = Step()
         strike(self.address, attack, self._token, self._terms)
         deadline = time.monotonic() + PATIENCE
-        while self.broker.core.has_work and time.monotonic() < deadline:
+        while self._has_work and time.monotonic() < deadline:
             time.sleep(0.01)
         return self._longest
+
+    @property
+    def _has_work(self) -> bool:
+        try:
+            return self.broker.core.has_work
+        except RuntimeError:  # its parts have just taken turns
+            return True
 
 
 class WitnessedBroker:
@@ -161,6 +201,11 @@ class WitnessedBroker:
         self._sock.close()
         self.process.terminate()
         self.process.wait(PATIENCE)
+
+    @property
+    def faults(self) -> list[str]:
+        """Unknown: nobody looks at what it logs."""
+        return []
 
     @property
     def stream(self) -> str:

@@ -427,3 +427,28 @@ def test_where_searches_take_long_few_are_placed_in_one_step() -> None:
         before = effort.left
     assert max(steps) < 2 * covering.EFFORT < sum(steps)
     assert set(reducer.announced(1)) == set(boxes)
+
+
+def test_what_hides_many_goes_when_the_last_of_them_is_placed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where there is no time to place all that one step has looked at."""
+    monkeypatch.setattr(covering, "EFFORT", -1)
+    reducer = CoveringReducer(at_once=8)
+    small = [Filter(f"x = {i}") for i in range(5)]
+    for filter in (Filter(""), *small):
+        reducer.want(filter, filter, REFERENCE | 0b10)
+    reducer.announcements.take()
+    told = {Filter("")}
+    reducer.want(Filter(""), Filter(""), 0)
+    steps = 0
+    while True:
+        for change in [c for slot, c in reducer.announcements.take().items() if slot == 1]:
+            told = (told | set(change.added.values())) - set(change.removed.values())
+        assert all(any(other.covers(filter) for other in told) for filter in small)
+        if not reducer.has_work:
+            break
+        reducer.work()
+        steps += 1
+    assert steps > 1
+    assert told == set(small)

@@ -709,6 +709,23 @@ def test_a_change_of_trees_leaves_the_others_alone() -> None:
     assert {type(message) for _, _, message in overlay.sent[before:]} == {Topology}
 
 
+def test_whose_notifications_come_another_way_is_told() -> None:
+    """Whoever has to have all of them reads what it has missed by the old way."""
+    overlay = Overlay(routers(), "abcd", [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")])
+    overlay.settle()
+    for router in overlay.routers.values():
+        router.take_changes()
+    overlay.disconnect("a", "b")
+    overlay.settle()
+    moved = {id: router.take_changes() for id, router in overlay.routers.items()}
+    ways = {
+        id: {root for root, change in found.items() if change.way} for id, found in moved.items()
+    }
+    assert ways["b"] >= {"a"}
+    assert ways["a"] >= {"b"}
+    assert "d" not in ways["c"]
+
+
 @pytest.mark.spec("03/8.14")
 def test_nothing_of_a_links_former_life_is_left() -> None:
     overlay = Overlay(routers(), "ab", [("a", "b")])

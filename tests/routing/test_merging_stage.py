@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stentor.errors import InvalidConfiguration
-from stentor.filters import Filter
+from stentor.filters import Filter, merge_all
 from stentor.routing.reducers import MergingStage, Sample
 from stentor.routing.reducers import merging as merging_module
 from stentor.routing.reducers.merging import LARGEST
@@ -364,3 +364,21 @@ def test_only_filters_that_differ_on_one_attribute_are_tried(
         (one,), (other,) = mine.conjuncts, theirs.conjuncts
         assert one.without(name) == other.without(name)
         assert one.constraints.keys() == other.constraints.keys()
+
+
+@pytest.mark.parametrize("looseness", [0.0, 0.5])
+def test_records_whose_opposite_cannot_be_said_stay_apart(looseness: float) -> None:
+    """A comparison of two fields of an element has none, and nobody knows what it would cover."""
+    filters = [
+        Filter("any r in a: r.b = 1 or r is record"),
+        Filter("all r in a: r.b = 1 or (all q in r.l: q.x < q.z)"),
+        Filter("all r in a: (all q in r.l: q.x < q.z) and r.b = 1"),
+    ]
+    for order in permutations(filters):
+        stage = MergingStage(looseness)
+        for filter in order:
+            stage.add(filter)
+        for filter in filters:
+            stage.remove(filter)
+        assert not len(stage)
+    assert set(merge_all(filters)) <= set(filters)

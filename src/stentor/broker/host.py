@@ -953,13 +953,13 @@ class Broker:
 
     # -- filters
 
-    def parse(self, text: str, texts: Texts) -> asyncio.Future[Any]:
-        """Done when `texts` know what filter this is; others are served meanwhile.
+    def parse(self, text: str, texts: Texts[Any]) -> asyncio.Future[Any]:
+        """Done when `texts` know what this is; others are served meanwhile.
 
         One at a time, so that however many wait for theirs, the loop has its half of a processor.
         """
 
-        def known(future: asyncio.Future[Filter | StentorError]) -> None:
+        def known(future: asyncio.Future[Any]) -> None:
             if not future.cancelled():
                 texts.remember(text, future.result())
 

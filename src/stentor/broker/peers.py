@@ -31,7 +31,8 @@ from stentor.errors import (
     ShuttingDown,
     StentorError,
 )
-from stentor.node.reading import parsed, received
+from stentor.node.detection import patterns
+from stentor.node.reading import Texts, parsed, received
 from stentor.protocol import messages as m
 from stentor.protocol.handshake import Handshake, Left
 from stentor.routing.protocol import Place
@@ -238,15 +239,17 @@ class ConnectedClient:
                 self.broker.asked(self, question)
             case _ if self.is_operator:
                 raise ProtocolError(f"an operator cannot send {type(message).__name__}")
+            case m.Subscribe(detect=m.Detection(pattern=pattern)):
+                return self._after_parsing(message, [pattern], patterns)
             case _ if sum(map(len, texts := _filters(message))) > SHORT_FILTER:
-                return self._after_parsing(message, texts)
+                return self._after_parsing(message, texts, received)
             case _:
                 return self.broker.core.hear(self.id, message)
         return None
 
-    def _after_parsing(self, message: Any, texts: list[str]) -> Steps:
+    def _after_parsing(self, message: Any, texts: list[str], read: Texts[Any]) -> Steps:
         for text in texts:
-            yield self.broker.parse(text, received)
+            yield self.broker.parse(text, read)
         yield from self.broker.core.hear(self.id, message) or ()
 
     def _dealt(self) -> None:

@@ -13,13 +13,17 @@ sorted into the input of the higher ones.
 The host passes notifications and the time in, and takes detections and the time of the next call
 out. Everything that a detector knows is in `snapshot()`, so it can move to another process, or be
 rebuilt after a crash; from the same snapshot and the same calls comes the same result.
+
+A host that serves others meanwhile may want short calls. Then patterns are loaded in steps
+(`adding`), and with a `portion` a call consumes only so many events that were held back, and lets
+so many timers go off; while it `is_behind`, the host calls `catch_up`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, nsmallest
 from itertools import count
 from typing import Any, Final, NamedTuple
 
@@ -117,14 +121,23 @@ class Detector:
         mode: Mode = "standing",
         limits: Limits = DEFAULTS,
         uncertainty: int = 0,
+        portion: int | None = None,
     ) -> None:
-        """`uncertainty` is by how many microseconds clocks may be wrong."""
+        """`uncertainty` is by how many microseconds clocks may be wrong.
+
+        `portion` is how much of what has waited one call deals with, roughly; None for all of it.
+        Then only what one call finds is in order.
+        """
         if mode not in ("standing", "one_shot"):
             raise InvalidConfiguration(f"mode={mode!r}: write standing or one_shot")
         self._policy: Policy = BestEffort() if policy is None else policy
         self._mode: Mode = mode
         self._limits = limits
         self._uncertainty = uncertainty
+        self._portion = portion
+        #: What is left by the last call: timers due before a time, events that need not wait.
+        self._expired = -END_OF_TIME
+        self._is_releasing = False
         self._holds_back = not isinstance(self._policy, BestEffort)
         self._hears_events = self._holds_back and not isinstance(self._policy, Watermarked)
         self._sources = Sources(self._policy)
@@ -155,17 +168,26 @@ class Detector:
 
     def add(self, pattern: Pattern) -> None:
         """Detect this pattern, too, from now on."""
+        for _ in self.adding(pattern):
+            pass
+
+    def adding(self, pattern: Pattern) -> Iterator[None]:
+        """The same in steps; it is detected after the last."""
         if pattern in self._loaded and self._loaded[pattern].is_wanted:
             raise DuplicateKey(f"the detector has the pattern {pattern} already")
-        self._load(pattern).is_wanted = True
+        loaded = yield from self._load(pattern)
+        loaded.is_wanted = True
 
-    def _load(self, pattern: Pattern) -> _Loaded:
+    def _load(self, pattern: Pattern) -> Generator[None, None, _Loaded]:
         found = self._loaded.get(pattern)
         if found is not None:
             return found
         is_one_shot = self._mode == "one_shot"
         machine = Machine(pattern.automaton, one_shot=is_one_shot, limits=self._limits)
-        inner = {n: self._load(m) for n, m in pattern.events.items() if isinstance(m, Pattern)}
+        inner: dict[str, _Loaded] = {}
+        for name, meaning in pattern.events.items():
+            if isinstance(meaning, Pattern):
+                inner[name] = yield from self._load(meaning)
         loaded = _Loaded(next(self._numbers), pattern, machine)
         if loaded.level and is_one_shot:
             raise InvalidConfiguration("patterns of patterns are detected standing")
@@ -180,6 +202,7 @@ class Detector:
                 number = self._filters[filter_] = next(self._filter_numbers)
                 self._index.add(number, filter_)
                 self._labels[number] = []
+                yield
             self._labels[number].append((loaded, 1 << place))
         self._loaded[pattern] = loaded
         self._by_number[loaded.number] = loaded
@@ -301,7 +324,18 @@ class Detector:
     def heartbeat(self, source: str, time: float, now: float | None = None) -> Fed:
         """A source has said that it sends nothing before that time any more."""
         self._sources.hear(source, _micros(time))
-        return self._release(now)
+        return self._result([]) if self.is_behind else self._release(now)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the last call has left something that need not wait any more."""
+        return self._is_releasing or self._expired > -END_OF_TIME
+
+    def catch_up(self, now: float) -> Fed:
+        """Go on with that."""
+        if self._is_releasing:
+            return self._release(now)
+        return self._result(self._process([], self._expired))
 
     @property
     def slowest(self) -> str | None:
@@ -328,16 +362,22 @@ class Detector:
         events = [(each[-2], each[-1]) for each in sorted(self._waiting, key=lambda w: w[:5])]
         self._waiting.clear()
         self._released = END_OF_TIME
-        return self._result(self._process(events, 2 * END_OF_TIME))
+        self._is_releasing = False
+        found = self._process(events, 2 * END_OF_TIME)
+        while self.is_behind:
+            found += self._process([], self._expired)
+        return self._result(found)
 
     # -- consuming
 
     def _release(self, now: float | None) -> Fed:
         detections: list[CompositeEvent] = []
         clock = _micros(now)
+        room = len(self._waiting) if self._portion is None else self._portion
+        self._is_releasing = False
         while self._holds_back:
             oldest = self._waiting[0][0] if self._waiting else END_OF_TIME
-            before = self._sources.likely_before(clock, oldest)
+            before = max(self._sources.likely_before(clock, oldest), self._released)
             too_many = len(self._waiting) - self._limits.waiting
             if too_many > 0 and oldest >= before:
                 if self._limits.when_full == "raise":
@@ -347,11 +387,16 @@ class Detector:
                 before = oldest + 1
                 self._forced += 1
             events = []
-            while self._waiting and self._waiting[0][0] < before:
+            while room > 0 and self._waiting and self._waiting[0][0] < before:
                 events.append(heappop(self._waiting)[-2:])
+                room -= 1
+            self._is_releasing = bool(self._waiting) and self._waiting[0][0] < before
             if before > self._released:
                 self._released = before
             elif not events:
+                break
+            if self._is_releasing:  # timers behind the next event have to wait for it
+                detections += self._process(events, min(before, self._waiting[0][0]))
                 break
             detections += self._process(events, before)
         return self._result(detections)
@@ -367,6 +412,8 @@ class Detector:
                     self._consume(loaded, event, bits, detections)
             self._expire(before, 0, detections)
         else:
+            if not events:
+                before = self._portioned(before)
             for level in range(self._levels):
                 found: list[CompositeEvent] = []
                 for event, work in events:
@@ -381,6 +428,19 @@ class Detector:
         if len(detections) > 1:
             detections.sort(key=detection_order)
         return detections
+
+    def _portioned(self, before: int) -> int:
+        """Up to when timers go off in this call: many of the same moment go together."""
+        portion = self._portion
+        if portion is None:
+            return before
+        before, self._expired = max(before, self._expired), -END_OF_TIME
+        if len(self._timers) <= portion or self._timers[0][0] >= before:
+            return before
+        last = nsmallest(portion, self._timers)[-1][0] + 1
+        if last < before:
+            self._expired, before = before, last
+        return before
 
     def _for_dependents(
         self, found: CompositeEvent
@@ -485,7 +545,15 @@ class Detector:
     def _expire(self, before: int, level: int, detections: list[CompositeEvent]) -> None:
         timers = self._timers
         others = []
+        left = -1
+        if self._portion is not None and self._levels == 1:
+            left = self._portion
+            before, self._expired = max(before, self._expired), -END_OF_TIME
         while timers and timers[0][0] < before:
+            if not left:
+                self._expired = before
+                break
+            left -= 1
             entry = heappop(timers)
             loaded = self._by_number.get(entry[1])
             if loaded is None:
@@ -570,6 +638,7 @@ class Detector:
             self._waiting.append((*event[:4], next(self._ticks), event, known))
         self._arrivals, self._released, self._late, self._dropped, self._forced = counts
         self._sources.load(sources)
+        self._is_releasing = bool(self._waiting) and self._waiting[0][0] < self._released
         self._clean_timers()
 
     # -- telling

@@ -8,7 +8,7 @@ cannot be part of itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
@@ -115,6 +115,13 @@ class Pattern:
 
         return compile_expression(self.expression, tuple(self.events))
 
+    def walk(self) -> Iterator[Pattern]:
+        """This pattern, and all that it is defined by."""
+        yield self
+        for meaning in self.events.values():
+            if isinstance(meaning, Pattern):
+                yield from meaning.walk()
+
     @cached_property
     def canonical(self) -> str:
         """The pattern and the meaning of its names, as one text."""
@@ -181,16 +188,17 @@ class Pattern:
         return {"pattern": str(self), "events": events, **named}
 
     @classmethod
-    def load(cls, data: Mapping[str, Any]) -> Pattern:
-        """
+    def load(cls, data: Mapping[str, Any], read: Callable[[str], Filter] = Filter) -> Pattern:
+        """What `dump` has made; its filters are read by `read`.
+
         >>> p = Pattern("A ; B", events={"A": "x = 1", "B": "x = 2"})
         >>> Pattern.load(p.dump()) == p
         True
         """
-        return cls._loaded(data, 0)
+        return cls._loaded(data, read, 0)
 
     @classmethod
-    def _loaded(cls, data: Mapping[str, Any], depth: int) -> Pattern:
+    def _loaded(cls, data: Mapping[str, Any], read: Callable[[str], Filter], depth: int) -> Pattern:
         unknown = set(data) - {"pattern", "events", "name"}
         if unknown or not {"pattern", "events"} <= set(data) or depth > MAX_LEVELS:
             raise InvalidPattern(
@@ -199,8 +207,12 @@ class Pattern:
             )
         if not isinstance(data["events"], Mapping):
             raise InvalidPattern("the events of a pattern are a table of names and filters")
+        if not isinstance(data["pattern"], str):
+            raise InvalidPattern("the `pattern` of a pattern is a text")
         events = {
-            name: cls._loaded(each, depth + 1) if isinstance(each, Mapping) else each
+            name: cls._loaded(each, read, depth + 1)
+            if isinstance(each, Mapping)
+            else _meaning(name, each, read)
             for name, each in data["events"].items()
         }
         return cls(data["pattern"], events, name=data.get("name"))
@@ -248,7 +260,9 @@ def _restored(text: str, events: dict[str, Any], name: str | None) -> Pattern:
     return Pattern(text, events, name=name)
 
 
-def _meaning(name: str, meaning: str | Filter | Pattern) -> Filter | Pattern:
+def _meaning(
+    name: str, meaning: str | Filter | Pattern, read: Callable[[str], Filter] = Filter
+) -> Filter | Pattern:
     if not name.isidentifier():
         raise InvalidPattern(f"{name!r} is no name for an event; use letters, digits and _")
     if name == TYPE:
@@ -256,7 +270,7 @@ def _meaning(name: str, meaning: str | Filter | Pattern) -> Filter | Pattern:
     if isinstance(meaning, (Filter, Pattern)):
         return meaning
     try:
-        return Filter(meaning)
+        return read(meaning)
     except FilterSyntaxError as error:
         raise FilterSyntaxError(
             f"the event {name}: {error}",

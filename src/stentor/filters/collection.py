@@ -274,7 +274,7 @@ class CollectionSet:
         try:
             with afresh(EQUALITY_STEPS):
                 return self.includes(other) and other.includes(self)
-        except TooCostly:
+        except (TooCostly, FilterTooComplex):
             return frozenset(self.cells) == frozenset(other.cells)
 
     def __hash__(self) -> int:

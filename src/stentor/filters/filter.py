@@ -396,7 +396,11 @@ def merge_all(filters: Iterable[Filter]) -> list[Filter]:
     kept = list(dict.fromkeys(filters))
     simple = [f.conjuncts[0] for f in kept if len(f.conjuncts) == 1]
     unions = [f for f in kept if len(f.conjuncts) > 1]
-    merged = [Filter.of_conjuncts([c]) for c in merge_conjuncts(simple, perfect_merger)]
+    try:
+        together = merge_conjuncts(simple, perfect_merger)
+    except FilterTooComplex:
+        together = simple
+    merged = [Filter.of_conjuncts([c]) for c in together]
     result: list[Filter] = []
     for candidate in (*merged, *unions):
         if not any(other.covers(candidate) for other in result):

@@ -474,6 +474,7 @@ class Core:
                 self.settlements,
                 self.scoping,
                 self.detectors,
+                durables,
             )
         )
         self._from_clients: dict[type, Any] = {

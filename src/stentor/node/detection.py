@@ -13,7 +13,7 @@ pulse, `lateness` is taken off. What is later than that is counted, and not cons
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import inf
 from typing import Any, Final
 
@@ -33,16 +33,19 @@ from stentor.composite import (
 from stentor.errors import (
     DecodeError,
     DetectorFull,
+    FilterTooComplex,
     InvalidConfiguration,
     InvalidPattern,
     StentorError,
 )
 from stentor.filters import Filter
 from stentor.filters.effort import TooCostly, within
+from stentor.filters.filter import RECEIVED_STEPS
 from stentor.filters.language import format_literal
 from stentor.model import Notification, NotificationId, decode, encode
 from stentor.model.seen import SeenIds
 from stentor.node.feed import Feed
+from stentor.node.reading import Texts
 from stentor.node.session import Session
 from stentor.protocol import messages as m
 
@@ -54,17 +57,20 @@ LIMITS: Final = Limits(
 )
 #: Events that one holds on to, all in all, and bytes of the state of a durable one. One that has
 #: more is ended, and says so. That of a durable one is written in one step, about 25 µs for each
-#: event, so those hold on to fewer, and are stored as often as so many have come.
+#: event, so those hold on to fewer, and are stored as often as so many have come. Where patterns
+#: are made of patterns, all that is due at the same moment goes in one step.
 HELD: Final = 20_000
+HELD_IN_LEVELS: Final = 5_000
 HELD_DURABLY: Final = 1_000
 STATE: Final = 4 * 2**20
 STORED_AFTER: Final = 250
 LOOKED_AFTER: Final = 2_000
 #: Bytes of a detection, beyond which it goes without the events that it is made of.
 LARGE: Final = 256 * 1024
-#: Notifications that are fed, and detections that are encoded, in one step.
+#: Notifications that are fed, detections that are encoded, and timers that go off, in one step.
 FED: Final = 64
 ENCODED: Final = 64
+PORTION: Final = 64
 #: Detections that may wait to be published before nothing more is fed.
 FOUND: Final = 1_000
 #: Seconds that may be allowed for events to be late.
@@ -72,8 +78,12 @@ MOST_LATE: Final = 3_600.0
 #: Seconds ahead of the broker's clock from which on a time cannot be right.
 AHEAD: Final = 60.0
 
-#: Steps that it may take to compile a pattern, since a broker does that at once.
+#: Steps that it may take to compile a pattern, with those that it is defined by, and to read the
+#: filters of all of them.
 COMPILED: Final = 40_000
+READ: Final = 2 * RECEIVED_STEPS
+#: Patterns that are remembered; the automaton of one can take a megabyte.
+REMEMBERED: Final = 64
 
 
 class Memo(msgspec.Struct, array_like=True):
@@ -106,20 +116,54 @@ def unpack_memo(data: bytes) -> Memo:
         raise DecodeError(f"this is no memo of a detector: {error}") from None
 
 
-def pattern_of(detection: m.Detection) -> Pattern:
-    """The pattern that a client has sent; `InvalidPattern` if it makes no sense."""
+def _read(text: str) -> Pattern:
+    """A pattern that somebody else sent, compiled, within what one request may cost a broker."""
     try:
-        pattern = Pattern.load(_patterns.decode(detection.pattern.encode()))
+        with within(READ):
+            pattern = Pattern.load(_patterns.decode(text.encode()), Filter.received)
+    except TooCostly:
+        raise _too_complex() from None
+    except (msgspec.MsgspecError, UnicodeError, TypeError, RecursionError) as error:
+        raise InvalidPattern(f"this is no pattern: {error}") from None
+    if sum(filter.weight for filter in leaves(pattern)) > RECEIVED_STEPS:
+        raise _too_complex()
+    try:
         with within(COMPILED):
-            _ = pattern.automaton
+            for each in pattern.walk():
+                _ = each.automaton
     except TooCostly:
         raise InvalidPattern(
             "the pattern takes too many states to be detected in a broker; use smaller counts, or "
             "fewer parts that are optional or side by side"
         ) from None
-    except (msgspec.MsgspecError, UnicodeError, TypeError) as error:
-        raise InvalidPattern(f"this is no pattern: {error}") from None
     return pattern
+
+
+def _too_complex() -> FilterTooComplex:
+    return FilterTooComplex(
+        "the filters of a pattern may be together no more complex than one may be; detect less "
+        "with one pattern"
+    )
+
+
+#: The patterns that clients have sent. To read one may take longer than one step may, so a host
+#: does that beforehand, elsewhere.
+patterns: Final = Texts(_read, REMEMBERED)
+
+
+def pattern_of(detection: m.Detection) -> Pattern:
+    """The pattern that a client has sent; `InvalidPattern` if it makes no sense."""
+    return patterns(detection.pattern)
+
+
+def leaves(pattern: Pattern) -> list[Filter]:
+    """The filters of all events that a pattern, or one that it is defined by, looks at."""
+    found: dict[Filter, None] = {}
+    for each in pattern.walk():
+        found |= dict.fromkeys(f for f in each.events.values() if isinstance(f, Filter))
+    if len(found) > m.MAX_INBOX:
+        raise InvalidPattern(f"a pattern looks at {m.MAX_INBOX} filters at most")
+    return list(found)
 
 
 def policy_of(detection: m.Detection) -> Policy:
@@ -164,9 +208,10 @@ class Hosted:
         self.is_guaranteed = isinstance(policy, Guaranteed)
         self._is_probabilistic = isinstance(policy, Probabilistic)
         mode: Any = detection.mode
-        self.detector = Detector([self.pattern], policy=policy, mode=mode, limits=LIMITS)
-        if memo is not None and memo.state:
-            self.detector.restore(memo.state)
+        self.detector = Detector(policy=policy, mode=mode, limits=LIMITS, portion=PORTION)
+        self._most = HELD_IN_LEVELS if self.pattern.level else HELD
+        #: Whether the detector has its pattern.
+        self.is_loaded = False
         #: What was delivered and not fed.
         self._inbox: deque[m.Deliver] = deque()
         #: What was found and not encoded; what is to be published.
@@ -185,6 +230,8 @@ class Hosted:
         self.subscribers: set[str] = set()
         self.pending: list[tuple[Session, m.Subscribe]] = []
         self.in_force = False
+        #: What is left to do before it is, if it has not been asked for everything.
+        self.beginning: Iterator[None] | None = None
         #: Whether something is on its way to the disk, and not before when there may be more.
         self.is_writing = False
         self.not_before, self.stored_at = 0.0, -inf
@@ -198,6 +245,14 @@ class Hosted:
         """What asks for its detections."""
         return detections_of(self.pattern, self.producer)
 
+    def load(self) -> Iterator[None]:
+        """Make it able to detect, in steps."""
+        yield from self.detector.adding(self.pattern)
+        if self.memo is not None and self.memo.state:
+            self.detector.restore(self.memo.state)
+            self.wake = self.detector.due
+        self.is_loaded = True
+
     # -- what comes
 
     def deliver(self, message: m.Deliver) -> None:
@@ -205,9 +260,13 @@ class Hosted:
 
     @property
     def has_work(self) -> bool:
+        if not self.is_loaded:
+            return False
         if self._found:
             return True
-        return bool(self._inbox) and len(self.items) < FOUND and not self.is_full
+        if len(self.items) >= FOUND:
+            return False
+        return self.detector.is_behind or (bool(self._inbox) and not self.is_full)
 
     @property
     def is_full(self) -> bool:
@@ -222,15 +281,18 @@ class Hosted:
     @property
     def is_idle(self) -> bool:
         """Whether all that was delivered was fed, and all that was found is to be published."""
-        return not self._inbox and not self._found
+        return not self._inbox and not self._found and not self.detector.is_behind
 
     def work(self, now: float) -> int:
         """Encode some of what was found, or feed some of what has come; how many were fed."""
+        if not self.has_work:
+            return 0
         if self._found:
             for _ in range(min(ENCODED, len(self._found))):
                 self.items.append(self._encoded(self._found.popleft()))
             return 0
-        if not self._inbox or self.is_full:
+        if self.detector.is_behind:
+            self._take(self.detector.catch_up(now))
             return 0
         message = self._inbox[0]
         offsets, items = message.offsets[:FED], message.items[:FED]
@@ -261,7 +323,7 @@ class Hosted:
         self._since_looked += len(batch)
         if self._since_looked >= LOOKED_AFTER and self.memo is None:
             self._since_looked = 0
-            self._check(HELD)
+            self._check(self._most)
         self.is_changed = True
         source = stream or "volatile" if self._is_probabilistic else None
         self._take(self.detector.feed(batch, now, source=source))
@@ -315,6 +377,12 @@ class Hosted:
             for stream in streams:
                 self.detector.add_source(stream)
 
+    def is_waiting(self, clock: float) -> bool:
+        """Whether it is to be told of the time."""
+        if not self.in_force or not self.is_loaded:
+            return False
+        return self.is_guaranteed or (self.wake is not None and clock >= self.wake)
+
     def pulse(self, stream: m.StreamId, head: int, time: float) -> None:
         """All that has entered a stream before that time lies up to the head."""
         known = self._pulses.setdefault(stream, [])
@@ -335,7 +403,7 @@ class Hosted:
     def _count(self, feed: Feed) -> None:
         passed: Mapping[m.StreamId, int] | None = None
         for stream, known in self._pulses.items():
-            while known:
+            while known and not self.detector.is_behind:
                 head, time = known[0]
                 feed.mark(stream, head)
                 if passed is None or passed.get(stream, -1) < head:

@@ -314,7 +314,7 @@ class Durable:
                 str(self.interest) if self.interest.fixed else self.interest.texts,
                 self.since,
                 floors,
-                self.recent.to_data(),
+                self.recent.packed(),
                 self.group,
                 self.owner,
                 {s: each.to_data() for s, each in above.items() if each.intervals},

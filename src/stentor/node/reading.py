@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import accumulate
 from secrets import randbits
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from stentor.errors import JournalDamaged, StentorError
 from stentor.filters import Filter
@@ -43,21 +43,25 @@ READS: Final = 16
 LAST_VALUES: Final = 1_000
 
 
+#: What a text is read as.
+Meaning = TypeVar("Meaning")
 #: Filters that are remembered, and characters of all their texts.
 REMEMBERED: Final = 4_096
 REMEMBERED_TEXT: Final = 2**20
 
 
-class Texts:
-    """What came of the filters that were read last: the same texts come again and again."""
+class Texts(Generic[Meaning]):
+    """What came of the filters, or patterns, that were read last: the same texts come again."""
 
-    def __init__(self, read: Callable[[str], Filter]) -> None:
+    def __init__(self, read: Callable[[str], Meaning], most: int = REMEMBERED) -> None:
+        """`most` is how many are remembered."""
         self._read = read
-        self._known: OrderedDict[str, Filter | StentorError] = OrderedDict()
+        self._most = most
+        self._known: OrderedDict[str, Meaning | StentorError] = OrderedDict()
         self._characters = 0
 
-    def __call__(self, text: str) -> Filter:
-        """The filter; raises what is wrong with the text."""
+    def __call__(self, text: str) -> Meaning:
+        """What it means; raises what is wrong with the text."""
         found = self._known.get(text)
         if found is None:
             found = self.outcome(text)
@@ -66,20 +70,20 @@ class Texts:
             raise found.with_traceback(None)
         return found
 
-    def outcome(self, text: str) -> Filter | StentorError:
-        """The filter, or what is wrong with the text. May be called in any thread."""
+    def outcome(self, text: str) -> Meaning | StentorError:
+        """What it means, or what is wrong with the text. May be called in any thread."""
         try:
             return self._read(text)
         except StentorError as error:
             return error.with_traceback(None)
 
-    def remember(self, text: str, found: Filter | StentorError) -> None:
+    def remember(self, text: str, found: Meaning | StentorError) -> None:
         """Know what comes of a text, as it may take long to find out."""
         known = self._known
         if known.pop(text, None) is None:
             self._characters += len(text)
         known[text] = found
-        while len(known) > REMEMBERED or (self._characters > REMEMBERED_TEXT and len(known) > 1):
+        while len(known) > self._most or (self._characters > REMEMBERED_TEXT and len(known) > 1):
             self._characters -= len(known.popitem(last=False)[0])
 
 

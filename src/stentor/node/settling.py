@@ -29,7 +29,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import count
-from math import inf
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
@@ -390,15 +390,20 @@ class Settling:
 
     def claim(self, keys: Iterable[Key]) -> None:
         """These are settled by a transaction that is on its way: nobody has them meanwhile."""
-        for key in keys:
-            entry = self._entries[key]
+        entries = [self._entries[key] for key in keys]
+        if self.ready:
+            self._unready({entry for entry in entries if entry.holder is None})
+        for entry in entries:
             self._let_go(entry)
             entry.due = -inf
 
     def settle_claimed(self, keys: Iterable[Key]) -> None:
         """That is on disk."""
+        streams: dict[StreamId, set[Entry]] = {}
         for key in keys:
-            self.finish(self._entries[key])
+            streams.setdefault(key[0], set()).add(self._entries[key])
+        for entries in streams.values():
+            self._settled(self._remove_all(entries))
 
     def _begin(self, entry: Entry | None, attempt: int) -> None:
         """The application has what it was given this time."""
@@ -429,7 +434,7 @@ class Settling:
 
     def _remove_all(self, entries: set[Entry]) -> list[Entry]:
         """The last goes first, so that no line advances."""
-        if any(entry.holder is None for entry in entries):
+        if self.ready and any(entry.holder is None for entry in entries):
             self._unready(entries)
         removed = sorted(entries, key=_place)
         for entry in reversed(removed):
@@ -480,8 +485,9 @@ class Settling:
 
     def _unready(self, entries: set[Entry]) -> None:
         """These are not ready, or no longer; what is ready is looked through once."""
-        before, self.ready = self.ready, self._queue()
-        self.ready.extend([entry for entry in before if entry not in entries])
+        if entries:
+            before, self.ready = self.ready, self._queue()
+            self.ready.extend([entry for entry in before if entry not in entries])
 
     def _remove(self, entry: Entry, *, ready: bool = True) -> None:
         """It is no longer unsettled; `ready` if it may be."""
@@ -521,11 +527,14 @@ class Settling:
             self.ready.remove(entry)
 
     def _advance(self, line: list[Entry], key: Line) -> None:
-        """The first of a line has changed: what need not wait any more is ready."""
+        """The first of a line has changed: what need not wait any more is ready.
+
+        But for what a transaction has taken, which is nobody's.
+        """
         released = 0
         while released < len(line) and line[released].attempt == 1:
             released += 1
-        self.ready.extend(line[:released])
+        self.ready.extend([entry for entry in line[:released] if entry.due != -inf])
         del line[:released]
         if not line:
             del self._lines[key]
@@ -542,7 +551,7 @@ class Settling:
             known = self._durable.refused.get(entry.stream, {}).get(entry.offset)
             entry.attempt = max(entry.attempt, 0 if known is None else known.attempts + 1)
         wait = delay
-        if wait is None or wait < 0:
+        if wait is None or not isfinite(wait) or wait < 0:
             wait = min(terms.most, terms.least * 2.0 ** min(entry.attempt - 1, 60))
         if self._durable is not None:
             due = self._clock.time + wait

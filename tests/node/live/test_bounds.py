@@ -1,7 +1,8 @@
 """What clients and neighbors may make a broker keep, believe or wait for."""
 
+from datetime import UTC, datetime
 from itertools import chain, pairwise
-from math import inf
+from math import inf, nan
 from typing import Any
 
 import msgspec
@@ -9,11 +10,19 @@ import pytest
 from live_histories import small
 from overlay import Overlay
 
-from stentor.errors import InvalidConfiguration, NotPermitted, Overloaded, ProtocolError
+from stentor.errors import (
+    FilterTooComplex,
+    InvalidConfiguration,
+    InvalidPattern,
+    NotPermitted,
+    Overloaded,
+    ProtocolError,
+)
 from stentor.filters import Filter
 from stentor.filters.effort import effort
+from stentor.matching import Index
 from stentor.model import Notification, NotificationId, decode, encode
-from stentor.node import reading
+from stentor.node import detection, reading
 from stentor.node.agenda import Append, Persist, ToClient, ToLink
 from stentor.node.allowance import Allowance
 from stentor.node.border import Rights
@@ -24,7 +33,7 @@ from stentor.node.durable import Durable
 from stentor.node.feed import Feed, Run
 from stentor.node.interest import Interest
 from stentor.node.log import LastValue
-from stentor.node.parts import progress, traffic
+from stentor.node.parts import durables, progress, traffic
 from stentor.node.parts.deliveries import PATIENCE, SERVED_AT_ONCE, YIELDED
 from stentor.node.parts.probing import AGAIN_FIRST
 from stentor.node.parts.routing import EFFORT, UNLINKED_AT_ONCE
@@ -33,6 +42,7 @@ from stentor.node.parts.subscribing import UNKNOWN_STREAMS
 from stentor.node.parts.wanted import EVERY as WANTED_EVERY
 from stentor.node.parts.wanted import STORED as WANTED_STORED
 from stentor.node.reading import LOOKED_BYTES, stretch
+from stentor.node.settling import Settling
 from stentor.node.streams import Probes
 from stentor.protocol import messages as m
 from stentor.routing import tree_router
@@ -1405,3 +1415,286 @@ def test_a_frame_names_few_keys_of_a_rendezvous(fields: tuple[str, ...]) -> None
                 msgspec.msgpack.decode(data, type=m.Watch)
         else:
             assert msgspec.msgpack.decode(data, type=m.Watch) == watch
+
+
+# -- what is stored
+
+
+def test_few_states_are_stored_in_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of very many that have changed, or large ones; and in the end all of them."""
+    monkeypatch.setattr(durables, "STORED", 10)
+    alone = Alone()
+    alone.join(1)
+    alone.join(2, "bob")
+    count = 35
+    alone.say(1, *[m.Subscribe(i, "x >= 0", 10, durable=f"d{i}") for i in range(count)])
+    alone.publish(2, "bob", 1)
+    core, before = alone.core, dict(alone.stored)
+    for i in range(count):
+        core.heard(1, m.Confirm(i, {"a#": 1}))
+    stored: list[str] = []
+    while len(stored) < count:
+        turn = [action for action in core.take() if isinstance(action, Persist)]
+        assert 0 < len(turn) <= 10
+        stored += [action.name for action in turn]
+        alone.stored |= {action.name: action.data for action in turn}
+        assert core.has_work == (len(stored) < count)
+        core.work()
+    assert sorted(stored) == sorted(f"d{i}" for i in range(count))
+    assert all(alone.stored[name] != before[name] for name in stored)
+
+
+# -- transactions
+
+
+def committing(alone: Alone, taken: list[int], number: int = 1) -> list[Any]:
+    name = ("ann", 1, number)
+    return alone.say(1, m.Commit(number, [note("ann", number)], {1: {"a#": taken}}, name))
+
+
+def test_a_transaction_that_names_something_twice_takes_it_once() -> None:
+    """And those behind it do not wait for ever."""
+    alone = Alone()
+    _, offsets = settled(alone, 10)
+    assert m.Done(1) in committing(alone, [*offsets[:3], *offsets[:2]])
+    assert m.Done(2) in committing(alone, offsets[3:], 2)
+    (subscription,) = alone.core.subscriptions.values()
+    assert subscription.settling is not None
+    assert {entry.offset for entry in subscription.settling}.isdisjoint(offsets)
+    assert alone.core.durables["d"].positions["a#"] >= offsets[-1]
+
+
+def test_so_does_one_who_is_two_members_of_a_group() -> None:
+    alone = Alone()
+    alone.join(1)
+    alone.join(2, "bob")
+    terms = m.Settlement(0, 5.0, 5.0)
+    for number in (1, 2):
+        alone.say(1, m.Subscribe(number, "", 9, durable="d", group="g", settlement=terms))
+    alone.publish(2, "bob", 1)
+    (delivered,) = told(alone.heard[1], m.Deliver)
+    alone.say(1, m.Settle(delivered.number, {}, {}, [m.Refused("a#", 1)]))
+    taken = {number: {"a#": [1]} for number in (1, 2)}
+    assert m.Done(7) in alone.say(1, m.Commit(7, [note("ann", 7)], taken, ("ann", 1, 1)))
+
+
+def test_what_a_transaction_has_taken_is_given_to_nobody_meanwhile() -> None:
+    """Although it was in line behind another one, which is done before that is on disk."""
+    alone = Alone()
+    _, offsets = settled(alone, 3)
+    alone.say(1, m.Settle(1, {}, {}, [m.Refused("a#", offsets[0], 0.0)]))
+    core, before = alone.core, len(alone.heard[1])
+    core.heard(1, m.Commit(1, [note("ann", 1)], {1: {"a#": [offsets[1]]}}, ("ann", 1, 1)))
+    held_up = core.take()
+    assert any(isinstance(action, Append) for action in held_up)
+    core.tick(1.0, CLOCK + 1)
+    core.heard(1, m.Settle(1, {"a#": [offsets[0]]}))
+    given = [
+        offset
+        for action in core.take()
+        if isinstance(action, ToClient) and isinstance(action.message, m.Deliver)
+        for offset in action.message.offsets
+    ]
+    assert given == [offsets[2]]
+    for action in held_up:
+        if isinstance(action, Append):
+            first = alone.log.write(action, CLOCK)
+            core.committed([(action.context, first, action.items)])
+    alone.flush()
+    assert m.Done(1) in alone.heard[1][before:]
+
+
+def test_a_transaction_looks_once_at_what_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much of it is taken that nobody has."""
+    alone = Alone()
+    _, offsets = settled(alone, 300)
+    alone.say(1, m.Settle(1, {}, {}, [m.Refused("a#", offset, 0.0) for offset in offsets[::-1]]))
+    (subscription,) = alone.core.subscriptions.values()
+    settling = subscription.settling
+    assert settling is not None
+    for entry in settling:
+        entry.due = inf
+    settling._lines.clear()
+    settling.ready.extend(settling)
+    looked = []
+    unready = Settling._unready
+    monkeypatch.setattr(
+        Settling, "_unready", lambda self, some: looked.append(len(some)) or unready(self, some)
+    )
+    settling.claim([("a#", offset) for offset in offsets[:200]])
+    assert looked == [200]
+    assert len(settling.ready) == 100
+    settling.settle_claimed([("a#", offset) for offset in offsets[:200]])
+    assert looked == [200, 200]
+    assert len(settling) == 100
+
+
+# -- numbers that are none
+
+
+@pytest.mark.parametrize("number", [nan, inf, -inf])
+def test_a_refusal_without_a_time_rests_as_the_settlement_says(number: float) -> None:
+    alone = Alone()
+    _, offsets = settled(alone, 1, least=1.0, most=1.0)
+    alone.say(1, m.Settle(1, {}, {}, [m.Refused("a#", offsets[0], number)]))
+    before = len(told(alone.heard[1], m.Deliver))
+    alone.tick(2.0)
+    assert len(told(alone.heard[1], m.Deliver)) == before + 1
+
+
+@pytest.mark.parametrize("number", [nan, inf, -inf])
+def test_a_subscription_begins_at_a_time(number: float) -> None:
+    alone = Alone()
+    alone.join(1)
+    assert codes(alone.say(1, m.Subscribe(1, "", 9, durable="d", since=number))) == [
+        InvalidConfiguration.code
+    ]
+    assert not alone.core.durables
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        m.Pulse("b#", 1, nan),
+        m.Pulse("b#", 1, inf),
+        m.Wanted("a#", "b#", nan, 0.0),
+        m.Wanted("a#", "b#", -inf, 0.0),
+        m.Wanted("a#", "b#", 0.0, nan),
+    ],
+)
+def test_a_neighbor_says_when_something_was(message: Any) -> None:
+    alone = stuck()
+    alone.core.receive("b", m.Streams([m.Origin("b#", "b")], []))
+    with pytest.raises(ProtocolError):
+        alone.core.receive("b", message)
+
+
+# -- detectors
+
+
+def detecting(text: str, events: dict[str, Any], **options: Any) -> m.Detection:
+    said = msgspec.json.encode({"pattern": text, "events": events}).decode()
+    return m.Detection(said, **options)
+
+
+PLAIN = {"A": "x = 1", "B": "x = 2"}
+HARD = " or ".join(f"(s contains 'k{i}' and x = {i})" for i in range(16))
+
+
+@pytest.mark.parametrize(
+    ("text", "events"),
+    [
+        ("A{1,50}{1,50}", PLAIN),
+        ("P", {"P": {"pattern": "A{1,60} || B{1,60}", "events": PLAIN}}),
+        (
+            " | ".join(f"E{i}" for i in range(50)),
+            {f"E{i}": HARD.replace("k", f"k{i}_") for i in range(50)},
+        ),
+    ],
+)
+def test_a_pattern_is_read_within_a_budget(text: str, events: dict[str, Any]) -> None:
+    """With the filters of all its events, and the patterns that it is defined by."""
+    alone = Alone()
+    alone.join(1)
+    spent = effort.left
+    answers = alone.say(1, m.Subscribe(1, "", 9, detect=detecting(text, events)))
+    assert spent - effort.left < detection.READ + detection.COMPILED + 1_000
+    assert codes(answers)[0] in (InvalidPattern.code, FilterTooComplex.code)
+    assert not alone.core.detectors.held
+
+
+@pytest.mark.parametrize("rubbish", [5, None, ["A"], {"A": 1}])
+def test_a_pattern_is_a_text(rubbish: Any) -> None:
+    alone = Alone()
+    alone.join(1)
+    for pattern, events in ((rubbish, PLAIN), ("A", {"A": rubbish}), ("A", rubbish)):
+        answers = alone.say(1, m.Subscribe(1, "", 9, detect=detecting(pattern, events)))
+        assert codes(answers) == [InvalidPattern.code]
+
+
+def test_a_detector_is_loaded_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One filter in each; nobody is told that it is in force before."""
+    added: list[Any] = []
+    add = Index.add
+    monkeypatch.setattr(Index, "add", lambda index, *a: added.append(index) or add(index, *a))
+    alone = Alone()
+    alone.join(1)
+    names = [f"E{i}" for i in range(20)]
+    events = {name: f"x = {i}" for i, name in enumerate(names)}
+    core = alone.core
+    core.heard(1, m.Subscribe(1, "", 9, detect=detecting(" | ".join(names), events)))
+    (hosted,) = core.detectors.held.values()
+    while not hosted.is_loaded:
+        assert core.detectors.has_work
+        assert not hosted.in_force
+        added.clear()
+        core.detectors.work()
+        assert sum(index is hosted.detector._index for index in added) <= 1
+    alone.flush()
+    assert told(alone.heard[1], m.Subscribed)
+
+
+def pairs(count: int) -> list[bytes]:
+    """Events of so many partitions, all of the same moment."""
+    moment = datetime.fromtimestamp(CLOCK, UTC)
+    return [
+        encode(Notification({"x": 1, "k": i}, id=NotificationId("bob", 1, i), time=moment))
+        for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize("policy", ["best_effort", "guaranteed"])
+def test_few_timers_go_off_in_one_step(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many do at the same time; and all that they mean is found."""
+    alone = Alone()
+    alone.join(1)
+    alone.join(2, "bob")
+    core, count = alone.core, 500
+    text = "A not followed by B within 1s partition by k"
+    said = detecting(text, PLAIN, policy=policy, lateness=0.0)
+    alone.say(1, m.Subscribe(1, "", 10_000, detect=said))
+    alone.say(2, m.Publish(1, pairs(count)))
+    (hosted,) = core.detectors.held.values()
+    alone.tick(1.0)
+    steps: list[int] = []
+    take = detection.Hosted._take
+
+    def counted(hosted: detection.Hosted, fed: Any) -> None:
+        steps.append(len(fed.detections))
+        take(hosted, fed)
+
+    monkeypatch.setattr(detection.Hosted, "_take", counted)
+    for i in range(8):
+        alone.tick(3.0 + i)
+    assert max(steps) <= detection.PORTION
+    assert sum(steps) == hosted.found == count
+    assert sum(len(d.items) for d in told(alone.heard[1], m.Deliver)) == count
+
+
+def test_the_state_of_one_detector_is_written_in_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = []
+    to_memo = detection.Hosted.to_memo
+    monkeypatch.setattr(
+        detection.Hosted, "to_memo", lambda hosted: written.append(hosted.key) or to_memo(hosted)
+    )
+    alone = Alone()
+    alone.join(1)
+    alone.join(2, "bob")
+    said = detecting("A ; B", PLAIN)
+    for i in range(5):
+        alone.say(1, m.Subscribe(i, "", 9, durable=f"d{i}", detect=said))
+    alone.tick(5.0)
+    written.clear()
+    core = alone.core
+    core.heard(2, m.Publish(1, pairs(5)))
+    alone.flush()
+    core.tick(10.0, CLOCK + 10)
+    while core.wants_turn or len(written) < 5:
+        before = len(written)
+        actions = core.take()
+        assert len(written) - before <= 1
+        for action in actions:
+            if isinstance(action, Persist):
+                core.stored(action.context, None)
+        core.work()
+    assert len(written) == len(set(written)) == 5

@@ -49,6 +49,7 @@ def test_a_state_that_is_stored_too_early_is_found_out(monkeypatch: pytest.Monke
 
     def check_all() -> None:
         for seed in range(100):
+            memos.clear()
             check(seed)
 
     with pytest.raises(AssertionError, match="detections"):

@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Generic
 
+from stentor.errors import FilterTooComplex
 from stentor.filters.conjunct import Conjunct
 from stentor.filters.effort import TooCostly, afresh
 from stentor.filters.filter import Filter, Questions
@@ -294,7 +295,7 @@ def _may_overlap(one: Conjunct, other: Conjunct) -> bool:
     try:
         with afresh(PAIR_STEPS):
             return one.overlaps(other)
-    except TooCostly:
+    except (TooCostly, FilterTooComplex):
         return True
 
 

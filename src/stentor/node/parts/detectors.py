@@ -16,27 +16,26 @@ stored with it. What it finds, the positions and the memo are one transaction of
 after a crash it goes on from there: what was found and published is not found again, and what was
 not comes again. Like every durable subscription it is taken over with a broker that is removed.
 
-Every step is short: some events are fed, or some detections encoded, and the parts take turns. What
+Every step is short: a filter of a pattern is loaded, some events are fed, some timers go off, some
+detections are encoded, or the state of one detector is written; and the parts take turns. What
 comes meanwhile waits in the feed, and if that is full, in the journals.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
-from itertools import count
+from itertools import chain, count
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
-from stentor.composite import Pattern
 from stentor.errors import (
     InvalidConfiguration,
-    InvalidPattern,
     NotPermitted,
     Overloaded,
     StentorError,
@@ -50,6 +49,7 @@ from stentor.node.detection import (
     Hosted,
     Memo,
     detections_of,
+    leaves,
     pack_memo,
     pattern_of,
     policy_of,
@@ -63,6 +63,7 @@ from stentor.node.parts.publishing import Publishing
 from stentor.node.parts.pulses import Pulses
 from stentor.node.parts.routing import Routing
 from stentor.node.parts.subscribing import Subscribing, check_permitted
+from stentor.node.reading import received
 from stentor.node.scopes import Scopes
 from stentor.node.session import AdvertiseRule, PublishRule, Session, SubscribeRule, nothing
 from stentor.node.sessions import Sessions
@@ -83,6 +84,8 @@ LOOK: Final = 0.1
 KEEP: Final = 1.0
 RETRY: Final = 1.0
 AGAIN: Final = 5.0
+#: Detections that are published in one turn, if the state of none is written.
+WRITTEN: Final = 500
 #: What is behind the name of the durable subscription that a detector works for.
 SUFFIX: Final = " (detector)"
 
@@ -143,9 +146,13 @@ class Detectors:
         self._session: Session | None = None
         self._numbers = count(1)
         self._advertised = not routing.is_steered
-        #: Those that have something to do, and those that have something to store.
+        #: Those that have something to do, those that time has passed for, and those that have
+        #: something to store.
         self._working: Turns[str] = Turns()
+        self._listening: Turns[str] = Turns()
         self._dirty: Turns[str] = Turns()
+        #: Whether more is to be written than went into one turn.
+        self._has_more = False
         #: Durable ones that could not begin, and what is said of them.
         self.idle: dict[str, str] = {}
         self._look = self._again = clock.now
@@ -174,7 +181,7 @@ class Detectors:
                 f"{session.name!r} may not publish anything, and what is detected is published; "
                 f'have the grant widened by "isa composite"'
             )
-        check_permitted(session, _leaves(pattern))
+        check_permitted(session, leaves(pattern))
         if message.durable is not None:
             named = self._homes.name(session, message.durable)
             if not self._homes.admits(session, replace(message, durable=named)):
@@ -302,18 +309,22 @@ class Detectors:
 
     def _ask(self, hosted: Hosted, name: str | None, asked: m.Subscribe | None = None) -> None:
         """Subscribe to the events of the pattern."""
-        message = m.Subscribe(NUMBER, [str(f) for f in _leaves(hosted.pattern)], CREDIT, name)
+        wanted = {str(filter): filter for filter in leaves(hosted.pattern)}
+        for text, filter in wanted.items():  # they were read already
+            received.remember(text, filter)
+        message = m.Subscribe(NUMBER, list(wanted), CREDIT, name)
         if asked is not None:
             message = replace(message, takeover=asked.takeover, here=asked.here)
         try:
-            for _ in self._subscribing.subscribe(hosted.session, message) or ():
-                pass
+            asking = self._subscribing.subscribe(hosted.session, message)
         except StentorError:
             self._drop(hosted)
             raise
         held = hosted.session.subscriptions.get(NUMBER)
         if held is not None and held[0].durable is not None and hosted.memo is not None:
             held[0].durable.memo = held[0].durable.memo or pack_memo(hosted.memo)
+        hosted.beginning = chain(hosted.load(), asking or ())
+        self._working.add(hosted.key)
 
     def restore(self) -> None:
         """Begin those again that were stored, as far as their grants allow it."""
@@ -394,16 +405,28 @@ class Detectors:
 
     @property
     def has_work(self) -> bool:
-        return bool(self._working)
+        return bool(self._working) or bool(self._listening) or self._has_more
 
     def work(self) -> None:
         """A step of one of them."""
-        hosted = self.held.get(self._working.next())
+        self._has_more = False
+        if self._listening:
+            self._listen(self._listening.next())
+        elif self._working:
+            self._work(self._working.next())
+
+    def _work(self, key: str) -> None:
+        hosted = self.held.get(key)
         if hosted is None:
             return
-        if hosted.in_force and hosted.pending:
-            self._admit(hosted)
         try:
+            if hosted.beginning is not None:
+                if next(hosted.beginning, hosted) is hosted:
+                    hosted.beginning = None
+                self._working.add(key)
+                return
+            if hosted.in_force and hosted.pending:
+                self._admit(hosted)
             fed = hosted.work(self._clock.time)
         except StentorError as error:
             self._fail(hosted, error)
@@ -437,31 +460,44 @@ class Detectors:
         if self.idle and self._clock.now >= self._again:
             self.idle = {key: why for key, why in self.idle.items() if key in self._durables.held}
             self.restore()
-        streams = self._pulses.streams
-        for hosted in list(self.held.values()):
-            held = hosted.session.subscriptions.get(NUMBER)
-            if not hosted.in_force or held is None:
-                continue
-            try:
-                hosted.listen(streams, held[0].feed, self._clock.time)
-            except StentorError as error:
-                self._fail(hosted, error)
-                continue
-            if hosted.has_work:
-                self._working.add(hosted.key)
+        for key, hosted in self.held.items():
+            if hosted.is_waiting(self._clock.time):
+                self._listening.add(key)
+
+    def _listen(self, key: str) -> None:
+        """Time has passed for one of them."""
+        hosted = self.held.get(key)
+        held = None if hosted is None else hosted.session.subscriptions.get(NUMBER)
+        if hosted is None or held is None:
+            return
+        try:
+            hosted.listen(self._pulses.streams, held[0].feed, self._clock.time)
+        except StentorError as error:
+            self._fail(hosted, error)
+            return
+        if hosted.has_work:
+            self._working.add(key)
 
     # -- what they find
 
     def publish(self) -> None:
-        """Publish what was found, and store durable ones."""
-        for key in self._dirty.take():
+        """Publish what was found, and store durable ones: the state of one, or some detections."""
+        waiting = deque(self._dirty.take())
+        written = 0
+        while waiting:
+            key = waiting.popleft()
             hosted = self.held.get(key)
             if hosted is None or hosted.is_writing:
                 continue
             if self._clock.now < hosted.not_before or not self._is_due(hosted):
-                if hosted.memo is not None:
+                if hosted.memo is not None or hosted.items:
                     self._dirty.add(key)
                 continue
+            if written >= WRITTEN:
+                self._dirty.update(dict.fromkeys((key, *waiting)))
+                self._has_more = True
+                break
+            written += WRITTEN if hosted.memo is not None else len(hosted.items)
             try:
                 self._write(hosted)
             except StentorError as error:
@@ -471,8 +507,8 @@ class Detectors:
         """Whether it is to be written. The state of a durable one goes with all it has found."""
         if hosted.memo is None:
             return bool(hosted.items)
-        if hosted.has_found or not hosted.in_force:
-            return False
+        if hosted.has_found or not (hosted.in_force and hosted.is_loaded):
+            return False  # before that, its state would be an empty one
         if hosted.items or hosted.is_full:
             return True
         return hosted.is_changed and self._clock.now >= hosted.stored_at + KEEP
@@ -613,13 +649,3 @@ def _rules(session: Session) -> OwnerRules:
 
 def _digest(text: str) -> str:
     return blake2b(text.encode(), digest_size=6).hexdigest()
-
-
-def _leaves(pattern: Pattern) -> list[Filter]:
-    """The filters of all events that a pattern, or one that it is defined by, looks at."""
-    found: dict[Filter, None] = {}
-    for meaning in pattern.events.values():
-        found |= dict.fromkeys(_leaves(meaning) if isinstance(meaning, Pattern) else [meaning])
-    if len(found) > m.MAX_INBOX:
-        raise InvalidPattern(f"a pattern looks at {m.MAX_INBOX} filters at most")
-    return list(found)

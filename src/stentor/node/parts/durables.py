@@ -1,14 +1,15 @@
 """Durable subscriptions: what is kept of them, and when it goes to disk.
 
-What changes with every confirmation is stored at the end of a turn, once; what a client waits for
-is stored at once, and the client is answered when it is on disk.
+What changes with every confirmation is stored at the end of a turn, once, or if very many have
+changed, in one of the next turns; what a client waits for is stored at once, and the client is
+answered when it is on disk.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from stentor.errors import Overloaded, StentorError
 from stentor.node.agenda import Agenda, Persist
@@ -22,6 +23,10 @@ from stentor.node.subscription import Subscription
 from stentor.node.subscriptions import Subscriptions
 from stentor.node.turns import Turns
 from stentor.protocol import messages as m
+
+#: How many that have changed are stored in one turn, and bytes of their states.
+STORED: Final = 500
+STORED_BYTES: Final = 2**19
 
 
 class Durables:
@@ -37,6 +42,7 @@ class Durables:
         self.shares = shares
         self._attached: set[str] = set()
         self._changed: Turns[str] = Turns()
+        self._has_more = False
         self._at_change: list[Callable[[str], None]] = []
         #: Those whose state is on its way in another transaction, and what is to be answered then.
         self._on_hold: dict[str, list[tuple[Session, Any]]] = {}
@@ -175,10 +181,28 @@ class Durables:
             self.changed(subscription.durable)
 
     def settle(self) -> None:
-        """Store what has changed."""
-        for name in self._changed.take():
+        """Store what has changed; in one turn only some of it, if that is much."""
+        stored = size = 0
+        changed = self._changed.take()
+        for place, name in enumerate(changed):
+            if stored >= STORED or size >= STORED_BYTES:
+                self._changed.update(dict.fromkeys(changed[place:]))
+                self._has_more = True
+                return
             if name in self._on_hold:
                 self._changed.add(name)
                 continue
             durable = self.held.get(name)
-            self._agenda.add(Persist(name, durable.to_data() if durable else None, None))
+            data = None if durable is None else durable.to_data()
+            self._agenda.add(Persist(name, data, None))
+            stored += 1
+            size += len(data or b"")
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there was more to store than goes into one turn."""
+        return self._has_more
+
+    def work(self) -> None:
+        """The next turn stores more."""
+        self._has_more = False

@@ -61,6 +61,7 @@ from stentor.protocol import messages as m
 #: Seconds between two copies of the same durable subscription, and how many are made in that time.
 COPY_EVERY: Final = 1.0
 COPIES: Final = 200
+COPIED_BYTES: Final = 2**19
 #: Seconds between two notes of how far streams are.
 NOTE_EVERY: Final = 1.0
 #: Seconds for which copies are sought.
@@ -624,11 +625,16 @@ class Homes:
             self._ages.note(self.heads(), self._clock.time)
         if self._outdated and self._clock.now >= self._next_copies:
             self._next_copies = self._clock.now + COPY_EVERY
+            size = 0
             for name in list(islice(self._outdated, COPIES)):
                 self._outdated.discard(name)
                 durable = self._durables.held.get(name)
                 if durable is not None:
-                    self._flood(m.Copy(name, self.registry.term(name), durable.to_data()))
+                    data = durable.to_data()
+                    self._flood(m.Copy(name, self.registry.term(name), data))
+                    size += len(data)
+                if size >= COPIED_BYTES:
+                    break
 
     def _flood(self, message: m.Homes | m.Copy | m.Seek, but: str | None = None) -> None:
         for neighbor in self._routing.neighbors:

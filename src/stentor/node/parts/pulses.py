@@ -13,8 +13,10 @@ such detectors carry nothing of this.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isfinite
 from typing import Final
 
+from stentor.errors import ProtocolError
 from stentor.node.agenda import Agenda
 from stentor.node.clock import Clock
 from stentor.node.journals import Journals
@@ -57,6 +59,8 @@ class Pulses:
             elif way is not None and way != neighbor:
                 self._agenda.to_link(way, message)
         elif way == neighbor:
+            if not isfinite(message.time):
+                raise ProtocolError(f"a pulse at {message.time} says nothing")
             self._pass_on(message, but=neighbor)
             if self.wanted:
                 self.hear(message.stream, message.head, message.time)

@@ -17,7 +17,7 @@ are in force before all are. Who joins a group meanwhile goes on with what is le
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from math import inf
+from math import inf, isfinite
 from typing import Final
 
 from msgspec.structs import replace
@@ -201,6 +201,8 @@ class Subscribing:
             raise InvalidConfiguration(
                 f"what is older than {message.expires} seconds is everything; give more"
             )
+        if message.since is not None and not isfinite(message.since):
+            raise InvalidConfiguration(f"since={message.since} is no time")
         _check_settlement(message)
         past = message.durable, message.since, message.positions, message.group
         if message.volatile and (message.retained or any(each is not None for each in past)):

@@ -163,8 +163,12 @@ class Transactions:
         self._counts[session.id] += 1
 
     def _look_up(self, commit: _Commit) -> None:
-        """Find the subscriptions; they may have been made anew since it came."""
+        """Find the subscriptions; they may have been made anew since it came.
+
+        What is named twice is taken once, also by a client that is two members of a group.
+        """
         commit.taken.clear()
+        seen: dict[str, set[Key]] = {}
         for number, streams in commit.message.settled.items():
             held = commit.session.subscriptions.get(number)
             if held is None:
@@ -177,7 +181,10 @@ class Transactions:
                     "a transaction takes from durable subscriptions that settle one by one; "
                     "subscribe with durable= and settle=True"
                 )
-            keys = [(stream, offset) for stream, offsets in streams.items() for offset in offsets]
+            named = [(stream, offset) for stream, offsets in streams.items() for offset in offsets]
+            known = seen.setdefault(subscription.feed.id, set())
+            keys = [key for key in dict.fromkeys(named) if key not in known]
+            known.update(keys)
             commit.taken.append((subscription, consumer, keys))
 
     # -- to disk

@@ -24,6 +24,7 @@ from typing import Final
 
 import msgspec
 
+from stentor.errors import ProtocolError
 from stentor.node.agenda import Agenda, Persist
 from stentor.node.border import Borders
 from stentor.node.clock import Clock
@@ -172,6 +173,8 @@ class WantedHistory:
         """Somebody says what it needs, of us or of others."""
         if self._borders.with_(neighbor) is not None:
             return
+        if not message.first >= 0 or math.isnan(message.since):
+            raise ProtocolError(f"nobody needs offset {message.first} since {message.since}")
         stream = message.stream
         if stream in self._journals:
             self._needs(stream, message.home, (message.first, message.since))

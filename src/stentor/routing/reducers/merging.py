@@ -31,7 +31,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, count
 from typing import Any, NamedTuple
 
-from stentor.errors import InvalidConfiguration
+from stentor.errors import FilterTooComplex, InvalidConfiguration
 from stentor.filters import Filter, Questions
 from stentor.filters.constraint import Constraint
 from stentor.filters.effort import TooCostly, within
@@ -310,7 +310,7 @@ def _exact_merger(mine: Constraint, theirs: Constraint) -> Constraint | None:
     try:
         with within(MERGER_STEPS):
             merged = mine.merge(theirs)
-    except TooCostly:
+    except (TooCostly, FilterTooComplex):
         return None
     return merged if merged is not None and _extent(merged) <= LARGEST else None
 
@@ -329,7 +329,10 @@ def _union(filters: Iterable[Filter]) -> Filter:
 def _widened(mine: Filter, theirs: Filter) -> Filter | None:
     if len(mine.conjuncts) != 1 or len(theirs.conjuncts) != 1:
         return None
-    wide = widened(mine.conjuncts[0], theirs.conjuncts[0])
+    try:
+        wide = widened(mine.conjuncts[0], theirs.conjuncts[0])
+    except FilterTooComplex:
+        return None
     if wide is None or any(_extent(c) > LARGEST for c in wide.constraints.values()):
         return None
     return Filter.of_conjuncts([wide])
