@@ -36,6 +36,7 @@ from stentor.node.session import Session
 from stentor.node.sessions import Sessions
 from stentor.node.subscription import Subscription
 from stentor.scopes.entry import Component, EntryGraph
+from stentor.scopes.graph import RESERVED
 from stentor.scopes.places import NOWHERE, View
 
 #: Places, and stops, that are told of one notification.
@@ -183,7 +184,8 @@ class Scopes:
         for component in self.components.values() if stamp is not None else ():
             if component.producer == stamp.publisher and envelope.id is not None:  # type: ignore[union-attr]
                 found = self.entry.explain(component, envelope.notification())
-                return list(dict.fromkeys(map(str, found.refusals)))[:MOST_STOPS]
+                words = (str(each).replace(RESERVED, "") for each in found.refusals)
+                return list(dict.fromkeys(words))[:MOST_STOPS]
         return []
 
     # -- names

@@ -52,6 +52,11 @@ def check_live(graph: ScopeGraph, records: Iterable[Record]) -> None:
             "brokers deliver each version once, and publishers hear themselves; leave `duplicates` "
             "and `self_delivery` as they are"
         )
+    if graph.default_scope is not None:
+        raise InvalidScopeGraph(
+            f"brokers have no default scope, as {graph.default_scope!r} would be: all who are in "
+            "no scope hear each other; leave `default_scope` out, or take them in by a rule"
+        )
     for record in records:
         if isinstance(record, ScopeData | ComponentData):
             for kind, policy in graph.node(record.id).policies.items():
