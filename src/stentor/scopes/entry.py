@@ -452,6 +452,20 @@ class EntryGraph:
 
     def _bits(self, reach: Reach, envelopes: Sequence[Envelope | Notification]) -> list[int]:
         """Which filters of a reach match each of these."""
+        if not reach.bits:
+            return [0] * len(envelopes)
+        remembered = reach.remembered
+        said = [reach.said(envelope.facts) for envelope in envelopes]
+        known = [remembered(each) for each in said]
+        if None in known:
+            rows = [i for i, bits in enumerate(known) if bits is None]
+            matched = self._matched(reach, [envelopes[i] for i in rows])
+            for i, bits in zip(rows, matched, strict=True):
+                known[i] = bits
+                reach.remember(said[i], bits)
+        return known  # type: ignore[return-value]
+
+    def _matched(self, reach: Reach, envelopes: Sequence[Envelope | Notification]) -> list[int]:
         found = [0] * len(envelopes)
         if len(reach.bits) > FEW_FILTERS:
             for filter, rows in self._filters.match_by_key(envelopes):
