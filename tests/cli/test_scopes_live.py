@@ -152,6 +152,33 @@ async def test_a_building_is_deployed(tmp_path: Path) -> None:
         assert (await live.seen("gauge", "Reading", fahrenheit=71))["dashboard"]["celsius"] == 22
 
 
+# -- what brokers do not do
+
+
+@pytest.mark.parametrize(
+    ("clause", "place", "reason"),
+    [
+        ('POLICY DELIVERY hold(tx, "commit = true")', "2:5", "publish with delay="),
+        ('POLICY DELIVERY delay("15m")', "2:5", "decided again when it goes on"),
+        ("UPDATE ON pub(n: 1) DO CREATE NOW", "2:5", "waits for events"),
+        ("MAINTAIN EVERY 5", "2:5", "MAINTAIN ON CHANGE"),
+        (
+            'ALL FROM * WHERE tenant = "x" MAINTAIN ON CHANGE\n    POLICY DELIVERY round_robin',
+            "3:5",
+            "have them share a group",
+        ),
+    ],
+)
+def test_what_brokers_do_not_do_is_told_with_its_place(tmp_path, clause, place, reason) -> None:
+    file = tmp_path / "graph.scopes"
+    file.write_text(f"DEFINE SCOPE a AS\n    {clause};\nDEPLOY a;\n")
+    found = CliRunner().invoke(app, ["scopes", "deploy", str(file), "127.0.0.1:1"])
+    assert found.exit_code
+    words = str(found.exception or "") + found.output
+    assert f"{file}:{place}: " in words
+    assert reason in words
+
+
 # -- changes of what stands
 
 

@@ -194,19 +194,12 @@ async def _changed(how: Connecting, change: Callable[[ScopeGraph], None]) -> Any
 def _graph(name: str) -> ScopeGraph:
     from stentor.cli.scopes import text_of
     from stentor.scopes.language import Deployment, compose
+    from stentor.scopes.language.checks import check_for_brokers
 
     deployment = Deployment(assume=True)
     found = compose(name, text_of(name), text_of)
     found.deploy(deployment)
-    said = {id: each.description for id, each in deployment.instances.items()}
-    for id, each in (deployment.definitions | said).items():
-        maintained = each.maintain.when not in ("once", "change")
-        if each.updates or (maintained and id in said):
-            what = "UPDATE ON" if each.updates else f"MAINTAIN {each.maintain.when.upper()}"
-            raise InvalidScopeGraph(
-                f"{id!r} has {what}, which brokers do not carry out; deploy it again when it is to "
-                "change, or have MAINTAIN ON CHANGE take members in"
-            )
+    check_for_brokers(found, deployment)
     return deployment.graph
 
 

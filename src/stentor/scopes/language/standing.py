@@ -16,6 +16,7 @@ from stentor.errors import InvalidScopeGraph, UnknownScope
 from stentor.scopes.graph import ScopeGraph
 from stentor.scopes.interfaces import EVERYTHING, Half, Interface
 from stentor.scopes.language import syntax as s
+from stentor.scopes.language.checks import check_for_brokers
 from stentor.scopes.language.composition import compose
 from stentor.scopes.language.deployment import Deployment
 from stentor.scopes.language.description import Description, label_of
@@ -45,7 +46,9 @@ def alter(graph: ScopeGraph, text: str) -> None:
     >>> g.members("market")
     ('ticker', 'desk')
     """
-    compose("", text).deploy(Standing(graph))
+    found, standing = compose("", text), Standing(graph)
+    found.deploy(standing)
+    check_for_brokers(found, standing)
 
 
 class Standing(Deployment):
