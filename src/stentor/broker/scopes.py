@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def asked(broker: Broker, arguments: dict[str, Any], client: ConnectedClient) -> Any:
     """The graph as it is here; with `deploy` or `change`, what has become of that.
 
-    A question is short, so a graph comes in parts: with `more`, others follow.
+    A question is short, so a graph comes in parts: with `more`, others follow. A change that was
+    made for the graph of one epoch, `after`, is refused if there is a later one.
     """
     whole, change = arguments.get("deploy"), arguments.get("change")
     if whole is None and change is None:
@@ -43,10 +44,15 @@ def asked(broker: Broker, arguments: dict[str, Any], client: ConnectedClient) ->
     if arguments.get("more"):
         return {}
     data, client.parts = client.parts, b""
-    return _deployed(broker, data, whole is not None, bool(arguments.get("take_over")))
+    after = arguments.get("after")
+    if after is not None and not isinstance(after, int):
+        raise ProtocolError("an epoch is a whole number")
+    return _deployed(broker, data, whole is not None, bool(arguments.get("take_over")), after)
 
 
-async def _deployed(broker: Broker, data: bytes, whole: bool, take_over: bool) -> Any:
+async def _deployed(
+    broker: Broker, data: bytes, whole: bool, take_over: bool, after: int | None
+) -> Any:
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def then(error: StentorError | None) -> None:
@@ -60,7 +66,8 @@ async def _deployed(broker: Broker, data: bytes, whole: bool, take_over: bool) -
     change = await asyncio.to_thread(decode, data)
     records = {record.key: record for record in change.put} if whole else None
     scoping = broker.core.scoping
-    scoping.deploy(records, then, change=None if whole else change, take_over=take_over)
+    change_only = None if whole else change
+    scoping.deploy(records, then, change=change_only, take_over=take_over, after=after)
     broker.changed()
     await done
     return {"epoch": broker.core.scopes.entry.epoch, "broker": broker.name}

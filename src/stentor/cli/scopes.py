@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 
 scopes = Group(
     "scopes",
-    "Check, draw, format and deploy scope graphs.",
+    "Check, draw, format, deploy and change scope graphs.",
     {
         "check": "stentor.cli.scopes:check",
         "deploy": "stentor.cli.scopes_live:deploy",
         "show": "stentor.cli.scopes_live:show",
+        "join": "stentor.cli.scopes_live:join",
+        "leave": "stentor.cli.scopes_live:leave",
+        "alter": "stentor.cli.scopes_live:alter",
         "format": "stentor.cli.scopes:format",
     },
 )

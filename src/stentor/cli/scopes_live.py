@@ -1,8 +1,9 @@
-"""`stentor scopes deploy` and `show`: the scope graph of brokers that run."""
+"""Scope graphs of brokers that run: `stentor scopes deploy`, `show`, `join`, `leave`, `alter`."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -13,6 +14,8 @@ from stentor.errors import InvalidScopeGraph, ScopesElsewhere, StentorError
 
 #: Bytes of a graph that one question carries.
 PART: Final = 48 * 1024
+#: How often a change is made anew, as somebody else has changed the graph meanwhile.
+ATTEMPTS: Final = 8
 
 if TYPE_CHECKING:
     from stentor.cli.operator import Operator
@@ -77,22 +80,126 @@ def show(
         sys.stdout.write("\n".join(_lines(found)) + "\n")
 
 
+@asks
+def join(
+    member: Annotated[str, Argument(metavar="MEMBER", help="A component, or a scope.")],
+    scope: Annotated[str, Argument(metavar="SCOPE", help="The scope that it becomes a member of.")],
+    how: BrokerArgument,
+) -> None:
+    """Make a component, or a scope, a member of a scope, while brokers run.
+
+    A name that the graph does not have yet is a component that joins when it connects. It takes
+    the right that `deploy` takes; so do `leave` and `alter`.
+
+    \b
+    Examples:
+      stentor scopes join auditor acme 127.0.0.1:7411
+    """
+
+    def joined(graph: ScopeGraph) -> None:
+        if scope in graph and member in graph and scope in graph.parents(member):
+            raise InvalidScopeGraph(f"{member!r} is a member of {scope!r} already")
+        graph.scope(scope)
+        if member not in graph:
+            graph.add_component(member)
+        graph.join(member, scope)
+
+    _change(how, joined)
+
+
+@asks
+def leave(
+    member: Annotated[str, Argument(metavar="MEMBER", help="A component, or a scope.")],
+    scope: Annotated[str, Argument(metavar="SCOPE", help="The scope that it is to leave.")],
+    how: BrokerArgument,
+) -> None:
+    """Have a component, or a scope, leave a scope, while brokers run.
+
+    Whom a rule takes in cannot leave by name: alter the rule.
+
+    \b
+    Examples:
+      stentor scopes leave auditor acme 127.0.0.1:7411
+    """
+
+    def left(graph: ScopeGraph) -> None:
+        ruled = {rule.label for rule in graph.rules.of_scope(scope)} if scope in graph else set()
+        if ruled & graph.edge(member, scope).labels:
+            raise InvalidScopeGraph(
+                f"a rule of {scope!r} takes {member!r} in; alter the rule, by stentor scopes alter"
+            )
+        graph.leave(member, scope)
+
+    _change(how, left)
+
+
+@asks
+def alter(
+    statements: Annotated[
+        str,
+        Argument(metavar="STATEMENTS", help="In the scope graph language; - is standard input."),
+    ],
+    how: BrokerArgument,
+) -> None:
+    """Change scopes of brokers that run, by statements of the scope graph language.
+
+    ALTER and DROP change scopes that are there; DEFINE and DEPLOY add others. All statements are
+    carried out, or none.
+
+    \b
+    Examples:
+      stentor scopes alter 'ALTER SCOPE acme INTERFACES OUTPUT(Quote)' 127.0.0.1:7411
+      stentor scopes alter 'ALTER SCOPE acme ADD ALL FROM * WHERE audits = TRUE' 127.0.0.1:7411
+      stentor scopes alter 'DROP SCOPE acme' 127.0.0.1:7411
+    """
+    from stentor.cli.scopes import text_of
+    from stentor.scopes.language import alter as altered
+
+    text = text_of("-") if statements == "-" else statements
+    _change(how, lambda graph: altered(graph, text))
+
+
+def _change(how: Connecting, change: Callable[[ScopeGraph], None]) -> None:
+    from stentor.cli.running import run
+
+    found = run(lambda: _changed(how, change))
+    sys.stdout.write(f"{found['broker']} has changed it, as epoch {found['epoch']}\n")
+
+
+async def _changed(how: Connecting, change: Callable[[ScopeGraph], None]) -> Any:
+    """Change the graph as the broker has it that orders changes, unless somebody else is faster."""
+    from stentor.cli.operator import Operator
+    from stentor.scopes.definition import decode, difference, encode, graph_of, records_of
+
+    for _ in range(ATTEMPTS):
+        async with Operator(how) as operator:
+            known = await operator.ask("scopes", how.timeout)
+            if known["addresses"] and known["owner"] != known["broker"]:
+                how = replace(how, addresses=tuple(known["addresses"]))
+                continue
+            if not known["owner"]:
+                raise InvalidScopeGraph("there is no scope graph; deploy one with scopes deploy")
+            records = {record.key: record for record in decode(known["graph"]).put}
+            graph = graph_of(records)
+            change(graph)
+            data = encode(difference(records, records_of(graph)))
+            try:
+                return await _sent(operator, data, what="change", after=known["epoch"])
+            except InvalidScopeGraph:
+                if (await operator.ask("scopes", how.timeout))["epoch"] == known["epoch"]:
+                    raise
+    raise InvalidScopeGraph("others keep changing the scope graph; try again")
+
+
 def _graph(name: str) -> ScopeGraph:
     from stentor.cli.scopes import text_of
     from stentor.scopes.language import Deployment, compose
+    from stentor.scopes.language.checks import check_for_brokers
 
     deployment = Deployment(assume=True)
     found = compose(name, text_of(name), text_of)
     found.deploy(deployment)
-    said = {id: each.description for id, each in deployment.instances.items()}
-    for id, each in (deployment.definitions | said).items():
-        maintained = each.maintain.when not in ("once", "change")
-        if each.updates or (maintained and id in said):
-            what = "UPDATE ON" if each.updates else f"MAINTAIN {each.maintain.when.upper()}"
-            raise InvalidScopeGraph(
-                f"{id!r} has {what}, which brokers do not carry out; deploy it again when it is to "
-                "change, or have MAINTAIN ON CHANGE take members in"
-            )
+    check_for_brokers(found, deployment)
     return deployment.graph
 
 
@@ -110,12 +217,12 @@ async def _deploy(how: Connecting, data: bytes, *, take_over: bool) -> Any:
         return await _sent(operator, data, take_over=False)
 
 
-async def _sent(operator: Operator, data: bytes, *, take_over: bool) -> Any:
-    """Have a broker deploy a graph, which is sent in parts."""
+async def _sent(operator: Operator, data: bytes, *, what: str = "deploy", **options: Any) -> Any:
+    """Have a broker deploy a graph, or a change of it, which is sent in parts."""
     *parts, last = [data[at : at + PART] for at in range(0, len(data), PART)]
     for part in parts:
-        await operator.ask("scopes", deploy=part, more=True)
-    return await operator.ask("scopes", deploy=last, take_over=take_over)
+        await operator.ask("scopes", None, **{what: part}, more=True)
+    return await operator.ask("scopes", None, **{what: last}, **options)
 
 
 async def _collect(how: Connecting) -> dict[str, Any]:

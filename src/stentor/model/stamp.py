@@ -122,7 +122,7 @@ def without_stamps(items: list[bytes]) -> list[bytes]:
     head, size = b"", 0
     for data in items:  # most have the stamp of the one before
         if not size or not data.startswith(head):
-            size = stamp_size(data)
+            size = _HEAD.size + int.from_bytes(data[1:5], "big") if data[0] == STAMPED else 0
             head = data[:size]
         found.append(data[size:])
     return found

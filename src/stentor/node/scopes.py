@@ -22,7 +22,7 @@ Without a graph nothing here is looked at: `active` is False.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from stentor.errors import NotPermitted, StentorError
@@ -36,10 +36,13 @@ from stentor.node.session import Session
 from stentor.node.sessions import Sessions
 from stentor.node.subscription import Subscription
 from stentor.scopes.entry import Component, EntryGraph
+from stentor.scopes.graph import RESERVED
 from stentor.scopes.places import NOWHERE, View
 
 #: Places, and stops, that are told of one notification.
 MOST_STOPS: Final = 16
+#: Stamps in a batch that are looked at before its notifications are.
+FEW_STAMPS: Final = 8
 #: Between the key of a last value and the places that it is for.
 AT: Final = "\x1e"
 
@@ -128,24 +131,30 @@ class Scopes:
         return _BLIND
 
     def visible(
-        self, subscription: Subscription, envelopes: Sequence[Envelope], indexes: Sequence[int]
+        self,
+        subscription: Subscription,
+        envelopes: Sequence[Envelope],
+        indexes: Sequence[int],
+        stamps: Collection[Stamp | None] | None = None,
     ) -> Sequence[int]:
-        """Those of a batch that a subscription may be given."""
+        """Those of a batch that a subscription may be given.
+
+        `stamps` are all that there are in the batch, if the caller has found them out.
+        """
         view = self.view_of(subscription)
         if view is None:  # what was stamped under a graph that is not known here is for nobody
             view = _OUTSIDE
-        found: Sequence[int] = indexes
-        seen: bool | None = None
-        last: Stamp | None = None
-        hidden = False
-        for i in indexes:  # most have the stamp of the one before
+        if stamps is not None and len(stamps) <= FEW_STAMPS and all(map(view.sees, stamps)):
+            return indexes
+        sees: dict[int, bool] = {}  # by the stamp itself, which many share
+        for i in indexes:
             stamp = envelopes[i].stamp
-            if seen is None or stamp is not last:
-                seen, last = view.sees(stamp), stamp
-                hidden = hidden or not seen
-        if hidden:
-            found = [i for i in indexes if view.sees(envelopes[i].stamp)]
-            self.counters["hidden"] += len(indexes) - len(found)
+            if id(stamp) not in sees:
+                sees[id(stamp)] = view.sees(stamp)
+        if all(sees.values()):
+            return indexes
+        found = [i for i in indexes if sees[id(envelopes[i].stamp)]]
+        self.counters["hidden"] += len(indexes) - len(found)
         return found
 
     def letter(self, subscription: Subscription, dead: bytes, producer: str) -> bytes:
@@ -183,7 +192,8 @@ class Scopes:
         for component in self.components.values() if stamp is not None else ():
             if component.producer == stamp.publisher and envelope.id is not None:  # type: ignore[union-attr]
                 found = self.entry.explain(component, envelope.notification())
-                return list(dict.fromkeys(map(str, found.refusals)))[:MOST_STOPS]
+                words = (str(each).replace(RESERVED, "") for each in found.refusals)
+                return list(dict.fromkeys(words))[:MOST_STOPS]
         return []
 
     # -- names

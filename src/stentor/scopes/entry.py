@@ -58,7 +58,7 @@ from stentor.scopes.definition import (
     rule_of,
 )
 from stentor.scopes.dissemination import Dissemination, Outcome
-from stentor.scopes.graph import ScopeGraph
+from stentor.scopes.graph import RESERVED, ScopeGraph
 from stentor.scopes.live import check_live, check_references
 from stentor.scopes.nodes import Edge, Node
 from stentor.scopes.places import (
@@ -108,7 +108,7 @@ class Component:
         self.view = View(producer, {}, True)
         #: As of which changes the view, the reach and the way up are known.
         self.viewed = self.climbs = self.placed = -1
-        self.node = Node(place_of_publisher(producer), is_scope=False, name=name)
+        self.node = Node(_stand_in(place_of_publisher(producer)), is_scope=False, name=name)
         self.reach: Reach | None = None
         #: What was put before publications lately, by the interfaces that they pass.
         self.marks: dict[int, Mark] = {}
@@ -224,7 +224,9 @@ class EntryGraph:
         graph = self.graph
         for record in reversed(ordered(gone)):
             if isinstance(record, RuleData) and record.scope in graph:
-                graph.remove_port(place_of_rule(record.scope, record.label), record.scope)
+                graph.remove_port(
+                    _stand_in(place_of_rule(record.scope, record.label)), record.scope
+                )
             drop(graph, record)
         for record in ordered(new.values()):
             self._put(record)
@@ -232,9 +234,9 @@ class EntryGraph:
     def _put(self, record: Record) -> None:
         put(self.graph, record)
         if isinstance(record, RuleData):
-            key = place_of_rule(record.scope, record.label)
-            self.graph.remove_port(key, record.scope)
-            self.graph.add_port(key, rule_of(record))
+            port = _stand_in(place_of_rule(record.scope, record.label))
+            self.graph.remove_port(port, record.scope)
+            self.graph.add_port(port, rule_of(record))
 
     def _disturb(self, touched: Iterable[Record]) -> None:
         """Forget the reaches that have looked at something that has changed."""
@@ -383,8 +385,11 @@ class EntryGraph:
             if len(self._reaches) >= MAX_REACHES or len(self._filters) >= MAX_FILTERS:
                 self._reaches.clear()
                 self._filters = Index()
+                self._built += 1  # those that components have at hand rely on the index as well
             node = self._climbing(component)
             reach = Reach(node.parents.values(), node, open_by_default=self.graph.open_by_default)
+            rules = (self.records.get(f"rule {place}") for place in key[1])
+            reach.seen |= {rule.scope for rule in rules if isinstance(rule, RuleData)}
             self._reaches[key] = reach
         if len(reach.bits) > FEW_FILTERS:
             for filter in reach.bits:
@@ -399,7 +404,8 @@ class EntryGraph:
         if component.placed == self._built:
             return component.node
         known = self.graph.nodes.get(component.name)
-        node = Node(place_of_publisher(component.producer), is_scope=False, name=component.name)
+        id = _stand_in(place_of_publisher(component.producer))
+        node = Node(id, is_scope=False, name=component.name)
         node.attributes = dict(component.attributes)
         if known is not None and not known.is_scope:
             node.interface, node.policies = known.interface, known.policies
@@ -446,6 +452,20 @@ class EntryGraph:
 
     def _bits(self, reach: Reach, envelopes: Sequence[Envelope | Notification]) -> list[int]:
         """Which filters of a reach match each of these."""
+        if not reach.bits:
+            return [0] * len(envelopes)
+        remembered = reach.remembered
+        said = [reach.said(envelope.facts) for envelope in envelopes]
+        known = [remembered(each) for each in said]
+        if None in known:
+            rows = [i for i, bits in enumerate(known) if bits is None]
+            matched = self._matched(reach, [envelopes[i] for i in rows])
+            for i, bits in zip(rows, matched, strict=True):
+                known[i] = bits
+                reach.remember(said[i], bits)
+        return known  # type: ignore[return-value]
+
+    def _matched(self, reach: Reach, envelopes: Sequence[Envelope | Notification]) -> list[int]:
         found = [0] * len(envelopes)
         if len(reach.bits) > FEW_FILTERS:
             for filter, rows in self._filters.match_by_key(envelopes):
@@ -465,7 +485,7 @@ class EntryGraph:
             if len(component.marks) >= MAX_ANSWERS:
                 component.marks.clear()
             answer = reach.answer(bits)
-            keys = {place_of_publisher(component.producer), *map(self._key, answer.members)}
+            keys = {place_of_publisher(component.producer), *map(_place_of, answer.members)}
             if reach.is_outside:
                 keys.add(NOWHERE)
             stamp = Stamp(self.epoch, component.producer, tuple(sorted(keys)))
@@ -488,9 +508,9 @@ class EntryGraph:
         for delivery in outcome.deliveries:
             if delivery.consumer != node.id:
                 version = None if delivery.notification == n else delivery.notification
-                found.setdefault(version, {})[self._key(delivery.consumer)] = None
+                found.setdefault(version, {})[_place_of(delivery.consumer)] = None
         for reached in outcome.reached:
-            edge = reached.path[-2], reached.path[-1]
+            edge = reached.path[-2].removeprefix(RESERVED), reached.path[-1]
             self.crossed[edge] = self.crossed.get(edge, 0) + 1
         some = list(found.items())[:MAX_VERSIONS]
         return [
@@ -516,8 +536,16 @@ class EntryGraph:
             else:
                 nodes[node.id] = before
 
-    def _key(self, consumer: str) -> str:
-        return place_of_component(consumer) if consumer in self.graph.nodes else consumer
+
+def _stand_in(place: str) -> str:
+    """The id, in the graph, of what stands for those at a place; no name is like it."""
+    return RESERVED + place
+
+
+def _place_of(member: str) -> str:
+    """The place of a member: a component that the graph names, or a port."""
+    is_port = member.startswith(RESERVED)
+    return member.removeprefix(RESERVED) if is_port else place_of_component(member)
 
 
 def _size(part: Record | Span) -> int:

@@ -32,6 +32,8 @@ from stentor.scopes.policies import Custom, Kind, Policy
 MODES: Final = ("version", "origin", "per_path")
 #: How many notifications policies may hold back at once.
 MAX_POSTPONED: Final = 100_000
+#: What ids of nodes that stand for others begin with, and no name has in it.
+RESERVED: Final = "\0"
 #: The label of an edge that was made by hand, and of one to the default scope.
 BY_HAND: Final = ""
 BY_DEFAULT: Final = "default scope"
@@ -599,6 +601,8 @@ class ScopeGraph:
     def _new(self, id: str, *, is_scope: bool, name: str, abstract: bool = False) -> Node:
         if not id or id in self.nodes:
             raise InvalidScopeGraph(f"{id!r} is taken" if id else "a name cannot be empty")
+        if RESERVED in id:
+            raise InvalidScopeGraph(f"{id!r} has a NUL in it, which names cannot have")
         return Node(id, is_scope=is_scope, name=name, abstract=abstract)
 
     def _check_join(self, member: Node, scope: Node) -> None:

@@ -52,14 +52,19 @@ def check_live(graph: ScopeGraph, records: Iterable[Record]) -> None:
             "brokers deliver each version once, and publishers hear themselves; leave `duplicates` "
             "and `self_delivery` as they are"
         )
+    if graph.default_scope is not None:
+        raise InvalidScopeGraph(
+            f"brokers have no default scope, as {graph.default_scope!r} would be: all who are in "
+            "no scope hear each other; leave `default_scope` out, or take them in by a rule"
+        )
     for record in records:
         if isinstance(record, ScopeData | ComponentData):
             for kind, policy in graph.node(record.id).policies.items():
-                _check_policy(graph, record.id, kind, policy)
+                check_policy(graph, record.id, kind, policy)
         elif isinstance(record, RuleData | EdgeData):
             scope = record.scope if isinstance(record, RuleData) else record.parent
             for kind, policy in graph.node(scope).policies.items():
-                _check_policy(graph, scope, kind, policy)
+                check_policy(graph, scope, kind, policy)
             for data in (record.terms.up, record.terms.down):
                 if data is not None and data[0] == "function" and not is_registered(data[1]):
                     raise InvalidScopeGraph(
@@ -68,11 +73,13 @@ def check_live(graph: ScopeGraph, records: Iterable[Record]) -> None:
                     )
 
 
-def _check_policy(graph: ScopeGraph, id: str, kind: Kind, policy: Policy | Custom) -> None:
+def check_policy(graph: ScopeGraph, id: str, kind: Kind, policy: Policy | Custom) -> None:
+    """Raise if brokers cannot do what a policy asks for."""
     if isinstance(policy, Delay | Hold):
         raise InvalidScopeGraph(
-            f"brokers hold nothing back at scopes, as the {kind} policy of {id!r} wants; publish "
-            "with delay=, or decide in a component"
+            f"brokers hold nothing back at scopes, as the {kind} policy of {id!r} wants: who may "
+            "have it would have to be decided again when it goes on; publish with delay=, or let a "
+            "component hold it"
         )
     if kind is Kind.PUBLISHING or not graph.rules.of_scope(id):
         if kind is Kind.TRAVERSE and any(graph.rules.of_scope(each) for each in _below(graph, id)):

@@ -5,7 +5,9 @@ notification passes decides where it is visible, and nothing else does. So a `Re
 the scopes around a publisher once, as if every interface were open, and gathers the filters that it
 meets, each with a bit. Of a notification then only these bits are asked for, which an index of all
 filters answers for a whole batch; notifications with the same bits share one answer, and the graph
-is walked again for bits that are new. Publishers in the same places share a reach.
+is walked again for bits that are new. What the filters look at is mostly said again and again, as a
+kind or a type is, so a reach remembers the bits of such texts. Publishers in the same places share
+a reach.
 
 A reach knows which nodes it has looked at. A change that touches none of them leaves it as it is.
 """
@@ -13,8 +15,8 @@ A reach knows which nodes it has looked at. A change that touches none of them l
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from typing import Final, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
@@ -50,7 +52,10 @@ class Reach:
         self.seen: set[str] = set()
         self.bits: dict[Filter, int] = {}
         self._answers: dict[int, Answer] = {}
+        self._said: dict[tuple[Any, ...], int] = {}
         self.is_known = not own.policies and self._gather()
+        #: What its filters look at.
+        self.names = tuple(sorted({name for filter in self.bits for name in filter.names}))
 
     @property
     def is_outside(self) -> bool:
@@ -65,6 +70,24 @@ class Reach:
                 self._answers.clear()
             found = self._answers[bits] = self._walk(bits)
         return found
+
+    def said(self, facts: Mapping[str, Any]) -> tuple[Any, ...]:
+        """What somebody says of all that its filters look at."""
+        return tuple(map(facts.get, self.names))
+
+    def remembered(self, said: tuple[Any, ...]) -> int | None:
+        """The bits of something that says this, if that is known."""
+        try:
+            return self._said.get(said)
+        except TypeError:  # a list
+            return None
+
+    def remember(self, said: tuple[Any, ...], bits: int) -> None:
+        """These are the bits of all that say this: of texts only, which equal nothing else."""
+        if all(map(_is_text, said)):
+            if len(self._said) >= MAX_ANSWERS:
+                self._said.clear()
+            self._said[said] = bits
 
     def _gather(self) -> bool:
         """Look at all that can be reached; whether there is nothing but filters."""
@@ -144,3 +167,10 @@ class Reach:
             (edge.selective.input, True),
             (child.interface.input, omitted),
         )
+
+
+def _is_text(value: Any) -> bool:
+    """Whether it is a text, several, or absent. As keys, numbers and truth values are alike."""
+    if type(value) is tuple:
+        return all(type(each) is str for each in value)
+    return value is None or type(value) is str

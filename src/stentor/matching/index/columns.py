@@ -274,11 +274,16 @@ class ObjectColumn:
         rows: list[int] = []
         codes: list[int] = []
         places: dict[tuple[str, Any], int] = {}
+        known: dict[int, list[int]] = {}  # many rows may hold the very same object
         for i, (value, value_type) in enumerate(zip(self._values, self._types, strict=True)):
             if value_type == COLLECTION:
-                elements = {(value_type_of(e), e) for e in value}
-                rows.extend([i] * len(elements))
-                codes.extend([places.setdefault(e, len(places)) for e in elements])
+                found = known.get(id(value))
+                if found is None:
+                    elements = {(value_type_of(e), e) for e in value}
+                    found = [places.setdefault(e, len(places)) for e in elements]
+                    known[id(value)] = found
+                rows.extend([i] * len(found))
+                codes.extend(found)
         return np.array(rows, np.int64), np.array(codes, np.int64), list(places)
 
     def values(self) -> Sequence[Any]:

@@ -131,7 +131,9 @@ class Scoping:
         #: What was decided when graphs met of which only one can count.
         self.superseded: list[str] = []
         #: What administrators want, and whether one of these is on its way to the disk.
-        self._asked: deque[tuple[dict[str, Record] | None, Change | None, Then]] = deque()
+        self._asked: deque[tuple[dict[str, Record] | None, Change | None, int | None, Then]] = (
+            deque()
+        )
         self._storing = False
         #: Changes to come, and what is left to do of the one that is being made.
         self._coming: deque[Callable[[], Iterator[None]]] = deque()
@@ -148,10 +150,12 @@ class Scoping:
         *,
         change: Change | None = None,
         take_over: bool = False,
+        after: int | None = None,
     ) -> None:
         """Make the graph be these records, or carry out a change; an administrator wants it.
 
-        Raises if that cannot be decided here.
+        Raises if that cannot be decided here. What was made for the graph of one epoch, `after`,
+        is refused if there is a later one when its turn comes.
         """
         if isinstance(self._routing, Carriage):
             raise InvalidScopeGraph("this router carries notifications by itself, without scopes")
@@ -162,15 +166,19 @@ class Scoping:
                 f"changes of the scope graph are ordered by the broker {self.owner.broker!r}; "
                 f"connect to {places}, or take over if it is gone for good"
             )
-        self._asked.append((records, change, then))
+        self._asked.append((records, change, after, then))
         self._next()
 
     def _next(self) -> None:
         """Have the next change on disk, if none is on its way there."""
         if self._storing or not self._asked:
             return
-        records, change, then = self._asked.popleft()
+        records, change, after, then = self._asked.popleft()
         entry, own = self._scopes.entry, self._directory.own
+        if after is not None and after != entry.epoch:
+            text = f"the scope graph has changed since epoch {after}; look at it, and try again"
+            self._made(then, InvalidScopeGraph(text))
+            return
         if change is None:
             assert records is not None
             change = difference(entry.records, records)

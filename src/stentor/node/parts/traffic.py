@@ -30,6 +30,7 @@ from typing import Final
 
 from stentor.errors import ProtocolError
 from stentor.model.codec import decode_headers
+from stentor.model.stamp import without_stamps
 from stentor.node.agenda import Agenda
 from stentor.node.batch import Batch
 from stentor.node.border import Borders
@@ -210,6 +211,10 @@ class Traffic:
         """Give it to the feeds here, in steps."""
         stream, offsets, items, envelopes, volatile = batch
         held, ready, scoped = self._subscriptions.held, self._ready, self._scopes.active
+        stamps, bare = None, items
+        if scoped:
+            stamps = {id(each.stamp): each.stamp for each in envelopes}.values()
+            bare = without_stamps(items)  # once for all of them
         perishable = any(map(_handling, envelopes))
         for i, (destination, indexes) in enumerate(targets.items(), 1):
             if not i % FED_AT_ONCE:
@@ -220,13 +225,15 @@ class Traffic:
             if subscription is None:
                 continue
             if scoped:
-                indexes = self._scopes.visible(subscription, envelopes, indexes)  # type: ignore[assignment]
+                indexes = self._scopes.visible(subscription, envelopes, indexes, stamps)  # type: ignore[assignment]
                 if not indexes:
                     continue
+            # What may come back, or die, is known by its stamp.
+            data = bare if subscription.durable is None and subscription.settling is None else items
             if len(indexes) == len(items):
-                these, numbers = items, offsets
+                these, numbers = data, offsets
             else:
-                these = [items[i] for i in indexes]
+                these = [data[i] for i in indexes]
                 numbers = [offsets[i] for i in indexes]
             run = Run(m.VOLATILE, [], these) if volatile else Run(stream, numbers, these)
             if perishable:

@@ -9,6 +9,7 @@
 | `description` | what a scope is to be; ADD, DEL and replacement |
 | `selection` | which nodes names and selections mean |
 | `deployment`, `placement`, `edits` | statements carried out on a graph, all or nothing |
+| `standing` | statements on a graph that brokers have, without what was said of it |
 | `automation`, `maintenance` | UPDATE and MAINTAIN: scopes that change as things happen |
 | `checks` | advice for administrators |
 | `composition` | several files, and where each statement comes from |
@@ -21,6 +22,7 @@ from stentor.scopes.language.maintenance import Maintenance
 from stentor.scopes.language.parser import parse
 from stentor.scopes.language.placement import Instance
 from stentor.scopes.language.printer import format_script
+from stentor.scopes.language.standing import alter
 from stentor.scopes.language.syntax import Script
 from stentor.scopes.language.translation import register_filter_model, register_test
 
@@ -31,6 +33,7 @@ __all__ = [
     "Instance",
     "Maintenance",
     "Script",
+    "alter",
     "compose",
     "format_script",
     "load",

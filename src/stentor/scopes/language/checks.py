@@ -1,14 +1,15 @@
 """What is allowed and may still be meant otherwise: advice for administrators (05/4.2).
 
 `warnings` looks at what is written, `findings` at the graph that comes of it. Neither changes what
-a graph does.
+a graph does. `check_for_brokers` raises, with its place, at what brokers do not carry out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Final
 
+from stentor.errors import InvalidScopeGraph
 from stentor.filters import Filter
 from stentor.notation.document import near
 from stentor.scopes.drawing import type_name
@@ -17,6 +18,7 @@ from stentor.scopes.interfaces import Half
 from stentor.scopes.language import syntax as s
 from stentor.scopes.language.composition import Composition
 from stentor.scopes.language.deployment import Deployment
+from stentor.scopes.live import check_policy
 from stentor.scopes.nodes import Edge, Node
 from stentor.scopes.policies import Kind
 
@@ -55,6 +57,65 @@ def _caused(reaction: s.Alter) -> set[str]:
     if not any(isinstance(each, s.Selection) for each in reaction.clauses):
         return set()
     return {"add": {"join"}, "del": {"leave"}}.get(reaction.mode, {"join", "leave"})
+
+
+def check_for_brokers(composition: Composition, deployment: Deployment) -> None:
+    """Raise at the place of something that brokers do not do, with the reason."""
+    for each in composition.statements:
+        for clause in getattr(each.statement, "clauses", ()):
+            words = _not_done(each.statement, clause, deployment)
+            if words is not None:
+                raise InvalidScopeGraph(f"{each.source.place(clause.at)}: {words}")
+    for id, node in deployment.graph.nodes.items():
+        for kind, policy in node.policies.items():
+            try:
+                check_policy(deployment.graph, id, kind, policy)
+            except InvalidScopeGraph as error:
+                place = _place_of(composition, {id, node.name, node.definition}, kind)
+                raise InvalidScopeGraph(f"{place}{error}") from None
+
+
+def _not_done(statement: s.Statement, clause: s.Clause, deployment: Deployment) -> str | None:
+    """Why brokers do not carry out a clause; None if they do."""
+    match clause:
+        case s.Update():
+            return (
+                "UPDATE waits for events, and brokers change the graph only when an administrator "
+                "does; use stentor scopes alter, or stentor.scopes.language.Automation in a program"
+            )
+        case s.Maintain(when) if when not in ("once", "change"):
+            unused = isinstance(statement, s.DefineScope) and not deployment.instances_of(
+                statement.name
+            )
+            if not unused:
+                return (
+                    f"MAINTAIN {'EVERY' if when == 'every' else 'ON DEVIATION'} asks again as time "
+                    "goes by, and brokers follow attributes as they change; write MAINTAIN ON "
+                    "CHANGE, or deploy the file again when it is to be asked"
+                )
+    return None
+
+
+def _place_of(composition: Composition, names: Container[str | None], kind: Kind) -> str:
+    """Where a policy of a scope is written, the last counting, to be put before a message."""
+    for each in reversed(composition.statements):
+        match each.statement:
+            case s.DefineScope(name):
+                about = [name]
+            case s.DefineComponent(about):
+                pass
+            case s.Deploy(definition, name):
+                about = [name or definition.path[-1]]
+            case s.Alter(target):
+                about = [target.path[-1]]
+            case _:
+                continue
+        if not any(name in names for name in about):
+            continue
+        for clause in each.statement.clauses:
+            if isinstance(clause, s.Policy) and clause.kind == kind:
+                return f"{each.source.place(clause.at)}: "
+    return ""
 
 
 def findings(deployment: Deployment) -> Iterator[str]:
