@@ -177,10 +177,6 @@ def publish(
         raise InvalidConfiguration(
             "a last value is kept by the journal, which --volatile skips; choose one"
         )
-    bad = None if skip_bad else bad_argument(events or [])
-    if bad is not None:  # nobody has to wait for a broker to be told that
-        complain(describe(bad))
-        raise Exit(USAGE)
     publishing = Publishing(
         ack=ack,
         volatile=volatile,
@@ -194,6 +190,11 @@ def publish(
         expires=_moment(expires),
         priority=priority,
     )
+
+    bad = None if skip_bad else bad_argument(events or [])
+    if bad is not None:  # nobody has to wait for a broker to be told that
+        complain(describe(bad))
+        raise Exit(USAGE)
 
     async def main() -> int:
         return await publishing.run(how, name, events or [])
