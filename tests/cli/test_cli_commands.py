@@ -167,6 +167,7 @@ class TestMistakes:
         [
             (["dance"], "No such command 'dance'"),
             (["subscrib"], "No such command 'subscrib'. Did you mean 'subscribe'?"),
+            (["subscribe", "x > 2 and x < 1", "--strict"], "nothing can match this filter"),
             (["why-not", "x = 1", "{'x': 1}"], "names and texts are in double quotes"),
             (["journal", "show"], "Choose from info, check, repair."),
             (["subscribe", "--count", "x"], "'x' is not a valid whole number"),

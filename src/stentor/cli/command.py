@@ -14,7 +14,6 @@ import inspect
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
@@ -264,6 +263,8 @@ class Group(click.Group):
         name = args[0]
         if name in self._places or name.startswith("-") or context.resilient_parsing:
             return super().resolve_command(context, args)
+        from difflib import get_close_matches
+
         # Click looks among commands that are loaded, and none is.
         near = get_close_matches(name, self._places, 1)
         advice = f"Did you mean {near[0]!r}?" if near else f"Choose from {', '.join(self._places)}."

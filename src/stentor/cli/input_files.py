@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -69,6 +68,8 @@ def _lines(text: str) -> Iterator[tuple[int, bytes]]:
 
 def _csv(path: str) -> Iterator[tuple[int, bytes]]:
     """Rows as JSON objects: what looks like a number is one, an empty field is left out."""
+    import csv
+
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             rows = csv.DictReader(file, strict=True)
