@@ -19,6 +19,14 @@ DEV = ROOT / "dev"
 PAGES = [ROOT / "CONTRIBUTING.md", *ROOT.glob("README.md"), *sorted((ROOT / "docs").glob("*.md"))]
 
 
+def test_the_site_shows_code_as_code_and_text_as_text() -> None:
+    """What stands behind the language of a block would turn both around, from there on."""
+    import docs_site
+
+    page = "```python no-run\nx = 1\n```\ntext\n```\nplain\n```\n"
+    assert docs_site.plain_fences(page) == page.replace(" no-run", "")
+
+
 @pytest.fixture(scope="module")
 def pyproject() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))

@@ -98,6 +98,7 @@ def stage() -> None:
         text = page.read_text("utf-8")
         for other, target in OTHERS.items():
             text = text.replace(f"](../{other}", f"]({target}")
+        text = plain_fences(text)
         if page.name == "conformance.md":  # a table of thousands of rows, which nobody searches
             text = f"---\nsearch:\n  exclude: true\n---\n{text}"
         page.write_text(text, "utf-8")
@@ -107,6 +108,15 @@ def stage() -> None:
     (reference / "commands.md").write_text("\n".join(commands()), "utf-8")
     for module, about in REFERENCE.items():
         (reference / f"{module}.md").write_text("\n".join(described(module, about)), "utf-8")
+
+
+def plain_fences(text: str) -> str:
+    """The page without what its code blocks say to our tests, such as `no-run` after the language.
+
+    Python-Markdown takes a line with more than one word for no beginning of a block, and its end
+    for one.
+    """
+    return re.sub(r"^(```\w+) .*$", r"\1", text, flags=re.MULTILINE)
 
 
 def described(module: str, about: str) -> Iterator[str]:

@@ -79,6 +79,23 @@ class TestHelp:
             assert re.search(rf"^  {command} ", result.out, re.MULTILINE), command
         assert "Exit codes:" in result.out
 
+    @pytest.mark.parametrize(
+        "group", [[], ["links"], ["journal"], ["scopes"], ["pipeline"], ["archive"]]
+    )
+    def test_what_a_command_does_fits_into_a_line(
+        self, run: Run, monkeypatch: pytest.MonkeyPatch, group: list[str]
+    ) -> None:
+        monkeypatch.setenv("COLUMNS", "80")
+        commands = run(*group, "--help").out.partition("\nCommands:\n")[2]
+        assert len(commands.splitlines()) >= 2
+        assert "..." not in commands
+
+    def test_clients_wait_for_a_broker_that_compiles_before_it_listens(self, run: Run) -> None:
+        for command, patience in (("subscribe", "1m"), ("publish", "1m"), ("status", "10s")):
+            assert f"default: {patience}]" in " ".join(
+                run(command, "--help").out.partition("--connect-timeout")[2].split()
+            )
+
     @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
     def test_every_command_has_examples_that_are_of_it(self, run: Run, command: list[str]) -> None:
         result = run(*command, "--help")
@@ -149,6 +166,14 @@ class TestMistakes:
         ("arguments", "says"),
         [
             (["dance"], "No such command 'dance'"),
+            (["subscrib"], "No such command 'subscrib'. Did you mean 'subscribe'?"),
+            (["subscribe", "x > 2 and x < 1", "--strict"], "nothing can match this filter"),
+            (["why-not", "x = 1", "{'x': 1}"], "names and texts are in double quotes"),
+            (["journal", "show"], "Choose from info, check, repair."),
+            (["subscribe", "--count", "x"], "'x' is not a valid whole number"),
+            (["filter", "check", "/nowhere"], "/nowhere cannot be read: No such file"),
+            (["publish", "nowhere.jsonl"], "'nowhere.jsonl' is no JSON object, and no file"),
+            (["publish", '{"x": 1}', "{'x': 1}"], "argument 2: not JSON"),
             (["broker", "--lisen", "x"], "No such option '--lisen'"),
             (["publish", "127.0.0.1:1", "--rate", "fast"], "--rate"),
             (["publish", "127.0.0.1:1", "--retain", "k", "--retain-by", "x", "{}"], "contradict"),

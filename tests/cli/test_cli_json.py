@@ -136,7 +136,11 @@ class TestMistakes:
         [
             ("", "not JSON"),
             ("{", "not JSON"),
-            ('{"x": NaN}', "not JSON: invalid character"),
+            ('{"x": NaN}', "NaN compares with nothing, so it is no value here"),
+            ('{"x": [1, -Infinity]}', r'write \{"\$number": "-inf"\} instead of -Infinity'),
+            ('{"x": True}', "write true instead of True"),
+            ('{"x": "None", "y": 01}', "not JSON: invalid number"),
+            ('{"x": 1', "the text ends too early"),
             ("nope", "not JSON"),
             ("{symbol: 'IBM'}", "keys must be strings.*; names and texts are in double quotes"),
             (b'{"x": "\xff"}', "not JSON"),

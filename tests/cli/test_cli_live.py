@@ -323,8 +323,8 @@ class TestPublishAndSubscribe:
         assert done.code == 1
         assert done.err.splitlines() == [
             "stentor: 1 published",
-            "stentor: STN-102: line 3: not JSON: Input data was truncated "
-            "(stentor explain STN-102)",
+            "stentor: STN-102: line 3: not JSON: the text ends too early; is a quote or a bracket "
+            "missing? (stentor explain STN-102)",
         ]
         assert wanted.out.next() == '{"n":1}\n'
         assert wanted.wait() == 0

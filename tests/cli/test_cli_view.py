@@ -53,7 +53,7 @@ class TestView:
             "desk-7",
             "published",
             "routing table",
-            "1 notifications, offsets 1 to 1",
+            "1 notification, offsets 1 to 1",
             "in memory",
         ):
             assert part in text, part

@@ -5,6 +5,7 @@ depend on them. The broker is an ordinary one beside it.
 """
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -95,6 +96,19 @@ def test_what_needs_more_says_what_to_do(hidden: str, says: str) -> None:
     assert done.returncode == 1
     assert says in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("from stentor.broker import Broker", "a broker needs n.*'stentor\\[broker\\]'"),
+        ("from stentor.pipeline import events", "events needs .*'stentor\\[spark\\]'"),
+    ],
+)
+def test_a_program_is_told_what_to_install(line: str, says: str) -> None:
+    done = light("-c", line)
+    assert done.returncode == 1
+    assert re.search(says, done.stderr.splitlines()[-1]), done.stderr
 
 
 def test_an_archive_without_its_package_says_what_to_install(tmp_path: Path) -> None:

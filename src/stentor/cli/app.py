@@ -35,19 +35,15 @@ says.
 \b
 Begin here, each in a terminal of its own:
   stentor broker
-  stentor subscribe 127.0.0.1:7411 "symbol = 'IBM' and price > 100"
-  stentor publish 127.0.0.1:7411 '{"symbol": "IBM", "price": 120.5}'
+  stentor subscribe "symbol = 'IBM' and price > 100"
+  stentor publish '{"symbol": "IBM", "price": 120.5}'
 
 \b
 Exit codes:
-  0    it did what was asked
-  1    it failed; one line on stderr says why, and what to do
-  2    it was used wrongly, or configured so
-  130  it was interrupted by Ctrl-C; 143 by SIGTERM
-
-\b
-A broker and an overlay run until they are told to stop, by Ctrl-C or SIGTERM: that is 0. So it
-is for a pipeline with SIGTERM.
+  0    it did what was asked; for a broker or an overlay, also the end by Ctrl-C or SIGTERM
+  1    it failed; stderr says why, and what to do
+  2    it was used or configured wrongly
+  130  it was interrupted by Ctrl-C; 143 by SIGTERM (a pipeline that SIGTERM ends: 0)
 """
 
 

@@ -73,7 +73,7 @@ def convert(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Make a Delta table of an archive that an older version of Stentor has written.
+    """Make a Delta table of an archive of an older version.
 
     Stop the queries that write to it first; they go on from their checkpoints afterwards.
 

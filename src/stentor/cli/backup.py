@@ -75,7 +75,7 @@ def restore(
     ] = False,
     json: _Json = False,
 ) -> None:
-    """Put a backup into a data directory, for a broker that does not run.
+    """Put a backup into the data directory of a stopped broker.
 
     The broker that is then started with it serves what the copy has and publishes under a new
     stream, since the copy is older than what others may have seen. What was published after the

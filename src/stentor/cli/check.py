@@ -60,7 +60,7 @@ def check(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Say whether the service did what it promises, by what its clients recorded.
+    """Judge recordings: did everybody get what was promised?
 
     Nobody may be notified of what nobody published, of what it did not subscribe to, of one thing
     twice, of other content than was published, or against the orders that are asked for; and with

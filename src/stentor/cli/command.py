@@ -48,6 +48,16 @@ def _completer(words: Completion | None) -> Any:
     return complete
 
 
+class _Whole(click.IntRange):
+    """Click would say of a word that it is "not a valid integer range"."""
+
+    name = "whole number"
+
+
+class _Number(click.FloatRange):
+    name = "number"
+
+
 class Option:
     """How an option is written: its names, then what help says of it."""
 
@@ -172,7 +182,7 @@ class _Form:
         if issubclass(self.type, StrEnum):
             return click.Choice([each.value for each in self.type])
         if least is not None or most is not None:
-            kind: Any = click.IntRange if self.type is int else click.FloatRange
+            kind: Any = _Whole if self.type is int else _Number
             return kind(least, most)  # type: ignore[no-any-return]
         return _TYPES[self.type]
 
@@ -246,6 +256,19 @@ class Group(click.Group):
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(self._places)
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name in self._places or name.startswith("-") or context.resilient_parsing:
+            return super().resolve_command(context, args)
+        from difflib import get_close_matches
+
+        # Click looks among commands that are loaded, and none is.
+        near = get_close_matches(name, self._places, 1)
+        advice = f"Did you mean {near[0]!r}?" if near else f"Choose from {', '.join(self._places)}."
+        raise click.UsageError(f"No such command {name!r}. {advice}", context)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in self._places:

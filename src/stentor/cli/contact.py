@@ -39,4 +39,4 @@ class Contact:
     def _tell(self) -> None:
         self._told = True
         reason = self._bus.error or "no answer yet"
-        complain(f"stentor: not connected, trying on: {reason}")
+        complain(f"stentor: not connected, still trying: {reason}")

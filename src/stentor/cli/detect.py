@@ -102,7 +102,7 @@ def detect(
     ] = False,
     name: NameOption = None,
 ) -> None:
-    """Have the broker detect a pattern over events, and print what it finds, one per line.
+    """Have the broker detect a pattern, and print what it finds.
 
     The broker looks for it from now on. Everybody who asks for the same pattern by the same grant
     shares one detector. What is found is published: others may subscribe to it as to anything.

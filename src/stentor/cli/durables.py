@@ -56,7 +56,7 @@ def durables(
     ] = None,
     json: Annotated[bool, Option("--json", metavar="", help="JSON, for scripts.")] = False,
 ) -> None:
-    """Show where durable subscriptions live and how far they are; move, reset or delete one.
+    """Show, move, reset or delete durable subscriptions.
 
     `list` shows all of the overlay, and of those that live at this broker how many events they are
     behind, how old the oldest of these is, and how many were refused. `show` tells all about one,

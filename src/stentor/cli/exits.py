@@ -22,6 +22,7 @@ from stentor.errors import (
     InvalidConfiguration,
     InvalidPattern,
     InvalidTopology,
+    NeverMatches,
     PipelineDefinitionError,
     StentorError,
 )
@@ -41,6 +42,7 @@ _USAGE_ERRORS: Final = (
     InvalidConfiguration,
     InvalidPattern,
     InvalidTopology,
+    NeverMatches,
     PipelineDefinitionError,
 )
 

@@ -24,7 +24,7 @@ def explain(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Say what an error means and what to do, or what a setting is for.
+    """Explain an error and what to do, or a setting.
 
     `errors` and `settings` print all of them, in Markdown.
 

@@ -58,7 +58,7 @@ def filter(
     ] = None,
     json: Annotated[bool, Option("--json", metavar="", help="JSON, for editors.")] = False,
 ) -> None:
-    """Check the filters of files, or say how the beginning of one could go on.
+    """Check files of filters, or complete the beginning of one.
 
     `check` tells each mistake as FILE:LINE:COLUMN. A file has one filter per line; lines that begin
     with white space go on with the one before, and those that begin with # are left out. An event
@@ -151,8 +151,10 @@ def _mistakes(name: str, language: Language, types: EventTypes | None) -> Iterat
 def _text(name: str) -> str:
     try:
         return sys.stdin.read() if name == "-" else Path(name).read_text("utf-8")
-    except (OSError, UnicodeError) as error:
-        raise BadParameter(f"{name}: {error}") from None
+    except OSError as error:
+        raise BadParameter(f"{name} cannot be read: {error.strerror}") from None
+    except UnicodeError as error:
+        raise BadParameter(f"{name} is no text in UTF-8: {error}") from None
 
 
 def _filters(text: str) -> Iterator[tuple[int, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +12,18 @@ from stentor.errors import InvalidConfiguration, InvalidNotification
 
 #: Lines that are handed over at a time.
 _AT_ONCE: Final = 1_000
+#: How the names of such files end.
+_ENDINGS: Final = (".csv", ".json", ".jsonl", ".ndjson")
 _WORDS: Final = {"true": True, "false": False}
+
+
+def is_file_name(text: str) -> bool:
+    """Whether this word, which might be an address as well, is meant as a file.
+
+    >>> [is_file_name(each) for each in ("quotes.jsonl", "b1.example", "b1.example:7411")]
+    [True, False, False]
+    """
+    return text.lower().endswith(_ENDINGS) or Path(text).is_file()
 
 
 def check_files(events: list[str]) -> None:
@@ -58,6 +68,8 @@ def _lines(text: str) -> Iterator[tuple[int, bytes]]:
 
 def _csv(path: str) -> Iterator[tuple[int, bytes]]:
     """Rows as JSON objects: what looks like a number is one, an empty field is left out."""
+    import csv
+
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             rows = csv.DictReader(file, strict=True)

@@ -10,6 +10,7 @@ from typing import Any
 from stentor.broker.storage import database
 from stentor.broker.storage.directory import DATABASE
 from stentor.errors import InvalidConfiguration
+from stentor.notation.counts import counted
 from stentor.notation.units import short_size
 
 
@@ -57,10 +58,11 @@ def read_info(directory: Path) -> dict[str, Any]:
 
 def shown(info: dict[str, Any]) -> str:
     """The same for people."""
+    kept = counted(info["notifications"], "notification")
     rows = [
         ("broker", info["broker"]),
         ("stream", info["stream"]),
-        ("holds", f"{info['notifications']:,} notifications in {info['blocks']:,} blocks"),
+        ("holds", f"{kept} in {counted(info['blocks'], 'block')}"),
         ("offsets", f"{info['low']:,} to {info['head']:,}" if info["notifications"] else "none"),
         ("journaled", f"{info['earliest']} to {info['latest']}" if info["earliest"] else "never"),
         ("size", f"{short_size(info['bytes'])}, the file {short_size(info['file_bytes'])}"),

@@ -23,6 +23,7 @@ what is published is new.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from datetime import datetime
@@ -107,7 +108,7 @@ def from_json(line: bytes | str) -> Notification:
     try:
         data = _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise InvalidNotification(f"not JSON: {_reason(error)}") from None
+        raise InvalidNotification(f"not JSON: {_reason(error, line)}") from None
     except RecursionError:
         raise InvalidNotification("not a notification: nested too deeply") from None
     if not isinstance(data, dict):
@@ -184,11 +185,29 @@ def _kind(value: Any) -> str:
     return names.get(type(value), "an object" if isinstance(value, dict) else "a number")
 
 
-def _reason(error: Exception) -> str:
+_NAN: Final = "NaN compares with nothing, so it is no value here; leave the attribute out"
+#: Words that other languages write, and what to do about them.
+_FOREIGN: Final = {
+    "NaN": _NAN,
+    "nan": _NAN,
+    "Infinity": 'write {"$number": "inf"} instead of Infinity',
+    "-Infinity": 'write {"$number": "-inf"} instead of -Infinity',
+    "True": "write true instead of True",
+    "False": "write false instead of False",
+    "None": "write null instead of None",
+}
+
+
+def _reason(error: Exception, line: bytes | str) -> str:
     reason = str(error).removeprefix("JSON is malformed: ")
     if "keys must be strings" in reason:
-        reason += '; names and texts are in double quotes: {"symbol": "IBM"}'
-    return reason
+        return f'{reason}; names and texts are in double quotes: {{"symbol": "IBM"}}'
+    if "truncated" in reason:
+        return "the text ends too early; is a quote or a bracket missing?"
+    text = line if isinstance(line, str) else line.decode("utf-8", "replace")
+    foreign = re.search(r"[:\[,]\s*(-?[A-Za-z]+)", text)
+    advice = _FOREIGN.get(foreign[1]) if foreign else None
+    return f"{reason}; {advice}" if advice else reason
 
 
 def print_json(data: Any) -> None:

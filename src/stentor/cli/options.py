@@ -24,6 +24,9 @@ R = TypeVar("R")
 
 #: Where a broker listens that was started without options.
 LOCAL: Final = "127.0.0.1:7411"
+#: How long clients try to reach a broker. One that starts for the first time compiles its matching
+#: code before it listens, and whoever types the second command meanwhile need not do so again.
+PATIENCE: Final = "1m"
 _ADDRESS: Final = re.compile(r"unix:.+|\w+://\S+|[\w.\[\]:,-]*[.:][\w.\[\]:,-]*|localhost")
 
 
@@ -68,17 +71,19 @@ class Connecting:
         return bus
 
 
-BrokerArgument: TypeAlias = Annotated[
-    Connecting,
-    Argument(
+def broker_argument(told_by: Callable[[str], bool] = is_address) -> Argument:
+    """The address, which may be left out if what follows is not taken for one."""
+    return Argument(
         metavar="[ADDRESS]",
         help="The broker: host:port, tls://host:port or unix:path. Several that serve equally well "
         f"are separated by commas.  [default: {LOCAL}]",
         omitted=LOCAL,
-        told_by=is_address,
+        told_by=told_by,
         show_default=False,
-    ),
-]
+    )
+
+
+BrokerArgument: TypeAlias = Annotated[Connecting, broker_argument()]
 JsonOption: TypeAlias = Annotated[
     bool, Option("--json", metavar="", help="JSON on stdout, for scripts.")
 ]
@@ -149,8 +154,8 @@ def connecting(
             "--connect-timeout",
             metavar="DURATION",
             envvar="STENTOR_CONNECT_TIMEOUT",
-            help="How long to try to reach a broker, such as 500ms, 10s or 1m; a number is "
-            "seconds.",
+            help="How long to try to reach a broker before giving up, such as 500ms, 10s or 1m; a "
+            "number is seconds.",
         ),
     ] = "10s",
 ) -> Connecting:
@@ -177,7 +182,7 @@ def connecting(
 
 def connects(command: Callable[..., R]) -> Callable[..., R]:
     """A command of a client, with the options of `connecting`."""
-    return _with_options(command)
+    return _with_options(command, patience=PATIENCE)
 
 
 def asks(command: Callable[..., R]) -> Callable[..., R]:
@@ -191,7 +196,11 @@ def asks_or_reads(command: Callable[..., R]) -> Callable[..., R]:
 
 
 def _with_options(
-    command: Callable[..., R], without: str = "", *, directories: bool = False
+    command: Callable[..., R],
+    without: str = "",
+    *,
+    directories: bool = False,
+    patience: str | None = None,
 ) -> Callable[..., R]:
     signature = inspect.signature(command, eval_str=True)
     own = list(signature.parameters.values())
@@ -199,6 +208,11 @@ def _with_options(
     own[place] = how.replace(annotation=Annotated[str, *get_args(how.annotation)[1:]])
     _, *shared = inspect.signature(connecting, eval_str=True).parameters.values()
     options = [option for option in shared if option.name != without]
+    if patience is not None:
+        options = [
+            each.replace(default=patience) if each.name == "connect_timeout" else each
+            for each in options
+        ]
 
     @wraps(command)
     def run(**given: Any) -> R:

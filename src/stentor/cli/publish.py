@@ -9,12 +9,25 @@ from typing import Annotated
 from click.exceptions import Exit
 
 from stentor.cli.command import Argument, Option
-from stentor.cli.options import BrokerArgument, JsonOption, NameOption, connects
+from stentor.cli.input_files import is_file_name
+from stentor.cli.options import (
+    Connecting,
+    JsonOption,
+    NameOption,
+    broker_argument,
+    connects,
+    is_address,
+)
+
+
+def _is_address(text: str) -> bool:
+    """Whether the first word is an address, and not a file whose name has a dot like a host's."""
+    return is_address(text) and not is_file_name(text)
 
 
 @connects
 def publish(
-    how: BrokerArgument,
+    how: Annotated[Connecting, broker_argument(_is_address)],
     events: Annotated[
         list[str] | None,
         Argument(
@@ -123,7 +136,7 @@ def publish(
     name: NameOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Publish JSON objects, given as arguments, as lines of files or of stdin.
+    """Publish events: JSON objects, files of them, or stdin.
 
     It ends when all of them are safe, and says how many are published. If the broker refuses some,
     it says how many and why, reads no further, and the exit code is 1. Nested objects become
@@ -145,7 +158,8 @@ def publish(
       stentor publish 127.0.0.1:7411 --deliver-at 10m --expires 1h '{"remind": "ann"}'
       stentor subscribe b1:7411 --meta | stentor publish b2:7411
     """
-    from stentor.cli.publishing import Publishing, key_of
+    from stentor.cli.exits import USAGE, complain, describe
+    from stentor.cli.publishing import Publishing, bad_argument, key_of
     from stentor.cli.running import run
     from stentor.errors import InvalidConfiguration
 
@@ -176,6 +190,11 @@ def publish(
         expires=_moment(expires),
         priority=priority,
     )
+
+    bad = None if skip_bad else bad_argument(events or [])
+    if bad is not None:  # nobody has to wait for a broker to be told that
+        complain(describe(bad))
+        raise Exit(USAGE)
 
     async def main() -> int:
         return await publishing.run(how, name, events or [])

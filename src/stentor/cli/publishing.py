@@ -274,6 +274,17 @@ class Publishing:
             yield
 
 
+def bad_argument(events: list[str]) -> StentorError | None:
+    """What is wrong with the first one that is written here and is no notification."""
+    for number, text in enumerate(events, 1):
+        if text.lstrip().startswith("{"):
+            try:
+                from_json(text.encode("utf-8", "surrogateescape"))
+            except StentorError as error:
+                return type(error)(f"argument {number}: {error}")
+    return None
+
+
 async def _arguments(events: list[str]) -> Batches:
     # What the shell passes may be no text at all.
     yield [(n, text.encode("utf-8", "surrogateescape")) for n, text in enumerate(events, 1)]

@@ -43,7 +43,7 @@ def record(
     ] = None,
     name: NameOption = None,
 ) -> None:
-    """Subscribe, and record what came for `stentor check`, until Ctrl-C.
+    """Subscribe, and record what comes for `stentor check`.
 
     Each line of the file is an action: a subscription, a notification, the end of one. What several
     filters match comes once. Record publishers by `stentor publish --record` and programs by
@@ -62,12 +62,12 @@ def record(
 
     async def main() -> None:
         async with how.bus(name, record=out) as bus:
-            await _record(bus, wanted, durable)
+            await _record(bus, wanted, durable, out)
 
     run(main)
 
 
-async def _record(bus: Bus, filters: list[Filter], durable: str | None) -> None:
+async def _record(bus: Bus, filters: list[Filter], durable: str | None, out: Path) -> None:
     """Take everything until it is cancelled; the client writes it down."""
     from stentor.cli.exits import complain
     from stentor.cli.printing import subscribed
@@ -75,7 +75,7 @@ async def _record(bus: Bus, filters: list[Filter], durable: str | None) -> None:
 
     count = 0
     async with subscribed(bus, filters, durable=durable) as subscription:
-        complain(f"stentor: recording at {bus.broker}")
+        complain(f"stentor: recording at {bus.broker}, in {out}")
         try:
             async for batch in subscription.batches():
                 count += len(batch)

@@ -89,7 +89,7 @@ def replay(
         bool, Option("--yes", "-y", metavar="", help="Do not ask before it begins.")
     ] = False,
 ) -> None:
-    """Publish archived events again, in the order in which they were published.
+    """Publish archived events again, in their order.
 
     They are new notifications with the old contents, at the old distances in time, divided by the
     speed. Each is on the broker's disk before the next batch goes. After an interruption, by Ctrl-C

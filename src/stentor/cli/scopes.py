@@ -46,7 +46,7 @@ def check(
     ] = None,
     quiet: Annotated[bool, Option("--quiet", "-q", help="Check, and draw nothing.")] = False,
 ) -> None:
-    """Read scope graphs, deploy them without a network, and draw what comes of it.
+    """Check scope graphs without a network, and draw them.
 
     What is wrong is told with its place, and nothing is drawn. What may be meant otherwise is told
     as a warning. Several files make one graph, in the order given.
@@ -88,7 +88,9 @@ def format(
         bool, Option("--check", help="Fail if a file is not formatted, and change nothing.")
     ] = False,
 ) -> None:
-    """Print scope graphs in their one form; comments stay with the clause that they stand at.
+    """Print scope graphs in their one form, comments kept.
+
+    Each comment stays with the clause that it stands at.
 
     \b
     Examples:

@@ -34,7 +34,7 @@ def deploy(
         ),
     ] = False,
 ) -> None:
-    """Make the brokers' scope graph be what a file says, while they run.
+    """Give running brokers the scope graph of a file.
 
     All brokers of the overlay get it. What has not changed goes on as it was: nothing in flight is
     lost, and nothing is seen by whom it was not meant for when it was published. It takes a grant
@@ -60,7 +60,7 @@ def show(
     how: BrokerArgument,
     json: Annotated[bool, Option("--json", metavar="", help="JSON, for scripts.")] = False,
 ) -> None:
-    """Show the scope graph as the brokers have it now: scopes, members, interfaces, traffic.
+    """Show the scope graph as the brokers have it now.
 
     All brokers of the overlay are asked for their members, and for how much has crossed each edge
     of what was published there.

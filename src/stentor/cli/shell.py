@@ -61,7 +61,7 @@ def completion(
         ),
     ] = None,
 ) -> None:
-    """Print a script that lets a shell complete commands and options.
+    """Print a script that teaches a shell to complete commands.
 
     \b
     Examples:

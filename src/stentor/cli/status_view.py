@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stentor.errors import StentorError
+from stentor.notation.counts import counted
 from stentor.notation.units import format_duration, short_size
 
 _GOOD: Final = "green"
@@ -54,8 +55,12 @@ def _table(
     *,
     limit: int | None = None,
     empty: str = "none",
+    tally: bool = True,
 ) -> Group:
-    """A title and a table. Columns whose name begins with > are numbers, and go to the right."""
+    """A title, with the number of rows if that says something, and a table.
+
+    Columns whose name begins with > are numbers, and go to the right.
+    """
     found = list(rows)
     if not found:
         return Group(Text(title, style="bold"), Text(empty, style="dim"))
@@ -70,7 +75,8 @@ def _table(
         )
     for row in found[:limit]:
         table.add_row(*(each if isinstance(each, Text) else Text(plain(each)) for each in row))
-    parts: list[RenderableType] = [Text(f"{title} ({len(found):,})", style="bold"), table]
+    heading = f"{title} ({len(found):,})" if tally else title
+    parts: list[RenderableType] = [Text(heading, style="bold"), table]
     if limit is not None and len(found) > limit:
         parts.append(Text(f"{len(found) - limit:,} more; --all shows them", style="dim"))
     return Group(*parts)
@@ -268,7 +274,8 @@ def numbers_table(status: dict[str, Any], before: dict[str, Any] | None = None) 
     where = plain(journal["path"]) if journal["path"] else "in memory"
     grid.add_row(
         "journal",
-        f"{kept:,} notifications, offsets {journal['low']:,} to {journal['head']:,}, "
+        f"{counted(kept, 'notification')}, "
+        f"offsets {journal['low']:,} to {journal['head']:,}, "
         f"{short_size(journal['bytes'])}; {where}",
     )
     failed = journal["failed_commits"]
@@ -304,7 +311,8 @@ def rates_table(
         if count
     )
     per = "now" if before is not None else "on average"
-    return _table("Notifications", ["", ">total", f">per second, {per}"], rows)
+    columns = ["", ">total", f">per second, {per}"]
+    return _table("Notifications", columns, rows, tally=False)
 
 
 def _rate(count: float, seconds: float | None) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Annotated, Final
 
+from click.exceptions import Exit
+
 from stentor.cli.command import Argument
 from stentor.cli.options import JsonOption
 
@@ -33,12 +35,18 @@ def why_not(
     Examples:
       stentor why-not "price > 100 and symbol = 'IBM'" '{"symbol": "IBM", "price": 99}'
     """
+    from stentor.cli.exits import USAGE, complain, describe
     from stentor.cli.json_forms import from_json
+    from stentor.errors import StentorError
     from stentor.filters import Filter
     from stentor.filters.mismatch import alternatives
 
     wanted = Filter(filter)
-    notification = from_json(event.encode("utf-8", "surrogateescape"))
+    try:
+        notification = from_json(event.encode("utf-8", "surrogateescape"))
+    except StentorError as error:
+        complain(describe(error))
+        raise Exit(USAGE) from None
     if json:
         from stentor.cli.json_forms import print_json
 

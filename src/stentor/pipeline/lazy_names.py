@@ -9,7 +9,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
+
+#: What is installed with Spark.
+_SPARK: Final = frozenset({"numba", "numpy", "pandas", "pyarrow", "pyspark"})
 
 
 def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
@@ -22,7 +25,16 @@ def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
         home = homes.get(name)
         if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = getattr(import_module(f"{package}.{home}"), name)
+        try:
+            found = getattr(import_module(f"{package}.{home}"), name)
+        except ModuleNotFoundError as error:
+            if error.name not in _SPARK:
+                raise
+            raise ModuleNotFoundError(
+                f"{package}.{name} needs {error.name}, which is not installed: "
+                "pip install 'stentor[spark]'",
+                name=error.name,
+            ) from error
         setattr(sys.modules[package], name, found)
         return found
 

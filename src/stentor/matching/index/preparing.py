@@ -38,13 +38,13 @@ from stentor.matching.index.ragged import COMMON
 #: Called with what to tell who waits.
 Notice: TypeAlias = Callable[[str], object]
 
-_COMPILING: Final = "compiling matching code {}, which may take half a minute: {}"
+_COMPILING: Final = "compiling matching code first, which may take half a minute: {}"
 _ONCE: Final = (
-    "once for each version of Stentor, as long as the directory is kept; `kernels` names another, "
-    "which brokers may share"
+    "the next start finds it in {}, until there is a new version of Stentor (brokers may share "
+    "the directory; the setting `kernels` names another)"
 )
 _EVERY_TIME: Final = (
-    "at every start; let `kernels` be a directory that the broker may write to, and it is done once"
+    "this happens at every start until the setting `kernels` names a directory that can be written"
 )
 #: Seconds of waiting for another process before it is told.
 _QUIETLY: Final = 5.0
@@ -82,13 +82,13 @@ def prepare(folder: Path | None = None, notice: Notice = lambda text: None) -> P
                 folder = folder or _default_folder()
                 with _own_turn(folder, notice):
                     _keep_in(folder)
-                    with _noticed(_COMPILING.format(f"in {folder}", _ONCE), notice):
+                    with _noticed(_COMPILING.format(_ONCE.format(folder)), notice):
                         call_all()
                 _prepared = Prepared(folder, None)
             except (OSError, RuntimeError) as error:  # not writable, not ours; or there is no home
                 for kernel in dispatchers().values():
                     kernel._cache = NullCache()  # type: ignore[attr-defined]
-                with _noticed(_COMPILING.format("in memory", _EVERY_TIME), notice):
+                with _noticed(_COMPILING.format(_EVERY_TIME), notice):
                     call_all()
                 _prepared = Prepared(None, str(error))
         return _prepared
