@@ -226,7 +226,7 @@ async def test_a_client_hands_out_the_highest_of_those_that_it_has() -> None:
 async def test_what_was_refused_holds_up_its_own_priority_only() -> None:
     async with served() as broker, stentor.connect(broker.address) as bus:
         async with bus.subscribe(
-            "exists x", durable="d", order="priority", retry=Retry(backoff="100ms"), window=10
+            "exists x", durable="d", order="priority", retry=Retry(backoff="1s"), window=10
         ) as sub:
             for x, priority in enumerate([5, 5, 2, 7]):
                 await bus.publish({"x": x}, priority=priority)

@@ -103,7 +103,7 @@ _PREFIX: Final = Layout(">BII")
 HEADER_AT: Final = _PREFIX.size
 #: The same with the first two bytes of the header: an array of so many, and the code of the map.
 _START: Final = Layout(">BIIBB")
-_START_SIZE: Final = _START.size
+_START_PART: Final = slice(_START.size)
 #: An array of seven, and one of eight: with handling.
 _HEADER_START: Final = 0x97
 _HANDLED_START: Final = 0x98
@@ -401,10 +401,10 @@ def decode_many(items: Sequence[Buffer]) -> list[Notification]:
     ]
 
 
-#: For beginnings of items, up to the code of the map, that were found good: where the header ends,
-#: where the item ends, and the number of attributes, as its complement if the header has handling.
-#: Most items begin like one before.
-_frames: Final[dict[bytes, tuple[int, int, int]]] = {}
+#: For beginnings of items, up to the code of the map, that were found good: where the header is,
+#: where the payload begins (0 if there is none), where the item ends, and the number of attributes,
+#: as its complement if the header has handling. Most items begin like one before.
+_frames: Final[dict[bytes, tuple[slice, int, int, int]]] = {}
 _MAX_FRAMES: Final = 4096
 #: The sizes of larger payloads seldom repeat.
 _MAX_FRAME_PAYLOAD: Final = 1024
@@ -429,7 +429,7 @@ def without_payloads(items: Sequence[bytes]) -> list[bytes]:
     return found
 
 
-def _frame(data: bytes) -> tuple[int, int, int]:
+def _frame(data: bytes) -> tuple[slice, int, int, int]:
     """What the beginning of an item says; `ValueError` if that is nothing for the tight loop."""
     version, header_size, payload_size, first, code = _START.unpack_from(data)
     if (
@@ -442,11 +442,13 @@ def _frame(data: bytes) -> tuple[int, int, int]:
         raise ValueError
     end = HEADER_AT + header_size
     count = code & 0x0F
-    frame = end, end + payload_size, count if first == _HEADER_START else ~count
+    payload_start = end if payload_size else 0
+    total = end + payload_size
+    frame = slice(HEADER_AT, end), payload_start, total, count if first == _HEADER_START else ~count
     if payload_size <= _MAX_FRAME_PAYLOAD:
         if len(_frames) >= _MAX_FRAMES:
             _frames.clear()
-        _frames[bytes(data[:_START_SIZE])] = frame  # a view would keep the whole buffer alive
+        _frames[bytes(data[_START_PART])] = frame  # a view would keep the whole buffer alive
     return frame
 
 
@@ -454,17 +456,18 @@ def _read_plain(
     items: Sequence[Buffer], found: Headers, decoder: Decoder[_Bare] | Decoder[_Plain]
 ) -> None:
     """Append the items up to the first that does not suit the decoder."""
-    frames, decode, names_known = _frames.get, decoder.decode, plain_names.issuperset
+    frames, start = _frames.get, _START_PART
+    decode, names_known = decoder.decode, plain_names.issuperset
     append = found.append
     bare = decoder is _bare_decoder
     producer = epoch = None
     try:
         for data in items:
             # A buffer that can change is no key: TypeError.
-            header_end, end, count = frames(data[:_START_SIZE]) or _frame(data)  # type: ignore[arg-type]
+            header, payload_start, end, count = frames(data[start]) or _frame(data)  # type: ignore[arg-type]
             if len(data) != end:
                 return
-            envelope = decode(data[HEADER_AT:header_end])
+            envelope = decode(data[header])
             attributes = envelope.attributes
             if len(attributes) != count:
                 if ~len(attributes) != count:
@@ -493,8 +496,8 @@ def _read_plain(
                     check_producer(producer)
                 found.sources.add((producer, epoch))
             envelope._data = data
-            if header_end != end:
-                envelope._payload_start = header_end
+            if payload_start:
+                envelope._payload_start = payload_start
             append(envelope)
     except Exception:  # whatever it is, the careful reader meets it again, and says what it is
         return
