@@ -18,7 +18,7 @@ from stentor.broker.host import Broker
 from stentor.broker.settings import Grant, Settings
 from stentor.errors import DecodeError, InvalidConfiguration, NotPermitted, StentorError
 from stentor.semantics import Condition, Notify, Pub, Quiescent, Sub, Unsub, check
-from stentor.semantics.lines import ACKNOWLEDGED, Line, decoded
+from stentor.semantics.lines import ACKNOWLEDGED, CUT_OFF, Line, decoded
 
 
 def one_broker() -> Broker:
@@ -231,6 +231,20 @@ async def test_the_inboxes_of_a_group_are_one_component(tmp_path: Path) -> None:
     # For what was withdrawn nothing is owed.
     assert (report.deliveries, report.owed) == (8, 6)
     assert {a.component for a in run.trace if isinstance(a, Notify)} == {"group g"}
+
+
+@looped
+async def test_every_connection_that_is_lost_is_noted(tmp_path: Path) -> None:
+    """It may have been given something before it heard that it is in force again."""
+    desk = new(tmp_path) / "desk.jsonl"
+    async with (
+        one_broker() as broker,
+        stentor.connect(broker, name="desk", record=desk) as bus,
+        bus.subscribe("x > 0", durable="d", group="g", settle=True) as orders,
+    ):
+        for _ in range(2):
+            orders.connection_lost(StentorError("it is lost"), 0.0)
+    assert [line.step for line in lines(desk)].count(CUT_OFF) == 2
 
 
 @looped

@@ -65,7 +65,7 @@ async def consume(
 
 async def serve(*, addresses: list[str], name: str, durable: str, filter: str, to: str) -> None:
     """Take an event, and publish one of another type in the same step, for ever."""
-    bus = connect(*addresses, name=name, delays=(0.02, 0.2))
+    bus = connect(*addresses, name=name, delays=(0.02, 0.2), timeout=60.0)
     async with bus, bus.subscribe(filter, durable=durable, settle=True) as events:
         while True:
             with suppress(TransactionLost):  # it was carried out, or comes again
@@ -92,7 +92,14 @@ async def work(
 
     retry = Retry(attempts, backoff="10ms..50ms", deadline=deadline, overtake=overtake)
     worker = Worker(seed, slow=deadline if hangs and deadline else 0.0)
-    bus = connect(*addresses, name=name, record=record, token=token, delays=(0.02, 0.2))
+    bus = connect(
+        *addresses,
+        name=name,
+        record=record,
+        token=token,
+        delays=(0.02, 0.2),
+        timeout=60.0,  # nobody starts it again if it gives up
+    )
     async with bus:
         handled = bus.subscribe(
             "k >= 0", handler=worker.handle, retry=retry, dead_letter=True, **terms

@@ -620,7 +620,7 @@ class Subscription(Generic[T]):
         """It has to be made again. The broker was there until then, by the loop's clock."""
         if self._settled and self._lost_at is None:
             self._lost_at = at + self._ahead
-        if self._settled and self._recorded is not None:
+        if self._recorded is not None:  # before it is in force again it may be given something
             self._recorded.cut_off()
         self._said = False
         self._unsettle()

@@ -323,7 +323,7 @@ class Subscription:
         before = self._taken_until(stream, run.offsets[0] - 1)
         if run.gap:
             durable.pass_over(stream, *run.offsets)
-        elif run.offsets[-1] - before != len(run.offsets):
+        elif run.offsets[0] <= before or run.offsets[-1] - before != len(run.offsets):
             last = before
             for offset in run.offsets:
                 if offset > last:

@@ -17,6 +17,7 @@ from stentor.node.parts import homes as homes_part
 from stentor.node.parts.wanted import EVERY as WANTED_EVERY
 from stentor.protocol import messages as m
 from stentor.simulation.client import Client, SimulatedInbox
+from stentor.simulation.journal import MemoryLog
 
 
 def at(stream: str) -> m.Origin:
@@ -638,3 +639,25 @@ def test_what_is_given_to_a_broker_that_is_leaving_lives_at_its_heir(
     assert homes(sim) == [heir]
     assert host.core.durables["desk"].positions == positions
     assert len({str(sim.hosts[name].core.homes.registry.get("desk")) for name in ("b0", "b1")}) == 1
+
+
+def test_what_nobody_has_kept_begins_again_at_the_heir() -> None:
+    """A broker that was started on an older copy of its directory, say, which did not have it."""
+    sim = line(2)
+    publisher = sim.client(at="b1")
+    publisher.send([{"x": 1}])
+    sim.settle()
+    for host in sim.hosts.values():
+        host.core.receive(host.core.neighbors[0], m.Homes([m.Home("desk", 3, at("gone#"))]))
+    sim.hosts["b0"].core.adopt(MemoryLog("gone#"))
+    sim.hosts["b0"].flush()
+    sim.advance()
+    client, inbox = reader(sim, "b1")
+    for _ in range(int(homes_part.LATE) + 5):
+        sim.tick(1.0)
+        sim.advance()
+        client.ask_again()
+    sim.settle()
+    assert homes(sim) == ["b0"]
+    assert inbox.in_force is not None
+    assert [(stream, offset) for stream, offset, _ in inbox.given] == [("b1#", 1)]

@@ -15,10 +15,10 @@ from stentor.model.codec import decode_headers
 from stentor.model.dead_letter import PRODUCER
 from stentor.node.clock import Clock
 from stentor.node.durable import Durable, Refusal
-from stentor.node.feed import Run
+from stentor.node.feed import Feed, Run
 from stentor.node.interest import Interest
 from stentor.node.settling import Settling
-from stentor.node.subscription import Consumer
+from stentor.node.subscription import Consumer, Subscription
 from stentor.protocol import messages as m
 from stentor.simulation.client import SimulatedInbox
 
@@ -320,3 +320,21 @@ def test_attempts_elsewhere_count_when_two_copies_are_united() -> None:
     refused = m.Refused("b0#", 1, None, "no", 1)
     assert settling.settle(consumer, m.Settle(1, {}, refused=[refused]))
     assert durable.refused["b0#"][1].attempts == 3
+
+
+def test_what_is_for_nobody_is_passed_over_beside_what_was_settled_before_it_came() -> None:
+    """A transaction of an earlier connection has settled the first before it is read again."""
+    durable = Durable(NAME, Interest([Filter()]), since=0.0)
+    durable.begin("b0#", 0)
+    feed = Feed("durable billing", positions={"b0#": 0}, resumed=True)
+    settling = Settling(m.Settlement(), durable, Clock())
+    sub = Subscription(feed, durable.interest, durable=durable, settling=settling)
+    sub.add(Consumer(1, 1, 100))
+    durable.settle("b0#", 1)
+    items = [encode(Notification({"x": k}, id=NotificationId("p", 1, k))) for k in (1, 3)]
+    feed.heads(1, {"b0#": 3})
+    feed.fetches("b0#")
+    feed.stretch(Run("b0#", [1, 3], items), asked=1, through=3, head=3, low=1)
+    given = [run.offsets for _, run in sub.deliveries(set())]
+    assert given == [[3]]
+    assert durable.is_done("b0#", 2)

@@ -66,6 +66,8 @@ COPIED_BYTES: Final = 2**19
 NOTE_EVERY: Final = 1.0
 #: Seconds for which copies are sought.
 SEEKING: Final = 1.0
+#: Seconds for which an heir seeks what was given to the broker before it.
+LATE: Final = 60.0
 #: Homes that one message names.
 AT_ONCE: Final = 200
 
@@ -81,6 +83,8 @@ class _Search:
     """Copies of a durable subscription are sought until then, and what has been found."""
 
     until: float
+    #: Since when, with all the searches before this one.
+    began: float
     found: Durable | None = None
     #: Whether its giver has answered.
     given: bool = False
@@ -200,14 +204,15 @@ class Homes:
         """The journal of a broker that was removed is here: so is what lived there.
 
         What was given to it too late to come with its journal is sought. It has served nobody
-        there, so any copy of that term is the newest.
+        there, so any copy of that term is the newest. If none is found for so long, it begins again
+        with the best that there is.
         """
         for home in self.registry.at(stream):
             if stream != self._journals.stream and home.name not in self._durables.held:
                 own, term = self._directory.own, home.term + 1
                 self._learn(m.Home(home.name, term, own, home.since, stream, home.owner))
         for home in self.registry.at(self._journals.stream):
-            if home.name not in self._durables.held:
+            if home.giver and home.name not in self._durables.held:
                 self._seek(home.name)
 
     def _inherit(self, copy: m.Copy) -> None:
@@ -524,11 +529,12 @@ class Homes:
             self._towards(origin, m.Copy(message.name, term, durable.to_data(), origin))
         self._flood(message, but=neighbor)
 
-    def _seek(self, name: str) -> None:
+    def _seek(self, name: str, began: float | None = None) -> None:
         """Find out what others have of one that is to live here."""
         if name in self._searches:
             return
-        search = self._searches[name] = _Search(self._clock.now + SEEKING)
+        now = self._clock.now
+        search = self._searches[name] = _Search(now + SEEKING, now if began is None else began)
         copy = self._copies.get(name)
         if copy is not None:
             self._find(search, copy)
@@ -555,7 +561,12 @@ class Homes:
             return
         ours = self._is_ours(home)
         if ours and home.giver and not search.given:
-            self._seek(name)  # the giver has it, and cannot be reached yet
+            if home.giver not in self._journals or self._clock.now - search.began < LATE:
+                self._seek(name, search.began)  # the giver has it, and cannot be reached yet
+            elif search.found is not None:
+                self._take(search.found, home.term + 1)
+            else:  # it begins again when somebody asks for it, with all there is since then
+                self._learn(m.Home(name, home.term + 1, home.broker, home.since, owner=home.owner))
         elif ours and search.found is not None:
             self._take(search.found, home.term)
         elif not ours and not self._directory.reaches(home.broker.stream):
