@@ -192,7 +192,9 @@ async def test_members_come_and_go_by_command(tmp_path: Path) -> None:
         await live.client("eve", tenant="beta")
         await live.client("auditor")
         assert set(await live.seen("ann", "Note")) == {"bob"}
-        assert "epoch" in await live.change("join", "auditor", "acme")
+        told = await live.change("join", "auditor", "acme")
+        assert "epoch" in told
+        assert "the graph names 'auditor' now" in told
         assert set(await live.seen("ann", "Note")) == {"bob", "auditor"}
         assert "already" in await live.change("join", "auditor", "acme", fails=True)
         await live.change("leave", "auditor", "acme")

@@ -356,3 +356,18 @@ def test_a_default_scope_is_refused():
     graph = EntryGraph()
     with pytest.raises(InvalidScopeGraph, match="default scope"):
         graph.change(1, Change([GraphData(default_scope="all"), ScopeData("all")]))
+
+
+def test_what_a_change_does_not_concern_is_asked_for_as_before():
+    graph = many_filters()
+    ann, eve = tenant("ann", "acme"), tenant("eve", "beta")
+    asked, others = graph.view(ann).constraint, graph.view(eve).constraint
+    # Another rule takes in who was there already, and one more: a span follows upon the other.
+    where = "tenant in ('acme', 'new')"
+    graph.change(2, Change([RuleData("acme", "r", where)]))
+    assert graph.view(eve).constraint is others
+    assert graph.view(ann).constraint == asked
+    assert graph.view(tenant("new", "new")).constraint != asked
+    graph.change(3, Change([RuleData("acme", "r", "tenant = 'new'")]))
+    assert graph.view(ann).constraint != asked
+    assert graph.view(eve).constraint is others

@@ -88,8 +88,9 @@ def join(
 ) -> None:
     """Make a component, or a scope, a member of a scope, while brokers run.
 
-    A name that the graph does not have yet is a component that joins when it connects. It takes
-    the right that `deploy` takes; so do `leave` and `alter`.
+    A name that the graph does not have yet is a component that joins when it connects. From then
+    on it is what the graph says of it: rules do not take it in by its attributes any longer, and
+    that is told. It takes the right that `deploy` takes; so do `leave` and `alter`.
 
     \b
     Examples:
@@ -160,14 +161,25 @@ def alter(
 
 
 def _change(how: Connecting, change: Callable[[ScopeGraph], None]) -> None:
+    from stentor.cli.exits import complain
     from stentor.cli.running import run
 
-    found = run(lambda: _changed(how, change))
+    found, named = run(lambda: _changed(how, change))
+    for name in named:
+        complain(
+            f"the graph names {name!r} now: what it says of itself counts no longer, and no rule "
+            "takes it in by that"
+        )
     sys.stdout.write(f"{found['broker']} has changed it, as epoch {found['epoch']}\n")
 
 
-async def _changed(how: Connecting, change: Callable[[ScopeGraph], None]) -> Any:
-    """Change the graph as the broker has it that orders changes, unless somebody else is faster."""
+async def _changed(
+    how: Connecting, change: Callable[[ScopeGraph], None]
+) -> tuple[dict[str, Any], list[str]]:
+    """Change the graph as the broker has it that orders changes, unless somebody else is faster.
+
+    With the components that the graph names from now on.
+    """
     from stentor.cli.operator import Operator
     from stentor.scopes.definition import decode, difference, encode, graph_of, records_of
 
@@ -181,10 +193,13 @@ async def _changed(how: Connecting, change: Callable[[ScopeGraph], None]) -> Any
                 raise InvalidScopeGraph("there is no scope graph; deploy one with scopes deploy")
             records = {record.key: record for record in decode(known["graph"]).put}
             graph = graph_of(records)
+            before = set(graph.nodes)
             change(graph)
+            named = [id for id in graph.nodes if id not in before and not graph.node(id).is_scope]
             data = encode(difference(records, records_of(graph)))
             try:
-                return await _sent(operator, data, what="change", after=known["epoch"])
+                found = await _sent(operator, data, what="change", after=known["epoch"])
+                return found, named
             except InvalidScopeGraph:
                 if (await operator.ask("scopes", how.timeout))["epoch"] == known["epoch"]:
                     raise

@@ -68,6 +68,7 @@ from stentor.scopes.places import (
     View,
     common,
     gaps,
+    joined,
     named,
     place_of_component,
     place_of_publisher,
@@ -354,7 +355,7 @@ class EntryGraph:
                 places.setdefault(span.key, []).append((since, until))
         for since, until in gaps(sorted(anywhere), self.begin):
             places.setdefault(NOWHERE, []).append((since, until))
-        found = {key: tuple(sorted(spans)) for key, spans in places.items()}
+        found = {key: joined(spans) for key, spans in places.items()}
         return View(component.producer, found, any(u < 0 for _, u in found.get(NOWHERE, ())))
 
     def _keys_now(self, component: Component, facts: Mapping[str, Any]) -> list[str]:

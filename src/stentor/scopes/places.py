@@ -6,7 +6,7 @@ See `stentor.scopes.entry`, which says what a place is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 from msgspec import Struct
@@ -80,7 +80,7 @@ def _texts(text: str) -> tuple[str, frozenset[str] | None]:
     return (found[0][0], frozenset(each for _, each in found)) if found else ("", None)
 
 
-class View(Struct, frozen=True):
+class View(Struct, frozen=True, dict=True):  # `dict` is for what is found once
     """What one component may see: at which places it is, or was, in which epochs."""
 
     producer: str
@@ -106,7 +106,7 @@ class View(Struct, frozen=True):
         """The places at which it still is; components with the same ones see the same."""
         return tuple(sorted(k for k, spans in self.places.items() if spans[-1][1] < 0))
 
-    @property
+    @cached_property
     def constraint(self) -> Filter:
         """A filter on stamps that matches whatever is visible to it, and little else."""
         found = _has(place_of_publisher(self.producer))
@@ -137,6 +137,22 @@ def common(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int] | No
     ends = [until for _, until in (one, other) if until >= 0]
     until = min(ends) if ends else -1
     return None if 0 <= until <= since else (since, until)
+
+
+def joined(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """The same epochs in as few spans as there can be, in order.
+
+    >>> joined([(5, 7), (0, 5), (8, -1)])
+    ((0, 7), (8, -1))
+    """
+    found: list[tuple[int, int]] = []
+    for since, until in sorted(spans):
+        if found and (found[-1][1] < 0 or since <= found[-1][1]):
+            start, end = found[-1]
+            found[-1] = start, -1 if min(end, until) < 0 else max(end, until)
+        else:
+            found.append((since, until))
+    return tuple(found)
 
 
 def without(time: tuple[int, int], other: tuple[int, int]) -> Iterable[tuple[int, int]]:

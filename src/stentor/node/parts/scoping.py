@@ -391,8 +391,8 @@ class Scoping:
         feed, interest = subscription.feed, subscription.interest
         view = self._scopes.view_of(subscription)
         within = None if view is None else view.constraint
-        if within == interest.within:
-            return
+        if within is interest.within or within == interest.within:
+            return  # the first, for all whose view is what it was
         if subscription.group is not None and interest.within is not None:
             self._send_away(subscription)
             return
