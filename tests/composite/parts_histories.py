@@ -37,19 +37,8 @@ def random_expression(rng: Random, depth: int) -> e.Expression:
     def side() -> e.Expression:
         return random_expression(rng, depth - 1)
 
-    kinds = [
-        "row",
-        "row",
-        "either",
-        "either",
-        "then",
-        "then",
-        "both",
-        "within",
-        "often",
-        "timer",
-        "deadline",
-    ]
+    kinds = ["row", "row", "either", "either", "then", "then"]
+    kinds += ["both", "within", "often", "timer", "deadline"]
     match rng.choice(kinds) if depth else "row":
         case "either":
             return e.Alternation(side(), side())

@@ -63,7 +63,13 @@ class TestDecomposition:
             assert decompose(pattern) is pattern
 
     def test_what_is_taken_apart_looks_at_events_of_its_own(self) -> None:
-        for text in ("(B ; M) | P", "(B ; M) ; P", "M ; (B ; P)", "([B in {B, P}] ; P) ; M"):
+        for text in (
+            "(B ; M) | P",
+            "(B ; M) ; P",
+            "M ; (B ; P)",
+            "([B in {B, P}] ; P) ; M",
+            "B ; B || M",
+        ):
             pattern = Pattern(text, events=EVENTS)
             assert decompose(pattern) is pattern, text
         everything = Pattern("(B ; P) | X", events=EVENTS | {"X": "not exists n"})

@@ -12,12 +12,13 @@ have given to somebody else, and does not wait until the rest is ready for it. S
 apart where this makes no difference (decisions: 06/A3):
 
 - no event that the part looks at is one for the rest, and no composite event is one for either;
-- the part is a side of `|` or `||`, or the left side of `;`: it does not wait for anything;
-- of `||` and `;`, its composite events come in the order in which they were begun, as those of
-  single events in a row do. Then the oldest run is the same in the whole and in the rest.
+- the part is a side of `|`, or the left side of `;`: it does not wait for anything;
+- of `;`, its composite events come in the order in which they were begun, as those of single events
+  in a row do. Then the oldest run is the same in the whole and in the rest.
 
-What has to be in one place therefore stays there: the two sides of a timer (R-06.19), and anything
-below a clause that speaks of single events (`within`, `where`, `distinct by`, counts).
+What has to be in one place therefore stays there: the two sides of a timer (R-06.19), those of
+`||`, where an event that one cannot take ends both, and anything below a clause that speaks of
+single events (`within`, `where`, `distinct by`, counts).
 """
 
 from __future__ import annotations
@@ -261,8 +262,6 @@ def decompose(pattern: Pattern, wanted: Callable[[Pattern], bool] | None = None)
         match node:
             case e.Alternation(left, right) if is_apart(left) and is_apart(right):
                 return e.Alternation(side(left), side(right))
-            case e.Parallel(left, right) if _is_row(left) and _is_row(right):
-                return e.Parallel(side(left), side(right))
             case e.Sequence(left, right):
                 return e.Sequence(side(left) if _is_row(left) else first(left), right)
         return node

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Any, Final
 
 import msgspec
@@ -29,11 +30,13 @@ from stentor.composite import (
     Probabilistic,
     interval_of,
 )
+from stentor.composite.distribution import composed, joined
 from stentor.errors import (
     DecodeError,
     DetectorFull,
     InvalidConfiguration,
     InvalidPattern,
+    ProtocolError,
     StentorError,
 )
 from stentor.filters import Filter
@@ -108,7 +111,13 @@ def unpack_memo(data: bytes) -> Memo:
 def pattern_of(detection: m.Detection) -> Pattern:
     """The pattern that a client has sent; `InvalidPattern` if it makes no sense."""
     try:
-        pattern = Pattern.load(_patterns.decode(detection.pattern.encode()))
+        return _compiled(Pattern.load(_patterns.decode(detection.pattern.encode())))
+    except (msgspec.MsgspecError, UnicodeError, TypeError) as error:
+        raise InvalidPattern(f"this is no pattern: {error}") from None
+
+
+def _compiled(pattern: Pattern) -> Pattern:
+    try:
         with within(COMPILED):
             _ = pattern.automaton
     except TooCostly:
@@ -116,9 +125,48 @@ def pattern_of(detection: m.Detection) -> Pattern:
             "the pattern takes too many states to be detected in a broker; use smaller counts, or "
             "fewer parts that are optional or side by side"
         ) from None
-    except (msgspec.MsgspecError, UnicodeError, TypeError) as error:
-        raise InvalidPattern(f"this is no pattern: {error}") from None
     return pattern
+
+
+def key_of(assignment: m.Assignment) -> str:
+    """By what a detector is known: equal ones are one."""
+    try:
+        said = msgspec.json.encode(assignment, order="sorted")
+    except TypeError as error:  # an attribute that is nothing which attributes can be
+        raise ProtocolError(f"this cannot be assigned: {error}") from None
+    return blake2b(said, digest_size=16).hexdigest()
+
+
+def producer_of(detection: m.Detection, owner: str | None, more: str) -> str:
+    """The producer of detections; none that a client can have ends so."""
+    return f"{pattern_of(detection).type}/{more}@{owner or ''}@detector@"
+
+
+def producer_for(assignment: m.Assignment) -> str:
+    """The same of one that is not durable: wherever it is detected, and by which parts."""
+    key = key_of(msgspec.structs.replace(assignment, parts=[]))
+    return producer_of(assignment.detection, assignment.owner, key[:12])
+
+
+def assignment_of_part(assignment: m.Assignment, text: str) -> m.Assignment:
+    """What detects a part of a pattern, for the same and by the same rights."""
+    detection = m.Detection(text, assignment.detection.policy)
+    return msgspec.structs.replace(assignment, detection=detection, parts=[])
+
+
+def text_of(pattern: Pattern) -> str:
+    """A pattern as messages have it."""
+    return msgspec.json.encode(pattern.dump()).decode()
+
+
+def leaves_of(pattern: Pattern) -> list[Filter]:
+    """The filters of all events that a pattern, or one that it is defined by, looks at."""
+    found: dict[Filter, None] = {}
+    for meaning in pattern.events.values():
+        found |= dict.fromkeys(leaves_of(meaning) if isinstance(meaning, Pattern) else [meaning])
+    if len(found) > m.MAX_INBOX:
+        raise InvalidPattern(f"a pattern looks at {m.MAX_INBOX} filters at most")
+    return list(found)
 
 
 def policy_of(detection: m.Detection) -> Policy:
@@ -150,20 +198,26 @@ class Hosted:
     """One detector, which may serve several subscribers."""
 
     def __init__(
-        self, key: str, detection: m.Detection, session: Session, producer: str, memo: Memo | None
+        self, key: str, assignment: m.Assignment, session: Session, producer: str, memo: Memo | None
     ) -> None:
         """With a memo it is durable."""
         self.key = key
-        self.detection = detection
+        self.detection = detection = assignment.detection
         self.session = session
         self.pattern = pattern_of(detection)
+        own = [assignment_of_part(assignment, text) for text in assignment.parts]
+        parts = {pattern_of(p.detection): producer_for(p) for p in own}
+        self.parts = tuple(map(str, parts))
+        found = {part: detections_of(part, by) for part, by in parts.items()}
+        #: The pattern over what is found of its parts, and the names that stand for that.
+        self.watched, self._parts = composed(self.pattern, found)
         self.producer = producer
         self.memo = memo
         policy = policy_of(detection)
         self.is_guaranteed = isinstance(policy, Guaranteed)
         self._is_probabilistic = isinstance(policy, Probabilistic)
         mode: Any = detection.mode
-        self.detector = Detector([self.pattern], policy=policy, mode=mode, limits=LIMITS)
+        self.detector = Detector([_compiled(self.watched)], policy=policy, mode=mode, limits=LIMITS)
         if memo is not None and memo.state:
             self.detector.restore(memo.state)
         #: What was delivered and not fed.
@@ -183,6 +237,8 @@ class Hosted:
         #: Subscriptions to what it finds, and clients that wait until it is in force.
         self.subscribers: set[str] = set()
         self.pending: list[tuple[Session, m.Subscribe]] = []
+        #: Brokers for whose subscribers it works, and until when.
+        self.tenants: dict[m.StreamId, float] = {}
         self.in_force = False
         #: Whether something is on its way to the disk, and not before when there may be more.
         self.is_writing = False
@@ -287,6 +343,8 @@ class Hosted:
         self.wake = fed.wake
 
     def _encoded(self, found: CompositeEvent) -> bytes:
+        if self._parts:
+            found = joined(self.pattern, found, self._parts)
         notification = found.notification()
         assert notification.id is not None
         id = NotificationId(self.producer, notification.id.epoch, notification.id.sequence)
@@ -358,6 +416,8 @@ class Hosted:
             "grant": self.session.owner,
             "durable": None if self.memo is None else self.memo.subscriber,
             "subscribers": len(self.subscribers),
+            "parts": list(self.parts),
+            "tenants": sorted(self.tenants),
             "in_force": self.in_force,
             "fed": self.fed,
             "found": self.found,
