@@ -70,7 +70,14 @@ class Placings:
         self.faults = faults
         names = [f"b{i}" for i in range(rng.randint(1, 4))]
         links = [(names[rng.randrange(i)], names[i]) for i in range(1, len(names))]
-        self.sim = Overlay(links, brokers=names, seed=seed)
+        shape = rng.choice(["tree", "tree", "graph", "rendezvous"])
+        self.sim = Overlay(
+            links,
+            brokers=names,
+            seed=seed,
+            graph=shape == "graph",
+            rendezvous=shape == "rendezvous",
+        )
         self.publishers = [self.sim.client(at=name) for name in names]
         patterns = [random_pattern(rng, parted=faults) for _ in range(rng.randint(1, 2))]
         self.asked: list[tuple[Pattern, Client, SimulatedInbox]] = []

@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import count, takewhile
 from typing import Any, Final
 
@@ -82,9 +83,11 @@ from stentor.protocol import messages as m
 
 #: The policy by which a pattern is detected whole, at its subscriber's broker.
 HERE: Final = "minimum_latency"
-#: Seconds for which answers to a census are waited for, and how many are asked.
+#: Seconds for which answers to a census are waited for, how many brokers are asked, and how many
+#: of them count as sources, where most enters.
 PATIENCE: Final = 1.0
-ASKED: Final = 256
+ASKED: Final = 128
+SOURCES: Final = 8
 #: Seconds between two words to a host, and for which it hosts after the last one.
 EVERY: Final = 5.0
 LEASE: Final = 20.0
@@ -294,6 +297,7 @@ class Placements:
         answers = census.answers
         ways = {host: tuple(reversed(each.way)) for host, each in answers.items()}
 
+        @cache
         def hops(one: str, other: str) -> int:
             if one not in ways or other not in ways:
                 return len(ways.get(one, ())) + len(ways.get(other, ()))
@@ -304,7 +308,8 @@ class Placements:
         there: dict[str, tuple[str, ...]] = {}
         for key, pattern in census.keys.items():
             there[pattern.type] = tuple(h for h, each in answers.items() if key in each.keys)
-        entering = {host: each.rate for host, each in answers.items()}
+        rates = sorted((each.rate, host) for host, each in answers.items() if each.rate > 0)
+        entering = {host: rate for rate, host in rates[-SOURCES:]}
         return Situation(
             {host: float(each.detectors) for host, each in answers.items()},
             hops,
