@@ -149,6 +149,27 @@ def test_a_host_that_may_not_detect_it_is_passed_over() -> None:
     assert len(client.received) == 1
 
 
+def test_brokers_that_are_full_are_passed_over_as_long_as_one_is_not() -> None:
+    sim = Overlay(LINE, seed=1)
+    sim.settle()
+    client = sim.client(at="b0")
+    first = client.open("true", detect=said(ROW))
+    sim.settle()
+    assert where(sim) == [("A ; B", "b0"), ("C1 ; C", "b1")]
+    client.close(first)
+    sim.settle()
+    cores(sim)["b0"].detectors.shares.resize(1, ())
+    cores(sim)["b1"].detectors.shares.resize(0, ())
+    inbox = client.open("true", detect=said(ROW))
+    sim.settle()
+    assert sorted(broker for _, broker in where(sim)) == ["b0", "b2"]
+    sim.crash("b2")
+    pass_time(sim, 10)
+    assert inbox.ended == Overloaded.code, "nobody is left"
+    assert not cores(sim)["b0"].placements.held
+    assert not cores(sim)["b0"].detectors.held
+
+
 def test_what_cannot_be_detected_anywhere_ends_and_says_why(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

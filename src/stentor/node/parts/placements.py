@@ -25,8 +25,8 @@ Life. A host keeps a detector as long as somebody renews it, and `LEASE` longer.
 nothing for `SILENT`, that cannot be reached for `GONE`, or that refuses, is given up: what it had
 is put elsewhere after another census. The events that it had consumed and not completed are lost,
 so this is for detection by best effort alone. If it was only out of reach, it goes on until its
-lease is over, and what both find is found once. Last of all it is detected here; if that fails as
-well, those who are subscribed hear why.
+lease is over, and what both find is found once. If no broker is left, this one included, or the
+pattern takes too much wherever it is, those who are subscribed hear why.
 
 Borders. A neighbor whose grant does not allow everything neither asks nor is asked, and nothing of
 this is passed on from there or to there: what it may publish and see is said by its content, and
@@ -57,6 +57,7 @@ from stentor.errors import (
     DetectorFull,
     InvalidConfiguration,
     InvalidPattern,
+    NotPermitted,
     Overloaded,
     StentorError,
 )
@@ -144,6 +145,8 @@ class Placed:
     #: Detectors that have to be put elsewhere, and brokers that do not want them.
     lost: list[Placement] = field(default_factory=list)
     refused: set[m.StreamId] = field(default_factory=set)
+    #: What the last of them has said: a code and its words.
+    why: tuple[str, str] = ("", "")
     census: Census | None = None
     in_force: bool = False
     #: Subscriptions to what it finds, and clients that wait until it is in force.
@@ -207,8 +210,7 @@ class Placements:
         pattern = self._detectors.check(session, message, detection)
         if sum(1 for _ in parts(pattern)) > m.MAX_PARTS:
             raise InvalidPattern(f"a pattern with a placement is made of {m.MAX_PARTS} at most")
-        plain = replace(detection, placement=HERE)
-        assignment = self._detectors.assignment(session, plain)
+        assignment = self._detectors.assignment(session, m.Detection(text_of(pattern)))
         key = f"{detection.placement} {key_of(assignment)}"
         placed = self.held.get(key)
         if placed is not None and placed.in_force:
@@ -286,6 +288,10 @@ class Placements:
             kept = [site.placement for site in placed.sites]
             found = replace_lost(lost, kept, own, placed.policy, known)
             self.counters["detectors_moved"] += len(found)
+            left = {each.whole.type for each in (*kept, *found)}
+            if any(each.whole.type not in left for each in lost):
+                self._fail(placed, *placed.why)
+                return
         else:
             found = place(placed.pattern, own, placed.policy, known)
         for each in found:
@@ -311,7 +317,7 @@ class Placements:
         rates = sorted((each.rate, host) for host, each in answers.items() if each.rate > 0)
         entering = {host: rate for rate, host in rates[-SOURCES:]}
         return Situation(
-            {host: float(each.detectors) for host, each in answers.items()},
+            {h: float(each.detectors) for h, each in answers.items() if h not in placed.refused},
             hops,
             {str(filter): entering for filter in leaves_of(placed.pattern)},
             there,
@@ -380,14 +386,16 @@ class Placements:
     def _lose(self, site: Site, code: str | None = None, why: str = "") -> None:
         """It is not there, or no longer."""
         del self._sites[site.key, site.host]
-        is_hopeless = code is not None and (code in _HOPELESS or site.host == self._journals.stream)
+        is_ours = site.host == self._journals.stream
+        is_hopeless = code in _HOPELESS or (is_ours and code == NotPermitted.code)
         for placed in list(self.held.values()):
             if site not in placed.sites:
                 continue
             placed.sites.remove(site)
+            if code is not None:
+                placed.why = code, why
             if is_hopeless:
-                assert code is not None
-                self._fail(placed, code, why)
+                self._fail(placed, *placed.why)
                 continue
             placed.lost.append(site.placement)
             placed.refused.add(site.host)
@@ -461,7 +469,9 @@ class Placements:
             self._towards(origin, message)
 
     def tell(self) -> None:
-        """Tell others of those detectors here that are now in force."""
+        """Tell others of detectors here that are now in force, and decide where others go."""
+        if not self._beginning and not self._counting:
+            return
         for key in list(self._beginning):
             hosted = self._detectors.held.get(key)
             if hosted is None or hosted.in_force:
