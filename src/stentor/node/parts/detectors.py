@@ -9,6 +9,8 @@ have, and those who asked for it are subscribed to that.
 Life. A client subscribes with a pattern instead of a filter (`Subscribe.detect`). The first who
 does so begins a detector; equal patterns of the same grant share it, and it ends with the last
 subscription to it. Nobody is told that the subscription is in force before the detector's own is.
+Brokers may need it for their subscribers as well (`stentor.node.parts.placements`); they are its
+tenants, and it lasts as long as one of them.
 
 A *durable* one belongs to the durable subscription of its subscriber, and lives as long as that. It
 is a durable subscription itself, whose state has a memo: what the detector knows by the positions
