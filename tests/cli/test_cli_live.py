@@ -660,3 +660,25 @@ class TestUp:
             poll.register(descriptor, select.POLLIN)
             assert poll.poll(PATIENCE * 1000), "a broker has outlived its supervisor"
             os.close(descriptor)
+
+
+class TestDetect:
+    PATTERN = ("F+ ; L", "--event", "F: type = 'failed'", "--event", "L: type = 'lockout'")
+
+    def test_what_is_detected_is_printed(self, b1: RunningBroker, b2: RunningBroker) -> None:
+        options = ("--within", "60s", "--by", "account", "-v", "--count", "1")
+        placement = ("--placement", "maximum_reliability")
+        detecting = Running("detect", b1.address, *self.PATTERN, *options, *placement)
+        detecting.err.until("subscribed at")
+        [placed] = json.loads(run("status", b1.address, "--json").out)["placements"]
+        assert [part["broker"] for part in placed["parts"]] == ["b1", "b2"]
+        events = [{"type": kind, "account": "ann"} for kind in ("failed", "failed", "lockout")]
+        text = "".join(f"{json.dumps(event)}\n" for event in events)
+        assert run("publish", b2.address, input=text).code == 0
+        assert "account=ann  F×2  L×1" in detecting.out.next()
+        assert detecting.wait() == 0
+
+    def test_mistakes_are_told_before_anything_is_done(self) -> None:
+        done = run("detect", "127.0.0.1:1", *self.PATTERN, "--placement", "nearby")
+        assert done.code != 0
+        assert "choose one of minimum_latency" in done.err

@@ -5,17 +5,26 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from scripted import looped, until
 from test_live import overlay
 
 import stentor
+from stentor.broker import report
 from stentor.broker.host import Broker
 from stentor.broker.settings import Grant, Settings
+from stentor.cli.status_view import status_view
 from stentor.composite import Pattern, detect_local, sub_events
 from stentor.errors import InvalidConfiguration, InvalidPattern, NotPermitted
+from stentor.filters import Filter
+from stentor.scopes import MembershipRule, ScopeGraph
+from stentor.scopes.definition import records_of
 
 LOCKOUT = Pattern(
     "(F+ ; L) within 60s partition by account",
@@ -153,3 +162,161 @@ async def test_guaranteed_detection_across_brokers_waits_for_idle_ones() -> None
                     await bus.publish({"x": 2}, ack=True)
                     await other.publish({"x": 1, "n": 3}, ack=True)
                     assert (await alarms.get(60))["A.n"] == 3
+
+
+ROW = Pattern("A ; B ; C", events={"A": "x = 1", "B": "x = 2", "C": "x = 3"})
+
+
+def fed(broker: Broker) -> int:
+    return sum(hosted.fed for hosted in broker.core.detectors.held.values())
+
+
+@looped
+async def test_a_pattern_is_detected_in_parts_by_several_brokers() -> None:
+    async with overlay(3) as brokers:
+        async with stentor.connect(brokers[0].address) as bus:
+            async with stentor.connect(brokers[2].address) as other:
+                async with bus.detect(ROW, placement="minimum_load") as alarms:
+                    status = report.status(brokers[0])
+                    [placed] = status["placements"]
+                    assert [part["broker"] for part in placed["parts"]] == ["b0", "b1"]
+                    assert [d["tenants"] for d in report.status(brokers[1])["detectors"]] == [
+                        ["b0"]
+                    ]
+                    shown = StringIO()
+                    Console(width=200, file=shown).print(status_view(status))
+                    assert "minimum_load" in shown.getvalue()
+                    assert "C1 ; C" in shown.getvalue()
+                    for x in (1, 2):
+                        await other.publish({"x": x, "n": x}, ack=True)
+                    await until(lambda: fed(brokers[1]) == 1)  # by what the part has found
+                    await other.publish({"x": 3, "n": 3}, ack=True)
+                    found = await alarms.get(60)
+                    assert (found["A.n"], found["B.n"], found["C.n"]) == (1, 2, 3)
+                    assert found.type == ROW.type
+                    assert [event["x"] for event in sub_events(found)] == [1, 2, 3]
+                await until(lambda: not any(b.core.detectors.held for b in brokers))
+
+
+@looped
+async def test_a_host_that_stops_is_replaced_by_one_that_knows_the_grant() -> None:
+    grants = (Grant("desk", token="d", broker=True),)
+    async with overlay(2, grants=grants, token="d") as (b0, b1):
+        guest = Broker(
+            Settings(
+                listen=("127.0.0.1:0",),
+                name="guest",
+                neighbors=(b1.address,),
+                token="d",
+                grants=(Grant("others", token="o"),),
+            )
+        )
+        await guest.start()
+        try:
+            await until(lambda: len(b0.core.directory.others) == 2)
+            async with stentor.connect(b0.address, token="d") as bus:
+                async with bus.detect(ROW, placement="minimum_load") as alarms:
+                    [placed] = report.status(b0)["placements"]
+                    assert {part["broker"] for part in placed["parts"]} == {"b0", "b1"}
+                    assert not guest.core.detectors.held, "it knows no such grant"
+                    await b1.stop()
+                    await until(lambda: len(b0.core.detectors.held) == 2)
+                    for x in (1, 2, 3):
+                        parts = b0.core.counters["detected"]
+                        await bus.publish({"x": x}, ack=True)
+                        await until(lambda: x != 2 or b0.core.counters["detected"] > parts)  # noqa: B023
+                    assert (await alarms.get(60))["composite.events"] == 3
+        finally:
+            await guest.stop()
+
+
+@looped
+async def test_grants_that_change_while_something_is_detected() -> None:
+    grants = (Grant("desk", token="d"), Grant("source", token="s"))
+    settings = Settings(listen=("127.0.0.1:0",), name="b", grants=grants)
+    broker = Broker(settings)
+    await broker.start()
+    try:
+        async with stentor.connect(broker.address, token="d") as desk:
+            async with stentor.connect(broker.address, token="s") as source:
+                async with desk.detect(LOCKOUT) as alarms:
+                    await source.publish({"type": "login_failed", "account": "ann"}, ack=True)
+                    more = Grant("another", token="a")
+                    await broker.reload(replace(settings, grants=(*grants, more)))
+                    await source.publish({"type": "lockout", "account": "ann"}, ack=True)
+                    assert (await alarms.get(60))["F.count"] == 1, "it has gone on"
+                    less = Grant("desk", token="d", publish=("type = 'note'",))
+                    await broker.reload(replace(settings, grants=(less, grants[1])))
+                    for kind in ("login_failed", "lockout"):
+                        await source.publish({"type": kind, "account": "bob"}, ack=True)
+                    with pytest.raises(NotPermitted, match="may not publish what was detected"):
+                        await alarms.get(60)
+                    assert not broker.core.detectors.held
+    finally:
+        await broker.stop()
+
+
+@looped
+async def test_detectors_see_what_their_subscribers_see() -> None:
+    graph = ScopeGraph()
+    for name in ("acme", "beta"):
+        graph.create_scope(name)
+        graph.add_rule(MembershipRule(name, Filter(f"tenant = '{name}'")))
+    async with overlay(2) as brokers:
+        done = asyncio.get_running_loop().create_future()
+        brokers[0].core.scoping.deploy(records_of(graph), done.set_result)
+        brokers[0].changed()
+        assert await done is None
+        await until(lambda: all(b.core.scopes.active for b in brokers))
+
+        def connect(tenant: str, broker: Broker) -> stentor.Bus:
+            return stentor.connect(broker.address, attributes={"tenant": tenant})
+
+        async with connect("acme", brokers[0]) as acme, connect("acme", brokers[1]) as inside:
+            async with connect("beta", brokers[1]) as outside:
+                async with outside.subscribe("isa composite") as spy:
+                    for placement in ("minimum_latency", "maximum_reliability"):
+                        async with acme.detect(LOCKOUT, placement=placement) as alarms:  # type: ignore[arg-type]
+                            for bus, account in ((outside, "eve"), (inside, "ann")):
+                                for kind in ("login_failed", "lockout"):
+                                    event = {"type": kind, "account": account}
+                                    await bus.publish(event, ack=True)
+                            assert (await alarms.get(60))["account"] == "ann"
+                        await until(lambda: not any(b.core.detectors.held for b in brokers))
+                    await outside.publish({}, type="composite.end", ack=True)
+                    assert (await spy.get(60)).type == "composite.end", "it saw no detection"
+
+
+@looped
+async def test_a_detector_is_taken_over_with_its_broker(tmp_path: Path) -> None:
+    def made(name: str, *neighbors: str) -> Broker:
+        return Broker(
+            Settings(
+                listen=("127.0.0.1:0",),
+                name=name,
+                data=tmp_path / name,
+                neighbors=neighbors,
+                routing="covering",
+            )
+        )
+
+    heir = made("heir")
+    await heir.start()
+    left = made("left", heir.address)
+    await left.start()
+    await until(lambda: left.links and heir.core.directory.others)
+    try:
+        async with stentor.connect(left.address) as bus:
+            async with bus.detect(LOCKOUT, durable="locks", lateness=0.2):
+                await bus.publish({"type": "login_failed", "account": "ann"}, ack=True)
+        await left.drain()
+        await left.wait_closed()
+        await until(lambda: heir.core.detectors.held)
+        async with stentor.connect(heir.address) as bus:
+            await bus.publish({"type": "lockout", "account": "ann"}, ack=True)
+            async with bus.detect(LOCKOUT, durable="locks", lateness=0.2) as alarms:
+                found = await alarms.get(60)
+                assert [e["type"] for e in sub_events(found)] == ["login_failed", "lockout"]
+    finally:
+        await left.stop()
+        await heir.stop()

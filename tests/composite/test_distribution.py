@@ -5,10 +5,19 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from parts_histories import check
 
 from stentor import Filter, Notification
 from stentor.composite import Pattern, detect_local
-from stentor.composite.distribution import DISTRIBUTIONS, Situation, decompose, parts, place
+from stentor.composite import distribution as plans
+from stentor.composite.distribution import (
+    DISTRIBUTIONS,
+    Situation,
+    decompose,
+    parts,
+    place,
+    replace_lost,
+)
 from stentor.composite.factoring import factor
 from stentor.errors import UnknownStrategy
 
@@ -53,6 +62,32 @@ class TestDecomposition:
             pattern = Pattern(text, events=EVENTS)
             assert decompose(pattern) is pattern
 
+    def test_what_is_taken_apart_looks_at_events_of_its_own(self) -> None:
+        for text in (
+            "(B ; M) | P",
+            "(B ; M) ; P",
+            "M ; (B ; P)",
+            "([B in {B, P}] ; P) ; M",
+            "B ; B || M",
+        ):
+            pattern = Pattern(text, events=EVENTS)
+            assert decompose(pattern) is pattern, text
+        everything = Pattern("(B ; P) | X", events=EVENTS | {"X": "not exists n"})
+        assert decompose(everything) is everything, "it would see what the part finds"
+
+    def test_parts_find_together_what_the_whole_finds(self) -> None:
+        checked = [found for seed in range(200) if (found := check(seed))]
+        assert len(checked) > 15
+        assert sum(found for _, found in checked) > 30
+
+    def test_histories_tell_if_too_much_is_taken_apart(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A negative control."""
+        monkeypatch.setattr(plans, "_are_apart", lambda some, rest: True)
+        with pytest.raises(AssertionError, match="apart"):
+            list(map(check, range(600)))
+
     def test_only_what_is_wanted_is_taken_apart(self) -> None:
         assert decompose(MEETING, lambda part: False) is MEETING
         assert decompose(MEETING, lambda part: part == INNER).level == 1
@@ -92,9 +127,22 @@ class TestPlacement:
         assert [(p.broker, p.is_new) for p in same] == [("b4", False)]
 
     def test_shared_parts_are_detected_once(self) -> None:
-        pattern = Pattern("(B ; P) ; M | (B ; P) ; B", events=EVENTS)
-        found = place(pattern, "b1", DISTRIBUTIONS["minimum_load"], known())
-        assert [str(p.pattern) for p in found].count("B ; P") == 1
+        twice = Pattern("X ; X", events={"X": MEETING})
+        both = Pattern(
+            "Y ; M", events={"Y": Pattern("X{2}", events={"X": INNER}), "M": EVENTS["M"]}
+        )
+        for pattern in (twice, both):
+            found = place(pattern, "b1", DISTRIBUTIONS["minimum_load"], known())
+            assert [str(p.pattern) for p in found].count("B ; P") == 1
+
+    def test_what_is_lost_is_put_elsewhere(self) -> None:
+        found = place(MEETING, "b1", "maximum_reliability", known())
+        lost, kept = found[0], found[1]
+        left = known(loads={"b1": 5.0, "b3": 0.0, "b4": 2.0})
+        [again] = replace_lost([lost], [kept], "b1", "maximum_reliability", left)
+        assert (lost.broker, kept.broker, again.broker) == ("b2", "b3", "b4")
+        nowhere = known(loads={"b3": 0.0})
+        assert replace_lost([lost], [kept], "b1", "maximum_reliability", nowhere) == []
 
     def test_a_policy_that_there_is_not(self) -> None:
         with pytest.raises(UnknownStrategy, match="minimum_latency"):

@@ -15,6 +15,7 @@ from stentor.model import Notification, NotificationId, codec
 from stentor.protocol import FrameReader, frame
 from stentor.protocol.messages import (
     AnyMessage,
+    Assignment,
     Deliver,
     Detection,
     Hello,
@@ -78,6 +79,7 @@ def written(kind: Any) -> str:
         Home: "home",
         Settlement: "settlement",
         Detection: "detection",
+        Assignment: "assignment",
         Refused: "refused",
     }
     return {**names, **structs, Any: "any", type(None): "nil"}[kind]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stentor.broker.host import Broker
     from stentor.broker.lags import Lag
     from stentor.broker.peers import Link
+    from stentor.node.detection import Hosted
     from stentor.node.subscription import Subscription
     from stentor.protocol import messages as m
 
@@ -77,8 +78,9 @@ def overview(broker: Broker) -> dict[str, Any]:
         "clients": _clients(broker),
         "subscriptions": [],
         "durables": [],
-        "detectors": [each.status() for each in core.detectors.held.values()]
+        "detectors": [_hosted(broker, each) for each in core.detectors.held.values()]
         + [{"durable": label(key), "idle": why} for key, why in core.detectors.idle.items()],
+        "placements": core.placements.status(),
         "table": {
             "local": table.local,
             "remote": table.remote,
@@ -99,6 +101,13 @@ def overview(broker: Broker) -> dict[str, Any]:
         "counters": dict(core.counters),
         "journal": broker.journal.status(),
     }
+
+
+def _hosted(broker: Broker, hosted: Hosted) -> dict[str, Any]:
+    """A detector, with the names of the brokers that it works for."""
+    origins = {stream: broker.core.directory.origin(stream) for stream in hosted.tenants}
+    names = sorted(origin.broker if origin else stream for stream, origin in origins.items())
+    return {**hosted.status(), "tenants": names}
 
 
 def _via(broker: Broker, origin: Any) -> str:

@@ -65,6 +65,17 @@ def detect(
             "2s if you say nothing.",
         ),
     ] = None,
+    placement: Annotated[
+        str | None,
+        Option(
+            "--placement",
+            metavar="WORD",
+            help="Where it is detected, by best effort: minimum_latency (whole, at this broker), "
+            "minimum_bandwidth (near the sources), minimum_impact (in parts that others use "
+            "already), minimum_load (in small parts, spread evenly), maximum_reliability (at two "
+            "brokers). minimum_latency if you say nothing.",
+        ),
+    ] = None,
     durable: Annotated[
         str | None,
         Option(
@@ -119,13 +130,19 @@ def detect(
     from stentor.cli.printing import Printer, print_from
     from stentor.cli.running import run
     from stentor.cli.subscribe import duration
-    from stentor.client.detecting import POLICIES
+    from stentor.client.detecting import PLACEMENTS, POLICIES
     from stentor.errors import InvalidConfiguration
 
     wanted = _pattern(pattern, event or [], within, by or [])
     if policy is not None and policy not in POLICIES:
         raise InvalidConfiguration(f"--policy {policy}: choose one of {', '.join(POLICIES)}")
+    if placement is not None and placement not in PLACEMENTS:
+        raise InvalidConfiguration(
+            f"--placement {placement}: choose one of {', '.join(PLACEMENTS)}"
+        )
     options: dict[str, Any] = {"policy": policy, "durable": durable}
+    if placement is not None:
+        options["placement"] = placement
     if lateness is not None:
         options["lateness"] = duration("--lateness", lateness)
     patience = None if timeout is None else duration("--timeout", timeout)

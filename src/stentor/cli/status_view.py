@@ -209,7 +209,9 @@ def detectors_table(detectors: Sequence[dict[str, Any]], limit: int | None) -> G
             d.get("waiting", ""),
             d.get("late", ""),
             d.get("dropped", ""),
-            d.get("idle") or (f"waits for {d['waits_for']}" if d["waits_for"] else ""),
+            d.get("idle")
+            or (f"waits for {d['waits_for']}" if d["waits_for"] else "")
+            or ("for " + ", ".join(d["tenants"]) if d.get("tenants") else ""),
         )
         for d in detectors
     )
@@ -218,6 +220,23 @@ def detectors_table(detectors: Sequence[dict[str, Any]], limit: int | None) -> G
         *(">dropped", ""),
     ]
     return _table("Detectors", columns, rows, limit=limit)
+
+
+def placements_table(placements: Sequence[dict[str, Any]], limit: int | None) -> Group | None:
+    """What subscribers of this broker have had placed, and which broker detects which part."""
+    rows = (
+        (
+            p["pattern"],
+            p["placement"],
+            part["pattern"],
+            part["broker"],
+            "" if part["in_force"] else "not in force",
+        )
+        for p in placements
+        for part in p["parts"] or [{"pattern": "", "broker": "", "in_force": False}]
+    )
+    columns = ["pattern", "placement", "part", "broker", ""]
+    return _table("Placed patterns", columns, rows, limit=limit) if placements else None
 
 
 def homes_table(homes: Sequence[dict[str, Any]]) -> Group | None:
@@ -355,6 +374,7 @@ def status_view(
         subscriptions_table(status["subscriptions"], limit),
         durables_table(status["durables"], limit),
         detectors_table(status.get("detectors", ()), limit),
+        placements_table(status.get("placements", ()), limit),
         rates_table(status, before, seconds),
         numbers_table(status, before),
     ]

@@ -45,7 +45,7 @@ from stentor.client.uncancelled import cancel_elsewhere
 from stentor.client.uplink import State
 from stentor.client.waiting import Collector, TimeLimit, settles
 from stentor.client.warning import told
-from stentor.client.words import Choice, Order, Overflow, Parts
+from stentor.client.words import Choice, Order, Overflow, Parts, PlacementPolicy
 from stentor.errors import (
     InvalidConfiguration,
     InvalidNotification,
@@ -534,6 +534,7 @@ class Bus:
         policy: PolicyGiven = None,
         lateness: str | float | timedelta | None = None,
         mode: Literal["standing", "one_shot"] = "standing",
+        placement: PlacementPolicy = "minimum_latency",
         **options: Unpack[DetectOptions],
     ) -> Subscription[Notification]:
         """Have a pattern over events detected in the broker network; each detection comes as a
@@ -545,6 +546,10 @@ class Bus:
         lateness  with "guaranteed", by how much events may come to their brokers later than their
                   own time says; 2s without it
         mode      "one_shot": the first detection in a partition is the last
+        placement where it is detected, by best effort: whole at this broker ("minimum_latency"),
+                  near the sources ("minimum_bandwidth"), in parts that others use already
+                  ("minimum_impact"), in small parts everywhere ("minimum_load"), or at two
+                  brokers ("maximum_reliability")
 
         The detector ends with its last subscriber. With `durable` the broker goes on detecting
         while nobody is connected, and keeps what it finds. The other options are those of
@@ -554,7 +559,7 @@ class Bus:
 
         handler = options.pop("handler", None)
         durable = options.get("durable") is not None
-        wanted = detection(pattern, policy, lateness, mode, durable=durable)
+        wanted = detection(pattern, policy, lateness, mode, placement, durable=durable)
         terms = _terms(**options, handled=handler is not None, detect=wanted)
         found = told(f"_type = '{pattern.type}'", None, False)
         return Subscription(self._local, found, terms, handler=handler)

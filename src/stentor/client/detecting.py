@@ -7,13 +7,14 @@ from typing import Final, TypeAlias, get_args
 
 import msgspec
 
-from stentor.client.words import DetectionPolicy
+from stentor.client.words import DetectionPolicy, PlacementPolicy
 from stentor.composite import BestEffort, Guaranteed, Pattern, Policy, Probabilistic
 from stentor.errors import InvalidConfiguration, InvalidPattern, UnknownStrategy
 from stentor.notation.units import seconds_of
 from stentor.protocol.messages import MAX_FILTER, Detection
 
 POLICIES: Final[tuple[str, ...]] = get_args(DetectionPolicy)
+PLACEMENTS: Final[tuple[str, ...]] = get_args(PlacementPolicy)
 #: Seconds by which an event may come later to its broker than its own time says.
 LATENESS: Final = 2.0
 
@@ -25,6 +26,7 @@ def detection(
     policy: PolicyGiven,
     lateness: str | float | timedelta | None,
     mode: str,
+    placement: str = "minimum_latency",
     *,
     durable: bool,
 ) -> Detection:
@@ -48,9 +50,13 @@ def detection(
         word = policy  # type: ignore[assignment]
     if word not in POLICIES:
         raise UnknownStrategy(f"there is no policy={word!r}; choose one of {', '.join(POLICIES)}")
+    if placement not in PLACEMENTS:
+        raise UnknownStrategy(
+            f"there is no placement={placement!r}; choose one of {', '.join(PLACEMENTS)}"
+        )
     text = msgspec.json.encode(pattern.dump()).decode()
     if len(text) > MAX_FILTER:
         raise InvalidPattern(f"a pattern takes at most {MAX_FILTER:,} characters with its filters")
     threshold = policy.threshold if isinstance(policy, Probabilistic) else 0.99
     late = LATENESS if lateness is None else seconds_of(lateness, "lateness")
-    return Detection(text, word, late, threshold, mode)
+    return Detection(text, word, late, threshold, mode, placement)

@@ -49,7 +49,7 @@ from stentor.client.subscription import LostRange, Subscription
 from stentor.client.transaction import Held, Transaction
 from stentor.client.typed import filter_of
 from stentor.client.uplink import State
-from stentor.client.words import Parts, PublishOptions
+from stentor.client.words import Parts, PlacementPolicy, PublishOptions
 from stentor.errors import InvalidConfiguration, NoReply, ShuttingDown, StentorError
 from stentor.model import Notification, NotificationId
 from stentor.protocol.messages import Positions
@@ -370,6 +370,7 @@ class SyncBus:
         policy: PolicyGiven = None,
         lateness: str | float | timedelta | None = None,
         mode: Literal["standing", "one_shot"] = "standing",
+        placement: PlacementPolicy = "minimum_latency",
         **options: Unpack[DetectOptions],
     ) -> SyncSubscription[Notification]:
         """See `Bus.detect`. A plain `handler` runs in a thread of its own."""
@@ -380,7 +381,7 @@ class SyncBus:
             without["settle"] = _settles(options)
             options = without
         subscription = self._bus.detect(
-            pattern, policy=policy, lateness=lateness, mode=mode, **options
+            pattern, policy=policy, lateness=lateness, mode=mode, placement=placement, **options
         )
         return SyncSubscription(self, subscription, handler if is_plain else None)
 

@@ -16,6 +16,14 @@ Choice: TypeAlias = Literal["round_robin", "least_loaded"]
 Order: TypeAlias = Literal["published", "priority"]
 #: When a detector consumes an event.
 DetectionPolicy: TypeAlias = Literal["best_effort", "guaranteed", "probabilistic"]
+#: Where a pattern is detected: the five policies of `stentor.composite.distribution`.
+PlacementPolicy: TypeAlias = Literal[
+    "minimum_latency",
+    "minimum_bandwidth",
+    "minimum_impact",
+    "minimum_load",
+    "maximum_reliability",
+]
 
 
 class Parts(TypedDict, total=False):

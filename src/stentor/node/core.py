@@ -31,6 +31,7 @@ hears which message.
     progress       how far streams have come                          progress.py
     scoping        the scope graph: changes, and what follows of them scoping.py
     detectors      composite events, found here                       detectors.py
+    placements     composite events that are found elsewhere          placements.py
     pulses         how far streams are by which time, for detectors   pulses.py
     inquiries      why somebody has a notification, or has not        inquiries.py
 
@@ -86,6 +87,7 @@ from stentor.node.parts.leases import Leases
 from stentor.node.parts.meetings import Meetings
 from stentor.node.parts.offers import Offers
 from stentor.node.parts.overlay import Overlay
+from stentor.node.parts.placements import Placements
 from stentor.node.parts.probing import Probing
 from stentor.node.parts.progress import Progress
 from stentor.node.parts.publishing import Publishing
@@ -430,6 +432,16 @@ class Core:
             scopes=scopes,
             shares=Shares(bounds.detectors, bounds.owners),
         )
+        self.placements = Placements(
+            self.detectors,
+            subscriptions=subscriptions,
+            sessions=sessions,
+            directory=directory,
+            borders=borders,
+            journals=journals,
+            clock=time,
+            agenda=agenda,
+        )
         self.scoping = Scoping(
             scopes,
             subscriptions=subscriptions,
@@ -479,8 +491,8 @@ class Core:
         )
         self._from_clients: dict[type, Any] = {
             m.Publish: self.publishing.publish,
-            m.Subscribe: self.detectors.subscribe,
-            m.Unsubscribe: self.detectors.unsubscribe,
+            m.Subscribe: self.placements.subscribe,
+            m.Unsubscribe: self.placements.unsubscribe,
             m.Renew: self.subscribing.renew,
             m.Credit: self.subscribing.credit,
             m.Confirm: self.subscribing.confirm,
@@ -496,6 +508,10 @@ class Core:
             m.Mark: self.overlay.mark_heard,
             m.Pulse: self.pulses.pulse_heard,
             m.Wanted: self.wanted.wanted_heard,
+            m.Census: self.placements.census_heard,
+            m.Counted: self.placements.counted_heard,
+            m.Host: self.placements.host_heard,
+            m.Hosting: self.placements.hosting_heard,
             m.Probe: self.probing.probe_heard,
             m.Echo: self.probing.echo_heard,
             m.Fetch: self.catching_up.fetch_heard,
@@ -548,6 +564,7 @@ class Core:
         self.settlements.publish()
         self.scheduling.look()
         self.transactions.publish()
+        self.placements.tell()
         self.detectors.publish()
         self._durables.settle()
         self._offers.tell()
@@ -591,6 +608,7 @@ class Core:
         self.progress.tick()
         self.pulses.tick()
         self.detectors.tick()
+        self.placements.tick()
 
     def rebound(self, bounds: Bounds) -> None:
         """From now on these bounds hold, also for clients that are connected."""
@@ -862,6 +880,7 @@ class Core:
             self.scheduling,
             self.transactions,
             self.detectors,
+            self.placements,
             self.catching_up,
             self.bulk_reads,
             self.probing,

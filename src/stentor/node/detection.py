@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from hashlib import blake2b
 from math import inf
 from typing import Any, Final
 
@@ -30,12 +31,14 @@ from stentor.composite import (
     Probabilistic,
     interval_of,
 )
+from stentor.composite.distribution import composed, joined
 from stentor.errors import (
     DecodeError,
     DetectorFull,
     FilterTooComplex,
     InvalidConfiguration,
     InvalidPattern,
+    ProtocolError,
     StentorError,
 )
 from stentor.filters import Filter
@@ -127,6 +130,10 @@ def _read(text: str) -> Pattern:
         raise InvalidPattern(f"this is no pattern: {error}") from None
     if sum(filter.weight for filter in leaves(pattern)) > RECEIVED_STEPS:
         raise _too_complex()
+    return _compiled(pattern)
+
+
+def _compiled(pattern: Pattern) -> Pattern:
     try:
         with within(COMPILED):
             for each in pattern.walk():
@@ -154,6 +161,37 @@ patterns: Final = Texts(_read, REMEMBERED)
 def pattern_of(detection: m.Detection) -> Pattern:
     """The pattern that a client has sent; `InvalidPattern` if it makes no sense."""
     return patterns(detection.pattern)
+
+
+def key_of(assignment: m.Assignment) -> str:
+    """By what a detector is known: equal ones are one."""
+    try:
+        said = msgspec.json.encode(assignment, order="sorted")
+    except TypeError as error:  # an attribute that is nothing which attributes can be
+        raise ProtocolError(f"this cannot be assigned: {error}") from None
+    return blake2b(said, digest_size=16).hexdigest()
+
+
+def producer_of(detection: m.Detection, owner: str | None, more: str) -> str:
+    """The producer of detections; none that a client can have ends so."""
+    return f"{pattern_of(detection).type}/{more}@{owner or ''}@detector@"
+
+
+def producer_for(assignment: m.Assignment) -> str:
+    """The same of one that is not durable: wherever it is detected, and by which parts."""
+    key = key_of(msgspec.structs.replace(assignment, parts=[]))
+    return producer_of(assignment.detection, assignment.owner, key[:12])
+
+
+def assignment_of_part(assignment: m.Assignment, text: str) -> m.Assignment:
+    """What detects a part of a pattern, for the same and by the same rights."""
+    detection = m.Detection(text, assignment.detection.policy)
+    return msgspec.structs.replace(assignment, detection=detection, parts=[])
+
+
+def text_of(pattern: Pattern) -> str:
+    """A pattern as messages have it."""
+    return msgspec.json.encode(pattern.dump()).decode()
 
 
 def leaves(pattern: Pattern) -> list[Filter]:
@@ -195,13 +233,19 @@ class Hosted:
     """One detector, which may serve several subscribers."""
 
     def __init__(
-        self, key: str, detection: m.Detection, session: Session, producer: str, memo: Memo | None
+        self, key: str, assignment: m.Assignment, session: Session, producer: str, memo: Memo | None
     ) -> None:
         """With a memo it is durable."""
         self.key = key
-        self.detection = detection
+        self.detection = detection = assignment.detection
         self.session = session
         self.pattern = pattern_of(detection)
+        own = [assignment_of_part(assignment, text) for text in assignment.parts]
+        parts = {pattern_of(p.detection): producer_for(p) for p in own}
+        self.parts = tuple(map(str, parts))
+        found = {part: detections_of(part, by) for part, by in parts.items()}
+        #: The pattern over what is found of its parts, and the names that stand for that.
+        self.watched, self._parts = composed(self.pattern, found)
         self.producer = producer
         self.memo = memo
         policy = policy_of(detection)
@@ -209,7 +253,7 @@ class Hosted:
         self._is_probabilistic = isinstance(policy, Probabilistic)
         mode: Any = detection.mode
         self.detector = Detector(policy=policy, mode=mode, limits=LIMITS, portion=PORTION)
-        self._most = HELD_IN_LEVELS if self.pattern.level else HELD
+        self._most = HELD_IN_LEVELS if self.watched.level else HELD
         #: Whether the detector has its pattern.
         self.is_loaded = False
         #: What was delivered and not fed.
@@ -229,6 +273,8 @@ class Hosted:
         #: Subscriptions to what it finds, and clients that wait until it is in force.
         self.subscribers: set[str] = set()
         self.pending: list[tuple[Session, m.Subscribe]] = []
+        #: Brokers for whose subscribers it works, and until when.
+        self.tenants: dict[m.StreamId, float] = {}
         self.in_force = False
         #: What is left to do before it is, if it has not been asked for everything.
         self.beginning: Iterator[None] | None = None
@@ -247,7 +293,7 @@ class Hosted:
 
     def load(self) -> Iterator[None]:
         """Make it able to detect, in steps."""
-        yield from self.detector.adding(self.pattern)
+        yield from self.detector.adding(_compiled(self.watched))
         if self.memo is not None and self.memo.state:
             self.detector.restore(self.memo.state)
             self.wake = self.detector.due
@@ -350,6 +396,8 @@ class Hosted:
         self.wake = fed.wake
 
     def _encoded(self, found: CompositeEvent) -> bytes:
+        if self._parts:
+            found = joined(self.pattern, found, self._parts)
         notification = found.notification()
         assert notification.id is not None
         id = NotificationId(self.producer, notification.id.epoch, notification.id.sequence)
@@ -440,6 +488,8 @@ class Hosted:
             "grant": self.session.owner,
             "durable": None if self.memo is None else self.memo.subscriber,
             "subscribers": len(self.subscribers),
+            "parts": list(self.parts),
+            "tenants": sorted(self.tenants),
             "in_force": self.in_force,
             "fed": self.fed,
             "found": self.found,

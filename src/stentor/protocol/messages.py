@@ -30,6 +30,9 @@ MAX_STREAMS: Final = 10_000
 MAX_FILTERS: Final = 50_000
 MAX_GROUPS: Final = 1_000
 MAX_ADDRESSES: Final = 1_000
+#: Parts of a pattern that are detected by themselves, and brokers on the way between two.
+MAX_PARTS: Final = 50
+MAX_WAY: Final = 1_000
 #: Attributes that a client says it has.
 MAX_CLAIMS: Final = 64
 #: Keys of a rendezvous, and filters of an inbox.
@@ -192,6 +195,20 @@ class Detection(Struct, array_like=True, gc=False):
     threshold: float = 0.99
     #: "standing", or "one_shot": the first detection of a partition is the last.
     mode: _Text = "standing"
+    #: Where it is detected: one of the distribution policies of `stentor.composite.distribution`.
+    placement: _Text = "minimum_latency"
+
+
+class Assignment(Struct, array_like=True, gc=False):
+    """What a broker is to detect, and by whose rights."""
+
+    detection: Detection
+    #: The grant of whoever has asked for it, and what they are to scopes.
+    owner: str | None = None
+    component: _Text = ""
+    attributes: Annotated[dict[str, Any], Meta(max_length=MAX_KEYS)] = field(default_factory=dict)
+    #: Patterns that are a part of it, of which the detections come from elsewhere.
+    parts: Annotated[list[_Filter], Meta(max_length=MAX_PARTS)] = field(default_factory=list)
 
 
 class Subscribe(_Message, tag=11):
@@ -763,6 +780,55 @@ class Wanted(_Message, tag=70):
     since: float
 
 
+class Census(_Message, tag=73):
+    """How many detectors has the broker of `stream`, towards which this goes, and any of these?"""
+
+    stream: StreamId
+    origin: StreamId
+    number: int
+    #: Of detectors, as `Counted` names them.
+    keys: Annotated[list[_Text], Meta(max_length=MAX_KEYS)]
+
+
+class Counted(_Message, tag=74):
+    """The answer, sent towards the broker that has asked."""
+
+    stream: StreamId
+    number: int
+    #: Who answers: how many detectors are there, and notifications in a second enter there.
+    host: StreamId
+    detectors: int
+    rate: float
+    #: Those of the keys that are there.
+    keys: Annotated[list[_Text], Meta(max_length=MAX_KEYS)]
+    #: The brokers that it has come through, the one that answers first.
+    way: Annotated[list[_Text], Meta(max_length=MAX_WAY)]
+
+
+class Host(_Message, tag=75):
+    """Detect this at the broker of `stream`, towards which this goes, for so many seconds.
+
+    It is said again before they are over. With a lease of 0 it is needed no longer.
+    """
+
+    stream: StreamId
+    origin: StreamId
+    assignment: Assignment
+    lease: float
+
+
+class Hosting(_Message, tag=76):
+    """What became of that, sent towards the broker that has asked: also later, when it ends."""
+
+    stream: StreamId
+    host: StreamId
+    key: _Text
+    in_force: bool = False
+    #: Why it is not detected there, or no longer.
+    code: _Text | None = None
+    message: str = ""
+
+
 class Types(_Message, tag=67):
     """On a rendezvous overlay: what the sender's journals hold, by event type, or who offers what.
 
@@ -874,6 +940,10 @@ BetweenBrokers: TypeAlias = (
     | Seek
     | Claim
     | Wanted
+    | Census
+    | Counted
+    | Host
+    | Hosting
     | Types
     | Watch
     | Sources

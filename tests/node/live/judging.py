@@ -167,6 +167,8 @@ _KEPT = {
     *("known", "highest", "wanted", "wanted._found", "hearsay", "visits", "visited"),
     # Bounds, of events and of their bytes.
     *("schedule._most", "schedule._shares"),
+    # How much has entered lately.
+    "placements._notes",
 }
 
 

@@ -9,6 +9,8 @@ have, and those who asked for it are subscribed to that.
 Life. A client subscribes with a pattern instead of a filter (`Subscribe.detect`). The first who
 does so begins a detector; equal patterns of the same grant share it, and it ends with the last
 subscription to it. Nobody is told that the subscription is in force before the detector's own is.
+Brokers may need it for their subscribers as well (`stentor.node.parts.placements`); they are its
+tenants, and it lasts as long as one of them.
 
 A *durable* one belongs to the durable subscription of its subscriber, and lives as long as that. It
 is a durable subscription itself, whose state has a memo: what the detector knows by the positions
@@ -24,16 +26,16 @@ comes meanwhile waits in the feed, and if that is full, in the journals.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from itertools import chain, count
 from typing import Any, Final
 
-import msgspec
 from msgspec.structs import replace
 
+from stentor.composite import Pattern
 from stentor.errors import (
     InvalidConfiguration,
     NotPermitted,
@@ -49,10 +51,13 @@ from stentor.node.detection import (
     Hosted,
     Memo,
     detections_of,
+    key_of,
     leaves,
     pack_memo,
     pattern_of,
     policy_of,
+    producer_for,
+    producer_of,
     unpack_memo,
 )
 from stentor.node.journals import Journals
@@ -140,6 +145,8 @@ class Detectors:
         self.shares = shares
         #: What a grant allows now; the host says it. None if there is no such grant.
         self.rules: Callable[[str | None], OwnerRules | None] = _only_without_grants
+        #: Called with one that cannot go on, and why: its code and its words.
+        self.at_fail: Callable[[Hosted, str, str], None] = lambda hosted, code, why: None
         self.counters = {"detected": 0, "detectors_ended": 0}
         self.held: dict[str, Hosted] = {}
         self._producer = f"detectors at {journals.stream}"
@@ -167,6 +174,19 @@ class Detectors:
         detection = message.detect
         if detection is None:
             return self._subscribing.subscribe(session, message)
+        self.check(session, message, detection)
+        if message.durable is not None:
+            named = self._homes.name(session, message.durable)
+            if not self._homes.admits(session, replace(message, durable=named)):
+                return None
+        hosted = self._wanted(session, message, detection)
+        if hosted is not None and not hosted.in_force:
+            hosted.pending.append((session, message))
+            return None
+        return self._attach(hosted, session, message)
+
+    def check(self, session: Session, message: m.Subscribe, detection: m.Detection) -> Pattern:
+        """What a client wants to be detected; raise if that makes no sense or is not allowed."""
         pattern = pattern_of(detection)
         policy_of(detection)
         if message.volatile or message.group is not None or not isinstance(message.filter, str):
@@ -182,15 +202,7 @@ class Detectors:
                 f'have the grant widened by "isa composite"'
             )
         check_permitted(session, leaves(pattern))
-        if message.durable is not None:
-            named = self._homes.name(session, message.durable)
-            if not self._homes.admits(session, replace(message, durable=named)):
-                return None
-        hosted = self._wanted(session, message, detection)
-        if hosted is not None and not hosted.in_force:
-            hosted.pending.append((session, message))
-            return None
-        return self._attach(hosted, session, message)
+        return pattern
 
     def unsubscribe(self, session: Session, message: m.Unsubscribe) -> None:
         """As `Subscribing.unsubscribe`, also of one that is not in force yet."""
@@ -200,28 +212,16 @@ class Detectors:
                 for each in hosted.pending
                 if each[0] is not session or each[1].number != message.number
             ]
-            self._end_if_unused(hosted)
+            self.end_if_unused(hosted)
         self._subscribing.unsubscribe(session, message)
 
     def _wanted(
         self, session: Session, message: m.Subscribe, detection: m.Detection
     ) -> Hosted | None:
         """What detects it, made if need be; None if it lives at another broker."""
-        component = self._scopes.components.get(session.id)
-        scoped = component is not None and self._scopes.view(session.id) is not None
-        place = (component.name, dict(component.attributes)) if scoped and component else ("", {})
+        assignment = self.assignment(session, detection)
         if message.durable is None:
-            said = msgspec.json.encode([detection, session.owner, place], order="sorted")
-            key = blake2b(said, digest_size=16).hexdigest()
-            hosted = self.held.get(key)
-            if hosted is None:
-                self._check_room(session)
-                producer = self._name(detection, session.owner, key[:12])
-                hosted = self._begin(
-                    key, detection, producer, _rules(session), session.owner, place
-                )
-                self._ask(hosted, None)
-            return hosted
+            return self._shared(assignment, _rules(session))
         own = message.durable + SUFFIX
         key = self._homes.name(session, own)
         hosted = self.held.get(key)
@@ -234,8 +234,9 @@ class Detectors:
             return hosted
         if self._homes.lives_elsewhere(key):
             return None
-        self._check_room(session)
-        memo = Memo(0, detection, message.durable, session.owner, place[0], place[1], b"")
+        self.check_room(session.owner, session.allowance)
+        component, attributes = assignment.component, assignment.attributes
+        memo = Memo(0, detection, message.durable, session.owner, component, attributes, b"")
         kept = self._durables.held.get(key)
         if kept is not None and kept.memo:
             memo = unpack_memo(kept.memo)
@@ -243,17 +244,47 @@ class Detectors:
         self._ask(hosted, own, message)
         return hosted
 
-    def _name(self, detection: m.Detection, owner: str | None, more: str) -> str:
-        """The producer of detections; none that a client can have ends so."""
-        said = f"{pattern_of(detection).type}/{more}"
-        return f"{said}@{owner or ''}@detector@"
+    def assignment(self, session: Session, detection: m.Detection) -> m.Assignment:
+        """What is to be detected, by the rights of this client."""
+        component = self._scopes.components.get(session.id)
+        if component is None or self._scopes.view(session.id) is None:
+            return m.Assignment(detection, session.owner)
+        return m.Assignment(detection, session.owner, component.name, dict(component.attributes))
 
-    def _check_room(self, session: Session) -> None:
+    def _shared(self, assignment: m.Assignment, rules: OwnerRules) -> Hosted:
+        key = key_of(assignment)
+        hosted = self.held.get(key)
+        if hosted is None:
+            self.check_room(assignment.owner, rules.allowance)
+            hosted = self._begin(key, assignment, producer_for(assignment), rules)
+            self._ask(hosted, None)
+        return hosted
+
+    def host(self, assignment: m.Assignment, tenant: m.StreamId, until: float) -> Hosted:
+        """Detect something for the subscribers of a broker, by what its grant allows here."""
+        rules = self.rules(assignment.owner)
+        if rules is None or rules.may_publish is nothing:
+            raise NotPermitted(
+                f"the grant {assignment.owner!r} may not detect anything here; give this broker "
+                'the same grants as the others, and allow "isa composite"'
+            )
+        detection = assignment.detection
+        if (detection.policy, detection.mode) != ("best_effort", "standing"):
+            raise InvalidConfiguration("only standing, best_effort detection is done for others")
+        hosted = self._shared(assignment, rules)
+        hosted.tenants[tenant] = until
+        return hosted
+
+    def check_room(
+        self, owner: str | None, allowance: Allowance, more: Iterable[str | None] = ()
+    ) -> None:
+        """Raise if there may not be another one; `more` are the grants of what counts as well."""
         counts = Counter(hosted.session.owner for hosted in self.held.values())
-        session.allowance.check("detectors", counts[session.owner])
-        if not self.shares.has_room(session.owner, counts):
+        counts.update(more)
+        allowance.check("detectors", counts[owner])
+        if not self.shares.has_room(owner, counts):
             raise Overloaded(
-                f"{len(self.held)} detectors are there, and no more are allowed to this grant; end "
+                f"{counts.total()} detectors are there, and no more are allowed to this grant; end "
                 "some that nobody needs, or raise limits.detectors"
             )
 
@@ -264,41 +295,48 @@ class Detectors:
         if hosted is None:  # it lives elsewhere, and is found by its name
             assert message.detect is not None
             more = self._homes.name(session, str(message.durable) + SUFFIX)
-            producer = self._name(message.detect, session.owner, _digest(more))
+            producer = producer_of(message.detect, session.owner, _digest(more))
             wanted = detections_of(pattern_of(message.detect), producer)
         else:
             wanted = hosted.filter
+        return self.attach(
+            wanted, session, message, set() if hosted is None else hosted.subscribers
+        )
+
+    def attach(
+        self, wanted: Filter, session: Session, message: m.Subscribe, subscribers: set[str]
+    ) -> Iterator[None] | None:
+        """Let a client have what is found; it is then one of the subscribers."""
         plain = replace(message, filter=str(wanted), detect=None)
         steps = self._subscribing.subscribe(session, plain)
         held = session.subscriptions.get(message.number)
-        if held is not None and hosted is not None:
-            hosted.subscribers.add(held[0].feed.id)
+        if held is not None:
+            subscribers.add(held[0].feed.id)
         return steps
 
     # -- beginning
 
     def _resume(self, key: str, memo: Memo, rules: OwnerRules) -> Hosted:
-        producer = self._name(memo.detection, memo.owner, _digest(key))
-        place = memo.component, memo.attributes
-        return self._begin(key, memo.detection, producer, rules, memo.owner, place, memo)
+        assignment = m.Assignment(memo.detection, memo.owner, memo.component, memo.attributes)
+        producer = producer_of(memo.detection, memo.owner, _digest(key))
+        return self._begin(key, assignment, producer, rules, memo)
 
     def _begin(
         self,
         key: str,
-        detection: m.Detection,
+        assignment: m.Assignment,
         producer: str,
         rules: OwnerRules,
-        owner: str | None,
-        place: tuple[str, Mapping[str, Any]],
         memo: Memo | None = None,
     ) -> Hosted:
         id = RESIDENTS - next(self._numbers)
         line = self._publishing.line(producer, producer, None)
         may = rules.may_publish, rules.may_subscribe, rules.may_advertise
-        session = Session(id, producer, producer, line, *may, owner, False, rules.allowance)
-        hosted = Hosted(key, detection, session, producer, memo)
+        owner, allowance = assignment.owner, rules.allowance
+        session = Session(id, producer, producer, line, *may, owner, False, allowance)
+        hosted = Hosted(key, assignment, session, producer, memo)
         self._sessions.begin(session)
-        self._scopes.join(session, place[0] or producer, place[1])
+        self._scopes.join(session, assignment.component or producer, assignment.attributes)
         self._agenda.residents[id] = partial(self._told, hosted)
         self.held[key] = hosted
         self._pulses.wanted |= hosted.is_guaranteed
@@ -309,7 +347,7 @@ class Detectors:
 
     def _ask(self, hosted: Hosted, name: str | None, asked: m.Subscribe | None = None) -> None:
         """Subscribe to the events of the pattern."""
-        wanted = {str(filter): filter for filter in leaves(hosted.pattern)}
+        wanted = {str(filter): filter for filter in leaves(hosted.watched)}
         for text, filter in wanted.items():  # they were read already
             received.remember(text, filter)
         message = m.Subscribe(NUMBER, list(wanted), CREDIT, name)
@@ -441,16 +479,22 @@ class Detectors:
     def _admit(self, hosted: Hosted) -> None:
         """It is in force: subscribe those who have waited for that."""
         pending, hosted.pending = hosted.pending, []
+        self.admit(pending, hosted.filter, hosted.subscribers)
+        self.end_if_unused(hosted)
+
+    def admit(
+        self, pending: Iterable[tuple[Session, m.Subscribe]], wanted: Filter, subscribers: set[str]
+    ) -> None:
+        """Let those have what is found who have waited until it is in force, if they still wait."""
         for session, message in pending:
             if session.id not in self._sessions.held:
                 continue
             try:
-                for _ in self._attach(hosted, session, message) or ():
+                for _ in self.attach(wanted, session, message, subscribers) or ():
                     pass
             except StentorError as error:
                 failure = m.Failure(error.code, str(error), message.number)
                 self._agenda.to_client(session.id, failure)
-        self._end_if_unused(hosted)
 
     def tick(self) -> None:
         """Let time pass for all of them."""
@@ -596,11 +640,12 @@ class Detectors:
         for hosted in list(self.held.values()):
             if subscription.feed.id in hosted.subscribers:
                 hosted.subscribers.discard(subscription.feed.id)
-                self._end_if_unused(hosted)
+                self.end_if_unused(hosted)
 
-    def _end_if_unused(self, hosted: Hosted) -> None:
+    def end_if_unused(self, hosted: Hosted) -> None:
         """A durable one lives as long as the subscription that it works for."""
-        if hosted.memo is None and not hosted.subscribers and not hosted.pending:
+        is_used = hosted.subscribers or hosted.pending or hosted.tenants
+        if hosted.memo is None and not is_used:
             self._drop(hosted)
 
     def _forgotten(self, name: str) -> None:
@@ -617,18 +662,29 @@ class Detectors:
         """It cannot go on; all that are subscribed to it hear why."""
         self.counters["detectors_ended"] += 1
         code = code or error.code
-        waiting = [(session, message.number) for session, message in hosted.pending]
-        for id in hosted.subscribers:
-            subscription = self._subscriptions.held.get(id)
-            for consumer in [] if subscription is None else list(subscription.consumers):
-                waiting.append((self._sessions.held[consumer.session], consumer.number))
         if hosted.memo is not None:
             self.idle[hosted.key] = str(error)
             self._again = self._clock.now + AGAIN
         self._drop(hosted)
+        self.dismiss(hosted.pending, hosted.subscribers, code, str(error))
+        self.at_fail(hosted, code, str(error))
+
+    def dismiss(
+        self,
+        pending: Iterable[tuple[Session, m.Subscribe]],
+        subscribers: Iterable[str],
+        code: str,
+        why: str,
+    ) -> None:
+        """Tell those who wait for it, and those who are subscribed to it, why it has ended."""
+        waiting = [(session, message.number) for session, message in pending]
+        for id in list(subscribers):
+            subscription = self._subscriptions.held.get(id)
+            for consumer in [] if subscription is None else list(subscription.consumers):
+                waiting.append((self._sessions.held[consumer.session], consumer.number))
         for session, number in waiting:
             if session.id in self._sessions.held:
-                self._agenda.to_client(session.id, m.Ended(number, code, str(error)))
+                self._agenda.to_client(session.id, m.Ended(number, code, why))
                 if number in session.subscriptions:
                     self._subscriptions.leave(session, number)
 
