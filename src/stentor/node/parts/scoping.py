@@ -388,12 +388,12 @@ class Scoping:
         if subscription.group is not None and interest.within is not None:
             self._send_away(subscription)
             return
-        before = interest.narrowed(interest)
+        before = dict.fromkeys(interest.narrowed(interest))
         narrower = interest.within is None or (
             within is not None and interest.within.covers(within)
         )
         interest.within = within
-        after = interest.narrowed(interest)
+        after = dict.fromkeys(interest.narrowed(interest))
         self._routing.subscribe(feed.id, [f for f in after if f not in before])
         ending = self._routing.unsubscribe(feed.id, [f for f in before if f not in after])
         yield from self._routing.asked(feed.id)
