@@ -373,11 +373,10 @@ class Scoping:
             self._offers.hush()
         elif self._scopes.entry.moved <= old:
             return  # nobody sees anything else than before
-        for i, subscription in enumerate(list(self._subscriptions.held.values()), 1):
+        for subscription in list(self._subscriptions.held.values()):
             if self._subscriptions.held.get(subscription.feed.id) is subscription:
                 yield from self._amend(subscription)
-            if not i % 16:
-                yield
+                yield  # what a component may see can take long to put into words
 
     def _amend(self, subscription: Subscription) -> Iterator[None]:
         feed, interest = subscription.feed, subscription.interest
