@@ -639,7 +639,7 @@ class Extremes:
             "deep": [EdgeData(f"s{i}", f"s{i + 1}") for i in range(count - 1)],
             "wide": [EdgeData(f"s{i}", "s0") for i in range(1, count)],
             "rules": [RuleData(f"s{i}", "r", f"x = {i}") for i in range(count)],
-            "rules of all": [RuleData(f"s{i}", "r", "name prefix 'e'") for i in range(count)],
+            "rules of all": [RuleData(f"s{i}", "r", "name prefix 'e'") for i in range(20)],
         }
         events = frame(m.Publish(1, [self._event(i) for i in range(1_000)]))
         crowd = [frame(m.Subscribe(i, f"x > {i}", 9)) for i in range(1_000)]

@@ -35,8 +35,9 @@ class Interest:
         #: What they weigh together.
         self.weight = sum(self._filters.values())
         self._text: str | None = None
-        #: What else has to match, whatever the subscriber asks for: what it may see; or None.
-        self.within: Filter | None = None
+        self._within: Filter | None = None
+        #: The filters as routers know them, as far as they were asked for; that is dear.
+        self._narrowed: dict[Filter, Filter] = {}
         #: Those that were added, each with the first probe whose answer says that it is in force.
         self.recent: dict[Filter, int] = {}
         if not fixed:
@@ -66,10 +67,27 @@ class Interest:
             self._text = str(Filter.of_conjuncts(conjuncts) if others else first)
         return self._text
 
+    @property
+    def within(self) -> Filter | None:
+        """What else has to match, whatever the subscriber asks for: what it may see; or None."""
+        return self._within
+
+    @within.setter
+    def within(self, within: Filter | None) -> None:
+        self._within = within
+        self._narrowed.clear()
+
     def narrowed(self, filters: Iterable[Filter]) -> list[Filter]:
         """Some of the filters, as routers know them: they match what may be seen."""
-        within = self.within
-        return list(filters) if within is None else [filter & within for filter in filters]
+        within, known = self._within, self._narrowed
+        if within is None:
+            return list(filters)
+        found = []
+        for filter in filters:
+            if filter not in known:
+                known[filter] = filter & within
+            found.append(known[filter])
+        return found
 
     @property
     def sought(self) -> str:
@@ -112,6 +130,8 @@ class Interest:
             return new, gone
         others = set(self.narrowed(self._filters.keys() - set(new)))
         asked, unasked = (dict.fromkeys(self.narrowed(some)) for some in (new, gone))
+        for filter in gone:
+            self._narrowed.pop(filter, None)
         return (
             [f for f in asked if f not in others and f not in unasked],
             [f for f in unasked if f not in others and f not in asked],

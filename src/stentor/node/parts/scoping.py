@@ -381,11 +381,10 @@ class Scoping:
             self._offers.hush()
         elif self._scopes.entry.moved <= old:
             return  # nobody sees anything else than before
-        for i, subscription in enumerate(list(self._subscriptions.held.values()), 1):
+        for subscription in list(self._subscriptions.held.values()):
             if self._subscriptions.held.get(subscription.feed.id) is subscription:
                 yield from self._amend(subscription)
-            if not i % 16:
-                yield
+                yield  # what a component may see can take long to put into words
 
     def _amend(self, subscription: Subscription) -> Iterator[None]:
         feed, interest = subscription.feed, subscription.interest
@@ -396,12 +395,12 @@ class Scoping:
         if subscription.group is not None and interest.within is not None:
             self._send_away(subscription)
             return
-        before = interest.narrowed(interest)
+        before = dict.fromkeys(interest.narrowed(interest))
         narrower = interest.within is None or (
             within is not None and interest.within.covers(within)
         )
         interest.within = within
-        after = interest.narrowed(interest)
+        after = dict.fromkeys(interest.narrowed(interest))
         self._routing.subscribe(feed.id, [f for f in after if f not in before])
         ending = self._routing.unsubscribe(feed.id, [f for f in before if f not in after])
         yield from self._routing.asked(feed.id)
