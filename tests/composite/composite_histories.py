@@ -267,6 +267,13 @@ def check_forms(seed: int | Random) -> int:
     events = [each.event for _ in range(r.choice((1, 4))) for each in random_history(r)]
     if r.random() < 0.7:
         events.sort(key=lambda event: event[END])
+    if r.random() < 0.5:  # those with plain times, which may need no sorting
+        events = [
+            Notification({"n": each["n"], "host": each["host"]}, id=each.id, time=each[END])
+            for each in events
+        ]
+        if r.random() < 0.5:
+            events = [event.replace(time=moment(i * SECOND)) for i, event in enumerate(events)]
     now = r.choice((None, 3.0))
     count = 0
     while events:

@@ -1,4 +1,4 @@
-"""The automata find what the reference finds, in every order of arrival; both forms of runs agree."""
+"""The automata find what the reference finds, in every order of arrival; both forms agree."""
 
 import pytest
 from composite_histories import check, check_forms
