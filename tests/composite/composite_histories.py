@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 from unittest import mock
 
-from stentor.composite import BestEffort, Detector, Guaranteed, Limits, Pattern
+from stentor.composite import BestEffort, Detector, Guaranteed, Limits, Pattern, plain_runs
 from stentor.composite import conditions as c
 from stentor.composite import expressions as e
 from stentor.composite.events import CompositeEvent, Occurrence, occurrence
@@ -258,9 +258,11 @@ def check_forms(seed: int | Random) -> int:
     full = r.choice(("oldest", "newest"))
     limits = Limits(r.choice((1, 2, 9)), r.choice((1, 3, 99)), 64, r.choice((2, 9)), 9, full)
     policy = r.choice((BestEffort(), BestEffort(), Guaranteed(("s0",))))
+    most = r.choice((2, 100))
 
     def made(is_short: bool) -> Detector:
-        with mock.patch.object(Steps, "of", Steps.of if is_short else lambda automaton: None):
+        steps = Steps.of if is_short else lambda automaton: None
+        with mock.patch.object(Steps, "of", steps), mock.patch.object(plain_runs, "MOST", most):
             return Detector(sorted(patterns, key=str), policy=policy, limits=limits)
 
     short, general = made(True), made(False)

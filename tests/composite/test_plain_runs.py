@@ -6,17 +6,21 @@ from event_tables import detected, history, pattern
 
 from stentor.composite import Detector, Limits, Pattern
 from stentor.composite.intervals import moment
+from stentor.composite.plain_runs import MOST
 from stentor.model import Notification, NotificationId
 
 SECOND = 1_000_000
 
 
 def test_a_partition_with_many_runs_takes_the_general_form_and_back() -> None:
-    events = " ".join(f"A{i}" for i in range(40)) + " " + " ".join(f"B{40 + i}" for i in range(40))
-    found = detected(pattern("A ; B within 60s"), f"{events} A90 B91 A95 B96")
-    assert found[:2] == ["A0 B40", "A1 B41"]
-    assert found[-2:] == ["A90 B91", "A95 B96"]
-    assert len(found) == 42
+    count = 2 * MOST
+    first = [f"A{i / 10}" for i in range(count)]
+    last = [f"B{(count + i) / 10}" for i in range(count)]
+    found = detected(pattern("A ; B within 60s"), " ".join([*first, *last, "A90 B91 A95 B96"]))
+    assert found == [f"A{i / 10:g} B{(count + i) / 10:g}" for i in range(count)] + [
+        "A90 B91",
+        "A95 B96",
+    ]
 
 
 def test_an_event_is_in_time_at_the_deadline_and_not_later() -> None:

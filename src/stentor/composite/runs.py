@@ -26,7 +26,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from stentor.composite.automaton import Automaton, Edge, Outcome, State
-from stentor.composite.conditions import Condition, can_be_tested, holds
+from stentor.composite.conditions import Condition, holds
 from stentor.composite.events import Occurrence, SubEvent
 from stentor.composite.expressions import due
 from stentor.composite.pattern import key_token
@@ -528,11 +528,11 @@ class Machine:
         after: Bindings | None = None
         if edge.conditions or edge.finally_:
             after = _bindings((chain, names, event))
-        for condition, spoken_of in edge.conditions:
+        for condition, spoken_of, needs in edge.conditions:
             assert after is not None
             if (
                 not spoken_of.isdisjoint(names)
-                and can_be_tested(condition, after)
+                and all(len(after.get(name, ())) >= least for name, least in needs)
                 and not holds(condition, after)
             ):
                 return _BLOCKED if edge.others & bits else _OUT
