@@ -102,7 +102,7 @@ class SubEvent(NamedTuple):
 class CompositeEvent:
     """A detection. Two are equal if the pattern and the contributing events are.
 
-    >>> from stentor.composite import Pattern, detect_local
+    >>> from stentor.composite import Pattern, detect_local, interval_of
     >>> from datetime import datetime, timezone
     >>> at = lambda s: datetime(2026, 1, 1, 0, 0, s, tzinfo=timezone.utc)
     >>> p = Pattern("A ; B", events={"A": "x = 1", "B": "x = 2"})
