@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> None:
     )
     spark.sparkContext.setLogLevel("ERROR")
     with tempfile.TemporaryDirectory() as directory:
-        for share in (0.01, 0.1, 0.5):
+        for share in (0.01, 0.1, 0.5, 1.0):
             measure(spark, Path(directory) / str(share), share, given.events, given.turns)
     spark.stop()
 

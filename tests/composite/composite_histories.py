@@ -12,13 +12,15 @@ import sys
 import time
 from random import Random
 from typing import Any
+from unittest import mock
 
-from stentor.composite import BestEffort, Detector, Guaranteed, Pattern
+from stentor.composite import BestEffort, Detector, Guaranteed, Limits, Pattern, plain_runs
 from stentor.composite import conditions as c
 from stentor.composite import expressions as e
 from stentor.composite.events import CompositeEvent, Occurrence, occurrence
 from stentor.composite.intervals import END, START, moment
 from stentor.composite.reference import Mode, detect_history
+from stentor.composite.steps import Steps
 from stentor.model import Notification, NotificationId
 
 NAMES = {
@@ -106,6 +108,30 @@ def random_condition(r: Random, names: list[str]) -> c.Condition:
         other = c.Comparison(r.choice(("=", "<", ">=")), term(), term())
         made = r.choice((c.Both((made, other)), c.Either((made, other)), c.Negation(made)))
     return made
+
+
+#: Those whose runs have a short form, and some that have it in some of their states.
+PLAIN = (
+    "A ; B",
+    "A ; B within 3s",
+    "(A ; D ; B) within 5s",
+    "A D B",
+    "(B{3} ; A) within 6s",
+    "(A+ ; D) within 4s",
+    "C{2,} ; [not D in {B, D}]",
+    "[A, D in {A, B, D}] ; [B in {A, B}] within 4s",
+    "P ; C within 3s",
+    "(A within 2s) ; B",
+    "(A ; B within 2s) ; D",
+    "A? ; B ; D",
+    "(A ; B)* ; D",
+    "A{2} within 3s",
+    "A",
+)
+
+
+def plain_pattern(r: Random) -> Pattern:
+    return Pattern(r.choice(PLAIN), NAMES, partition=r.choice(((), ("host",), ("_producer",))))
 
 
 def random_pattern(r: Random) -> Pattern:
@@ -215,7 +241,7 @@ def in_order(
 def check(seed: int | Random) -> int:
     """Compare on one pattern and history; how many detections there are."""
     r = seed if isinstance(seed, Random) else Random(seed)
-    pattern = random_pattern(r)
+    pattern = plain_pattern(r) if r.random() < 0.25 else random_pattern(r)
     if not isinstance(pattern.expression, e.Window):
         assert Pattern(str(pattern), pattern.events) == pattern, str(pattern)
     history = random_history(r)
@@ -236,6 +262,61 @@ def check(seed: int | Random) -> int:
     return len(expected)
 
 
+def check_forms(seed: int | Random) -> int:
+    """Runs in short form and in general form find the same, whatever is late or given up, and take
+    each other's snapshots.
+    """
+    r = seed if isinstance(seed, Random) else Random(seed)
+    patterns = {plain_pattern(r) for _ in range(r.choice((1, 1, 3)))}
+    full = r.choice(("oldest", "newest"))
+    limits = Limits(r.choice((1, 2, 9)), r.choice((1, 3, 99)), 64, r.choice((2, 9)), 9, full)
+    policy = r.choice((BestEffort(), BestEffort(), Guaranteed(("s0",))))
+    most = r.choice((2, 100))
+
+    def made(is_short: bool) -> Detector:
+        steps = Steps.of if is_short else lambda automaton: None
+        with mock.patch.object(Steps, "of", steps), mock.patch.object(plain_runs, "MOST", most):
+            return Detector(sorted(patterns, key=str), policy=policy, limits=limits)
+
+    short, general = made(True), made(False)
+    events = [each.event for _ in range(r.choice((1, 4))) for each in random_history(r)]
+    if r.random() < 0.7:
+        events.sort(key=lambda event: event[END])
+    if r.random() < 0.5:  # those with plain times, which may need no sorting
+        events = [
+            Notification({"n": each["n"], "host": each["host"]}, id=each.id, time=each[END])
+            for each in events
+        ]
+        if r.random() < 0.5:
+            events = [event.replace(time=moment(i * SECOND)) for i, event in enumerate(events)]
+    now = r.choice((None, 3.0))
+    count = 0
+    while events:
+        size = r.choice((1, 2, 5, 40))
+        batch, events = events[:size], events[size:]
+        fed = short.feed(batch, now)
+        assert fed.detections == general.feed(batch, now).detections, f"seed {seed}: {patterns}"
+        count += len(fed.detections)
+        assert _figures(short) == _figures(general), f"seed {seed}: {patterns} {limits}"
+        if r.random() < 0.2:
+            saved, others = short.snapshot(), general.snapshot()
+            short, general = made(True), made(False)
+            if r.random() < 0.5:
+                saved, others = others, saved
+            short.restore(saved)
+            general.restore(others)
+            assert short.snapshot() == saved
+            assert general.snapshot() == others
+    assert short.finish().detections == general.finish().detections, f"seed {seed}: {patterns}"
+    assert _figures(short) == _figures(general), f"seed {seed}: {patterns} {limits}"
+    return count
+
+
+def _figures(detector: Detector) -> tuple[Any, ...]:
+    status = detector.status
+    return status.partitions, status.runs, status.events, status.late, status.dropped
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--histories", type=int, default=1_000)
@@ -246,6 +327,7 @@ def main() -> int:
     for seed in range(options.seed, options.seed + options.histories):
         try:
             found = check(seed)
+            check_forms(seed)
         except Exception as error:
             failed += 1
             print(f"{type(error).__name__}: {str(error)[:1500]}", f"(seed {seed})")

@@ -1,7 +1,7 @@
-"""The automata find what the reference finds, in every order of arrival."""
+"""The automata find what the reference finds, in every order of arrival; both forms agree."""
 
 import pytest
-from composite_histories import check
+from composite_histories import check, check_forms
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +11,12 @@ from hypothesis import strategies as st
 @given(st.randoms(use_true_random=False))
 def test_generated_histories(random) -> None:  # type: ignore[no-untyped-def]
     check(random)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_runs_in_short_form_and_in_general_form_find_the_same(random) -> None:  # type: ignore[no-untyped-def]
+    check_forms(random)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Final
 
 from stentor.composite import expressions as e
-from stentor.composite.conditions import Condition, names_in
+from stentor.composite.conditions import Condition, names_in, needs_of
 from stentor.composite.residuals import (
     DONE,
     Guards,
@@ -74,8 +74,9 @@ class Edge:
     raised: tuple[tuple[int, int], ...]
     cleared: tuple[int, ...]
     differing: tuple[tuple[int, str], ...]
-    #: Conditions on the event, those on what it leaves, and those on what it ends.
-    conditions: tuple[tuple[Condition, frozenset[str]], ...]
+    #: Conditions on the event, with the names in them and what they need to be tested; those on
+    #: what it leaves, and those on what it ends.
+    conditions: tuple[tuple[Condition, frozenset[str], frozenset[tuple[str, int]]], ...]
     leaving: tuple[Condition, ...]
     finally_: tuple[Condition, ...]
     #: Timers to set: register, when, and the ways in which the part before them is complete.
@@ -265,7 +266,9 @@ class _Compiler:
             for n, scope in move.entered
             for side in (0, 1)
         )
-        conditions = tuple((c, names_in(c)) for n in move.conditions for c in operators.tested[n])
+        conditions = tuple(
+            (c, names_in(c), needs_of(c)) for n in move.conditions for c in operators.tested[n]
+        )
         leaving = tuple(c for n in sorted(move.leaving) for c in operators.final[n])
         finally_ = tuple(c for n in sorted(move.finally_) for c in operators.final[n])
         armed = tuple(

@@ -18,9 +18,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from stentor.filters.expression import Compare, Constant
 from stentor.filters.language import format_literal, format_name
-from stentor.filters.residual import Residual, evaluate
+from stentor.filters.residual import compared, evaluate
 from stentor.model import Notification
 from stentor.model.values import value_type_of
 
@@ -134,10 +133,7 @@ def holds(condition: Condition, bindings: Bindings) -> bool:
     """
     match condition:
         case Comparison(operator, left, right):
-            one, other = value_of(left, bindings), value_of(right, bindings)
-            if one is None or other is None:
-                return False
-            return Residual(Compare(operator, Constant(one), Constant(other))).holds({})
+            return compared(operator, value_of(left, bindings), value_of(right, bindings))
         case Both(parts):
             return all(holds(part, bindings) for part in parts)
         case Either(parts):
@@ -148,8 +144,13 @@ def holds(condition: Condition, bindings: Bindings) -> bool:
 
 def can_be_tested(condition: Condition, bindings: Bindings) -> bool:
     """Whether every name in it has events; `prev` needs two."""
-    return all(
-        len(bindings.get(each.name, ())) > (isinstance(each, Aggregate) and each.function == "prev")
+    return all(len(bindings.get(name, ())) >= least for name, least in needs_of(condition))
+
+
+def needs_of(condition: Condition) -> frozenset[tuple[str, int]]:
+    """Of which names there have to be how many events for that."""
+    return frozenset(
+        (each.name, 2 if isinstance(each, Aggregate) and each.function == "prev" else 1)
         for each in references(condition)
     )
 

@@ -21,19 +21,33 @@ so many timers go off; while it `is_behind`, the host calls `catch_up`.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from heapq import heapify, heappop, heappush, nsmallest
 from itertools import count
-from typing import Any, Final, NamedTuple
+from operator import itemgetter
+from typing import Any, Final, NamedTuple, TypeAlias
+from weakref import WeakValueDictionary
 
-from stentor.composite.events import CompositeEvent, Occurrence, detection_order, occurrence
-from stentor.composite.intervals import END_OF_TIME, Interval, interval_of
+from stentor.composite.automaton import Automaton
+from stentor.composite.events import (
+    CompositeEvent,
+    Occurrence,
+    in_order,
+    occurrence,
+    producer_of,
+)
+from stentor.composite.intervals import END_OF_TIME, START, Interval, bounds_of
 from stentor.composite.pattern import Pattern, key_token
+from stentor.composite.plain_runs import Partition, PlainRuns
+from stentor.composite.plain_runs import size as plain_size
 from stentor.composite.reference import Mode
-from stentor.composite.runs import DEFAULTS, Found, Limits, Machine, Runs
+from stentor.composite.runs import DEFAULTS, Found, Limits, Machine, Runs, events_of
 from stentor.composite.snapshots import Reader, Writer, pack, pack_values, unpack, unpack_values
-from stentor.composite.stability import BestEffort, Policy, Sources, Watermarked
+from stentor.composite.stability import BestEffort, Policy, Probabilistic, Sources, Watermarked
+from stentor.composite.steps import GENERAL
 from stentor.errors import DetectorFull, DuplicateKey, InvalidConfiguration, UnknownKey
 from stentor.filters import Filter
 from stentor.matching import Index
@@ -72,13 +86,16 @@ class _Loaded:
     """A pattern in use, and its runs by partition."""
 
     __slots__ = (
+        "attribute",
         "attributes",
         "dependents",
         "is_wanted",
         "level",
         "machine",
         "number",
+        "opening",
         "pattern",
+        "plain",
         "runs",
         "uses",
     )
@@ -89,13 +106,50 @@ class _Loaded:
         self.machine = machine
         self.level = pattern.level
         self.attributes = pattern.partition
-        #: By the key as it is compared: the key as it is, and the runs.
-        self.runs: dict[Any, tuple[tuple[Any, ...], Runs]] = {}
+        #: The one attribute, if there is one.
+        self.attribute = self.attributes[0] if len(self.attributes) == 1 else ""
+        #: By the key as it is compared: the runs, in one of their two forms.
+        self.runs: dict[Any, Partition | Runs] = {}
+        self.plain: PlainRuns | None = None
+        if machine.steps is not None:
+            self.plain = PlainRuns(machine, machine.steps, self.attributes, self.runs)
+        #: Bits by which a partition begins.
+        self.opening = -1 if machine.is_one_shot else machine.opening
         self.is_wanted = False
         #: How many patterns are defined by this one.
         self.uses = 0
         #: Patterns that are defined by this one, and the bits of its events there.
-        self.dependents: list[tuple[_Loaded, int]] = []
+        self.dependents: Work = []
+
+    def token_of(self, event: Notification) -> Any:
+        """The partition of an event; None if it lacks one of the attributes."""
+        if self.attribute:
+            value = event.facts.get(self.attribute)
+            if value.__class__ is str or value is None:
+                return value
+            return key_token((value,))
+        key = self.pattern.key_of(event.facts)
+        return None if key is None else key_token(key)
+
+    def key_of(self, event: Notification) -> tuple[Any, ...]:
+        """The values behind that token."""
+        facts = event.facts
+        return tuple([facts[name] for name in self.attributes])
+
+    def token(self, key: tuple[Any, ...]) -> Any:
+        """The token of these values."""
+        return key[0] if self.attribute and key[0].__class__ is str else key_token(key)
+
+    def dump(self, held: Partition | Runs) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """The key of a partition, and its runs as plain data."""
+        if isinstance(held, Runs):
+            return held.key, held.dump()
+        assert self.plain is not None
+        return self.plain.dump(held)
+
+
+#: Patterns that an event is something to, and the bits of their names that it has.
+Work: TypeAlias = list[tuple[_Loaded, int]]
 
 
 class Detector:
@@ -144,13 +198,16 @@ class Detector:
         self._index: Index[int] = Index()
         self._filters: dict[Filter, int] = {}
         #: For each filter, the patterns and their bits that it stands for.
-        self._labels: dict[int, list[tuple[_Loaded, int]]] = {}
+        self._labels: dict[int, Work] = {}
         self._loaded: dict[Pattern, _Loaded] = {}
+        #: By the identity of their automata, which they keep alive.
+        self._machines: WeakValueDictionary[int, Machine] = WeakValueDictionary()
         self._numbers = count()
         self._filter_numbers = count()
         self._levels = 1
         #: Events that are held back, as a heap.
         self._waiting: list[tuple[Any, ...]] = []
+        self._is_sorted = True
         #: Timers as a heap: when, the number of the pattern, a counter, the partition.
         self._timers: list[tuple[int, int, int, Any]] = []
         #: With more of them, those of runs that have ended are taken out.
@@ -183,7 +240,7 @@ class Detector:
         if found is not None:
             return found
         is_one_shot = self._mode == "one_shot"
-        machine = Machine(pattern.automaton, one_shot=is_one_shot, limits=self._limits)
+        machine = self._machine(pattern.automaton)
         inner: dict[str, _Loaded] = {}
         for name, meaning in pattern.events.items():
             if isinstance(meaning, Pattern):
@@ -193,7 +250,7 @@ class Detector:
             raise InvalidConfiguration("patterns of patterns are detected standing")
         for place, name in enumerate(pattern.events):
             if name in inner:
-                inner[name].dependents.append((loaded, 1 << place))
+                _add_use(inner[name].dependents, loaded, 1 << place)
                 inner[name].uses += 1
                 continue
             filter_ = pattern.filter_of(name)
@@ -203,11 +260,20 @@ class Detector:
                 self._index.add(number, filter_)
                 self._labels[number] = []
                 yield
-            self._labels[number].append((loaded, 1 << place))
+            _add_use(self._labels[number], loaded, 1 << place)
         self._loaded[pattern] = loaded
         self._by_number[loaded.number] = loaded
         self._levels = max(self._levels, loaded.level + 1)
         return loaded
+
+    def _machine(self, automaton: Automaton) -> Machine:
+        """Patterns that differ only in their filters have one automaton, and one machine."""
+        found = self._machines.get(id(automaton))
+        if found is None:
+            is_one_shot = self._mode == "one_shot"
+            found = Machine(automaton, one_shot=is_one_shot, limits=self._limits)
+            self._machines[id(automaton)] = found
+        return found
 
     def remove(self, pattern: Pattern) -> None:
         """Forget a pattern and its runs."""
@@ -270,56 +336,97 @@ class Detector:
             rows, filters = matched
         if self._hears_events and source is not None:
             self._hear(batch, now, source)
-        arrived = self._occurrences(batch, rows, filters, source or "")
+        rows, works = self._works(rows, filters)
+        first = self._arrivals
         self._arrivals += len(batch)
-        if not self._holds_back:
-            arrived.sort(key=_order)
-            high = arrived[-1][0][0] if arrived else -END_OF_TIME
-            return self._result(self._process(arrived, max(high, _micros(now))))
-        for event, work in arrived:
-            if event[0] < self._released:
-                self._late += 1
-            else:
-                heappush(self._waiting, (*event[:4], next(self._ticks), event, work))
-        return self._release(now)
+        whose = source or ""
+        if self._holds_back:
+            self._wait(map(self._placed(batch, whose, first), rows), works)
+            return self._release(now)
+        placed = self._placed(batch, whose, first)
+        if self._levels == 1 and _is_in_order(batch, rows):
+            events = [batch[row] for row in rows]
+            return self._result(self._process_in_order(events, rows, works, placed, _micros(now)))
+        arrived = list(zip(map(placed, rows), works, strict=True))
+        arrived.sort(key=_order)
+        high = arrived[-1][0][0] if arrived else -END_OF_TIME
+        return self._result(self._process(arrived, max(high, _micros(now))))
 
     def _hear(self, batch: Sequence[Notification], now: float | None, source: str) -> None:
-        arrival = None if now is None else _micros(now)
-        for notification in batch:
-            high = interval_of(notification, self._uncertainty)[1]
-            identity = notification.id
-            whose = source or ("" if identity is None else identity.producer)
-            self._sources.hear(whose, high)
-            if arrival is not None:
+        if isinstance(self._policy, Probabilistic) and now is not None:
+            arrival = _micros(now)
+            for notification in batch:
+                high = bounds_of(notification, self._uncertainty)[1]
+                whose = source or producer_of(notification)
+                self._sources.hear(whose, high)
                 self._sources.delayed(whose, high, arrival)
+            return
+        newest: dict[str, int] = {}
+        for notification in batch:
+            high = bounds_of(notification, self._uncertainty)[1]
+            whose = source or producer_of(notification)
+            if high > newest.get(whose, -END_OF_TIME):
+                newest[whose] = high
+        for whose, high in newest.items():
+            self._sources.hear(whose, high)
 
-    def _occurrences(
-        self, batch: Sequence[Notification], rows: list[int], filters: list[int], source: str
-    ) -> list[tuple[Occurrence, list[tuple[_Loaded, int]]]]:
-        """What matches anything, with the patterns that it is something to, and their bits."""
-        found: list[tuple[Occurrence, list[tuple[_Loaded, int]]]] = []
-        labels, uncertainty, first = self._labels, self._uncertainty, self._arrivals
-        place, count_ = 0, len(rows)
-        while place < count_:
-            row = rows[place]
-            work = labels[filters[place]]
-            place += 1
-            if place < count_ and rows[place] == row:
-                bits: dict[_Loaded, int] = dict(_merged(work))
-                while place < count_ and rows[place] == row:
-                    for loaded, bit in labels[filters[place]]:
-                        bits[loaded] = bits.get(loaded, 0) | bit
-                    place += 1
-                work = list(bits.items())
-            elif len(work) > 1:
-                work = _merged(work)
-            found.append(
-                (
-                    occurrence(batch[row], first + row, source=source, uncertainty=uncertainty),
-                    work,
-                )
-            )
-        return found
+    def _works(self, rows: list[int], filters: list[int]) -> tuple[list[int], list[Work]]:
+        """The rows that match anything, and for each the patterns and their bits."""
+        labels = self._labels
+        if len(set(rows)) == len(rows):
+            return rows, [labels[filter_] for filter_ in filters]
+        found: dict[int, Work] = {}
+        for row, filter_ in zip(rows, filters, strict=True):
+            work = labels[filter_]
+            known = found.get(row)
+            found[row] = work if known is None else _merged(known, work)
+        return list(found), list(found.values())
+
+    def _placed(
+        self, batch: Sequence[Notification], source: str, first: int
+    ) -> Callable[[int], Occurrence]:
+        """What gives the events of a batch their places in time, by their rows."""
+        uncertainty = self._uncertainty
+
+        def placed(row: int) -> Occurrence:
+            return occurrence(batch[row], first + row, source, uncertainty)
+
+        return placed
+
+    def _wait(self, events: Iterable[Occurrence], works: list[Work]) -> None:
+        """Hold events back. Few are put into the heap one by one; many are sorted into it, which
+        is quicker, and a sorted list is a heap, too.
+        """
+        waiting, released, ticks = self._waiting, self._released, self._ticks
+        new = [
+            (event[0], event[1], event[2], event[3], next(ticks), event, work)
+            for event, work in zip(events, works, strict=True)
+            if event[0] >= released
+        ]
+        self._late += len(works) - len(new)
+        if not new:
+            return
+        if 8 * len(new) >= len(waiting):
+            waiting += new
+            waiting.sort()
+            self._is_sorted = True
+        else:
+            for each in new:
+                heappush(waiting, each)
+            self._is_sorted = False
+
+    def _taken_before(self, time: int, most: int) -> list[tuple[Any, ...]]:
+        """What waited and ended before that time, in its order, or as much of it as this."""
+        waiting = self._waiting
+        if self._is_sorted:
+            place = min(bisect_left(waiting, (time,)), most)
+            taken = waiting[:place]
+            del waiting[:place]
+            return taken
+        taken = []
+        while len(taken) < most and waiting and waiting[0][0] < time:
+            taken.append(heappop(waiting))
+        return taken
 
     def heartbeat(self, source: str, time: float, now: float | None = None) -> Fed:
         """A source has said that it sends nothing before that time any more."""
@@ -359,11 +466,10 @@ class Detector:
 
     def finish(self) -> Fed:
         """Nothing more will come: consume what waits, and let all timers go off."""
-        events = [(each[-2], each[-1]) for each in sorted(self._waiting, key=lambda w: w[:5])]
-        self._waiting.clear()
+        waiting, self._waiting = sorted(self._waiting), []
         self._released = END_OF_TIME
         self._is_releasing = False
-        found = self._process(events, 2 * END_OF_TIME)
+        found = self._process(map(_event_and_work, waiting), 2 * END_OF_TIME)
         while self.is_behind:
             found += self._process([], self._expired)
         return self._result(found)
@@ -386,48 +492,83 @@ class Detector:
                     )
                 before = oldest + 1
                 self._forced += 1
-            events = []
-            while room > 0 and self._waiting and self._waiting[0][0] < before:
-                events.append(heappop(self._waiting)[-2:])
-                room -= 1
+            taken = self._taken_before(before, room)
+            room -= len(taken)
             self._is_releasing = bool(self._waiting) and self._waiting[0][0] < before
             if before > self._released:
                 self._released = before
-            elif not events:
+            elif not taken:
                 break
+            events = map(_event_and_work, taken)
             if self._is_releasing:  # timers behind the next event have to wait for it
                 detections += self._process(events, min(before, self._waiting[0][0]))
                 break
             detections += self._process(events, before)
         return self._result(detections)
 
+    def _process_in_order(
+        self,
+        batch: list[Notification],
+        rows: list[int],
+        works: list[Work],
+        placed: Callable[[int], Occurrence],
+        now: int,
+    ) -> list[CompositeEvent]:
+        """The same for what needs no sorting: only what is of use gets its place in time."""
+        detections: list[CompositeEvent] = []
+        consume, most = self._consume, self._limits.partitions
+        for notification, row, work in zip(batch, rows, works, strict=True):
+            event: Occurrence | None = None
+            for loaded, bits in work:
+                token = loaded.token_of(notification)
+                if token is None:
+                    continue
+                held = loaded.runs.get(token)
+                if held is None and not bits & loaded.opening:
+                    continue
+                if event is None:
+                    event = placed(row)
+                plain = loaded.plain
+                if (
+                    held is None
+                    and plain is not None
+                    and plain.is_announced
+                    and bits == plain.opening
+                    and len(loaded.runs) < most
+                    and plain.open(token, event)
+                ):
+                    continue  # what `consume` would do as well
+                consume(loaded, token, held, event, bits, detections)
+        high = bounds_of(batch[-1], self._uncertainty)[1] if batch else -END_OF_TIME
+        self._expire(max(high, now), 0, detections)
+        return in_order(detections)
+
     def _process(
-        self, events: list[tuple[Occurrence, list[tuple[_Loaded, int]]]], before: int
+        self, events: Iterable[tuple[Occurrence, Work]], before: int
     ) -> list[CompositeEvent]:
         """Consume events in this order, then let the timers go off that are due before a time."""
         detections: list[CompositeEvent] = []
         if self._levels == 1:
             for event, work in events:
                 for loaded, bits in work:
-                    self._consume(loaded, event, bits, detections)
+                    self._offer(loaded, event, bits, detections)
             self._expire(before, 0, detections)
         else:
-            if not events:
+            given = list(events)
+            if not given:
                 before = self._portioned(before)
             for level in range(self._levels):
                 found: list[CompositeEvent] = []
-                for event, work in events:
+                for event, work in given:
                     for loaded, bits in work:
                         if loaded.level == level:
-                            self._consume(loaded, event, bits, found)
+                            self._offer(loaded, event, bits, found)
                 self._expire(before, level, found)
                 detections += found
-                events = events + [each for d in found if (each := self._for_dependents(d))]
-                events.sort(key=_order)
+                given += [each for d in found if (each := self._for_dependents(d))]
+                given.sort(key=_order)
             detections = [d for d in detections if self._loaded[d.pattern].is_wanted]
-        if len(detections) > 1:
-            detections.sort(key=detection_order)
-        return detections
+        return in_order(detections)
 
     def _portioned(self, before: int) -> int:
         """Up to when timers go off in this call: many of the same moment go together."""
@@ -442,63 +583,71 @@ class Detector:
             self._expired, before = before, last
         return before
 
-    def _for_dependents(
-        self, found: CompositeEvent
-    ) -> tuple[Occurrence, list[tuple[_Loaded, int]]] | None:
+    def _for_dependents(self, found: CompositeEvent) -> tuple[Occurrence, Work] | None:
         loaded = self._loaded[found.pattern]
         if not loaded.dependents:
             return None
         low, high = found.interval
         number = (found.id.epoch, found.id.sequence)
         event = Occurrence(high, low, loaded.pattern.type, number, found.notification())
-        return event, _merged(loaded.dependents)
+        return event, loaded.dependents
 
-    def _consume(
+    def _offer(
         self, loaded: _Loaded, event: Occurrence, bits: int, detections: list[CompositeEvent]
     ) -> None:
-        attributes = loaded.attributes
-        token: Any
-        if not attributes:
-            key: tuple[Any, ...] = ()
-            token = ()
-        else:
-            notification = event[4]
-            if len(attributes) == 1 and attributes[0][0] != "_":
-                value = notification.get(attributes[0])
-                if value is None:
-                    return
-                key = (value,)
-                token = value if value.__class__ is str else key_token(key)
-            else:
-                made = loaded.pattern.key_of(notification.facts)
-                if made is None:
-                    return
-                key, token = made, key_token(made)
-        entry = loaded.runs.get(token)
-        machine = loaded.machine
-        if entry is None:
-            if not bits & machine.opening and not machine.is_one_shot:
-                return
-            runs = Runs(machine)
+        token = loaded.token_of(event[4])
+        if token is not None:
+            held = loaded.runs.get(token)
+            if held is not None or bits & loaded.opening:
+                self._consume(loaded, token, held, event, bits, detections)
+
+    def _consume(
+        self,
+        loaded: _Loaded,
+        token: Any,
+        held: Partition | Runs | None,
+        event: Occurrence,
+        bits: int,
+        detections: list[CompositeEvent],
+    ) -> None:
+        """Offer an event to its partition, which may be a new one."""
+        plain = loaded.plain
+        if held is None:
             if len(loaded.runs) >= self._limits.partitions and not self._make_room(loaded):
                 return
-            loaded.runs[token] = (key, runs)
-        else:
-            runs = entry[1]
-            if runs.is_over:
+            if plain is not None and bits == plain.opening and plain.open(token, event):
+                if not plain.is_announced:
+                    self._announce(loaded, plain)
                 return
-        if machine.has_timers:
-            found = runs.expire(event[0]) if runs.timers else []
-            if not runs.is_over:
-                found += runs.consume(event, bits)
-            if runs.timers:
-                self._set_timer(loaded, token, runs)
+        key = loaded.key_of(event[4])
+        if plain is not None and not isinstance(held, Runs):
+            done = plain.consume(held, token, key, event, bits)
+            if done is not GENERAL:
+                if done is not None:
+                    interval = Interval(done[1], done[2])
+                    events = events_of(done[4])
+                    detections.append(CompositeEvent(loaded.pattern, interval, events, key))
+                elif not plain.is_announced:
+                    self._announce(loaded, plain)
+                return
+            held = loaded.runs[token] = plain.general(token, key)
+        elif held is None:
+            held = loaded.runs[token] = Runs(loaded.machine, key)
+        assert isinstance(held, Runs)
+        if held.is_over:
+            return
+        if loaded.machine.has_timers:
+            found = held.expire(event[0]) if held.timers else []
+            if not held.is_over:
+                found += held.consume(event, bits)
+            if held.timers:
+                self._set_timer(loaded, token, held)
         else:
-            found = runs.consume(event, bits)
+            found = held.consume(event, bits)
         if found:
             self._tell(loaded, key, found, detections)
-        if not runs.runs and not runs.is_over:
-            self._dropped += runs.dropped
+        if not held.runs and not held.is_over:
+            self._dropped += held.dropped
             del loaded.runs[token]
 
     def _tell(
@@ -524,6 +673,13 @@ class Detector:
 
     # -- timers
 
+    def _announce(self, loaded: _Loaded, plain: PlainRuns) -> None:
+        """Have the plain runs ended that are over, in time."""
+        deadline = plain.next_deadline
+        plain.is_announced = deadline is not None
+        if deadline is not None:
+            heappush(self._timers, (deadline, loaded.number, next(self._ticks), _PLAIN))
+
     def _set_timer(self, loaded: _Loaded, token: Any, runs: Runs) -> None:
         deadline = runs.next_deadline
         if deadline is not None and deadline != runs.announced:
@@ -535,10 +691,13 @@ class Detector:
     def _clean_timers(self) -> None:
         self._timers = []
         for loaded in self._loaded.values():
-            for token, (_, runs) in loaded.runs.items():
-                deadline = runs.announced = runs.next_deadline
-                if deadline is not None:
-                    self._timers.append((deadline, loaded.number, next(self._ticks), token))
+            for token, held in loaded.runs.items():
+                if isinstance(held, Runs):
+                    deadline = held.announced = held.next_deadline
+                    if deadline is not None:
+                        self._timers.append((deadline, loaded.number, next(self._ticks), token))
+            if loaded.plain is not None:
+                self._announce(loaded, loaded.plain)
         heapify(self._timers)
         self._timers_most = 4 * len(self._timers) + 1_024
 
@@ -561,12 +720,17 @@ class Detector:
             if loaded.level != level:
                 others.append(entry)
                 continue
-            held = loaded.runs.get(entry[3])
-            if held is None:
+            if entry[3] is _PLAIN:
+                assert loaded.plain is not None
+                loaded.plain.is_announced = False
+                loaded.plain.expire(before)
+                self._announce(loaded, loaded.plain)
                 continue
-            key, runs = held
+            runs = loaded.runs.get(entry[3])
+            if not isinstance(runs, Runs):
+                continue
             runs.announced = None
-            self._tell(loaded, key, runs.expire(before), detections)
+            self._tell(loaded, runs.key, runs.expire(before), detections)
             if not runs.runs and not runs.is_over:
                 self._dropped += runs.dropped
                 del loaded.runs[entry[3]]
@@ -602,14 +766,15 @@ class Detector:
         patterns = []
         for loaded in sorted(self._loaded.values(), key=lambda each: each.pattern.digest):
             partitions = []
-            for packed, runs in sorted((pack_values(k), r) for k, r in loaded.runs.values()):
-                opened, dropped, is_over, open_runs = runs.dump()
+            held = [(pack_values(k), d) for k, d in map(loaded.dump, loaded.runs.values())]
+            for packed, dumped in sorted(held, key=itemgetter(0)):
+                opened, dropped, is_over, open_runs = dumped
                 written = [(serial, [writer.branch(b) for b in bs]) for serial, bs in open_runs]
                 partitions.append((packed, opened, dropped, is_over, written))
             patterns.append((loaded.pattern.digest, partitions))
         waiting = [
             (writer.event(event), [(each.pattern.digest, bits) for each, bits in work])
-            for event, work in (each[-2:] for each in sorted(self._waiting, key=lambda w: w[:5]))
+            for *_, event, work in sorted(self._waiting)
         ]
         counts = self._arrivals, self._released, self._late, self._dropped, self._forced
         return pack((patterns, waiting, counts, self._sources.dump(), writer.events, writer.links))
@@ -626,16 +791,23 @@ class Detector:
             loaded.runs.clear()
             for packed, opened, dropped, is_over, written in partitions:
                 key = unpack_values(packed)
-                runs = Runs(loaded.machine)
                 open_runs = [(serial, [reader.branch(b) for b in bs]) for serial, bs in written]
-                runs.load((opened, dropped, is_over, open_runs))
-                token = key[0] if len(key) == 1 and type(key[0]) is str else key_token(key)
-                loaded.runs[token] = (key, runs)
+                dumped = opened, dropped, is_over, open_runs
+                token = loaded.token(key)
+                short = None if loaded.plain is None else loaded.plain.short(key, dumped)
+                if short is not None:
+                    loaded.runs[token] = short
+                    continue
+                runs = loaded.runs[token] = Runs(loaded.machine, key)
+                runs.load(dumped)
+            if loaded.plain is not None:
+                loaded.plain.loaded()
         self._waiting = []
         for number, work in waiting:
             event = reader.events[number]
             known = [(by_digest[digest], bits) for digest, bits in work if digest in by_digest]
             self._waiting.append((*event[:4], next(self._ticks), event, known))
+        self._is_sorted = True
         self._arrivals, self._released, self._late, self._dropped, self._forced = counts
         self._sources.load(sources)
         self._is_releasing = bool(self._waiting) and self._waiting[0][0] < self._released
@@ -649,11 +821,15 @@ class Detector:
         partitions = runs = events = memory = 0
         dropped = self._dropped
         for loaded in self._loaded.values():
-            for _, held in loaded.runs.values():
+            for held in loaded.runs.values():
                 partitions += 1
-                runs += len(held.runs)
-                dropped += held.dropped
-                own_events, own_memory = held.size()
+                if isinstance(held, Runs):
+                    runs += len(held.runs)
+                    dropped += held.dropped
+                    own_events, own_memory = held.size()
+                else:
+                    own_runs, own_events, own_memory = plain_size(held)
+                    runs += own_runs
                 events += own_events
                 memory += own_memory
         return Status(
@@ -669,6 +845,16 @@ class Detector:
         )
 
 
+#: What a timer of all plain runs of a pattern has instead of a partition.
+_PLAIN: Final = object()
+
+
+#: What waits, without what it is sorted by.
+_event_and_work: Final = itemgetter(5, 6)
+#: Before the time of every notification.
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
+
+
 def _micros(now: float | None) -> int:
     return -END_OF_TIME if now is None else round(now * SECOND)
 
@@ -677,9 +863,28 @@ def _order(pair: tuple[Occurrence, Any]) -> tuple[Any, ...]:
     return pair[0][:4]
 
 
-def _merged(work: list[tuple[_Loaded, int]]) -> list[tuple[_Loaded, int]]:
-    """The same with all bits of a pattern together."""
-    bits: dict[_Loaded, int] = {}
-    for loaded, bit in work:
+def _merged(one: Work, other: Work) -> Work:
+    """What is either, with all bits of a pattern together."""
+    bits = dict(one)
+    for loaded, bit in other:
         bits[loaded] = bits.get(loaded, 0) | bit
     return list(bits.items())
+
+
+def _add_use(uses: Work, loaded: _Loaded, bit: int) -> None:
+    """Names of one pattern are added one after the other, and may mean the same."""
+    if uses and uses[-1][0] is loaded:
+        bit |= uses.pop()[1]
+    uses.append((loaded, bit))
+
+
+def _is_in_order(batch: Sequence[Notification], rows: list[int]) -> bool:
+    """Whether each ends later than the one before, as their plain times say it."""
+    newest = _NEVER
+    for row in rows:
+        facts = batch[row].facts
+        time = facts.get("_time")
+        if time is None or time <= newest or START in facts:
+            return False
+        newest = time
+    return True

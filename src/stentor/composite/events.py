@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from stentor.composite.intervals import END, START, Interval, interval_of
+from stentor.composite.intervals import END, START, Interval, bounds_of
 from stentor.errors import DecodeError
 from stentor.model import MAX_ATTRIBUTES, Notification, NotificationId, decode, encode
 
@@ -61,15 +62,25 @@ class Occurrence(NamedTuple):
 
 
 def occurrence(
-    notification: Notification, arrival: int = 0, *, source: str = "", uncertainty: int = 0
+    notification: Notification, arrival: int = 0, source: str = "", uncertainty: int = 0
 ) -> Occurrence:
     """A notification as it takes part in patterns; one without an id is known by its arrival."""
-    low, high = interval_of(notification, uncertainty)
+    low, high = bounds_of(notification, uncertainty)
     identity = notification.id
     if identity is None:
-        return Occurrence(high, low, source, (-1, arrival), notification)
+        return _made(Occurrence, (high, low, source, (-1, arrival), notification))
     number = (identity.epoch, identity.sequence)
-    return Occurrence(high, low, source or identity.producer, number, notification)
+    return _made(Occurrence, (high, low, source or identity.producer, number, notification))
+
+
+#: Half the time of a call of the class; there is one of these for each event.
+_made: Final = tuple.__new__
+
+
+def producer_of(notification: Notification) -> str:
+    """Who has published it; nobody, if it was not."""
+    identity = notification.id
+    return "" if identity is None else identity.producer
 
 
 class SubEvent(NamedTuple):
@@ -91,7 +102,7 @@ class SubEvent(NamedTuple):
 class CompositeEvent:
     """A detection. Two are equal if the pattern and the contributing events are.
 
-    >>> from stentor.composite import Pattern, detect_local
+    >>> from stentor.composite import Pattern, detect_local, interval_of
     >>> from datetime import datetime, timezone
     >>> at = lambda s: datetime(2026, 1, 1, 0, 0, s, tzinfo=timezone.utc)
     >>> p = Pattern("A ; B", events={"A": "x = 1", "B": "x = 2"})
@@ -102,7 +113,7 @@ class CompositeEvent:
     (2, True)
     """
 
-    __slots__ = ("_notification", "events", "interval", "key", "pattern")
+    __slots__ = ("_id", "_notification", "events", "interval", "key", "pattern")
 
     def __init__(
         self,
@@ -116,18 +127,22 @@ class CompositeEvent:
         self.events = events
         #: The values of the attributes by which the pattern parts events.
         self.key = key
+        self._id: NotificationId | None = None
         self._notification: Notification | None = None
 
     @property
     def id(self) -> NotificationId:
         """Derived from what was detected, the same for everybody who detects it."""
+        if self._id is not None:
+            return self._id
         digest = blake2b(digest_size=8)
         digest.update(self.interval.low.to_bytes(16, "big", signed=True))
         for each in self.events:
             text = f"{'|'.join(each.names)}={each.occurrence.identity}"
             digest.update(len(text).to_bytes(4, "big") + text.encode())
         number = int.from_bytes(digest.digest(), "big") >> 1
-        return NotificationId(self.pattern.type, max(self.interval.high, 0), number)
+        self._id = NotificationId(self.pattern.type, max(self.interval.high, 0), number)
+        return self._id
 
     def notification(self) -> Notification:
         """The composite event as a notification that can be published."""
@@ -204,6 +219,20 @@ class CompositeEvent:
 def detection_order(found: CompositeEvent) -> tuple[Any, ...]:
     """Detections are told in the order of their intervals, then of their patterns and ids."""
     return found.interval.high, found.interval.low, found.pattern.type, found.id.sequence
+
+
+def in_order(found: list[CompositeEvent]) -> list[CompositeEvent]:
+    """The same in that order; ids are made only for those that nothing else tells apart."""
+    found.sort(key=_end)
+    for one, other in pairwise(found):
+        if one.interval == other.interval:
+            return sorted(found, key=detection_order)
+    return found
+
+
+def _end(found: CompositeEvent) -> tuple[int, int]:
+    low, high = found.interval
+    return high, low
 
 
 def pack_events(events: Iterable[SubEvent]) -> bytes:

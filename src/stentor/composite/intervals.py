@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from stentor.errors import InvalidPattern, InvalidValue
 from stentor.model import Notification
@@ -111,17 +111,23 @@ def interval_of(notification: Notification, uncertainty: int = 0) -> Interval:
     >>> interval_of(n, 5)
     Interval(low=999995, high=1000005)
     """
-    start: Any = notification.get(START)
-    if start is not None:
-        end = notification.get(END)
-        if not (isinstance(start, datetime) and isinstance(end, datetime) and start <= end):
-            raise InvalidValue(f"{START} and {END} of a notification are times, in this order")
-        return Interval(microseconds(start), microseconds(end))
-    time = notification.time
-    if time is None:
+    return Interval(*bounds_of(notification, uncertainty))
+
+
+def bounds_of(notification: Notification, uncertainty: int = 0) -> tuple[int, int]:
+    """The same as a plain pair, which is quicker to make."""
+    facts = notification.facts
+    time = facts.get("_time")
+    if time is not None and START not in facts:
+        since = time - _EPOCH
+        point = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+        return (point - uncertainty, point + uncertainty) if uncertainty else (point, point)
+    if START not in facts:
         raise InvalidValue(
             "a notification without a time cannot take part in a pattern; give it one with "
             "Notification(..., time=...)"
         )
-    point = (time - _EPOCH) // _MICROSECOND
-    return Interval(point - uncertainty, point + uncertainty)
+    start, end = facts[START], facts.get(END)
+    if not (isinstance(start, datetime) and isinstance(end, datetime) and start <= end):
+        raise InvalidValue(f"{START} and {END} of a notification are times, in this order")
+    return microseconds(start), microseconds(end)

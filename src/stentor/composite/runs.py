@@ -26,11 +26,12 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from stentor.composite.automaton import Automaton, Edge, Outcome, State
-from stentor.composite.conditions import Condition, can_be_tested, holds
+from stentor.composite.conditions import Condition, holds
 from stentor.composite.events import Occurrence, SubEvent
 from stentor.composite.expressions import due
 from stentor.composite.pattern import key_token
 from stentor.composite.residuals import Guards
+from stentor.composite.steps import Steps
 from stentor.errors import DetectorFull
 from stentor.model import Notification
 
@@ -98,6 +99,7 @@ class Runs:
         "announced",
         "dropped",
         "is_over",
+        "key",
         "machine",
         "opened",
         "runs",
@@ -105,8 +107,10 @@ class Runs:
         "waiting",
     )
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, key: tuple[Any, ...] = ()) -> None:
         self.machine = machine
+        #: The values that its events have in common.
+        self.key = key
         #: By serial number, which rises with the age of what opened them.
         self.runs: dict[int, Run] = {}
         #: For each state, the runs that have a branch there.
@@ -417,6 +421,7 @@ class Machine:
     """An automaton with its limits: the rules by which branches move."""
 
     __slots__ = (
+        "__weakref__",
         "automaton",
         "full",
         "has_timers",
@@ -426,6 +431,7 @@ class Machine:
         "no_registers",
         "opening",
         "states",
+        "steps",
     )
 
     def __init__(
@@ -440,6 +446,7 @@ class Machine:
         self.limits = limits
         self.full: Any = _stop if limits.when_full == "raise" else _go_on
         self.no_registers: Registers = (None,) * automaton.registers
+        self.steps = None if one_shot else Steps.of(automaton)
 
     def timers(self, branch: Branch) -> list[tuple[int, int, int]]:
         """The timers that are set: when, the register, and the bit of the name or 0."""
@@ -521,11 +528,11 @@ class Machine:
         after: Bindings | None = None
         if edge.conditions or edge.finally_:
             after = _bindings((chain, names, event))
-        for condition, spoken_of in edge.conditions:
+        for condition, spoken_of, needs in edge.conditions:
             assert after is not None
             if (
                 not spoken_of.isdisjoint(names)
-                and can_be_tested(condition, after)
+                and all(len(after.get(name, ())) >= least for name, least in needs)
                 and not holds(condition, after)
             ):
                 return _BLOCKED if edge.others & bits else _OUT

@@ -42,14 +42,7 @@ class Residual:
     def holds(self, facts: Mapping[str, Any]) -> bool:
         left = _value(self.compare.left, facts)
         right = _value(self.compare.right, facts)
-        if left is None or right is None:
-            return False
-        kind = value_type_of(left)
-        if kind != value_type_of(right):
-            return False
-        if self.compare.operator not in ("=", "!=") and not _ordered(kind):
-            return False
-        return _COMPARE[self.compare.operator](left, right)
+        return compared(self.compare.operator, left, right)
 
     def negated(self) -> Residual:
         opposite = _OPPOSITE[self.compare.operator]
@@ -65,6 +58,18 @@ class Residual:
         """Those of them that must be numbers."""
         sides = (self.compare.left, self.compare.right)
         return frozenset(n for side in sides if isinstance(side, Arithmetic) for n in _names(side))
+
+
+def compared(operator: str, left: Any, right: Any) -> bool:
+    """`left operator right` for two values; false if one is missing, or they do not compare."""
+    if left is None or right is None:
+        return False
+    kind = value_type_of(left)
+    if kind != value_type_of(right):
+        return False
+    if operator not in ("=", "!=") and not _ordered(kind):
+        return False
+    return bool(_COMPARE[operator](left, right))
 
 
 def evaluate(operator: str, left: Any, right: Any) -> float | None:
