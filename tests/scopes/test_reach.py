@@ -9,11 +9,14 @@ from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stentor.errors import InvalidScopeGraph, StentorError
 from stentor.filters import Filter
 from stentor.model import Notification, NotificationId, encode
 from stentor.model.codec import decode_header
+from stentor.model.stamp import Stamp
 from stentor.scopes import Interface, MembershipRule, ScopeGraph, entry
 from stentor.scopes.definition import (
     Change,
@@ -26,6 +29,7 @@ from stentor.scopes.definition import (
 )
 from stentor.scopes.entry import Component, EntryGraph
 from stentor.scopes.graph import BY_HAND
+from stentor.scopes.places import View, joined
 
 HELD = pytest.mark.spec("R-05.02", "R-04.18", "04/P4", "04/P8")
 #: The first whole number that a double cannot tell from the one before it.
@@ -371,3 +375,22 @@ def test_what_a_change_does_not_concern_is_asked_for_as_before():
     graph.change(3, Change([RuleData("acme", "r", "tenant = 'new'")]))
     assert graph.view(ann).constraint != asked
     assert graph.view(eve).constraint is others
+
+
+@given(data=st.data())
+def test_what_is_visible_is_asked_for_in_few_words(data: st.DataObject) -> None:
+    epochs = st.integers(0, 6)
+    places: dict[str, tuple[tuple[int, int], ...]] = {}
+    for n in range(data.draw(st.integers(0, 40))):
+        spans = data.draw(st.lists(st.tuples(epochs, epochs), min_size=1, max_size=2))
+        last = [(since, -1) for since, _ in spans[-1:]] if data.draw(st.booleans()) else spans[-1:]
+        spans = [(since, until) for since, until in spans[:-1] + last if since < until or until < 0]
+        places[f"1:s r{n}"] = joined(spans)
+    view = View("ann@g", {key: spans for key, spans in places.items() if spans}, False)
+    assert len(view.constraint.conjuncts) <= 2
+    for _ in range(10):
+        keys = data.draw(st.lists(st.sampled_from([*places, "@ann@g", "@eve@g"]), max_size=3))
+        publisher = data.draw(st.sampled_from(("ann@g", "eve@g")))
+        stamp = Stamp(data.draw(epochs), publisher, tuple(sorted(set(keys))))
+        if view.sees(stamp):
+            assert view.constraint.matches(stamp.facts)

@@ -108,25 +108,29 @@ class View(Struct, frozen=True, dict=True):  # `dict` is for what is found once
 
     @cached_property
     def constraint(self) -> Filter:
-        """A filter on stamps that matches whatever is visible to it, and little else."""
-        found = _has(place_of_publisher(self.producer))
+        """A filter on stamps that matches whatever is visible to it, and little else.
+
+        Everything that it asks for is narrowed by that. So it stays short in however many places
+        the component is: from when on it is there need not be said, since nothing that is published
+        now is older, and up to when it was where it is no longer is said once for all of these.
+        """
+        still = [place_of_publisher(self.producer)]
+        ended: list[str] = []
+        end = 0
         for key, spans in sorted(self.places.items()):
-            for since, until in spans:
-                part = _has(key)
-                if since > 0:
-                    part &= _epoch(">=", since)
-                if until >= 0:
-                    part &= _epoch("<", until)
-                found |= part
+            if spans[-1][1] < 0:
+                still.append(key)
+            else:
+                ended.append(key)
+                end = max(end, spans[-1][1])
+        found = _overlap(still)
+        if ended:
+            found |= _overlap(ended) & Filter.of_expression(Atom(EPOCH, "<", (end,)))
         return found | _UNSTAMPED if self.outside else found
 
 
-def _has(key: str) -> Filter:
-    return Filter.of_expression(Atom(KEYS, "has", (key,)))
-
-
-def _epoch(operator: str, epoch: int) -> Filter:
-    return Filter.of_expression(Atom(EPOCH, operator, (epoch,)))
+def _overlap(keys: list[str]) -> Filter:
+    return Filter.of_expression(Atom(KEYS, "overlaps", tuple(keys)))
 
 
 _UNSTAMPED: Final = Filter(f"not exists {KEYS}")
