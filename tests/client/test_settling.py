@@ -395,6 +395,25 @@ def test_what_is_acknowledged_while_the_connection_is_gone_is_not_handed_out_aga
         assert offset in message.done[stream]
 
 
+def test_what_was_refused_before_it_came_back_waits_for_its_turn() -> None:
+    """The broker gave it again before it heard of that, and gives the one before it again first."""
+    delivery = Delivery(lambda _: None, lambda *_: None, lambda *_: None)
+    unsettled = Unsettled(delivery, ordered=True, timed=False, shared=False)
+    items = [encode(Notification({"x": x}, id=NotificationId("p", 0, x))) for x in range(2)]
+    unsettled.deliver("b1#0", [1, 2], items)
+    held = unsettled.some(2)
+    unsettled.forget_waiting()
+    for each in held:
+        unsettled.nack(each, None, "no")
+    unsettled.deliver("b1#0", [1, 2], items)
+    unsettled.withdrawn(Withdrawn(1, "b1#0", [1], refused=1))
+    assert unsettled.some(10) == []
+    unsettled.withdrawn(Withdrawn(1, "b1#0", [2], refused=2))
+    unsettled.deliver("b1#0", [1], items[:1], attempt=2)
+    unsettled.deliver("b1#0", [2], items[1:], attempt=2)
+    assert [(n["x"], n.attempt) for n in unsettled.some(10)] == [(0, 2), (1, 2)]
+
+
 def test_what_is_taken_back_too_late_is_not_handed_out_again() -> None:
     """A member was slow to say that it is done; it was taken back, and comes to the same member."""
     delivery = Delivery(lambda _: None, lambda *_: None, lambda *_: None)

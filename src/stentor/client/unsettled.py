@@ -81,7 +81,7 @@ class Unsettled:
         #: Those among them that no journal holds, so that nobody settles them.
         self._unplaced = 0
         self._aside: dict[Key, Notification] = {}
-        self._withheld: dict[tuple[StreamId, str], set[int]] = {}
+        self._withheld: dict[tuple[StreamId, str], dict[int, int]] = {}
         self._hands: dict[Key, Notification] = {}
         #: What was settled last, as it was told; all keys of that if it may come again.
         self._told: deque[dict[StreamId, list[int]]] = deque(maxlen=MESSAGES)
@@ -180,6 +180,8 @@ class Unsettled:
             self._done_ids.append(id)
         elif self._has_already(notification):
             self._begun[key] = None
+        elif self._was_refused(notification):
+            pass  # the broker had not heard of that, and gives it again when it has
         else:
             return True
         self.repeats += 1
@@ -201,6 +203,12 @@ class Unsettled:
         self._hands[key] = held
         return True
 
+    def _was_refused(self, notification: Notification) -> bool:
+        """Whether the application has refused it this time, and the broker has not answered."""
+        stream, offset = notification.place
+        refused = self._withheld.get((stream, _id_of(notification).producer), {})
+        return refused.get(offset) == notification.attempt
+
     def _key(self, notification: Notification) -> Key:
         """Where it is settled."""
         place = notification.place
@@ -216,7 +224,7 @@ class Unsettled:
             self.freed += self._aside.pop(key, None) is not None
         for line, refused in list(self._withheld.items()):
             if line[0] == message.stream:
-                refused.discard(message.refused)
+                refused.pop(message.refused, None)
                 if not refused:
                     del self._withheld[line]
         self._drop(gone)
@@ -350,7 +358,7 @@ class Unsettled:
         self._drop({key})  # it took too long, and came again meanwhile
         if self._ordered:
             line = key[0], _id_of(notification).producer
-            self._withheld.setdefault(line, set()).add(key[1])
+            self._withheld.setdefault(line, {})[key[1]] = notification.attempt
             self._set_aside()
 
     def places(self, notifications: Iterable[Notification]) -> dict[StreamId, list[int]]:

@@ -145,6 +145,9 @@ class Settling:
         self.ready: deque[Entry] | Ranked[Entry] = self._queue()
         #: Those that were given in vain as often as is allowed; to be taken, and then `finish`ed.
         self.dying: deque[Entry] = deque()
+        #: Those of which somebody who was attached before makes dead letters. Nothing is taken from
+        #: the feed while these are on their way, or it would come before what was refused.
+        self._buried: set[Key] = set() if durable is None else set(durable.dying)
         #: Whether the durable subscription has changed; who stores it resets this.
         self.changed = False
         self._entries: dict[Key, Entry] = {}
@@ -176,6 +179,10 @@ class Settling:
     @property
     def room(self) -> int:
         """How many more may be taken from the feed."""
+        if self._buried and self._durable is not None:
+            self._buried &= self._durable.dying
+            if self._buried and not self.terms.overtake:
+                return 0
         return UNSETTLED - len(self._entries) if self._bytes < QUEUE_BYTES else 0
 
     def load(self, consumer: Consumer) -> int:

@@ -121,7 +121,7 @@ class SimulatedInbox:
     aside: dict[Key, Held] = field(default_factory=dict)
     hands: dict[Key, Held] = field(default_factory=dict)
     settled_keys: set[Key] = field(default_factory=set)
-    withheld: set[tuple[StreamId, str, int]] = field(default_factory=set)
+    withheld: dict[tuple[StreamId, str, int], int] = field(default_factory=dict)
     #: Those that are settled on disk, and those that are about to be.
     stored: set[Key] = field(default_factory=set)
     storing: dict[int, list[Key]] = field(default_factory=dict)
@@ -186,7 +186,7 @@ class SimulatedInbox:
                 self.client.settle(self, done=[key])
             elif key in self.hands and self.hands[key].attempt == message.attempt:
                 self.client.settle(self, begun=[key])
-            else:
+            elif self.withheld.get((stream, id.producer, offset)) != message.attempt:
                 assert key not in self.waiting | self.aside, f"{key} came twice"
                 self.waiting[key] = held
                 self.set_aside()
@@ -217,9 +217,8 @@ class SimulatedInbox:
         """What others get, or comes again; those that the application had."""
         keys = [(message.stream, offset) for offset in message.offsets]
         if message.refused:
-            self.withheld = {
-                each for each in self.withheld if each[::2] != (message.stream, message.refused)
-            }
+            answered = message.stream, message.refused
+            self.withheld = {k: n for k, n in self.withheld.items() if k[::2] != answered}
         for key in keys:
             self.waiting.pop(key, None)
             self.aside.pop(key, None)
@@ -635,7 +634,7 @@ class Client:
             inbox.waiting.pop(key, None)  # it took too long, and came again meanwhile
             inbox.aside.pop(key, None)
             if held is not None and not inbox.options["settlement"].overtake:
-                inbox.withheld.add((each.stream, held.id.producer, each.offset))
+                inbox.withheld[each.stream, held.id.producer, each.offset] = held.attempt
                 inbox.set_aside()
         number = next(self._numbers) if request else None
         if number is not None:

@@ -32,6 +32,13 @@ def test_histories() -> None:
 
 
 @PROMISES
+@pytest.mark.parametrize("seed", [5447, 6486])
+def test_nothing_overtakes_what_was_refused_whoever_is_attached_by_then(seed: int) -> None:
+    """One was refused on its way to a client once more, one is a dead letter on its way to disk."""
+    run_history(seed)
+
+
+@PROMISES
 @settings(max_examples=20)
 @given(st.integers(0, 2**32))
 def test_any_history(seed: int) -> None:

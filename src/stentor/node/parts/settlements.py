@@ -321,7 +321,8 @@ class Settlements:
                 durable.dying.discard(entry.key)
                 durable.settle(entry.stream, entry.offset, entry.id)
             settling.finish(entry)
-            if self._subscriptions.held.get(subscription.feed.id) is subscription:
-                self._changed(subscription)
+            attached = self._subscriptions.held.get(subscription.feed.id)
+            if attached is not None:  # perhaps somebody else by now, who has waited for this
+                self.look(attached)
         for name in names:
             self._durables.release(name)
