@@ -232,6 +232,7 @@ _COUNTERS = {
     "dead_letters": "Dead letters that were published here.",
     "given_up": "Notifications that were given in vain as often as allowed, without a dead letter.",
     "served": "Stretches of the journal that were read for subscribers who catch up.",
+    "asked_again": "Requests to journals that were made again because nothing answered them.",
     "probes": "Probes that were sent.",
     "interruptions": "Streams that began afresh.",
 }

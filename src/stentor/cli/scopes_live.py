@@ -86,7 +86,7 @@ def join(
     scope: Annotated[str, Argument(metavar="SCOPE", help="The scope that it becomes a member of.")],
     how: BrokerArgument,
 ) -> None:
-    """Make a component, or a scope, a member of a scope, while brokers run.
+    """Make a component or a scope a member of a scope.
 
     A name that the graph does not have yet is a component that joins when it connects. From then
     on it is what the graph says of it: rules do not take it in by its attributes any longer, and
@@ -114,7 +114,7 @@ def leave(
     scope: Annotated[str, Argument(metavar="SCOPE", help="The scope that it is to leave.")],
     how: BrokerArgument,
 ) -> None:
-    """Have a component, or a scope, leave a scope, while brokers run.
+    """Have a component or a scope leave a scope.
 
     Whom a rule takes in cannot leave by name: alter the rule.
 
@@ -142,7 +142,7 @@ def alter(
     ],
     how: BrokerArgument,
 ) -> None:
-    """Change scopes of brokers that run, by statements of the scope graph language.
+    """Change scopes by statements of their language.
 
     ALTER and DROP change scopes that are there; DEFINE and DEPLOY add others. All statements are
     carried out, or none.

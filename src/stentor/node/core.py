@@ -343,6 +343,7 @@ class Core:
             hungry=hungry,
             borders=borders,
             hooks=hooks,
+            clock=time,
             agenda=agenda,
             scopes=scopes,
         )
@@ -597,6 +598,7 @@ class Core:
         """Time has passed: `now` only goes forward, `clock` is seconds since 1970."""
         self.clock.now, self.clock.time = now, clock
         self.probing.tick()
+        self.catching_up.tick()
         self.leases.tick()
         self.deliveries.tick()
         self.publishing.tick()

@@ -35,6 +35,8 @@ STRETCH_BYTES: Final = 256 * 1024
 #: Bytes that are looked at in search of what a filter matches.
 LOOKED_BYTES: Final = 256 * 1024
 FETCHES: Final = 32
+#: Seconds after which a request that is not answered is made again.
+LOST: Final = 20.0
 #: The same for a client that reads everything: nothing is decoded, the entries only pass through.
 BULK: Final = 4_096
 BULK_BYTES: Final = 1024 * 1024
@@ -233,6 +235,8 @@ class Pending(NamedTuple):
     retained: bool
     #: The last probe that was sent before it.
     behind: int = 0
+    #: When it was sent, or answered in part.
+    at: float = 0.0
 
 
 def _drawn() -> int:
@@ -246,7 +250,7 @@ class Fetches:
     >>> fetches.add(Pending("ann/1", "b1#0", 7, False))
     1
     >>> fetches.answered(1), fetches.answered(1)
-    (Pending(feed='ann/1', stream='b1#0', first=7, retained=False, behind=0), None)
+    (Pending(feed='ann/1', stream='b1#0', first=7, retained=False, behind=0, at=0.0), None)
     """
 
     def __init__(self, draw: Callable[[], int] | None = None) -> None:
@@ -259,6 +263,7 @@ class Fetches:
         self._draw = draw or _drawn
         #: The last probe that was sent.
         self.probe = 0
+        self.now = 0.0
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -269,12 +274,15 @@ class Fetches:
 
     def add(self, pending: Pending) -> int:
         number = self._draw()
-        self._pending[number] = pending._replace(behind=self.probe)
+        self._pending[number] = pending._replace(behind=self.probe, at=self.now)
         return number
 
     def answered(self, number: int, *, more: bool = False) -> Pending | None:
         """The request that an answer belongs to; with `more`, another answer will come."""
-        return self._pending.get(number) if more else self._pending.pop(number, None)
+        pending = self._pending.pop(number, None)
+        if more and pending is not None:
+            self._pending[number] = pending._replace(at=self.now)
+        return pending
 
     def cancel(self, stream: StreamId) -> list[Pending]:
         """Requests to this stream that will not be answered."""
@@ -289,6 +297,11 @@ class Fetches:
             if pending.feed == feed and pending.stream in streams and not pending.retained
             if pending.behind < probe
         ]
+        return [self._pending.pop(number) for number in numbers]
+
+    def overdue(self) -> list[Pending]:
+        """Those that were not answered for so long that they, or the answers, were lost."""
+        numbers = [n for n, p in self._pending.items() if self.now - p.at > LOST]
         return [self._pending.pop(number) for number in numbers]
 
     def forget(self, feed: str) -> None:

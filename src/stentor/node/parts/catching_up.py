@@ -2,6 +2,10 @@
 
 Own streams are read at once, those of others by requests that travel through the overlay towards
 the broker that has them. `work` does one piece at a time, behind live traffic.
+
+While links change, a request or its answer may get lost at a broker between that knows no way just
+then. Who asked hears nothing of that if the ways to it stay as they are. So what is not answered
+for a while is asked for again; an answer that comes after all belongs to nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from stentor.model.codec import any_handled, decode_headers
 from stentor.model.stamp import any_stamped
 from stentor.node.agenda import Agenda
 from stentor.node.border import Borders
+from stentor.node.clock import Clock
 from stentor.node.feed import Feed, Run
 from stentor.node.hooks import Hooks
 from stentor.node.journals import Journals
@@ -49,6 +54,7 @@ class CatchingUp:
         hungry: Turns[str],
         borders: Borders,
         hooks: Hooks,
+        clock: Clock,
         agenda: Agenda,
         scopes: Scopes,
     ) -> None:
@@ -64,8 +70,9 @@ class CatchingUp:
         self._hungry = hungry
         self._borders = borders
         self._hooks = hooks
+        self._clock = clock
         self._agenda = agenda
-        self.counters = {"served": 0, "kept_out": 0}
+        self.counters = {"served": 0, "kept_out": 0, "asked_again": 0}
         #: Feeds that have to wait until requests of others are answered.
         self._starved: Turns[str] = Turns()
         #: Streams whose brokers do not answer, and feeds that wait for these.
@@ -228,12 +235,23 @@ class CatchingUp:
 
     def interrupted(self, stream: m.StreamId) -> None:
         """Requests to this stream will not be answered."""
-        for pending in self.fetches.cancel(stream):
+        self._give_up(self.fetches.cancel(stream))
+
+    def tick(self) -> None:
+        """Ask again for what was not answered."""
+        self.fetches.now = self._clock.now
+        lost = self.fetches.overdue()
+        if lost:
+            self.counters["asked_again"] += len(lost)
+            self._give_up(lost)
+
+    def _give_up(self, requests: list[Pending]) -> None:
+        for pending in requests:
             subscription = self._subscriptions.held.get(pending.feed)
             if pending.retained:
-                self._last_values.came(pending.feed, stream, None)
+                self._last_values.came(pending.feed, pending.stream, None)
             elif subscription is not None:
-                subscription.feed.fetch_failed(stream)
+                subscription.feed.fetch_failed(pending.stream)
                 self._hungry.add(pending.feed)
         self._fed()
 
