@@ -230,6 +230,18 @@ class TestAsync:
         asyncio.run(main())
 
 
+def test_brokers_end_with_the_one_that_they_were_made_by() -> None:
+    with broker() as first:
+
+        async def main() -> AsyncTestBroker:
+            await first.aio.advance("1h")
+            return await first.aio.neighbor()
+
+        other = asyncio.run(main())
+    assert other._stage.broker is None
+    assert clock.ahead == 0.0
+
+
 def test_it_leaves_no_threads_behind() -> None:
     with broker() as first:
         first.connect().publish({"x": 1})

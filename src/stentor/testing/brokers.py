@@ -35,6 +35,7 @@ class TestBroker:
     def __init__(self, settings: Settings) -> None:
         self._stage = Stage(settings)
         self._buses: list[SyncBus] = []
+        #: Those that end with this one, whichever way they were made and this one is closed.
         self._others: list[TestBroker] = []
         #: The same with `await`.
         self.aio = AsyncTestBroker(self)
@@ -188,7 +189,6 @@ class AsyncTestBroker:
         self._broker = broker
         self._stage = broker._stage
         self._buses: list[Bus] = []
-        self._others: list[AsyncTestBroker] = []
 
     def __repr__(self) -> str:
         return f"<Async{repr(self._broker)[1:]}"
@@ -243,8 +243,8 @@ class AsyncTestBroker:
                 await bus.close()
             except StentorError:
                 continue
-        for other in self._others:
-            await other.close()
+        for other in self._broker._others:
+            await other.aio.close()
         await _called(self._stage.end())
 
     async def __aenter__(self) -> AsyncTestBroker:
@@ -260,11 +260,11 @@ class AsyncTestBroker:
 
     async def neighbor(self, **settings: Any) -> AsyncTestBroker:
         """See `TestBroker.neighbor`."""
-        other = broker(**settings).aio
-        self._others.append(other)
-        await other.start()
+        other = broker(**settings)
+        self._broker._others.append(other)
+        await other.aio.start()
         await _called(self._stage.link(other._stage))
-        return other
+        return other.aio
 
     async def advance(self, duration: str | float | timedelta) -> None:
         """See `TestBroker.advance`."""
