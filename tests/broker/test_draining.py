@@ -446,7 +446,7 @@ class TestFailures:
             with pytest.raises(JournalUnavailable, match="memory: this broker has no data"):
                 await a.drain()
             await until(lambda: a.links)
-            a.add_link(n.address)
+            a.links.add(n.address)
             await until(lambda: len(a.links) == 2)
             assert (await a.drain())["to"] == "n"
             await a.wait_closed()

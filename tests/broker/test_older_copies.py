@@ -99,7 +99,7 @@ def test_a_word_that_comes_late_costs_nothing_acknowledged(tmp_path: Path) -> No
                         assert [(await sub.get())["x"] for _ in range(8)] == list(range(1, 9))
                     async with Broker(settings(tmp_path, "old")) as broker:
                         await publish(broker, 9, 10)  # under the offsets of 4 and 5
-                        broker.add_link(other.address)
+                        broker.links.add(other.address)
                         assert [(await sub.get())["x"] for _ in range(2)] == [9, 10]
                         await publish(broker, 11)
                         assert (await sub.get())["x"] == 11

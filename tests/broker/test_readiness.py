@@ -41,12 +41,12 @@ def test_a_link_in_reserve_is_fine() -> None:
 
     async def main() -> None:
         async with brokers("a", "b", "c") as (a, b, c):
-            b.add_link(a.address)
+            b.links.add(a.address)
             await until(lambda: a.ready()[0] and len(a.links) == 1)
-            c.add_link(b.address)
+            c.links.add(b.address)
             await until(lambda: c.core.directory.reaches(a.stream))
             assert c.ready() == (True, {"draining": False, "journal": True, "links_down": []})
-            c.add_link(a.address)
+            c.links.add(a.address)
             await until(lambda: states(c) == ["reserve", "up"])
             (spare,) = [link for link in c.status()["links"] if link["state"] == "reserve"]
             assert spare["broker"] == "a"
@@ -66,7 +66,7 @@ def test_a_link_in_reserve_is_fine() -> None:
 def test_a_broker_that_is_to_be_its_own_neighbor_is_not_ready() -> None:
     async def main() -> None:
         async with brokers("a") as (a,):
-            a.add_link(a.address.replace("127.0.0.1", "localhost"))
+            a.links.add(a.address.replace("127.0.0.1", "localhost"))
             await until(lambda: "own neighbor" in a.status()["links"][0].get("reason", ""))
             assert states(a) == ["down"]
             assert not a.ready()[0]

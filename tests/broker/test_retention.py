@@ -31,7 +31,7 @@ def test_what_a_durable_subscriber_elsewhere_has_not_confirmed(tmp_path: Path, b
             for name in ("here", "there")
         )
         async with Broker(here) as origin, Broker(there) as home:
-            home.add_link(origin.address)
+            home.links.add(origin.address)
             await until(lambda: home.core.directory.reaches(origin.stream))
             async with stentor.connect(home, name="desk") as bus:
                 async with bus.subscribe("", durable="desk"):

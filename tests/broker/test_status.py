@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from stentor.broker import Broker, Settings
+from stentor.broker import Broker, Settings, report
 from stentor.protocol import messages as m
 from stentor.transport import rota
 
@@ -18,7 +18,7 @@ def test_others_have_turns_while_a_long_status_is_written(monkeypatch: pytest.Mo
             broker.core.join(1_000, "ann")
             for number in range(count):
                 broker.core.heard(1_000, m.Subscribe(number, f"x > {number}", 10))
-            answer = asyncio.create_task(broker.rota.run(broker._status()))
+            answer = asyncio.create_task(broker.rota.run(report.status_in_steps(broker)))
             turns = 0
             while not answer.done():
                 turns += 1

@@ -81,9 +81,9 @@ async def test_brokers_that_would_lose_events_between_them_are_not_linked(
     async with Broker(Settings(name="b1", **here, **one)) as b1:
         settings = Settings(name="b2", neighbors=(b1.address,), **here, **other)
         async with Broker(settings) as b2:
-            await until(lambda: "go together" in b2.dialing[b1.address])
+            await until(lambda: "go together" in b2.links.dialing[b1.address])
             assert not b1.links
-            assert b1.address not in b2.reserve
+            assert b1.address not in b2.links.reserve
 
 
 @looped
@@ -194,7 +194,7 @@ async def test_a_peer_is_not_let_into_a_hierarchy() -> None:
         async with Broker(Settings(name="b2", parent=b1.address, **here)) as b2:
             await until(lambda: b1.links)
             async with Broker(Settings(name="b3", neighbors=(b2.address,), **here)) as b3:
-                await until(lambda: "cannot be a peer" in b3.dialing.get(b2.address, ""))
+                await until(lambda: "cannot be a peer" in b3.links.dialing.get(b2.address, ""))
                 assert not b3.links
 
 
@@ -211,7 +211,7 @@ async def test_a_link_is_replaced_under_traffic(shape: str) -> None:
                     await bus.publish({"x": x}, ack=True)
                 assert [(await sub.get(timeout=60))["x"] for _ in range(20)] == list(range(20))
         assert b2.links.keys() == {b0.stream}
-        assert b1.address not in b2.dialing
+        assert b1.address not in b2.links.dialing
 
 
 @pytest.mark.spec("R-07.67")
@@ -225,6 +225,6 @@ async def test_a_link_stays_if_the_new_neighbor_does_not_answer(
         with pytest.raises(LinkRefused, match=f"that with {b0.address} stays"):
             await replace_link(b1, "b0", nobody)
         assert b1.links.keys() == {b0.stream}
-        assert list(b1.dialing) == [b0.address]
+        assert list(b1.links.dialing) == [b0.address]
         with pytest.raises(InvalidConfiguration, match="dials no neighbor 'b1'"):
             await replace_link(b0, "b1", nobody)

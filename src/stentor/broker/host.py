@@ -13,40 +13,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from itertools import count
 from typing import Any, Final
 
-from stentor.broker import durables, report, scopes
+from stentor.broker import report
 from stentor.broker.access import Access, Permissions
 from stentor.broker.advertising import advertised
 from stentor.broker.lags import Lags
+from stentor.broker.links import Links
 from stentor.broker.monitoring import Monitor
-from stentor.broker.peers import HELLO_FRAME, ConnectedClient, Dialing, Guest, Link
+from stentor.broker.peers import HELLO_FRAME, ConnectedClient, Guest, Link
+from stentor.broker.questions import Questions
 from stentor.broker.reloading import Certificates, Reloading, bounds_of, room_of
-from stentor.broker.replacement import replace_link
 from stentor.broker.settings import OVERLAYS, Settings
 from stentor.broker.storage import Journal, JournalBatch
 from stentor.broker.succession import Imported, Succession
 from stentor.broker.visits import Visits
 from stentor.broker.vouching import Vouching
 from stentor.errors import (
-    DuplicateBroker,
-    InvalidAddress,
     InvalidConfiguration,
-    LinkRefused,
     NameTaken,
-    NotPermitted,
     Overloaded,
-    ProtocolError,
     ShuttingDown,
     StentorError,
 )
-from stentor.filters import Filter
 from stentor.matching import Index, Matcher
 from stentor.matching.index.preparing import is_prepared, prepare
 from stentor.model.names import text_problem
@@ -65,9 +58,8 @@ from stentor.node.hooks import Hooks
 from stentor.node.latencies import Latencies
 from stentor.node.parts.detectors import OwnerRules
 from stentor.node.reading import Texts
-from stentor.node.streams import check_addresses
 from stentor.protocol import messages as m
-from stentor.protocol.handshake import Handshake, hello
+from stentor.protocol.handshake import Handshake
 from stentor.routing.graph import GraphRouter
 from stentor.routing.protocol import LiveRouter, Place
 from stentor.routing.rendezvous import RendezvousRouter
@@ -78,7 +70,6 @@ from stentor.transport import (
     Connection,
     Listener,
     Rota,
-    connect,
     serve,
 )
 
@@ -90,13 +81,6 @@ BUDGET: Final = 0.005
 TICK: Final = 0.1
 #: Seconds between two looks at what durable subscriptions need of journals.
 WANTED_EVERY: Final = 1.0
-#: Questions of one client that may wait to be answered.
-MAX_QUESTIONS: Final = 16
-#: What every client may ask.
-FOR_CLIENTS: Final = ("offers", "streams", "where", "brokers", "cancel", "provided")
-#: Seconds before a neighbor is dialed again: the first time, and at most.
-DIAL_FIRST: Final = 0.1
-DIAL_MOST: Final = 5.0
 
 
 class Broker:
@@ -132,7 +116,7 @@ class Broker:
         #: Those that have not said who they are, the oldest first.
         self.strangers: dict[Guest, None] = {}
         self.room = room_of(self.settings)
-        self.links: dict[str, Link] = {}
+        self.links = Links(self)
         self.clients: dict[int, ConnectedClient] = {}
         self.access = Access(self.settings.grants)
         self.draining = False
@@ -140,10 +124,6 @@ class Broker:
         self._by_producer: dict[str, ConnectedClient] = {}
         self._sessions = count(1)
         self.listeners: list[Listener] = []
-        self._dialers: dict[str, asyncio.Task[None]] = {}
-        self.dialing: dict[str, str] = {}
-        #: Those among them that wait in reserve, because their brokers are reached another way.
-        self.reserve: set[str] = set()
         self._background: set[asyncio.Task[Any]] = set()
         self._parser = ThreadPoolExecutor(1, "stentor-filters")
         self._held_back: set[Connection] = set()
@@ -159,8 +139,7 @@ class Broker:
         self.visits = Visits(self)
         self.reloading = Reloading(self, source)
         self.lags = Lags()
-        #: Notifications that links dropped which are gone.
-        self.dropped_by_links = 0
+        self.questions = Questions(self)
         #: Where others are told to connect, best first.
         self.advertised: list[str] = []
         self.certificates: Certificates
@@ -221,8 +200,8 @@ class Broker:
             raise
         self.started_at = time.time()
         for address in dialed:
-            self.add_link(address)
-        self.vouching.begin(contact=bool(self._dialers))
+            self.links.add(address)
+        self.vouching.begin(contact=bool(self.links.dialed))
         self._tick()
 
     async def _prepare_kernels(self) -> None:
@@ -382,9 +361,9 @@ class Broker:
     async def start_anew(self, reason: str) -> None:
         """Stop, and start again with what is then in the data directory."""
         addresses = [listener.address for listener in self.listeners]
-        dialed = list(self._dialers)
+        dialed = self.links.dialed
         await self._stop(reason, for_good=False)
-        for kept in (self.listeners, self._dialers, self.links, self.clients, self._by_producer):
+        for kept in (self.listeners, self.links, self.clients, self._by_producer):
             kept.clear()
         self._parser = ThreadPoolExecutor(1, "stentor-filters")
         self._turn = None
@@ -400,9 +379,9 @@ class Broker:
     async def _stop(self, reason: str, *, for_good: bool = True) -> None:
         self.draining = True
         self.vouching.release()
-        for task in [*self._dialers.values(), *self._background]:
+        for task in self._background:
             task.cancel()
-        visiting = self.visits.stop()
+        dialing = [*self.links.stop_dialing(), *self.visits.stop()]
         await self._close_listeners()
         await self.settle()
         self.say_goodbye(reason, elsewhere=for_good)
@@ -417,8 +396,7 @@ class Broker:
         for guest in list(self.guests):
             if guest.connection is not None:
                 guest.connection.abort()
-        working = [*self._dialers.values(), *visiting, *self._background]
-        await asyncio.gather(*working, return_exceptions=True)
+        await asyncio.gather(*dialing, *self._background, return_exceptions=True)
         for handle in (self._ticker, self._turn):
             if handle is not None:
                 handle.cancel()
@@ -646,24 +624,6 @@ class Broker:
 
     # -- who connects
 
-    def hello(self, place: Place) -> m.Hello:
-        """What this broker says to a neighbor that it dials, and what that is to it."""
-        return hello(
-            "broker",
-            self.name,
-            self.settings.token,
-            stream=self.stream,
-            addresses=self.advertised,
-            terms=self.core.routing.terms,
-            below=place == "parent",
-            visits=place == "visitor",
-        )
-
-    def place_of(self, address: str) -> Place:
-        """What the broker at an address that is dialed is to this one."""
-        parent = self.settings.parent
-        return "parent" if parent and address in (parent, str(Address.parse(parent))) else "peer"
-
     def admit(self, connection: Connection, handshake: Handshake) -> ConnectedClient | Link:
         """Somebody has said who they are: let them in, or raise why not."""
         hello = handshake.hello
@@ -673,9 +633,9 @@ class Broker:
         if hello.role == "broker":
             origin = handshake.neighbor(self.core.routing.terms)
             place: Place = "child" if hello.below else "visitor" if hello.visits else "peer"
-            self._check_link(origin, permissions, place, dialed=False)
+            self.links.check(origin, permissions, place, dialed=False)
             connection.send(self._welcome(handshake.version))
-            return self.link_made(connection, handshake, origin, permissions, place, dialed=False)
+            return self.links.made(connection, handshake, origin, permissions, place, dialed=False)
         return self._new_client(connection, handshake, permissions)
 
     def _welcome(
@@ -752,204 +712,11 @@ class Broker:
         level = logging.DEBUG if hello.role == "broker" else logging.WARNING
         _log.log(level, "refused %s %r at %s: %s", hello.role, hello.name, connection.peer, error)
 
-    # -- links
-
-    def add_link(self, address: str) -> None:
-        """Dial a neighbor, again and again until `remove_link`."""
-        address = str(Address.parse(address))
-        if address in self.addresses:
-            raise LinkRefused(f"{address} is this broker itself; link it with another")
-        if address in self._dialers:
-            raise DuplicateBroker(f"{address} is a neighbor already")
-        self._start_dialing(address)
-
-    def _start_dialing(self, address: str) -> None:
-        self.dialing[address] = "dialing"
-        self._dialers[address] = self._loop.create_task(self._dial(address))
-
-    def dial_now(self, address: str) -> None:
-        """Dial a neighbor at once, however long it would have waited."""
-        self._dialers[address].cancel()
-        self.reserve.discard(address)
-        self._start_dialing(address)
-
-    def link_at(self, address: str) -> Link | None:
-        """The link with the broker at this address, if it is up."""
-        for link in self.links.values():
-            dialed = link.dialed and str(link.connection.address) == address
-            if dialed or address in link.origin.addresses:
-                return link
-        return None
-
-    def dial_again(self) -> None:
-        """The broker stays after all: dial those whose links were lost while it was leaving."""
-        for address, task in list(self._dialers.items()):
-            if task.done():
-                self._start_dialing(address)
-        self.visits.dial()
-
-    def remove_link(self, which: str) -> None:
-        """End the link to a neighbor, named by its address, name or stream."""
-        parsed = which
-        with suppress(InvalidAddress):
-            parsed = str(Address.parse(which))
-        found = False
-        for address in (which, parsed):
-            task = self._dialers.pop(address, None)
-            if task is not None:
-                task.cancel()
-                self.dialing.pop(address, None)
-                self.reserve.discard(address)
-                found = True
-        for link in list(self.links.values()):
-            if which in (link.origin.broker, link.origin.stream) or parsed in link.origin.addresses:
-                link.connection.send(m.Goodbye("the link was removed"))
-                link.connection.close()
-                found = True
-        if not found:
-            raise InvalidConfiguration(
-                f"there is no link to {which!r}; `stentor links list` shows those there are"
-            )
-
-    async def _dial(self, address: str) -> None:
-        """Make the link, and make it again whenever it is lost."""
-        delay = DIAL_FIRST
-        told = ""
-        while not self.draining:
-            linked, error = await self.dial(address)
-            if linked:
-                delay = DIAL_FIRST
-                told = ""
-            reason = str(error) if error else "the connection was closed"
-            self.dialing[address] = reason
-            if isinstance(error, LinkRefused):
-                self.reserve.add(address)
-                reason = f"it waits in reserve: {report.reserve_reason(self, address, reason)}"
-            else:
-                self.reserve.discard(address)
-            if reason != told:
-                _log.info("no link to %s: %s", address, reason)
-                told = reason
-            await asyncio.sleep(delay * random.uniform(0.5, 1.5))
-            delay = min(2 * delay, DIAL_MOST)
-
-    async def dial(
-        self, address: str, *, visited: str | None = None
-    ) -> tuple[bool, Exception | None]:
-        """Connect, and wait until that is over: whether it was a link, and what has ended it.
-
-        `visited` is the stream of a broker that is to be linked for a while.
-        """
-        place: Place = self.place_of(address) if visited is None else "visitor"
-        dialing = Dialing(self, address, place, visited)
-        connection = None
-        error: Exception | None
-        try:
-            connection = await connect(
-                address,
-                dialing,
-                tls=self.certificates.for_dialing,
-                max_frame=self.settings.limits.frame,
-            )
-            error = await dialing.over
-        except StentorError as failure:
-            error = failure
-        finally:
-            if connection is not None and not connection.is_closing:
-                connection.close()
-        return dialing.link is not None, error
-
-    def _check_link(
-        self, origin: m.Origin, permissions: Permissions, place: Place, *, dialed: bool
-    ) -> None:
-        """Raise why this broker cannot be linked, if it cannot."""
-        stream, overlay = origin.stream, self.settings.overlay
-        if place not in OVERLAYS[overlay] or (place == "peer" and self.settings.parent is not None):
-            raise InvalidConfiguration(
-                f"in this {overlay} {origin.broker!r} cannot be a {place} of {self.name!r}; links "
-                "lead to the broker that is named as `parent`, or between peers that have none"
-            )
-        if stream == self.stream:
-            raise InvalidConfiguration(
-                "this broker cannot be its own neighbor; give another address"
-            )
-        check_addresses(origin)
-        old = self.links.get(stream)
-        if old is not None:
-            if old.permissions.name != permissions.name:
-                raise LinkRefused(
-                    f"there is a link with {origin.broker!r} already, by another grant; only who "
-                    "made it may take its place"
-                )
-            if (old.place, place) == ("visitor", "peer"):
-                return  # from now on it stands
-            if (old.place, place) == ("peer", "visitor"):
-                raise LinkRefused(f"there is a link with {origin.broker!r} already, and it stands")
-            # Both may have dialed at once: the connection that the lower stream made stays. If the
-            # same side dials again, it has lost the old one.
-            if old.dialed != dialed and (self.stream < stream) == old.dialed:
-                raise LinkRefused(f"there is a link with {origin.broker!r} already")
-        elif self.core.is_unlinking(stream):
-            raise _still_unlinking(origin)
-        elif self.core.directory.reaches(stream) and not (
-            place in ("peer", "visitor") and self.core.directory.allows_cycles
-        ):
-            raise LinkRefused(
-                f"{origin.broker!r} is reached another way already; a second link would close a "
-                "cycle, it waits in reserve"
-            )
-
-    def link_made(
-        self,
-        connection: Connection,
-        handshake: Handshake,
-        origin: m.Origin,
-        permissions: Permissions,
-        place: Place,
-        *,
-        dialed: bool,
-    ) -> Link:
-        """Both sides have said who they are."""
-        if self.draining:
-            raise ShuttingDown("this broker is being shut down; link with another")
-        self._check_link(origin, permissions, place, dialed=dialed)
-        old = self.links.get(origin.stream)
-        if old is not None:
-            self.link_gone(old, None)
-            old.connection.close()
-            if self.core.is_unlinking(origin.stream):
-                raise _still_unlinking(origin)
-        link = Link(self, connection, handshake, origin, permissions, place, dialed=dialed)
-        self.links[origin.stream] = link
-        self.core.link_up(origin.stream, permissions.rights, place)
-        self.succession.remind(link)
-        self.changed()
-        _log.info("linked with %s at %s", origin.broker, connection.peer)
-        return link
-
-    def link_gone(self, link: Link, error: Exception | None) -> None:
-        """The connection of a link is over."""
-        if self.links.get(link.stream) is not link:
-            return
-        del self.links[link.stream]
-        self.dropped_by_links += link.queue.dropped
-        self.core.link_down(link.stream)
-        self.visits.link_gone(link.stream)
-        if link.transfer.legacy is not None:
-            self.succession.take_over_soon(link.transfer.legacy)
-        self.changed()
-        _log.info("lost the link with %s%s", link.origin.broker, f": {error}" if error else "")
-
     def start_soon(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something while everything else goes on, unless the broker stops."""
         task = self._loop.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
-
-    def link_ending(self, link: Link, reason: StentorError) -> None:
-        """The neighbor says why it will close the link."""
-        _log.info("%s ends the link: %s", link.origin.broker, reason)
-        link.connection.close()
 
     # -- filters
 
@@ -966,153 +733,6 @@ class Broker:
         parsing = self._loop.run_in_executor(self._parser, texts.outcome, text)
         parsing.add_done_callback(known)
         return parsing
-
-    # -- questions
-
-    def asked(self, client: ConnectedClient, ask: m.Ask) -> None:
-        """A client or an operator asks something."""
-        try:
-            by_scopes = ask.what == "scopes" and client.permissions.scopes
-            if ask.what not in FOR_CLIENTS and not (client.permissions.operate or by_scopes):
-                raise NotPermitted(
-                    f"{client.name!r} may not operate this broker; set `operate = true` in the "
-                    "grant if it should"
-                )
-            if client.questions >= MAX_QUESTIONS:
-                raise Overloaded(f"{MAX_QUESTIONS} questions wait already; wait for their answers")
-            answer = self._answer(ask, client)
-        except StentorError as error:
-            client.connection.send(m.Failure(error.code, str(error), ask.number))
-            return
-        if asyncio.iscoroutine(answer):
-            client.questions += 1
-            self.start_soon(self._answer_later(client, ask, answer))
-        else:
-            client.connection.send(m.Done(ask.number, answer))
-
-    async def _answer_later(self, client: ConnectedClient, ask: m.Ask, answer: Any) -> None:
-        try:
-            client.connection.send(m.Done(ask.number, await answer))
-        except StentorError as error:
-            client.connection.send(m.Failure(error.code, str(error), ask.number))
-        except Exception as error:
-            _log.exception("the question %r failed", ask.what)
-            text = f"an error of the broker, which its log explains: {error}"
-            client.connection.send(m.Failure(StentorError.code, text, ask.number))
-        finally:
-            client.questions -= 1
-
-    async def _in_turn(self, client: ConnectedClient, steps: Generator[None, None, Any]) -> Any:
-        """A long answer; while it is made, others have turns."""
-        async with client.answering:
-            return await self.rota.run(steps)
-
-    def _answer(self, ask: m.Ask, client: ConnectedClient) -> Any:
-        arguments = ask.arguments
-        match ask.what:
-            case "offers":
-                text = arguments.get("overlapping")
-                if text is not None and (not isinstance(text, str) or len(text) > m.MAX_FILTER):
-                    raise ProtocolError("overlapping= is no filter, or too long a one")
-                overlapping = None if text is None else Filter.received(text)
-                if self.core.scopes.active and not client.is_operator:
-                    raise NotPermitted(
-                        "where there are scopes, nobody is told what others offer; ask as an "
-                        "operator"
-                    )
-                return self._in_turn(client, self._offers(overlapping, client.permissions))
-            case "streams":
-                since = arguments.get("since")
-                if since is not None and not isinstance(since, int | float):
-                    raise ProtocolError(f"since={since!r} is no time; give seconds since 1970")
-                return self.core.streams(since)
-            case "where":
-                broker = arguments.get("broker")
-                if not isinstance(broker, str):
-                    raise ProtocolError(f"broker={broker!r} is no name of a broker")
-                directory = self.core.directory
-                named = (o for o in (directory.own, *directory.others) if o.broker == broker)
-                return list(next((origin.addresses for origin in named), ()))
-            case "brokers":
-                others = self.core.directory.others
-                return [[origin.broker, list(origin.addresses)] for origin in others]
-            case "provided":
-                return self.core.is_provided(client.id, arguments.get("request"))
-            case "cancel":
-                return self._cancel(arguments.get("id"), client)
-            case "status":
-                return self._in_turn(client, self._status())
-            case "links":
-                for address in arguments.get("add", []):
-                    self.add_link(str(address))
-                for which in arguments.get("remove", []):
-                    self.remove_link(str(which))
-                if "replace" in arguments:
-                    return self._replace_link(arguments["replace"])
-                return self.status()["links"]
-            case "durables":
-                return durables.asked(self.core, arguments)
-            case "scopes":
-                return scopes.asked(self, arguments, client)
-            case "why":
-                return self._in_turn(client, self.core.inquiries.asked(arguments))
-            case "drain":
-                return self.drain()
-            case "reload":
-                return self.reloading.asked(client)
-            case "backup":
-                return report.backup_source(self)
-        raise ProtocolError(f"there is no question {ask.what!r}")
-
-    async def _cancel(self, id: Any, client: ConnectedClient) -> bool:
-        """Whether something that is to be delivered later will not be."""
-        if not isinstance(id, str):
-            raise ProtocolError(f"id={id!r} is no id of a publication")
-        answered: asyncio.Future[bool] = self._loop.create_future()
-
-        def answer(cancelled: bool, error: StentorError | None) -> None:
-            if not answered.done():
-                if error is None:
-                    answered.set_result(cancelled)
-                else:
-                    answered.set_exception(error)
-
-        session = self.core.sessions.get(client.id)
-        if session is None:
-            return False
-        self.core.scheduling.cancel(session, id, answer)
-        self.changed()
-        return await answered
-
-    async def _replace_link(self, given: Any) -> Any:
-        if not isinstance(given, list) or len(given) != 2:
-            raise ProtocolError("replace= is a list of two: the old neighbor and the new one")
-        await replace_link(self, *map(str, given))
-        return self.status()["links"]
-
-    def _offers(
-        self, overlapping: Filter | None, permissions: Permissions
-    ) -> Generator[None, None, list[str]]:
-        """What is advertised and may be known, one after the other."""
-        found = []
-        visible = permissions.discover
-        for filter in self.core.offers():
-            if (overlapping is None or filter.overlaps(overlapping)) and (
-                visible is None or visible(filter)
-            ):
-                found.append(str(filter))
-            yield
-        return found
-
-    def _status(self) -> Generator[None, None, dict[str, Any]]:
-        """The same as `status`, one entry after the other."""
-        from stentor.broker.report import details, overview
-
-        found = overview(self)
-        for name, entry in details(self):
-            found[name].append(entry)
-            yield
-        return found
 
     async def reload(self, settings: Settings | None = None) -> dict[str, list[str]]:
         """Take over new grants, tokens, certificates and limits, while everything goes on.
@@ -1142,9 +762,3 @@ class Broker:
     def ready(self) -> tuple[bool, dict[str, Any]]:
         """Whether it takes clients, and all its configured links are up."""
         return report.ready(self)
-
-
-def _still_unlinking(origin: m.Origin) -> Overloaded:
-    return Overloaded(
-        f"what {origin.broker!r} asked for over its last link is still being forgotten; try again"
-    )

@@ -15,6 +15,7 @@ it is the turn of others, and nothing more is read from this one until its backl
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from time import perf_counter
@@ -40,6 +41,8 @@ from stentor.transport import Connection, Rota
 
 if TYPE_CHECKING:
     from stentor.broker.host import Broker
+
+_log: Final = logging.getLogger("stentor.broker")
 
 #: Seconds in which a connection has to say who it is.
 HELLO_PATIENCE: Final = 10.0
@@ -236,7 +239,7 @@ class ConnectedClient:
             case Left():
                 self.connection.close()
             case m.Ask() as question:
-                self.broker.asked(self, question)
+                self.broker.questions.asked(self, question)
             case _ if self.is_operator:
                 raise ProtocolError(f"an operator cannot send {type(message).__name__}")
             case m.Subscribe(detect=m.Detection(pattern=pattern)):
@@ -334,7 +337,8 @@ class Link:
                 self.connection.send(answer)
             case Left(reason):
                 self.transfer.lost(reason)
-                self.broker.link_ending(self, reason)
+                _log.info("%s ends the link: %s", self.origin.broker, reason)
+                self.connection.close()
             case m.Credit():
                 self.queue.grant(message.more)
             case _ if self.transfer.hear(message):
@@ -391,7 +395,7 @@ class Link:
 
     def closed(self, error: Exception | None) -> None:
         self.transfer.lost(ShuttingDown("the link was lost"))
-        self.broker.link_gone(self, error)
+        self.broker.links.gone(self, error)
 
 
 class Dialing:
@@ -414,7 +418,7 @@ class Dialing:
     def opened(self, connection: Connection) -> None:
         connection.max_open = ASK_FRAME
         connection.rota = self.broker.rota
-        hello = self.broker.hello(self._place)
+        hello = self.broker.links.hello(self._place)
         self._handshake = Handshake(f"the broker at {self.address}", hello)
         connection.send(self._handshake.hello)
         # Whoever took the connection may never say a word: a host that hangs, a way that is cut.
@@ -456,7 +460,7 @@ class Dialing:
         if self._expected not in (None, origin.stream):
             raise LinkRefused(f"at {self.address} there is now another broker, {origin.broker!r}")
         permissions = broker.access.of_neighbor(connection.peer_certificate)
-        return broker.link_made(
+        return broker.links.made(
             connection, self._handshake, origin, permissions, self._place, dialed=True
         )
 

@@ -32,26 +32,26 @@ async def replace_link(broker: Broker, old: str, new: str) -> None:
     after = str(Address.parse(new))
     if after == before:
         raise InvalidConfiguration(f"{old} and {new} are the same neighbor")
-    broker.add_link(after)
+    broker.links.add(after)
     try:
         if not await _comes(broker, after, reserve=True):
             raise LinkRefused(_told(broker, after, before))
-        broker.remove_link(before)
+        broker.links.remove(before)
         try:
             if not await _comes(broker, after, reserve=False):
                 raise LinkRefused(_told(broker, after, before))
         except BaseException:
-            broker.add_link(before)
+            broker.links.add(before)
             raise
     except BaseException:
-        broker.remove_link(after)
+        broker.links.remove(after)
         raise
 
 
 def _dialed(broker: Broker, which: str) -> str:
     """The address at which this broker dials the neighbor."""
-    for address in broker.dialing:
-        link = broker.link_at(address)
+    for address in broker.links.dialing:
+        link = broker.links.at(address)
         names = () if link is None else (link.origin.broker, link.stream, *link.origin.addresses)
         if which in (address, *names) or (":" in which and str(Address.parse(which)) == address):
             return address
@@ -65,16 +65,16 @@ async def _comes(broker: Broker, address: str, *, reserve: bool) -> bool:
     loop = asyncio.get_running_loop()
     end = loop.time() + PATIENCE
     while loop.time() < end:
-        if broker.link_at(address) is not None:
+        if broker.links.at(address) is not None:
             return True
-        if address in broker.reserve:
+        if address in broker.links.reserve:
             if reserve:
                 return True
-            broker.dial_now(address)
+            broker.links.dial_now(address)
         await asyncio.sleep(EVERY)
     return False
 
 
 def _told(broker: Broker, new: str, old: str) -> str:
-    reason = broker.dialing.get(new, "it was removed")
+    reason = broker.links.dialing.get(new, "it was removed")
     return f"the link with {new} is not made ({reason}); that with {old} stays"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from stentor.errors import InvalidConfiguration
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from stentor.broker.peers import Link
     from stentor.node.detection import Hosted
     from stentor.node.subscription import Subscription
-    from stentor.protocol import messages as m
 
 #: A metric: name, type, help, and its samples as labels and value.
 Metric = tuple[str, str, str, list[tuple[dict[str, str], float | Histogram]]]
@@ -28,6 +27,15 @@ def status(broker: Broker) -> dict[str, Any]:
     found = overview(broker)
     for name, entry in details(broker):
         found[name].append(entry)
+    return found
+
+
+def status_in_steps(broker: Broker) -> Generator[None, None, dict[str, Any]]:
+    """The same as `status`, one entry after the other."""
+    found = overview(broker)
+    for name, entry in details(broker):
+        found[name].append(entry)
+        yield
     return found
 
 
@@ -71,7 +79,7 @@ def overview(broker: Broker) -> dict[str, Any]:
                 "broker": o.broker,
                 "stream": o.stream,
                 "addresses": list(o.addresses),
-                "via": _via(broker, o),
+                "via": broker.links.via(o),
             }
             for o in sorted(core.directory.others, key=lambda o: o.broker)
         ],
@@ -95,7 +103,7 @@ def overview(broker: Broker) -> dict[str, Any]:
         "dropped": {
             "subscriptions": core.dropped
             + sum(s.feed.dropped for s in core.subscriptions.values()),
-            "links": broker.dropped_by_links
+            "links": broker.links.dropped
             + sum(link.queue.dropped for link in broker.links.values()),
         },
         "counters": dict(core.counters),
@@ -110,13 +118,8 @@ def _hosted(broker: Broker, hosted: Hosted) -> dict[str, Any]:
     return {**hosted.status(), "tenants": names}
 
 
-def _via(broker: Broker, origin: Any) -> str:
-    way = broker.core.directory.towards(origin.stream)
-    link = broker.links.get(way) if way is not None else None
-    return link.origin.broker if link is not None else ""
-
-
 def _links(broker: Broker) -> list[dict[str, Any]]:
+    links = broker.links
     found = [
         {
             "broker": link.origin.broker,
@@ -134,44 +137,21 @@ def _links(broker: Broker) -> list[dict[str, Any]]:
             "bytes_in": link.connection.bytes_in,
             "bytes_out": link.connection.bytes_out,
         }
-        for link in broker.links.values()
+        for link in links.values()
     ]
     up = {str(link["address"]) for link in found}
-    up |= {address for link in broker.links.values() for address in link.origin.addresses}
+    up |= {address for link in links.values() for address in link.origin.addresses}
     found += [
         {
-            "broker": _name_at(broker, address),
+            "broker": origin.broker if (origin := links.known_at(address)) else None,
             "address": address,
-            "state": "reserve" if address in broker.reserve else "down",
-            "reason": reserve_reason(broker, address, reason)
-            if address in broker.reserve
-            else reason,
+            "state": "reserve" if address in links.reserve else "down",
+            "reason": links.why_in_reserve(address) if address in links.reserve else reason,
         }
-        for address, reason in broker.dialing.items()
+        for address, reason in links.dialing.items()
         if address not in up
     ]
     return found
-
-
-def _origin_at(broker: Broker, address: str) -> m.Origin | None:
-    others = broker.core.directory.others
-    return next((origin for origin in others if address in origin.addresses), None)
-
-
-def _name_at(broker: Broker, address: str) -> str | None:
-    origin = _origin_at(broker, address)
-    return None if origin is None else origin.broker
-
-
-def reserve_reason(broker: Broker, address: str, said: str) -> str:
-    """Why a link waits, as this broker sees it; else what the other one has said of it."""
-    origin = _origin_at(broker, address)
-    way = "" if origin is None else _via(broker, origin)
-    if origin is None or not way:
-        return f"the broker there says: {said}"
-    if way == origin.broker:
-        return f"there is a link with {origin.broker} already"
-    return f"{origin.broker} is reached through {way}; this link is made when that way is lost"
 
 
 def _address(link: Link) -> str:
@@ -282,7 +262,7 @@ def metrics(broker: Broker) -> list[Metric]:
         counter(
             "notifications_dropped_links",
             "Notifications that did not fit into the queue of a link.",
-            broker.dropped_by_links + sum(ln.queue.dropped for _, ln in by_link),
+            broker.links.dropped + sum(ln.queue.dropped for _, ln in by_link),
         ),
         counter(
             "subscriptions_yielded",

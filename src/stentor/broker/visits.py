@@ -86,8 +86,8 @@ class Visits:
                 delay = AGAIN
             origin = self._wanted.get(stream)
             addresses = () if origin is None else origin.addresses
-            for address in () if broker.dialing.keys() & addresses else addresses:
-                linked, error = await broker.dial(address, visited=stream)
+            for address in () if broker.links.dialing.keys() & addresses else addresses:
+                linked, error = await broker.links.dial(address, visited=stream)
                 if linked:
                     delay = AGAIN
                     self.failing.pop(stream, None)

@@ -251,7 +251,7 @@ class Stage:
     async def link(self, other: Stage) -> None:
         """Link with another broker, and wait until both know of it."""
         mine, theirs = self.running, other.running
-        mine.add_link(other.address)
+        mine.links.add(other.address)
         if not await _until(
             lambda: (
                 mine.core.directory.reaches(theirs.stream)
@@ -265,8 +265,8 @@ class Stage:
         """Cut the link with another broker until `link`."""
         mine, theirs = self.running, other.running
         for one, two, stage in ((mine, theirs, other), (theirs, mine, self)):
-            if stage.address in one._dialers:
-                one.remove_link(stage.address)
+            if stage.address in one.links.dialed:
+                one.links.remove(stage.address)
             link = one.links.get(two.stream)
             if link is not None:
                 link.connection.abort()

@@ -201,7 +201,8 @@ class Succession:
         except BaseException:
             broker.draining = False
             broker.core.pause(False)
-            broker.dial_again()
+            broker.links.dial_again()
+            broker.visits.dial()
             raise
         heir = link.origin.broker
         _log.info("handed everything over to %s", heir)
