@@ -62,9 +62,12 @@ def durable(broker: Broker) -> Any:
 
 
 @looped
-async def test_what_a_handler_fails_on_comes_again_and_then_is_a_dead_letter() -> None:
+async def test_what_a_handler_fails_on_comes_again_and_then_is_a_dead_letter(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with served() as broker, stentor.connect(broker.address) as bus:
         seen: list[int] = []
+        caplog.clear()
 
         @bus.on(
             "type = 'Order'",
@@ -86,6 +89,12 @@ async def test_what_a_handler_fails_on_comes_again_and_then_is_a_dead_letter() -
         assert (letter["attempts"], letter["event.account"]) == (3, 7)
         assert letter["cause"] == "ValueError: there is no account 7"
         assert letter.type == "DeadLetter"
+        told = [record.getMessage().rpartition("; ")[2] for record in caplog.records]
+        assert [text for text in told if "attempts" in text] == [
+            "it comes again, 1 of 3 attempts made",
+            "it comes again, 2 of 3 attempts made",
+            "that was the last of 3 attempts, and it becomes a dead letter",
+        ]
         await until(lambda: durable(broker).positions == {broker.stream: 3})
 
 

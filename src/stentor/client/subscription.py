@@ -979,10 +979,19 @@ class Subscription(Generic[T]):
     def failed(self, handler: Handler, on: Notification | None, error: Exception) -> None:
         """A handler has raised. What it could not deal with comes again, if it is settled."""
         self.errors += 1
-        again = "; it comes again" if on is not None and on.delivery is not None else ""
-        _log.error("the handler %r failed on %r%s", handler, on, again, exc_info=error)
+        then = "" if on is None or on.delivery is None else f"; {self._after_failure(on)}"
+        _log.error("the handler %r failed on %r%s", handler, on, then, exc_info=error)
         if on is not None and on.delivery is not None:
             on.nack(reason=error)
+
+    def _after_failure(self, notification: Notification) -> str:
+        settlement = self._terms.settlement
+        if settlement is None or not settlement.attempts:
+            return "it comes again"
+        if notification.attempt < settlement.attempts:
+            return f"it comes again, {notification.attempt} of {settlement.attempts} attempts made"
+        fate = "becomes a dead letter" if settlement.dead_letter else "is given up"
+        return f"that was the last of {settlement.attempts} attempts, and it {fate}"
 
     def stop(self) -> None:
         """Hand out no more. Who asks for the next one has dealt with the one before."""

@@ -48,6 +48,8 @@ STABLE: Final = 5.0
 MAX_NAMED: Final = 16
 #: How often in a row a client turns to others at once, without a good connection in between.
 MAX_HURRIES: Final = 3
+#: Seconds that a further attempt at an address must have before the whole time is over.
+SHORTEST: Final = 0.1
 #: Seconds to wait for the other side to close.
 CLOSING: Final = 6.0
 
@@ -214,8 +216,8 @@ class Uplink:
         while True:
             for i, address in enumerate(self._addresses):
                 left = deadline - self._loop.time()
-                if left <= 0:
-                    break
+                if left <= (SHORTEST if address in reasons else 0):
+                    break  # it would only tell that it had no time
                 # No broker that is silent may take the time of those behind it.
                 share = left / (len(self._addresses) - i)
                 try:
