@@ -315,6 +315,8 @@ def test_names_that_nothing_has_wait_for_a_component():
     d.graph.add_component("ticker")
     assert d.graph.members("t") == ("ticker",)
     assert any("'tikcer', which nothing defines" in each for each in findings(d))
+    numbered = deployed("DEFINE SCOPE w AS ALL FROM worker1, worker2 DEPLOY w")
+    assert not any("did you mean" in each for each in findings(numbered))
     with pytest.raises(UnknownScope, match="there is no scope or component 'wrold'"):
         d.run(parse("DEFINE SCOPE u AS SUPERSCOPE ALL FROM wrold DEPLOY u"))
     with pytest.raises(InvalidScopeGraph, match="'ticker' is a simple component"):

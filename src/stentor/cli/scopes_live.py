@@ -244,6 +244,7 @@ async def _collect(how: Connecting) -> dict[str, Any]:
     """The graph of one broker, with the members and the traffic of all that can be asked."""
     from stentor.cli.operator import Operator
     from stentor.scopes.definition import decode, graph_of
+    from stentor.scopes.drawing import policy_words
     from stentor.scopes.places import place_of_component, place_of_rule
 
     async with Operator(how) as first:
@@ -280,7 +281,9 @@ async def _collect(how: Connecting) -> dict[str, Any]:
                 "input": _half(node.interface.input),
                 "output": _half(node.interface.output),
                 "rules": [f"{rule.label}: {rule.where}" for rule in rules],
-                "policies": {str(kind): repr(policy) for kind, policy in node.policies.items()},
+                "policies": {
+                    str(kind): policy_words(policy) for kind, policy in node.policies.items()
+                },
                 "named": sorted(inside),
                 "members": sorted(name for key in places for name in members.get(key, ())),
                 "entered": {

@@ -132,11 +132,12 @@ def findings(deployment: Deployment) -> Iterator[str]:
 
 
 def _open_names(deployment: Deployment) -> Iterator[str]:
-    known = [*deployment.graph.nodes, *deployment.definitions]
     missing = [(id, n) for id, each in deployment.instances.items() for n in sorted(each.open)]
+    open_names = {name for _, name in missing}
+    known = {*deployment.graph.nodes, *deployment.definitions} - open_names
     for id, name in missing[:MAX_NAMES]:
         # To look for a name that is alike takes long among very many.
-        hint = near(name, (e for e in known if e != name)) if len(known) < 500 else ";"
+        hint = near(name, sorted(known)) if len(known) < 500 else ";"
         yield (
             f"{id} takes in {name!r}, which nothing defines: a component of this name joins when "
             "it appears" + (f" ({hint[2:]})" if hint != ";" else "")
