@@ -11,6 +11,7 @@ from typing import Final
 
 from stentor.cli.exits import complain
 from stentor.client import Bus
+from stentor.client.outage import LOG
 
 #: Seconds without a connection after which somebody is told.
 MOMENT: Final = 1.5
@@ -23,6 +24,7 @@ class Contact:
         self._bus = bus
         self._told = False
         self._timer: asyncio.TimerHandle | None = None
+        LOG.disabled = True  # it would say the same again
         bus.on_state(self._changed)
         self._changed(bus.state)
 

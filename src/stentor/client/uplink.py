@@ -7,10 +7,11 @@ makes one connection only.
 
 Errors have three fates. While the first connection is being made, those that no waiting heals (a
 wrong token, an untrusted certificate) are raised as soon as every broker has one, the others when
-time is up. Later nothing is raised: outages are ridden out, the reasons are logged, and the last
-one is in `error`. Only a client that takes our name ends the uplink for good. A broker that says
-`Goodbye` may name others; those that are trusted (`trust`) are tried first. That happens at once,
-but not again and again: brokers that send a client around in a circle are waited for like others.
+time is up. Later nothing is raised: outages are ridden out, the reasons are logged (by a warning
+when it takes long, see `outage`), and the last one is in `error`. Only a client that takes our name
+ends the uplink for good. A broker that says `Goodbye` may name others; those that are trusted
+(`trust`) are tried first. That happens at once, but not again and again: brokers that send a client
+around in a circle are waited for like others.
 
 A connection on which nothing was heard for as long as the broker said is given up: the other side
 may be gone without a word. Pings, at a third of that time, make sure that something can be heard.
@@ -26,6 +27,7 @@ from itertools import chain, zip_longest
 from typing import Final, Literal, Protocol, TypeAlias
 
 from stentor.client.backoff import PERMANENT, Backoff
+from stentor.client.outage import Outage
 from stentor.client.trust import Trust
 from stentor.errors import (
     NameTaken,
@@ -173,6 +175,7 @@ class Uplink:
         self._keeper: asyncio.Task[None] | None = None
         self._heartbeat: asyncio.TimerHandle | None = None
         self._since = 0.0
+        self._outage = Outage()
         #: When the broker was heard last before the connection was lost, by the loop's clock.
         self.lost_at = 0.0
         self._hurry = False
@@ -319,8 +322,10 @@ class Uplink:
                     self.error = error
                     level = logging.WARNING if isinstance(error, PERMANENT) else logging.INFO
                     _log.log(level, "reconnecting: %s", error)
+                    self._outage.goes_on(self._loop.time(), error)
                 else:
                     _log.info("connected again, to %s", address)
+                    self._outage.connected(address)
                     return
 
     def _rotation(self) -> list[Address]:
@@ -342,14 +347,17 @@ class Uplink:
         self._stop_heartbeat()
         now = self._loop.time()
         self.lost_at = self._last_sign(wire, now)
-        if now - self._since >= STABLE:
+        was_good = now - self._since >= STABLE
+        if was_good:
             self._backoff.reset()
+        self._outage.begin(now, anew=was_good)
         if isinstance(reason, ShuttingDown) and self.address in self._others:
             self._others.remove(self.address)
         self.error = reason
         if self.state == "closed":
             return
         _log.info("the connection was lost: %s", reason)
+        self._outage.goes_on(now, reason)
         # Whoever has taken our name would only be pushed out again, and push us out in turn.
         taken = isinstance(reason, NameTaken)
         self._set_state("reconnecting" if self._lasting and not taken else "closed")
