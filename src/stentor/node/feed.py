@@ -612,9 +612,11 @@ class Feed:
         }
 
     def waits_for(self, probe: int) -> bool:
-        """Whether a stream waits for a later probe than this one."""
+        """Whether it waits for a later probe than this one: to begin at all, or for a stream."""
         waiting = (JOINING, CATCHING)
-        return any(r.mode in waiting and r.probe > probe for r in self._streams.values())
+        return self._probe > probe or any(
+            r.mode in waiting and r.probe > probe for r in self._streams.values()
+        )
 
     def mark(self, stream: StreamId, head: int) -> bool:
         """All of the stream up to here has been forwarded; whether the position has moved."""

@@ -364,9 +364,8 @@ class History:
 
     def reconnect(self) -> None:
         client = self._client()
-        hosts = self.sim.places(client)
-        if client.broker is None and hosts:
-            client.connect(self.rng.choice(hosts))
+        if client.broker is None and self.sim.places(client):
+            self.sim.connect_again(client)
 
     def ask_again(self) -> None:
         self._client().ask_again()

@@ -22,6 +22,8 @@ from stentor.simulation.host import Host
 from stentor.simulation.links import LinkRoom
 
 UNHURRIED = 10_000
+#: Seconds in which a client finds another broker.
+MOMENT = 0.001
 
 
 class Overlay(Host):
@@ -205,6 +207,12 @@ class Overlay(Host):
             hosts = [host for host in hosts if host.name == client.homes[-1]]
         return hosts
 
+    def connect_again(self, client: Client) -> None:
+        """It is somewhere else a moment later, so what it makes there is younger."""
+        place = self.rng.choice(self.places(client))
+        self.tick(MOMENT)
+        client.connect(place)
+
     # -- steps
 
     def choices(self) -> list[tuple[str, Any]]:
@@ -331,7 +339,7 @@ class Overlay(Host):
                 self.tick(1.0)
             for client in self.clients:
                 if client.broker is None:
-                    client.connect(self.rng.choice(self.places(client)))
+                    self.connect_again(client)
                 client.ask_again()
                 client.give_credit()
             if not self.graph and len(self._links) > 2 * len(self.hosts) - 2:  # a cycle
@@ -356,7 +364,7 @@ class Overlay(Host):
                 if not away and not any(map(owes, self.clients)):
                     break
                 for client in away:
-                    client.connect(self.rng.choice(self.places(client)))
+                    self.connect_again(client)
                 for client in self.clients:
                     client.give_credit()
 

@@ -71,6 +71,19 @@ def test_an_interruption_before_the_beginning_does_not_move_it() -> None:
     assert offsets(feed) == [5, 6]
 
 
+def test_a_feed_that_has_not_begun_waits_also_if_nothing_else_does() -> None:
+    """What it was sent may fill its queue, and be read again, before it is in force."""
+    feed = Feed("ann/1", probe=3, limit=2)
+    feed.offer(run(5, 6, 7))
+    fetched(feed, 5, 6, 7, through=7, head=7)
+    assert offsets(feed) == [5, 6, 7]
+    assert is_live(feed)
+    assert not feed.heads(2, {S: 7})  # of a probe from before
+    assert feed.waits_for(2)
+    assert feed.heads(3, {S: 7})
+    assert not feed.waits_for(3)
+
+
 def test_brokers_that_could_not_be_asked_are_read_from_the_time_of_the_making_on() -> None:
     feed = Feed("ann/1", probe=1, made=50.0)
     feed.interrupted("b2#0", 2)
