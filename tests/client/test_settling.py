@@ -250,6 +250,23 @@ async def test_a_lost_connection_hands_out_nothing_twice() -> None:
 
 
 @looped
+async def test_what_is_refused_without_a_connection_comes_again() -> None:
+    """The broker hears of it later, when it has already given it once more."""
+    async with served() as broker, stentor.connect(broker.address, delays=(0.01, 0.1)) as bus:
+        async with bus.subscribe("account > 0", durable="billing", retry=SOON) as orders:
+            await bus.publish_many(Order(account) for account in (1, 2))
+            first = await orders.get(timeout=60)
+            for client in list(broker.clients.values()):
+                client.connection.abort()
+            await until(lambda: not orders._settled)
+            first.nack(reason="not now")
+            again = await orders.get(timeout=60)
+            await again.ack()
+            second = await orders.get(timeout=60)
+        assert [(n["account"], n.attempt) for n in (again, second)] == [(1, 2), (2, 1)]
+
+
+@looped
 async def test_attempts_and_what_was_settled_outlive_the_broker(tmp_path: Path) -> None:
     retry = Retry(attempts=3, backoff="10ms", overtake=True)
     terms: Any = {"durable": "billing", "retry": retry, "dead_letter": True}
