@@ -1051,7 +1051,7 @@ class Broker:
                     return self._replace_link(arguments["replace"])
                 return self.status()["links"]
             case "durables":
-                return durables.asked(self.core, arguments)
+                return durables.asked(self, arguments)
             case "scopes":
                 return scopes.asked(self, arguments, client)
             case "why":
