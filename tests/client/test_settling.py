@@ -22,10 +22,12 @@ import stentor
 from stentor import Notification, Retry
 from stentor.broker.host import Broker
 from stentor.broker.settings import Settings
+from stentor.cli.operator import Operator
+from stentor.cli.options import Connecting
 from stentor.client.clock import clock
 from stentor.client.sync import LoopThread
 from stentor.client.unsettled import Delivery, Unsettled
-from stentor.errors import InvalidConfiguration
+from stentor.errors import InvalidConfiguration, JournalUnavailable
 from stentor.model import NotificationId, encode
 from stentor.protocol.messages import Deliver, Withdrawn
 
@@ -256,6 +258,44 @@ async def test_a_lost_connection_hands_out_nothing_twice() -> None:
                 await n.ack()
             await until(lambda: durable(broker).positions == {broker.stream: 40})
         assert found == list(range(1, 41))
+
+
+@looped
+async def test_what_is_refused_without_a_connection_comes_again() -> None:
+    """The broker hears of it later, when it has already given it once more."""
+    async with served() as broker, stentor.connect(broker.address, delays=(0.01, 0.1)) as bus:
+        async with bus.subscribe("account > 0", durable="billing", retry=SOON) as orders:
+            await bus.publish_many(Order(account) for account in (1, 2))
+            first = await orders.get(timeout=60)
+            for client in list(broker.clients.values()):
+                client.connection.abort()
+            await until(lambda: not orders._settled)
+            first.nack(reason="not now")
+            again = await orders.get(timeout=60)
+            await again.ack()
+            second = await orders.get(timeout=60)
+        assert [(n["account"], n.attempt) for n in (again, second)] == [(1, 2), (2, 1)]
+
+
+@looped
+async def test_what_could_not_be_deleted_on_disk_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What an operator has deleted goes when there is room again."""
+
+    def full(batch: Any) -> None:
+        raise JournalUnavailable("the disk is full")
+
+    async with served() as broker, stentor.connect(broker.address) as bus:
+        desks = [await bus.subscribe("exists x", durable=name) for name in ("d1", "d2")]
+        async with Operator(Connecting((broker.address,), None, None, 30.0)) as operator:
+            with monkeypatch.context() as patch:
+                patch.setattr(broker.journal, "append", full)
+                with pytest.raises(JournalUnavailable):
+                    await desks[0].close(forget=True)
+                with pytest.raises(JournalUnavailable):
+                    await operator.ask("durables", name="d2", do="delete")
+            await until(lambda: "d2" not in broker.journal.durables())
 
 
 @looped

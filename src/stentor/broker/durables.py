@@ -6,25 +6,34 @@ its home; there it is reset and deleted.
 
 from __future__ import annotations
 
-from typing import Any, Final
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from stentor.errors import (
     DurableElsewhere,
     InvalidConfiguration,
     ProtocolError,
     ShuttingDown,
+    StentorError,
 )
 from stentor.node.core import Core
 from stentor.node.durable import Durable
 from stentor.node.last_values import label
+from stentor.node.parts.durables import Hear
 from stentor.protocol import messages as m
+
+if TYPE_CHECKING:
+    from stentor.broker.host import Broker
 
 #: Refused notifications that are shown of one durable subscription.
 SHOWN: Final = 100
 
 
-def asked(core: Core, arguments: dict[str, Any]) -> Any:
+def asked(broker: Broker, arguments: dict[str, Any]) -> Any:
     """Answer the question "durables": all, one by its `name`, or what to do with that."""
+    core = broker.core
     name = arguments.get("name")
     if name is None:
         return [_listed(core, home) for home in core.homes.registry if home.broker is not None]
@@ -41,9 +50,10 @@ def asked(core: Core, arguments: dict[str, Any]) -> Any:
             to = arguments.get("to")
             if not isinstance(to, int | float) or to != to:
                 raise ProtocolError(f"to={to!r} is no time; give seconds since 1970")
-            core.homes.reset(_held(core, home), float(to))
+            reset = partial(core.homes.reset, _held(core, home), float(to))
+            return _stored(broker, reset, home)
         case "delete":
-            core.homes.remove(_held(core, home))
+            return _stored(broker, partial(core.homes.remove, _held(core, home)), home)
         case "move":
             if core.homes.paused:
                 raise ShuttingDown("this broker is being removed; move it to another")
@@ -51,6 +61,27 @@ def asked(core: Core, arguments: dict[str, Any]) -> Any:
         case other:
             raise ProtocolError(f"a durable subscription cannot {other!r}")
     return _listed(core, core.homes.registry.get(name) or home)
+
+
+def _stored(broker: Broker, act: Callable[[Hear], None], home: m.Home) -> Awaitable[Any]:
+    """Do something with one, and answer when it is on disk."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def hear(error: StentorError | None) -> None:
+        if done.done():
+            pass  # it is tried again until it is on disk
+        elif error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    async def answer() -> Any:
+        await done
+        return _listed(broker.core, broker.core.homes.registry.get(home.name) or home)
+
+    act(hear)
+    broker.changed()
+    return answer()
 
 
 def _named(core: Core, text: str) -> m.Home:

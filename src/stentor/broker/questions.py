@@ -177,7 +177,7 @@ async def _replace(broker: Broker, given: Any) -> Any:
 
 
 def _durables(broker: Broker, arguments: dict[str, Any], client: ConnectedClient) -> Any:
-    return durables.asked(broker.core, arguments)
+    return durables.asked(broker, arguments)
 
 
 def _why(broker: Broker, arguments: dict[str, Any], client: ConnectedClient) -> Any:

@@ -1115,6 +1115,8 @@ class Subscription(Generic[T]):
                     if not forget:  # a broker that is gone has forgotten the subscription
                         break
                     await self._until(lambda: self._settled or self.over)
+                if forget and self._error is not None:
+                    raise self._error
         except TimeoutError:
             if forget:
                 raise NoReply(
@@ -1123,6 +1125,8 @@ class Subscription(Generic[T]):
                 ) from None
             _log.warning("%r: the broker did not answer when it ended", self)
         except StentorError as error:
+            if forget:
+                raise
             _log.warning("%r: %s", self, error)
 
     async def bus_closes(self) -> None:

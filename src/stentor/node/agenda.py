@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from stentor.errors import StentorError
 from stentor.node.schedule import Delayed
 from stentor.node.session import Line
 from stentor.protocol.messages import BetweenBrokers, FromBroker, Origin
@@ -56,11 +57,11 @@ class Append(NamedTuple):
 
 
 class Persist(NamedTuple):
-    """Store the state of a durable subscription, or delete it (None); `stored` is then called."""
+    """Store the state of a durable subscription, or delete it (None); `context` hears of that."""
 
     name: str
     data: bytes | None
-    context: Any
+    context: Callable[[StentorError | None], None] | None
 
 
 class CloseLink(NamedTuple):

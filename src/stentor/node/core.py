@@ -78,7 +78,7 @@ from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.catching_up import CatchingUp
 from stentor.node.parts.deliveries import Deliveries
 from stentor.node.parts.detectors import Detectors
-from stentor.node.parts.durables import Durables
+from stentor.node.parts.durables import Durables, Hear
 from stentor.node.parts.groups import Groups
 from stentor.node.parts.homes import Homes
 from stentor.node.parts.inquiries import Inquiries
@@ -522,6 +522,7 @@ class Core:
             m.Copy: self.homes.copy_heard,
             m.Seek: self.homes.seek_heard,
             m.Claim: self.homes.claim_heard,
+            m.Kept: self.homes.kept_heard,
             m.Links: self.overlay.links_heard,
             m.Scopes: self.scoping.scopes_heard,
         }
@@ -605,6 +606,7 @@ class Core:
         self.settlements.tick()
         self.last_values.tick()
         self.overlay.tick()
+        self._durables.tick()
         self.homes.tick()
         self.wanted.tick()
         self.progress.tick()
@@ -775,9 +777,10 @@ class Core:
         """What was appended could not be stored, nor anything of this producer behind it."""
         self.publishing.failed(context, error)
 
-    def stored(self, context: Any, error: StentorError | None) -> None:
+    def stored(self, hear: Hear | None, error: StentorError | None) -> None:
         """The state of a durable subscription is on disk, or could not be stored."""
-        self._durables.stored(context, error)
+        if hear is not None:
+            hear(error)
 
     def restore(self, durables: dict[str, bytes]) -> None:
         """Take up the durable subscriptions that were stored."""

@@ -65,6 +65,7 @@ class _Stored(msgspec.Struct, array_like=True):
     refused: dict[StreamId, dict[int, Refusal]] = {}
     united: bool = False
     memo: bytes = b""
+    born: int = 0
 
 
 _decoder: Final = msgspec.msgpack.Decoder(_Stored)
@@ -112,6 +113,8 @@ class Durable:
         self.owner = owner
         #: What its consumer knows by what is done; a later one is greater.
         self.memo = b""
+        #: The term of its name in which it was made or reset.
+        self.born = 0
 
     @property
     def label(self) -> str:
@@ -322,6 +325,7 @@ class Durable:
                 {s: refused for s, refused in self.refused.items() if refused},
                 self.united,
                 self.memo if memo is None else memo,
+                self.born,
             )
         )
         for id in new:
@@ -349,7 +353,7 @@ class Durable:
                 floor = stored.positions.get(stream, -1)
                 durable.done[stream] = Offsets.from_data(floor, lengths)
             durable.began, durable.united = stored.began, stored.united
-            durable.memo = stored.memo
+            durable.memo, durable.born = stored.memo, stored.born
             durable.refused = {s: r for s, r in stored.refused.items() if s in durable.done}
             for stream in durable.refused:
                 durable._forget_refusals(stream)

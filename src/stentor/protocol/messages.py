@@ -726,6 +726,8 @@ class Home(Struct, array_like=True, frozen=True, gc=False):
     giver: StreamId = ""
     #: The grant that it belongs to.
     owner: str | None = None
+    #: The term in which it was made or reset: what was made before is something else.
+    born: int = 0
 
 
 class Homes(_Message, tag=63):
@@ -746,6 +748,17 @@ class Copy(_Message, tag=64):
     to: StreamId = ""
     #: The sender had it and has let go of it: nobody knows more.
     given: bool = False
+    #: The stream of a broker that says it again until it hears that it is `Kept`.
+    origin: StreamId = ""
+
+
+class Kept(_Message, tag=77):
+    """What a `Copy` said is on disk at the home of the durable subscription; sent towards `to`."""
+
+    name: _Text
+    #: As in the copy.
+    term: int
+    to: StreamId
 
 
 class Seek(_Message, tag=65):
@@ -939,6 +952,7 @@ BetweenBrokers: TypeAlias = (
     | Copy
     | Seek
     | Claim
+    | Kept
     | Wanted
     | Census
     | Counted

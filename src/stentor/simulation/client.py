@@ -115,13 +115,14 @@ class SimulatedInbox:
     #: Of each stream what was dealt with last, in order of giving: what a group's member confirms.
     last: Positions = field(default_factory=dict)
     #: Where notifications are settled one by one: what waits for the application, and what it has,
-    #: each with how often it was given; what it has settled; refusals that were not answered, and
-    #: what has to wait for the answers.
+    #: each with how often it was given; what it has settled; refusals that were not answered, what
+    #: has to wait for the answers, and those that are said when it is in force again.
     waiting: dict[Key, Held] = field(default_factory=dict)
     aside: dict[Key, Held] = field(default_factory=dict)
     hands: dict[Key, Held] = field(default_factory=dict)
     settled_keys: set[Key] = field(default_factory=set)
     withheld: dict[tuple[StreamId, str, int], int] = field(default_factory=dict)
+    unsaid: list[m.Refused] = field(default_factory=list)
     #: Those that are settled on disk, and those that are about to be.
     stored: set[Key] = field(default_factory=set)
     storing: dict[int, list[Key]] = field(default_factory=dict)
@@ -335,17 +336,23 @@ class SimulatedInbox:
         self.seen = SeenIds()
         self.hands.clear()
         self.settled_keys.clear()
+        self._forget_refusals()
 
     def lost_connection(self) -> None:
         self.asked.clear()
         self.storing.clear()
         self.waiting.clear()
         self.aside.clear()
-        self.withheld.clear()
+        self._forget_refusals()
         if self.is_shared:  # what it was given may come back to it
             self.last.clear()
             self.hands.clear()
             self._in_life.clear()
+
+    def _forget_refusals(self) -> None:
+        """What no broker has heard of comes again."""
+        self.withheld.clear()
+        self.unsaid.clear()
 
 
 class Client:
@@ -636,6 +643,9 @@ class Client:
             if held is not None and not inbox.options["settlement"].overtake:
                 inbox.withheld[each.stream, held.id.producer, each.offset] = held.attempt
                 inbox.set_aside()
+        if inbox.waits or self.broker is None:
+            inbox.unsaid += refused
+            refused = []
         number = next(self._numbers) if request else None
         if number is not None:
             inbox.storing[number] = done
@@ -861,6 +871,9 @@ class Client:
                 if inbox.in_force is None:
                     inbox.in_force = self.host.steps
                     inbox.began = dict(inbox.positions)
+                if inbox.unsaid:
+                    unsaid, inbox.unsaid = inbox.unsaid, []
+                    self._say(m.Settle(inbox.number, {}, refused=unsaid))
                 for number in [n for n, each in self.commits.items() if each.inbox is inbox]:
                     self._say_commit(self.commits.pop(number))
                 if self.host.thorough:  # one that was not found is united with the first later

@@ -65,6 +65,8 @@ class Settlements:
         self.steps = [(settling, "UNSETTLED", self.unsettled)]
         self.steps += [step for step in STEPS if apart.random() < 0.5]
         self.faults = {kind for kind in FAULTS if rng.random() < 0.4}
+        #: What applications do while they have no connection.
+        self.alone = random.Random(f"alone {seed}")
         #: After so many steps a broker leaves for good, and perhaps somebody moves things then.
         self.leaving = random.Random(f"drain {seed}")
         self.leaves = self.leaving.randint(0, 60) if self.leaving.random() < 0.3 else -1
@@ -170,7 +172,7 @@ class Settlements:
         self._acknowledge(sub, keys, request=self.rng.random() < 0.4)
 
     def _acknowledge(self, sub: SimulatedInbox, keys: list[Key], *, request: bool = False) -> None:
-        if sub.client.broker is None or not keys:
+        if not keys:
             return
         self.settled.update(sub.hands[key].id for key in keys)
         for key in keys:
@@ -181,10 +183,11 @@ class Settlements:
 
     def refuse(self) -> None:
         sub = self._sub()
-        if sub.client.broker is None or not sub.hands:
+        if not sub.hands:
             return
-        key = self.rng.choice(list(sub.hands))
-        delay = self.rng.choice([None, None, 0.0, 2.0])
+        rng = self.rng if sub.client.broker is not None else self.alone
+        key = rng.choice(list(sub.hands))
+        delay = rng.choice([None, None, 0.0, 2.0])
         self._failed(key, sub.hands[key].id.producer, sub.hands[key].attempt)
         refused = m.Refused(*key, delay, "it is wrong", sub.hands[key].attempt)
         sub.client.settle(sub, begun=list(sub.hands), refused=[refused])

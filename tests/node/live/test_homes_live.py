@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from judging import judge
 from overlay import Overlay
 
-from stentor.errors import DurableElsewhere
+from stentor.errors import DurableElsewhere, JournalUnavailable, StentorError
 from stentor.filters import Filter
+from stentor.node.agenda import Persist
 from stentor.node.durable import Durable
 from stentor.node.homes import DELETED, Registry, prevails
 from stentor.node.interest import Interest
@@ -340,9 +341,10 @@ def test_nobody_is_told_of_a_move_that_is_not_on_disk() -> None:
             sim.happen(*found[0])
 
     happen("link", "work")
-    assert homes(sim) == []
-    happen("disk")
-    happen("written", "link", "work")
+    for _ in ("what was kept of it", "that it lives elsewhere"):
+        assert homes(sim) == []
+        happen("disk")
+        happen("written", "link", "work")
     assert homes(sim) == ["b1"]
 
 
@@ -427,7 +429,8 @@ def test_an_heir_does_not_take_in_what_was_given_away_before() -> None:
     sim.hosts["b0"].flush()
     sim.advance()
     stored = sim.hosts["b2"].durables | {"desk": left["desk"]}  # its end is not on disk yet
-    assert sim.hosts["b1"].core.import_durables("b2#", stored) == {}
+    sim.hosts["b1"].core.import_durables("b2#", stored)
+    assert homes(sim) == ["b0"]  # which may know less, and is told
     assert sim.hosts["b1"].core.import_durables("b2#", left)
     assert sorted(homes(sim)) == ["b0", "b1"]
 
@@ -593,7 +596,7 @@ def test_what_is_on_its_way_is_kept_for() -> None:
     sim.settle()
     assert homes(sim) == ["b0"]
     time_passes()
-    sim.hosts["b0"].core.homes.remove(sim.hosts["b0"].core.durables["desk"])
+    sim.hosts["b0"].core.homes.remove(sim.hosts["b0"].core.durables["desk"], lambda error: None)
     for _ in range(3):
         sim.tick(WANTED_EVERY)
         sim.advance()
@@ -661,3 +664,141 @@ def test_what_nobody_has_kept_begins_again_at_the_heir() -> None:
     assert homes(sim) == ["b0"]
     assert inbox.in_force is not None
     assert [(stream, offset) for stream, offset, _ in inbox.given] == [("b1#", 1)]
+
+
+@pytest.mark.parametrize("who", ["client", "operator"])
+def test_a_deletion_that_was_answered_outlives_a_crash(who: str) -> None:
+    outcomes = set()
+    for steps in range(8):
+        sim = Overlay([], brokers=["b0"], seed=steps)
+        client, inbox = reader(sim, "b0")
+        sim.settle()
+        core, heard = sim.hosts["b0"].core, list[object]()
+        if who == "client":
+            client.close(inbox, forget=True)
+        else:
+            core.homes.remove(core.durables["desk"], heard.append)
+            sim.hosts["b0"].flush()
+        for _ in range(steps):
+            sim.step()
+        heard += [said for said in client.answers if who == "client" and isinstance(said, m.Ended)]
+        client.disconnect()
+        sim.crash("b0")
+        sim.restart("b0")
+        assert not heard or homes(sim) == []
+        outcomes.add(bool(heard))
+    assert outcomes == {True, False}
+
+
+def test_what_could_not_be_stored_is_stored_when_there_is_room() -> None:
+    """Who waited for it has been told that it was not."""
+    sim = Overlay([], brokers=["b0"])
+    reader(sim, "b0")
+    sim.settle()
+    host = sim.hosts["b0"]
+    heard: list[StentorError | None] = []
+    host.core.homes.remove(host.core.durables["desk"], heard.append)
+    full = JournalUnavailable("the disk is full")
+    for action in host.core.take():
+        if isinstance(action, Persist):
+            host.core.stored(action.context, full)
+    assert heard == [full]
+    assert "desk" in host.durables
+    sim.tick(0.1)
+    sim.settle()
+    assert heard == [full, None]
+    assert "desk" not in host.durables
+    sim.crash("b0")
+    sim.restart("b0")
+    assert homes(sim) == []
+
+
+def taken_over() -> tuple[Overlay, Client, SimulatedInbox]:
+    """Three brokers, of which the last has taken over from the first, which it cannot reach.
+
+    Its client there had five notifications and has confirmed three of them since. The other client
+    is at the new home.
+    """
+    sim = line(3)
+    old, inbox = reader(sim, "b0")
+    sim.settle()
+    sim.client(at="b1").send([{"x": x} for x in range(5)])
+    sim.tick(homes_part.COPY_EVERY)
+    sim.advance()
+    assert len(inbox.given) == 5
+    sim.disconnect("b0", "b1")
+    sim.advance()
+    inbox.positions["b1#"] = 3
+    old.confirm(inbox, request=True)
+    sim.advance()
+    old.disconnect()
+    sim.clients.remove(old)
+    new, mine = reader(sim, "b2", takeover=0.0)
+    new.open("false")  # so that it stays
+    while homes(sim) != ["b0", "b2"]:
+        sim.advance()
+        sim.tick(1.0)
+        new.ask_again()
+    return sim, new, mine
+
+
+@pytest.mark.parametrize("lost", ["nothing", "link", "b0", "b1", "b2"])
+def test_a_home_that_was_fenced_says_what_it_has_dealt_with_until_that_is_kept(lost: str) -> None:
+    sim, new, _ = taken_over()
+    new.disconnect()
+    assert sim.hosts["b2"].core.durables["desk"].positions["b1#"] == 0
+    old = sim.hosts["b0"]
+    sim.connect("b0", "b1")
+    while "desk" not in old.core.homes._told:
+        assert sim.step()
+    if lost == "link":
+        sim.disconnect("b0", "b1")
+    elif lost != "nothing":
+        sim.crash(lost)
+    sim.clients.remove(new)
+    for _ in range(3):
+        sim.settle()
+        sim.tick(homes_part.TELL_EVERY)
+    assert homes(sim) == ["b2"]
+    assert sim.hosts["b2"].core.durables["desk"].positions["b1#"] == 3
+    assert not old.core.homes._told
+    assert "desk" not in old.durables
+
+
+@pytest.mark.parametrize("how", ["made again", "reset"])
+def test_what_is_made_again_under_a_name_has_nothing_of_what_was_deleted(how: str) -> None:
+    """A broker comes back that had not heard of it, with what it has kept of the first."""
+    sim, new, mine = taken_over()
+    sim.advance()
+    publisher = sim.client(at="b1")
+    sim.advance()
+    core = sim.hosts["b2"].core
+    new.confirm(mine, request=True)
+    sim.advance()
+    if how == "reset":
+        core.homes.reset(core.durables["desk"], 0.0, lambda error: None)
+        sim.hosts["b2"].flush()
+        expected = 6
+    else:
+        new.close(mine, forget=True)
+        sim.advance()
+        expected = 1
+    sim.advance()
+    new.disconnect()
+    sim.clients.remove(new)
+    _, fresh = reader(sim, "b2")
+    sim.advance()
+    assert fresh.in_force is not None
+    publisher.send([{"x": 9}])
+    sim.advance()
+    sim.connect("b0", "b1")
+    sim.settle()
+    assert len(fresh.given) == expected
+    durable = sim.hosts["b2"].core.durables["desk"]
+    assert durable.positions["b1#"] == 6 - expected
+    fresh.client.disconnect()
+    sim.clients.remove(fresh.client)
+    sim.settle()
+    _, last = reader(sim, "b2")
+    sim.settle()
+    assert len(last.given) == expected

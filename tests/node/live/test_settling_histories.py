@@ -207,6 +207,24 @@ def test_attempts_are_counted_over_whatever_is_lost(lost: str) -> None:
 
 
 @PROMISES
+def test_what_is_refused_without_a_connection_is_told_as_soon_as_there_is_one() -> None:
+    """The library does so; until then what it is given again is no news to the application."""
+    sim, inbox = settled(m.Settlement(attempts=5, least=0.1))
+    client = inbox.client
+    sim.client(at="b0").send([{"x": 1}, {"x": 2}])
+    sim.settle()
+    key, _ = handed(inbox)
+    client.disconnect()
+    client.settle(inbox, refused=[m.Refused(*key, 0.0, "wrong", 1)])
+    sim.settle()
+    assert handed(inbox) == (key, 2)
+    assert not inbox.waiting  # it comes behind that
+    client.settle(inbox, done=[key])
+    sim.settle()
+    assert handed(inbox) == ((key[0], key[1] + 1), 1)
+
+
+@PROMISES
 def test_a_refusal_that_comes_too_late_says_nothing_about_the_next_attempt() -> None:
     """The deadline has passed, and it was given again, when the first refusal is heard."""
     sim, inbox = settled(m.Settlement(attempts=2, least=0.1, deadline=1.0))

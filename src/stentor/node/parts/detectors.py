@@ -655,8 +655,7 @@ class Detectors:
             held = hosted.session.subscriptions.get(NUMBER)
             self._drop(hosted)
             if held is not None and held[0].durable is not None:
-                self._durables.delete(held[0].durable)
-                self._homes.ends(held[0].durable)
+                self._homes.delete(held[0].durable)
 
     def _fail(self, hosted: Hosted, error: StentorError, code: str | None = None) -> None:
         """It cannot go on; all that are subscribed to it hear why."""

@@ -2,14 +2,18 @@
 
 What changes with every confirmation is stored at the end of a turn, once, or if very many have
 changed, in one of the next turns; what a client waits for is stored at once, and the client is
-answered when it is on disk.
+answered when it is on disk. What could not be stored is stored with the next tick.
+
+One that has *parted* lives at another broker by now, which may not know all that was dealt with
+here. So that is kept, in memory and on disk, until its home has it on its own.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 from stentor.errors import Overloaded, StentorError
 from stentor.node.agenda import Agenda, Persist
@@ -28,6 +32,9 @@ from stentor.protocol import messages as m
 STORED: Final = 500
 STORED_BYTES: Final = 2**19
 
+#: Hears that something is on disk, or why it could not be stored.
+Hear: TypeAlias = Callable[[StentorError | None], None]
+
 
 class Durables:
     """Durable subscriptions by their names."""
@@ -37,6 +44,7 @@ class Durables:
     ) -> None:
         """`shares` is how many are kept."""
         self.held: dict[str, Durable] = {}
+        self.parted: dict[str, Durable] = {}
         self._sessions = sessions
         self._agenda = agenda
         self.shares = shares
@@ -44,8 +52,10 @@ class Durables:
         self._changed: Turns[str] = Turns()
         self._has_more = False
         self._at_change: list[Callable[[str], None]] = []
-        #: Those whose state is on its way in another transaction, and what is to be answered then.
-        self._on_hold: dict[str, list[tuple[Session, Any]]] = {}
+        #: Those whose state is on its way in another transaction, and who is to hear of it then.
+        self._on_hold: dict[str, list[Hear]] = {}
+        #: Those that could not be stored.
+        self._unstored: set[str] = set()
         subscriptions.at_end(self._forget)
 
     def at_change(self, hear: Callable[[str], None]) -> None:
@@ -101,13 +111,13 @@ class Durables:
         self.held[durable.name] = durable
         self._attached.add(durable.name)
 
-    def take(self, durable: Durable) -> None:
+    def take(self, durable: Durable, hear: Hear | None = None) -> None:
         """One that has come from another broker is kept here from now on.
 
         It goes to disk before the word that it lives here.
         """
         self.held[durable.name] = durable
-        self._agenda.add(Persist(durable.name, durable.to_data(), None))
+        self._persist(durable.name, durable.to_data(), hear)
         self._tell(durable)
 
     def is_attached(self, durable: Durable) -> bool:
@@ -129,19 +139,48 @@ class Durables:
         for hear in self._at_change:
             hear(durable.name)
 
-    def delete(self, durable: Durable) -> None:
-        """Nobody will come back to it."""
-        self.held.pop(durable.name, None)
-        self._changed.add(durable.name)
+    def delete(self, name: str) -> None:
+        """Nobody will come back to it, or its home knows all that is known here."""
+        self.held.pop(name, None)
+        self.parted.pop(name, None)
+        self._changed.add(name)
 
-    def store(self, durable: Durable, session: Session, answer: Any) -> None:
-        """Store it, and answer the client when that is done."""
+    def part(self, durable: Durable) -> None:
+        """It lives elsewhere; what was dealt with here is kept until `delete`."""
+        self.held.pop(durable.name, None)
+        self.parted[durable.name] = durable
+
+    def keeps(self, durable: Durable) -> bool:
+        """Whether its state is on the disk of this broker, wherever it lives."""
+        return durable in (self.held.get(durable.name), self.parted.get(durable.name))
+
+    def store(self, durable: Durable, hear: Hear) -> None:
+        """Store it, and have that heard when it is done."""
         if durable.name in self._on_hold:
-            self._on_hold[durable.name].append((session, answer))
+            self._on_hold[durable.name].append(hear)
             return
         self._changed.discard(durable.name)
         self._tell(durable)
-        self._agenda.add(Persist(durable.name, durable.to_data(), (session, answer)))
+        self._persist(durable.name, durable.to_data(), hear)
+
+    def answer(self, session: Session, answer: Any) -> Hear:
+        """Who hears it gives a client this answer, or tells it why not."""
+        return partial(self._answer, session, answer)
+
+    def _answer(self, session: Session, answer: Any, error: StentorError | None) -> None:
+        if session.id in self._sessions.held:
+            if error is not None:
+                answer = m.Failure(error.code, str(error), answer.number)
+            self._agenda.to_client(session.id, answer)
+
+    def _persist(self, name: str, data: bytes | None, hear: Hear | None = None) -> None:
+        self._agenda.add(Persist(name, data, partial(self._stored, name, hear)))
+
+    def _stored(self, name: str, hear: Hear | None, error: StentorError | None) -> None:
+        if error is not None:
+            self._unstored.add(name)
+        if hear is not None:
+            hear(error)
 
     def hold(self, name: str) -> None:
         """Store no other state of it until `release`: the one that is on its way is newer."""
@@ -155,25 +194,12 @@ class Durables:
         """That state is on disk, or could not be stored."""
         waiting = self._on_hold.pop(name, [])
         self._changed.add(name)
-        durable = self.held.get(name)
-        for context in waiting:
+        durable = self.held.get(name) or self.parted.get(name)
+        for hear in waiting:
             if durable is None:
-                self.stored(context, None)
+                hear(None)
             else:
-                self.store(durable, *context)
-
-    def stored(self, context: Any, error: StentorError | None) -> None:
-        """One is on disk, or could not be stored."""
-        if context is None:
-            return
-        if callable(context):
-            context(error)
-            return
-        session, answer = context
-        if session.id in self._sessions.held:
-            if error is not None:
-                answer = m.Failure(error.code, str(error), answer.number)
-            self._agenda.to_client(session.id, answer)
+                self.store(durable, hear)
 
     def take_back(self, subscription: Subscription) -> None:
         """Keep no position that its stream never had."""
@@ -192,11 +218,16 @@ class Durables:
             if name in self._on_hold:
                 self._changed.add(name)
                 continue
-            durable = self.held.get(name)
+            durable = self.held.get(name) or self.parted.get(name)
             data = None if durable is None else durable.to_data()
-            self._agenda.add(Persist(name, data, None))
+            self._persist(name, data)
             stored += 1
             size += len(data or b"")
+
+    def tick(self) -> None:
+        """Store again what could not be stored."""
+        unstored, self._unstored = self._unstored, set()
+        self._changed.update(dict.fromkeys(sorted(unstored)))
 
     @property
     def has_work(self) -> bool:

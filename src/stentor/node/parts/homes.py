@@ -23,8 +23,9 @@ cannot be reached for so long (`takeover`), or if the home is there again with n
 lost), its broker seeks all copies, unites them, and is the new home under a new term. What was
 confirmed after the last copy comes again; what any journal still holds is not lost. The old home is
 fenced by the term: when it hears of it, its subscribers are sent on, and what it has dealt with
-meanwhile is united with the rest. Both may have served while neither could hear the other: that is
-the price of going on.
+meanwhile is united with the rest. It keeps that on disk, and tells it again, wherever the home may
+be by then, until the home has it on disk. Both may have served while neither could hear the other:
+that is the price of going on.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from itertools import islice
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from stentor.errors import DurableElsewhere, JournalDamaged, StentorError
 from stentor.node.agenda import Agenda, Persist
@@ -48,7 +50,7 @@ from stentor.node.journals import Journals
 from stentor.node.last_values import label, owned
 from stentor.node.marks import Marks
 from stentor.node.parts.carriage import Carriage
-from stentor.node.parts.durables import Durables
+from stentor.node.parts.durables import Durables, Hear
 from stentor.node.parts.routing import Routing
 from stentor.node.session import Session
 from stentor.node.sessions import Sessions
@@ -64,6 +66,8 @@ COPIES: Final = 200
 COPIED_BYTES: Final = 2**19
 #: Seconds between two notes of how far streams are.
 NOTE_EVERY: Final = 1.0
+#: Seconds after which a home is told again what was dealt with elsewhere, unless it has answered.
+TELL_EVERY: Final = 5.0
 #: Seconds for which copies are sought.
 SEEKING: Final = 1.0
 #: Seconds for which an heir seeks what was given to the broker before it.
@@ -91,15 +95,20 @@ class _Search:
 
 
 @dataclass(slots=True)
-class _Owed:
-    """What was dealt with here of one that lives elsewhere, for its home.
+class _Told:
+    """The home of one was told what had been dealt with here: of which term, and when again."""
 
-    A dead letter of it may be on its way to the disk: only then it is known whether that is done.
-    """
-
-    durable: Durable
     term: int
-    to: m.StreamId
+    again: float
+
+
+@dataclass(slots=True, eq=False)
+class _Write:
+    """Something is on its way to the disk, or could not be stored; and who hears of it."""
+
+    data: bytes | None
+    hear: Hear | None
+    failed: bool = False
 
 
 class Homes:
@@ -143,8 +152,10 @@ class Homes:
         self._outdated: Turns[str] = Turns()
         self._next_copies = self._next_ages = clock.now
         self._searches: dict[str, _Search] = {}
-        #: What the new homes of some are to hear as soon as they can be reached.
-        self._owed: list[_Owed] = []
+        #: By name, of those that have parted and whose homes can be reached.
+        self._told: dict[str, _Told] = {}
+        #: The newest words and copies that are not on disk, by what they are stored under.
+        self._writes: dict[str, _Write] = {}
         #: The newest search of each other broker, and of this one.
         self._sought: dict[m.StreamId, int] = {}
         self._number = int(clock.time * 1_000_000)
@@ -171,34 +182,51 @@ class Homes:
         for durable in list(self._durables.held.values()):
             home = self.registry.get(durable.name)
             if home is None and self.registry.term(durable.name):
-                self._durables.delete(durable)  # its end was written down before it was gone
+                self._durables.delete(durable.name)  # its end was written down before it was gone
             elif home is None or self._is_ours(home):
                 self._settle_here(durable)
             elif home.broker is not None and home.broker.broker == self._directory.own.broker:
                 self._settle_here(durable, moved=True)  # the journal has become a new stream
+            elif home.giver == self._journals.stream or self._is_over(durable):
+                self._durables.delete(durable.name)  # it was given away, or is another by now
             else:
-                self._durables.delete(durable)  # it was given away, or another took it over
-                if home.broker is not None and home.giver != self._journals.stream:
-                    self._owed.append(_Owed(durable, home.term - 1, home.broker.stream))
+                self._durables.part(durable)  # another took it over
 
     def adopt(self, stream: m.StreamId, stored: dict[str, bytes]) -> dict[str, bytes | None]:
         """Take in those of the broker of a stream that was removed; what is to be stored."""
-        given = set()
+        given, parted = set(), set()
         for name, data in stored.items():
             if name.startswith(_HOME):
                 home = from_data(name[len(_HOME) :], data)
                 self._learn(home)
-                if home.broker is None or home.broker.stream != stream:
+                if home.broker is None or home.giver == stream:
                     given.add(home.name)  # what is left of it there is older than what it became
+                elif home.broker.stream != stream:
+                    parted.add(home.name)
             elif name.startswith(_COPY):
                 self._inherit(_copy(name, data))
         own = {n: data for n, data in stored.items() if not n.startswith("\x00") and n not in given}
+        left = {name: own.pop(name) for name in parted & own.keys()}
         news = self._durables.adopt(own)
         for name in news:
             durable = self._durables.held.get(name)
             if durable is not None:
                 self._settle_here(durable, moved=True)
+        for name, data in left.items():
+            theirs, ours = Durable.from_data(name, data), self._durables.held.get(name)
+            if self._is_over(theirs):
+                continue
+            if ours is None:
+                self._durables.part(theirs)
+            else:
+                ours.merge(theirs)
+            news[name] = (ours or theirs).to_data()
         return news
+
+    def _is_over(self, durable: Durable) -> bool:
+        """Whether it was deleted or reset since: what lives under its name is something else."""
+        home = self.registry.get(durable.name)
+        return home is None or durable.born < home.born
 
     def succeed(self, stream: m.StreamId) -> None:
         """The journal of a broker that was removed is here: so is what lived there.
@@ -209,8 +237,8 @@ class Homes:
         """
         for home in self.registry.at(stream):
             if stream != self._journals.stream and home.name not in self._durables.held:
-                own, term = self._directory.own, home.term + 1
-                self._learn(m.Home(home.name, term, own, home.since, stream, home.owner))
+                own = self._directory.own
+                self._learn(replace(home, term=home.term + 1, broker=own, giver=stream))
         for home in self.registry.at(self._journals.stream):
             if home.giver and home.name not in self._durables.held:
                 self._seek(home.name)
@@ -221,28 +249,35 @@ class Homes:
         if copy.given and (known is None or known.term <= copy.term):
             self._keep(copy)
 
-    def _settle_here(self, durable: Durable, *, moved: bool = False) -> None:
+    def _settle_here(
+        self, durable: Durable, *, moved: bool = False, hear: Hear | None = None
+    ) -> None:
         """Its home is here, and all are to know."""
         name, known = durable.name, self.registry.get(durable.name)
         if known is None or moved or not self._is_ours(known):
             term = self.registry.term(name) + 1
-            self._learn(self._here(durable, term))
+            self._learn(self._here(durable, term), hear=hear)
         self._outdated.add(name)
 
     def _here(self, durable: Durable, term: int) -> m.Home:
         own = self._directory.own
-        return m.Home(durable.name, term, own, durable.since, owner=durable.owner)
+        return m.Home(
+            durable.name, term, own, durable.since, owner=durable.owner, born=durable.born
+        )
 
     def _is_ours(self, home: m.Home) -> bool:
         return home.broker is not None and home.broker.stream == self._journals.stream
 
-    def _learn(self, home: m.Home, source: str | None = None) -> bool:
+    def _learn(self, home: m.Home, source: str | None = None, hear: Hear | None = None) -> bool:
         """Write down where one lives, if that is news, and let neighbors know."""
         if not self.registry.learn(home):
             return False
-        self._store(_HOME, home.name, to_data(home))
+        self._store(_HOME, home.name, to_data(home), hear)
         for name in self.registry.forget_some():
             self._store(_HOME, name, None)
+        parted = self._durables.parted.get(home.name)
+        if parted is not None and self._is_over(parted):
+            self._durables.delete(home.name)
         if home.broker is None:
             self.at_end(home.name)
         if home.broker is None and self._copies.pop(home.name, None) is not None:
@@ -250,14 +285,22 @@ class Homes:
         self._news[home.name] = source
         return True
 
-    def _store(
-        self,
-        kind: str,
-        name: str,
-        data: bytes | None,
-        done: Callable[[StentorError | None], None] | None = None,
-    ) -> None:
-        self._agenda.add(Persist(kind + name, data, done))
+    def _store(self, kind: str, name: str, data: bytes | None, hear: Hear | None = None) -> None:
+        """Store it, again and again if that fails; how it went is heard each time."""
+        self._write(kind + name, _Write(data, hear))
+
+    def _write(self, key: str, write: _Write) -> None:
+        self._writes[key] = write
+        write.failed = False
+
+        def stored(error: StentorError | None) -> None:
+            write.failed = error is not None
+            if error is None and self._writes.get(key) is write:
+                del self._writes[key]
+            if write.hear is not None:
+                write.hear(error)
+
+        self._agenda.add(Persist(key, write.data, stored))
 
     # -- who asks for one
 
@@ -335,12 +378,16 @@ class Homes:
 
     def begins(self, durable: Durable) -> None:
         """One is attached here."""
+        known = self.registry.get(durable.name)
+        durable.born = self.registry.term(durable.name) + 1 if known is None else known.born
         self._settle_here(durable)
 
-    def ends(self, durable: Durable) -> None:
-        """It was deleted."""
-        self._learn(m.Home(durable.name, self.registry.term(durable.name) + 1, None))
-        self._outdated.discard(durable.name)
+    def delete(self, durable: Durable, hear: Hear | None = None) -> None:
+        """Nobody will come back to it; `hear` when that is on disk."""
+        name = durable.name
+        self._durables.delete(name)
+        self._learn(m.Home(name, self.registry.term(name) + 1, None), hear=hear)
+        self._outdated.discard(name)
 
     # -- what operators do
 
@@ -364,8 +411,11 @@ class Homes:
         found = min((time for time in times if time is not None), default=None)
         return found if found is None else max(found, durable.since)
 
-    def reset(self, durable: Durable, since: float) -> None:
-        """Let it begin again, with what was published since then; its consumers have to ask."""
+    def reset(self, durable: Durable, since: float, hear: Hear) -> None:
+        """Let it begin again, with what was published since then; its consumers have to ask.
+
+        `hear` when that is on disk.
+        """
         self._dismiss(durable, _gone_text(durable.name))
         again = Durable(
             durable.name,
@@ -374,14 +424,19 @@ class Homes:
             group=durable.group,
             owner=durable.owner,
         )
-        self._durables.take(again)
-        self._settle_here(again, moved=True)
+        again.born = self.registry.term(durable.name) + 1
 
-    def remove(self, durable: Durable) -> None:
-        """Delete it, whoever consumes it."""
+        def stored(error: StentorError | None) -> None:
+            if error is not None:
+                hear(error)
+
+        self._durables.take(again, stored)
+        self._settle_here(again, moved=True, hear=hear)
+
+    def remove(self, durable: Durable, hear: Hear) -> None:
+        """Delete it, whoever consumes it; `hear` when that is on disk."""
         self._dismiss(durable, _gone_text(durable.name))
-        self._durables.delete(durable)
-        self.ends(durable)
+        self.delete(durable, hear)
 
     def fetch(self, name: str) -> None:
         """Let it live here, as soon as its home lets go of it or is given up."""
@@ -418,10 +473,11 @@ class Homes:
     def _yield(self, durable: Durable, home: m.Home) -> None:
         """Another broker is its home: it hears what was dealt with here, and clients go there."""
         self._dismiss(durable, _lives_at(durable.name, home.broker), home.broker)
-        self._durables.delete(durable)
-        if home.broker is not None:
-            self._owed.append(_Owed(durable, home.term - 1, home.broker.stream))
-            self._pay()
+        if self._is_over(durable):
+            self._durables.delete(durable.name)
+        else:
+            self._durables.part(durable)
+            self._report()
         self._outdated.discard(durable.name)
 
     def _dismiss(self, durable: Durable, text: str, to: m.Origin | None = None) -> None:
@@ -454,24 +510,29 @@ class Homes:
         if durable is not None:
             self.give(durable, to)
         elif message.name not in self._searches:  # nothing is left of it
-            self._learn(m.Home(home.name, home.term + 1, to, home.since, owner=home.owner))
+            self._learn(replace(home, term=home.term + 1, broker=to, giver=""))
 
     def give(self, durable: Durable, to: m.Origin) -> None:
         """Let it live at another broker from now on."""
         name, term = durable.name, self.registry.term(durable.name) + 1
         self._dismiss(durable, _lives_at(name, to), to)
         copy = m.Copy(name, term, durable.to_data(), to.stream, given=True)
-        self._keep(copy)
-        home = m.Home(name, term, to, durable.since, self._journals.stream, durable.owner)
+        home = replace(self._here(durable, term), broker=to, giver=self._journals.stream)
         self.registry.learn(home)
-        self._durables.delete(durable)
+        self._durables.part(durable)
         self._outdated.discard(name)
 
-        def stored(error: StentorError | None) -> None:
-            self._news[name] = None
-            self._towards(to.stream, copy)
+        def copied(error: StentorError | None) -> None:
+            if error is None:
+                self._store(_HOME, name, to_data(home), stored)
 
-        self._store(_HOME, name, to_data(home), stored)
+        def stored(error: StentorError | None) -> None:
+            if error is None:
+                self._durables.delete(name)
+                self._news[name] = None
+                self._towards(to.stream, copy)
+
+        self._keep(copy, copied)
 
     # -- copies
 
@@ -483,30 +544,65 @@ class Homes:
             self._towards(message.to, message)
             return
         durable = self._durables.held.get(name)
+        if message.origin and self.paused:
+            return  # its heir will be told
         if not message.to:
             known = self._copies.get(name)
             if durable is None and (known is None or known.term <= message.term):
                 self._keep(message)
         elif durable is not None:
             theirs = Durable.from_data(name, message.data)
-            if durable.differs(theirs):  # it is asked for anew, with the filters of both
-                self._dismiss(durable, _united_text(name))
-            durable.merge(theirs)
-            for subscription in self._subscriptions.held.values():
-                if subscription.durable is durable and subscription.settling is not None:
-                    subscription.settling.united()
-            self._durables.changed(durable)
+            if not self._is_over(theirs):
+                self._unite(durable, theirs)
+            if message.origin:
+                self._answer(durable, message)
         elif name in self._searches:
             self._find(self._searches[name], message)
         elif message.given and message.term > self.registry.term(name):
             self._take(Durable.from_data(name, message.data), message.term)
 
-    def _keep(self, copy: m.Copy) -> None:
+    def _unite(self, durable: Durable, theirs: Durable) -> None:
+        """What another broker has dealt with counts here, too."""
+        if durable.differs(theirs):  # it is asked for anew, with the filters of both
+            self._dismiss(durable, _united_text(durable.name))
+        durable.merge(theirs)
+        for subscription in self._subscriptions.held.values():
+            if subscription.durable is durable and subscription.settling is not None:
+                subscription.settling.united()
+        self._durables.changed(durable)
+
+    def _answer(self, durable: Durable, message: m.Copy) -> None:
+        """Tell a broker that what it has said of one is on disk here."""
+        kept = m.Kept(message.name, message.term, message.origin)
+
+        def stored(error: StentorError | None) -> None:
+            if error is None:
+                self._towards(kept.to, kept)
+
+        self._durables.store(durable, stored)
+
+    def kept_heard(self, neighbor: str, message: m.Kept) -> None:
+        """The home of one that has parted has on disk what it was told."""
+        if self._borders.keeps_groups(neighbor):
+            return
+        if message.to != self._journals.stream:
+            self._towards(message.to, message)
+            return
+        told = self._told.get(message.name)
+        if told is not None and told.term == message.term:
+            del self._told[message.name]
+            if message.name in self._durables.parted:
+                self._durables.delete(message.name)
+
+    def _keep(self, copy: m.Copy, hear: Hear | None = None) -> None:
         self._copies[copy.name] = copy
-        self._store(_COPY, copy.name, msgspec.msgpack.encode(copy))
+        self._store(_COPY, copy.name, msgspec.msgpack.encode(copy), hear)
 
     def _take(self, durable: Durable, term: int) -> None:
         """It lives here from now on."""
+        parted = self._durables.parted.pop(durable.name, None)
+        if parted is not None:
+            durable.merge(parted)
         self._durables.take(durable)
         self._learn(self._here(durable, term))
         self._outdated.add(durable.name)
@@ -521,10 +617,12 @@ class Homes:
         if message.number <= self._sought.get(origin, 0):
             return  # that came another way
         self._sought[origin] = message.number
-        copy, durable = self._copies.get(message.name), self._durables.held.get(message.name)
+        name = message.name
+        copy, durable = self._copies.get(name), self._durables.held.get(name)
+        durable = durable or self._durables.parted.get(name)
         if copy is not None:
             self._towards(origin, m.Copy(copy.name, copy.term, copy.data, origin, copy.given))
-        elif durable is not None:
+        if durable is not None:
             term = self.registry.term(message.name)
             self._towards(origin, m.Copy(message.name, term, durable.to_data(), origin))
         self._flood(message, but=neighbor)
@@ -535,9 +633,11 @@ class Homes:
             return
         now = self._clock.now
         search = self._searches[name] = _Search(now + SEEKING, now if began is None else began)
-        copy = self._copies.get(name)
+        copy, parted = self._copies.get(name), self._durables.parted.get(name)
         if copy is not None:
             self._find(search, copy)
+        if parted is not None:
+            self._find(search, m.Copy(name, self.registry.term(name), parted.to_data()))
         self._number += 1
         self._flood(m.Seek(name, self._journals.stream, self._number))
 
@@ -545,7 +645,13 @@ class Homes:
         """One more copy. None is newer than the giver's, if that is of this very move: who gave it
         away some time before has an old one.
         """
-        search.found = _united(search.found, copy)
+        theirs = Durable.from_data(copy.name, copy.data)
+        if self._is_over(theirs):
+            return
+        if search.found is None:
+            search.found = theirs
+        else:
+            search.found.merge(theirs)
         home = self.registry.get(copy.name)
         if home is None or not (self._is_ours(home) and home.giver):
             return
@@ -566,7 +672,7 @@ class Homes:
             elif search.found is not None:
                 self._take(search.found, home.term + 1)
             else:  # it begins again when somebody asks for it, with all there is since then
-                self._learn(m.Home(name, home.term + 1, home.broker, home.since, owner=home.owner))
+                self._learn(replace(home, term=home.term + 1, giver=""))
         elif ours and search.found is not None:
             self._take(search.found, home.term)
         elif not ours and not self._directory.reaches(home.broker.stream):
@@ -574,7 +680,7 @@ class Homes:
                 self._take(search.found, home.term + 1)
             else:  # it begins again when somebody asks for it, with all there is since then
                 own = self._directory.own
-                self._learn(m.Home(name, home.term + 1, own, home.since, owner=home.owner))
+                self._learn(replace(home, term=home.term + 1, broker=own, giver=""))
 
     def on_their_way(self) -> Iterator[Durable | None]:
         """Those that were given away here and are not known to have come; None is one step."""
@@ -616,18 +722,37 @@ class Homes:
             for message in _messages(homes):
                 self._flood(message, but=source)
 
-    def _pay(self) -> None:
-        owed, self._owed = self._owed, []
-        for each in owed:
-            name, to = each.durable.name, each.to
-            if self._directory.relay(to) is None or self._durables.is_on_hold(name):
-                self._owed.append(each)
-            else:
-                self._towards(to, m.Copy(name, each.term, each.durable.to_data(), to))
-        del self._owed[:-COPIES]
+    def _report(self) -> None:
+        """Tell the homes of those that have parted what was dealt with here."""
+        said = size = 0
+        for name, durable in self._durables.parted.items():
+            home = self.registry.get(name)
+            if (
+                home is None
+                or home.broker is None
+                or self._directory.relay(home.broker.stream) is None
+            ):
+                self._told.pop(name, None)
+                continue
+            # A dead letter may be on its way: only then it is known whether that is done.
+            told = self._told.get(name)
+            is_told = told is not None and told.again > self._clock.now
+            if is_told or self._durables.is_on_hold(name):
+                continue
+            term, own = home.term - 1, self._journals.stream
+            self._told[name] = _Told(term, self._clock.now + TELL_EVERY)
+            data = durable.to_data()
+            to = home.broker.stream
+            self._towards(to, m.Copy(name, term, data, to, origin=own))
+            said, size = said + 1, size + len(data)
+            if said >= COPIES or size >= COPIED_BYTES:
+                break
 
     def tick(self) -> None:
-        self._pay()
+        self._report()
+        for key, write in list(self._writes.items()):
+            if write.failed:
+                self._write(key, write)
         for name, search in list(self._searches.items()):
             if self._clock.now >= search.until and not self.paused:
                 self._found(name, search)
@@ -654,7 +779,7 @@ class Homes:
                     self._assurance.say(neighbor)
                 self._agenda.to_link(neighbor, message)
 
-    def _towards(self, stream: m.StreamId, message: m.Copy | m.Claim) -> None:
+    def _towards(self, stream: m.StreamId, message: m.Copy | m.Claim | m.Kept) -> None:
         neighbor = self._directory.relay(stream)
         if neighbor is not None:
             self._agenda.to_link(neighbor, message)
@@ -683,14 +808,6 @@ def _messages(homes: Iterable[m.Home]) -> Iterator[m.Homes]:
     left = list(homes)
     for start in range(0, len(left), AT_ONCE):
         yield m.Homes(left[start : start + AT_ONCE])
-
-
-def _united(found: Durable | None, copy: m.Copy) -> Durable:
-    theirs = Durable.from_data(copy.name, copy.data)
-    if found is None:
-        return theirs
-    found.merge(theirs)
-    return found
 
 
 def _copy(name: str, data: bytes) -> m.Copy:

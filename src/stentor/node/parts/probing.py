@@ -362,4 +362,4 @@ class Probing:
         if subscription.durable is None:
             self._agenda.to_client(session.id, answer)
         else:
-            self._durables.store(subscription.durable, session, answer)
+            self._durables.store(subscription.durable, self._durables.answer(session, answer))

@@ -171,7 +171,7 @@ class Settlements:
             if durable is None:
                 self._agenda.to_client(session.id, done)
             else:
-                self._durables.store(durable, session, done)
+                self._durables.store(durable, self._durables.answer(session, done))
 
     def _rest(self, subscription: Subscription, refused: m.Refused) -> None:
         """Nothing comes for a while, so that what fails does not come again at once for ever."""

@@ -466,7 +466,7 @@ class Subscribing:
                 text = _no_subscription(message.subscription)
                 self._agenda.to_client(session.id, m.Failure(LeaseExpired.code, text, number))
             elif durable is not None:
-                self._durables.store(durable, session, m.Done(number))
+                self._durables.store(durable, self._durables.answer(session, m.Done(number)))
             else:
                 self._agenda.to_client(session.id, m.Done(number))
 
@@ -489,8 +489,9 @@ class Subscribing:
             self._subscriptions.leave(session, message.number)
             durable = subscription.durable
             if message.forget and durable is not None and not subscription.consumers:
-                self._durables.delete(durable)
-                self._homes.ends(durable)
+                ended = self._durables.answer(session, m.Ended(message.number))
+                self._homes.delete(durable, ended)
+                return
         self._agenda.to_client(session.id, m.Ended(message.number))
 
     def renew(self, session: Session, message: m.Renew) -> None:
@@ -517,7 +518,8 @@ class Subscribing:
             self._settlements.look(subscription)
             if durable is not None:
                 if message.request is not None:
-                    self._durables.store(durable, session, m.Done(message.request))
+                    done = self._durables.answer(session, m.Done(message.request))
+                    self._durables.store(durable, done)
                     return
                 if news:
                     self._durables.changed(durable)

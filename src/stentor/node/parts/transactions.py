@@ -297,7 +297,7 @@ class Transactions:
         states = {
             name: durable.to_data(done=keys, ids=names)
             for name, (durable, keys, names) in done.items()
-            if self._durables.held.get(name) is durable
+            if self._durables.keeps(durable)
         }
         for name in states:
             self._durables.hold(name)
