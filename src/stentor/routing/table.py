@@ -275,7 +275,7 @@ class RoutingTable:
             for lead in dict.fromkeys(map(lead_of, numbers)):
                 if lead is None:
                     continue
-                for destination in lead.owners if type(lead) is Row else (lead,):
+                for destination in lead.owners if isinstance(lead, Row) else (lead,):
                     indexes = found.get(destination)
                     if indexes is None:
                         found[destination] = [i]
