@@ -41,12 +41,13 @@ class Sharing(RuleBasedStateMachine):
         self.index = SharedIndex()
         self.relations = SharedRelations()
         self.held = dict.fromkeys(FILTERS, 0)
+        self.numbers: dict[int, Filter] = {}
 
     @rule(which=which)
     def add(self, which: int) -> None:
         filter = FILTERS[which]
         self.held[filter] += 1
-        self.index.add(filter)
+        self.numbers[self.index.add(filter)] = filter
         self.relations.add(filter, filter)
 
     @rule(which=which)
@@ -66,8 +67,9 @@ class Sharing(RuleBasedStateMachine):
             assert set(self.relations.covered(probe)) == {f for f in held if probe.covers(f)}
         ns = [Notification({"x": x, "y": y}) for x in range(5) for y in (0, 1)]
         for n, found in zip(ns, self.index.matching(ns), strict=True):
-            assert len(found) == len(set(found))
-            assert set(found) == {f for f in held if f.matches(n)}
+            assert all(number < self.index.breadth for number in found)
+            assert sorted(set(found)) == list(found)
+            assert {self.numbers[number] for number in found} == {f for f in held if f.matches(n)}
 
 
 TestSharing = Sharing.TestCase
@@ -79,13 +81,12 @@ def test_an_event_matches_what_each_filter_says(
     held: list[Filter], given: list[dict[str, Any]]
 ) -> None:
     index = SharedIndex()
-    for filter in held:
-        index.add(filter)
+    numbers = {index.add(filter): filter for filter in held}
     ns = [Notification({**event, "always": 1}) for event in given]
     expected = [{f for f in held if f.matches(n)} for n in ns]
     for _ in range(2):  # found out, then remembered
         envelopes = decode_headers([encode(n) for n in ns])
-        assert [set(found) for found in index.matching(envelopes)] == expected
+        assert [{numbers[n] for n in found} for found in index.matching(envelopes)] == expected
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

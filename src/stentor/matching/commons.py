@@ -34,36 +34,52 @@ REMEMBERED: Final = 100_000
 class SharedIndex:
     """Which of all filters that some table holds an event matches.
 
+    Filters have numbers, by which each table finds what it has to say of them.
+
     >>> index = SharedIndex()
     >>> index.add(Filter("x > 1")), index.add(Filter("x > 1")), index.add(Filter("x > 5"))
-    (None, None, None)
+    (0, 0, 1)
     >>> index.matching([Notification({"x": 3}), Notification({"x": 0})])
-    [(Filter('x > 1'),), ()]
+    [(0,), ()]
     """
 
     def __init__(self) -> None:
-        self._index: Index[Filter] = Index(background=False)
+        self._index: Index[int] = Index(background=False)
         self._held: dict[Filter, int] = {}
-        self._found: dict[object, tuple[Filter, ...]] = {}
+        self._numbers: dict[Filter, int] = {}
+        #: Numbers of filters that nobody holds any more.
+        self._free: list[int] = []
+        self._found: dict[object, tuple[int, ...]] = {}
 
-    def add(self, filter: Filter) -> None:
-        """One more table holds the filter."""
+    @property
+    def breadth(self) -> int:
+        """All numbers are below."""
+        return len(self._numbers) + len(self._free)
+
+    def add(self, filter: Filter) -> int:
+        """One more table holds the filter; its number."""
         known = self._held.get(filter, 0)
         self._held[filter] = known + 1
-        if not known:
-            self._index.add(filter, filter)
-            self._found.clear()
+        if known:
+            return self._numbers[filter]
+        number = self._free.pop() if self._free else self.breadth
+        self._numbers[filter] = number
+        self._index.add(number, filter)
+        self._found.clear()
+        return number
 
     def remove(self, filter: Filter) -> None:
-        """One table less holds it."""
+        """One table less holds it. With the last its number is free for another."""
         self._held[filter] -= 1
         if not self._held[filter]:
             del self._held[filter]
-            self._index.remove(filter)
+            number = self._numbers.pop(filter)
+            self._free.append(number)
+            self._index.remove(number)
             self._found.clear()
 
-    def matching(self, events: Sequence[Envelope | Notification]) -> list[tuple[Filter, ...]]:
-        """For each event the filters that it matches."""
+    def matching(self, events: Sequence[Envelope | Notification]) -> list[tuple[int, ...]]:
+        """For each event the numbers of the filters that it matches."""
         # Envelopes of the same bytes are the same event at different brokers.
         keys: list[object] = [e.encoded if isinstance(e, Envelope) else e for e in events]
         found = self._found
@@ -76,10 +92,10 @@ class SharedIndex:
         return answer
 
     def _search(self, unknown: Mapping[object, Envelope | Notification]) -> None:
-        matches: list[list[Filter]] = [[] for _ in unknown]
-        for filter, indexes in self._index.match_leading(list(unknown.values()), None)[1]:
+        matches: list[list[int]] = [[] for _ in unknown]
+        for number, indexes in sorted(self._index.match_leading(list(unknown.values()), None)[1]):
             for i in indexes:
-                matches[i].append(filter)
+                matches[i].append(number)
         self._found.update(zip(unknown, map(tuple, matches), strict=True))
 
     def __len__(self) -> int:

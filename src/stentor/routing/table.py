@@ -70,7 +70,7 @@ class Row(Struct, eq=False, gc=False):
     sole: Destination | None = None
     #: Owners and their entries, unless there are none, or one entry of the sole owner.
     several: dict[Destination, int] | None = None
-    #: Rows of a table are numbered as they come.
+    #: Rows of a table are numbered as they come, or as the index that tables share has it.
     number: int = 0
 
     @property
@@ -130,6 +130,8 @@ class RoutingTable:
     ) -> None:
         """Filters are searched by an engine of its own, or by one that is `shared` with others."""
         self._shared = shared
+        #: By the number of a filter there: its sole owner, or its row, if it is held here.
+        self._leads: list[Destination | Row | None] = []
         self._engine: Matcher[Row] = Index(background=False) if engine is None else engine()
         #: Rows by their filters, for others to look at.
         self.held: dict[Filter, Row] = {}
@@ -148,7 +150,8 @@ class RoutingTable:
             if self._shared is None:
                 self._engine.add(row, filter)
             else:
-                self._shared.add(filter)
+                row.number = self._shared.add(filter)
+                self._make_room(self._shared)
             self.held[filter] = row
         entries = self._entries.get(destination)
         if entries is None:
@@ -156,6 +159,8 @@ class RoutingTable:
         self._count += key not in entries
         entries[key] = filter
         row.own(destination)
+        if self._shared is not None:
+            self._leads[row.number] = row.sole or row
         return row
 
     def remove(self, destination: Destination, key: Hashable) -> Row:
@@ -167,6 +172,8 @@ class RoutingTable:
             del self._entries[destination]
         row = self.held[filter]
         row.disown(destination)
+        if self._shared is not None:
+            self._leads[row.number] = row.sole or (row if len(row) else None)
         if not len(row):
             del self.held[filter]
             if self._shared is None:
@@ -174,6 +181,12 @@ class RoutingTable:
             else:
                 self._shared.remove(filter)
         return row
+
+    def _make_room(self, shared: SharedIndex) -> None:
+        """For the numbers of all filters that anybody holds."""
+        missing = shared.breadth - len(self._leads)
+        if missing > 0:
+            self._leads += [None] * missing
 
     def targets(self, notification: Notification | Mapping[str, Any]) -> set[Destination]:
         """The destinations with at least one filter that the notification matches."""
@@ -196,6 +209,8 @@ class RoutingTable:
         >>> table.targets_of([Notification({"x": x}) for x in (3, 7, 9)])
         {Local(id='ann'): [1, 2]}
         """
+        if self._shared is not None:
+            return self._targets_by(self._shared, events)
         return self._targets(self._matching(events, None)[1])
 
     def targets_of_leading(
@@ -208,6 +223,8 @@ class RoutingTable:
         """
         if (DESTINATION + len(events)) * self._count <= most:  # however many match
             return len(events), self.targets_of(events)
+        if self._shared is not None:
+            return self._leading_by(self._shared, events, most)
         count, matching = self._matching(events[: max(BLOCK, self._pairs // self._count)], most)
         quiet = True
         while count > 1:
@@ -238,8 +255,6 @@ class RoutingTable:
         self, events: Sequence[Envelope | Notification], most: int | None
     ) -> tuple[int, Iterable[tuple[Row, list[int]]]]:
         """How many events were looked at, and for each row the indexes of those that match it."""
-        if self._shared is not None:
-            return len(events), self._matching_shared(self._shared.matching(events))
         if isinstance(self._engine, Index):
             return self._engine.match_leading(events, most)
         found: dict[Row, list[int]] = {}
@@ -248,20 +263,40 @@ class RoutingTable:
             found.setdefault(row, []).append(i)
         return len(events), found.items()
 
-    def _matching_shared(
-        self, found: Iterable[Iterable[Filter]]
-    ) -> Iterable[tuple[Row, list[int]]]:
-        """Those that are held here, of the filters that each event matches."""
-        held = self.held
-        rows: dict[Filter, tuple[Row, list[int]]] = {}
-        for i, filters in enumerate(found):
-            for filter in filters:
-                known = rows.get(filter)
-                if known is not None:
-                    known[1].append(i)
-                elif (row := held.get(filter)) is not None:
-                    rows[filter] = row, [i]
-        return rows.values()
+    def _targets_by(
+        self, shared: SharedIndex, events: Sequence[Envelope | Notification]
+    ) -> dict[Destination, list[int]]:
+        """By what others have found out, too: for each event the numbers of filters."""
+        matching = shared.matching(events)
+        self._make_room(shared)
+        lead_of = self._leads.__getitem__
+        found: dict[Destination, list[int]] = {}
+        for i, numbers in enumerate(matching):
+            for lead in dict.fromkeys(map(lead_of, numbers)):
+                if lead is None:
+                    continue
+                for destination in lead.owners if isinstance(lead, Row) else (lead,):
+                    indexes = found.get(destination)
+                    if indexes is None:
+                        found[destination] = [i]
+                    elif indexes[-1] != i:  # it has several filters
+                        indexes.append(i)
+        return found
+
+    def _leading_by(
+        self, shared: SharedIndex, events: Sequence[Envelope | Notification], most: int
+    ) -> tuple[int, dict[Destination, list[int]]]:
+        count, found = len(events), self._targets_by(shared, events)
+        while count > 1:
+            cost = sum(DESTINATION + len(indexes) for indexes in found.values())
+            if cost <= most:
+                break
+            count = max(1, min(count // 2, count * most // cost))
+            shorter = (
+                (to, indexes[: bisect_left(indexes, count)]) for to, indexes in found.items()
+            )
+            found = {to: indexes for to, indexes in shorter if indexes}
+        return count, found
 
     def at(self, destination: Destination) -> Mapping[Hashable, Filter]:
         """The entries of a destination."""

@@ -33,6 +33,7 @@ from stentor.model.identity import NotificationId
 from stentor.model.notification import Notification
 from stentor.model.seen import SeenIds
 from stentor.model.stamp import without_stamps
+from stentor.node.reading import received
 from stentor.node.settling import Key
 from stentor.protocol import messages as m
 from stentor.protocol.messages import Positions, StreamId
@@ -462,7 +463,8 @@ class Client:
         """Tell the broker about a filter; over new connections again until it has answered."""
         number = next(self._numbers)
         inbox.amendments[number] = filter
-        texts = ([str(filter)], []) if is_wanted else ([], [str(filter)])
+        text = self.host.worded(filter)
+        texts = ([text], []) if is_wanted else ([], [text])
         self._say(m.Amend(number, inbox.number, *texts))
 
     @property
@@ -595,7 +597,7 @@ class Client:
                 options.setdefault("since", inbox.made_at)
         if not knows:
             inbox.made_at = self.host.time
-        texts = list(dict.fromkeys(map(str, inbox.filters.values())))
+        texts = list(dict.fromkeys(map(self.host.worded, inbox.filters.values())))
         credit = _UNLIMITED if inbox.is_volatile and inbox.changes else self.window
         wanted: Any = texts if inbox.changes else texts[0]
         self._say(m.Subscribe(inbox.number, wanted, credit, **options))
@@ -705,7 +707,11 @@ class Client:
         number = next(self._numbers)
         self.offered[number] = filter
         volatile = not self.journaled and not self.host.thorough
-        self._say(m.Advertise(number, str(filter), demand=self.host.thorough, volatile=volatile))
+        self._say(
+            m.Advertise(
+                number, self.host.worded(filter), demand=self.host.thorough, volatile=volatile
+            )
+        )
         return number
 
     def send(
@@ -880,7 +886,7 @@ class Client:
                     assert not inbox.kept or not message.resumed, f"{inbox.kept} are lost"
                     inbox.settle(inbox.filters.values())
             case m.Amended(_, added, removed) if inbox is not None:
-                inbox.amended(list(map(Filter, added)), list(map(Filter, removed)))
+                inbox.amended(list(map(received, added)), list(map(received, removed)))
             case m.Ended(_, code, _, instead) if inbox is not None:
                 if code == GroupElsewhere.code:
                     inbox.in_force = None

@@ -35,6 +35,7 @@ from stentor.errors import (
     UnknownBroker,
     Unsettled,
 )
+from stentor.filters import Filter
 from stentor.model.codec import decode, encode
 from stentor.model.identity import NotificationId
 from stentor.model.notification import Notification
@@ -43,6 +44,7 @@ from stentor.node.border import Rights
 from stentor.node.bounds import Bounds
 from stentor.node.core import Core
 from stentor.node.feed import QUEUE_LIMIT
+from stentor.node.reading import received
 from stentor.node.wording import Wording
 from stentor.protocol import messages as m
 from stentor.protocol.messages import StreamId
@@ -379,6 +381,13 @@ class Host:
         """What has come; the notifications themselves, where they are remembered."""
         found = self._items
         return [found.get(data) or decode(data) for data in items]
+
+    def worded(self, filter: Filter) -> str:
+        """A filter as it travels; brokers have the very same one then, except in a thorough run."""
+        text = str(filter)
+        if not self.thorough and filter.is_light:  # others may cost more to read than is allowed
+            received.remember(text, filter)
+        return text
 
     def published(self, client: Client, notification: Notification, *, volatile: bool) -> None:
         assert notification.id is not None

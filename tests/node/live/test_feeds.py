@@ -57,6 +57,19 @@ def test_what_comes_before_the_subscription_is_in_force_is_queued() -> None:
     assert offsets(feed) == [7, 10]
 
 
+def test_what_came_before_the_beginning_is_not_fetched_again() -> None:
+    """The answer may be of before it: heads are counted where the probe turns round."""
+    feed = Feed("ann/1", probe=1)
+    feed.offer(run(7))
+    assert feed.heads(1, {S: 6})
+    assert feed.positions == {S: 7}
+    feed.offer(run(7, 8))
+    feed.interrupted(S, 2)
+    feed.heads(2, {S: 9})
+    fetched(feed, 9, through=9, head=9)
+    assert offsets(feed) == [7, 8, 9]
+
+
 def test_an_interruption_before_the_beginning_does_not_move_it() -> None:
     """The answer says where the stream was; what came behind that may be lost."""
     feed = Feed("ann/1", probe=1)

@@ -151,6 +151,27 @@ def test_a_removal_is_answered_at_once_and_an_unknown_filter_is_none() -> None:
     assert told(near, m.Amended) == [m.Amended(inbox.number, [], ["x = 1"])]
 
 
+def test_what_was_removed_is_asked_of_nobody_and_nothing_is_brought_for_it() -> None:
+    """The client would leave it out; so only its broker and those behind can show it."""
+    sim = line_of("a", "b")
+    near, far = sim.client(at="a"), sim.client(at="b")
+    inbox = near.open_inbox("x = 1", "y = 1")
+    sim.settle()
+    near.drop(inbox, next(iter(inbox.filters)))
+    sim.settle()
+    assert sim.hosts["a"].core.routing.interests() == [Filter("y = 1")]
+    assert sim.hosts["b"].core.routing.interests() == [Filter("y = 1")]
+    brought = sim.said[m.Forward]
+    far.send([{"x": 1}])
+    sim.settle()
+    assert sim.said[m.Forward] == brought
+    far.send([{"y": 1}])
+    sim.settle()
+    assert sim.said[m.Forward] > brought
+    assert given_of(inbox) == [2]
+    judge(sim)
+
+
 def test_the_members_of_a_group_are_told_before_anything_comes_of_it() -> None:
     sim = line_of("a", "b")
     one, two, far = sim.client(at="a"), sim.client(at="a"), sim.client(at="b")
