@@ -117,6 +117,11 @@ class Scopes:
                 found.append(envelope)
         return all_items, found, all_keys
 
+    def translated_places(self, session: int) -> frozenset[str]:
+        """Where something of a client may arrive that is no longer what it has published."""
+        component = self.components.get(session) if self.active else None
+        return frozenset() if component is None else self.entry.translated_places(component)
+
     # -- the gate of deliveries
 
     def view(self, session: int) -> View | None:

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -75,7 +75,7 @@ from stentor.scopes.places import (
     place_of_rule,
     without,
 )
-from stentor.scopes.reach import MAX_ANSWERS, Reach
+from stentor.scopes.reach import MAX_ANSWERS, Reach, translated_members
 
 #: Versions of one publication; a graph that makes more of it lets none of the others pass.
 MAX_VERSIONS: Final = 64
@@ -86,6 +86,10 @@ MAX_FILTERS: Final = 100_000
 FEW_FILTERS: Final = 3
 #: Changes of places of which it is known whom they concern.
 MAX_MOVES: Final = 256
+
+
+#: What decides how far a publisher is heard: its name, if the graph has it, and its places.
+_Standing: TypeAlias = tuple[str | None, tuple[str, ...]]
 
 
 class Mark(NamedTuple):
@@ -139,7 +143,10 @@ class EntryGraph:
         #: How often the graph has been changed, or made anew.
         self._built = 0
         #: How far publishers are heard: by the component, if the graph names it, and its places.
-        self._reaches: dict[tuple[str | None, tuple[str, ...]], Reach] = {}
+        self._reaches: dict[_Standing, Reach] = {}
+        #: Where something translated of publishers may arrive, and as of which change.
+        self._translated: dict[_Standing, frozenset[str]] = {}
+        self._translated_as_of = -1
         self._filters: Index[Filter] = Index()
         self._rebuild()
         #: Places as they are, by key, and as they were, oldest first.
@@ -430,6 +437,23 @@ class EntryGraph:
             node.parents[default] = Edge(node, self.graph.scope(default))
         component.node, component.placed = node, self._built
         return node
+
+    def translated_places(self, component: Component) -> frozenset[str]:
+        """Where something of it may arrive that is no longer what it has published."""
+        if not self.graph.has_mappings:
+            return frozenset()
+        if self._translated_as_of != self._built:
+            self._translated, self._translated_as_of = {}, self._built
+        known = self.graph.nodes.get(component.name)
+        is_named = known is not None and not known.is_scope
+        key = component.name if is_named else None, self.view(component).now
+        found = self._translated.get(key)
+        if found is None:
+            node = self._climbing(component)
+            edges, is_open = node.parents.values(), self.graph.open_by_default
+            members = translated_members(edges, node, open_by_default=is_open)
+            found = self._translated[key] = frozenset(map(_place_of, members))
+        return found
 
     # -- publications
 

@@ -89,7 +89,7 @@ class ScopeGraph:
         #: Called with "join" or "leave", the member and the scope, after an edge came or went.
         self.watchers: list[Callable[[str, str, str], None]] = []
         self._mapped: dict[str, dict[str, None]] = {}
-        self._special = 0
+        self._special = self._translated = 0
         self.default_scope = default_scope
         if default_scope is not None:
             self.create_scope(default_scope, interface=OPEN)
@@ -136,7 +136,7 @@ class ScopeGraph:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         nodes, edges, members = (state.pop(each) for each in ("_nodes", "_edges", "_members"))
-        epoch, special = state["epoch"], state["_special"]
+        epoch, special, translated = (state[each] for each in ("epoch", "_special", "_translated"))
         self.__dict__.update(state)
         self.nodes = {}
         for features in nodes:
@@ -152,7 +152,7 @@ class ScopeGraph:
                 for member in order:
                     if member in table:
                         table[member] = table.pop(member)
-        self.epoch, self._special = epoch, special
+        self.epoch, self._special, self._translated = epoch, special, translated
 
     # -- questions about structure
 
@@ -244,6 +244,11 @@ class ScopeGraph:
     def is_plain(self) -> bool:
         """Whether there are neither mappings nor policies anywhere."""
         return not self._special
+
+    @property
+    def has_mappings(self) -> bool:
+        """Whether something is translated on any edge."""
+        return self._translated > 0
 
     @property
     def has_policies(self) -> bool:
@@ -664,6 +669,7 @@ class ScopeGraph:
         if not edge.is_mapped:
             return
         self._special += sign
+        self._translated += sign
         if not edge.child.is_scope:
             mapped = self._mapped.setdefault(edge.parent.id, {})
             if sign > 0:

@@ -29,6 +29,8 @@ from stentor.scopes.policies import ByProducer, Chain, Kind, Nobody, Only
 from stentor.simulation.client import Client, SimulatedInbox
 
 FILTERS = ("true", "x >= 1", "x < 3", "k = 'a'", "z = 7", "x = 2 or k = 'b'", "exists y")
+#: Of these, the ones that only something translated can match.
+TRANSLATED = ("z = 7", "exists y")
 INTERFACES = (
     OMITTED,
     OPEN,
@@ -60,11 +62,17 @@ class ScopeHistory:
         names = [f"b{i}" for i in range(size)]
         links = [(names[rng.randrange(i)], names[i]) for i in range(1, size)]
         self.mapped, self.policed = rng.random() < 0.5, rng.random() < 0.4
+        #: Whether subscriptions go only where something is advertised that they overlap.
+        self.steered = rng.random() < 0.3
+        self.mapped = self.mapped or self.steered
         graph = size > 2 and rng.random() < 0.3
         if graph:
             links.append((names[0], names[-1]))
             links = list({frozenset(link): link for link in links}.values())
-        self.sim = Overlay(links, brokers=names, seed=seed, graph=graph)
+        advertisements = "covering" if self.steered else None
+        self.sim = Overlay(
+            links, brokers=names, seed=seed, graph=graph, advertisements=advertisements
+        )
         self.names = names
         #: What the graph was in each epoch.
         self.epochs: dict[int, dict[str, Record]] = {}
@@ -81,9 +89,11 @@ class ScopeHistory:
             if rng.random() < 0.8:
                 client.attributes = {"tenant": rng.choice(TENANTS), "rank": rng.randrange(3)}
             client.connect(sim.hosts[rng.choice(self.names)])
+            if self.steered:
+                client.offer(Filter("x >= 0 and x < 4 and not exists y and not exists z"))
             self.clients.append(client)
             for _ in range(rng.randint(0, 2)):
-                text = rng.choice(FILTERS)
+                text = rng.choice(TRANSLATED if self.steered and rng.random() < 0.5 else FILTERS)
                 options: dict[str, Any] = {"durable": f"d{i}{_}"} if rng.random() < 0.4 else {}
                 self.inboxes.append((client, client.open(text, **options), Filter(text)))
         sim.settle()
@@ -176,7 +186,8 @@ class ScopeHistory:
                 )
 
     def mapping(self) -> EdgeMapping:
-        return random_mapping(self.rng) if self.mapped and self.rng.random() < 0.4 else NO_MAPPING
+        often = 0.6 if self.steered else 0.4
+        return random_mapping(self.rng) if self.mapped and self.rng.random() < often else NO_MAPPING
 
     def rule(self, graph: ScopeGraph, scope: str, tenant: str) -> None:
         imposed = self.rng.choice([OMITTED, OMITTED, Interface.of("x >= 1", "x >= 1")])

@@ -203,7 +203,16 @@ class Publishing:
             return None
         self._charge(session, count)
         steps = self._taken(session, message, entry)
-        return None if next(steps, _DONE) is _DONE else steps
+        return None if next(steps, _DONE) is _DONE else self._rest(session, steps)
+
+    def _rest(self, session: Session, steps: Iterator[None]) -> Iterator[None]:
+        """The steps of a frame, up to where what follows has to wait; `_go_on` has the others."""
+        # Whoever has published too fast finishes this frame; only the next one waits for that.
+        while self._holds.get(session.id, 0) == (session.id in self._paced):
+            if next(steps, _DONE) is _DONE:
+                return
+            yield
+        self._going_on[session.id] = steps
 
     def rebound(self, window: int) -> None:
         """From now on a client may have so many unanswered, and grants may have other paces."""
