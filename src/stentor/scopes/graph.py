@@ -27,7 +27,7 @@ from stentor.scopes.interfaces import OMITTED, OPEN, Interface
 from stentor.scopes.mappings import EdgeMapping
 from stentor.scopes.membership import MembershipRule, MembershipRules
 from stentor.scopes.nodes import FEATURES, NO_MAPPING, Edge, Node
-from stentor.scopes.policies import Custom, Kind, Policy
+from stentor.scopes.policies import Custom, Delay, Kind, Policy
 
 MODES: Final = ("version", "origin", "per_path")
 #: How many notifications policies may hold back at once.
@@ -89,7 +89,7 @@ class ScopeGraph:
         #: Called with "join" or "leave", the member and the scope, after an edge came or went.
         self.watchers: list[Callable[[str, str, str], None]] = []
         self._mapped: dict[str, dict[str, None]] = {}
-        self._special = self._translated = 0
+        self._special = self._translated = self._delaying = 0
         self.default_scope = default_scope
         if default_scope is not None:
             self.create_scope(default_scope, interface=OPEN)
@@ -251,6 +251,11 @@ class ScopeGraph:
         return self._translated > 0
 
     @property
+    def has_delays(self) -> bool:
+        """Whether a policy may put something off."""
+        return self._delaying > 0
+
+    @property
     def has_policies(self) -> bool:
         """Whether anything chooses among those that interfaces let something pass to."""
         return any(node.policies for node in self.nodes.values())
@@ -393,13 +398,17 @@ class ScopeGraph:
             self._unlink(edge)
         self._forget(node)
 
-    def add_port(self, id: str, rule: MembershipRule) -> None:
+    def add_port(
+        self, id: str, rule: MembershipRule, attributes: Mapping[str, Any] | None = None
+    ) -> None:
         """Something that stands for all whom a rule takes in, and is given what they are given.
 
-        It is no component: rules do not look at it, and it has no name in the graph.
+        It is no component: rules do not look at it, and it has no name in the graph. Policies see
+        these attributes of it.
         """
         scope = self.scope(rule.scope)
         port = Node(id, is_scope=False)
+        port.attributes.update(attributes or {})
         edge = Edge(port, scope, rule.selective, rule.imposed, rule.mapping)
         if edge.carries:
             scope.children[id] = edge
@@ -502,7 +511,8 @@ class ScopeGraph:
         if not node.is_scope and kind is not Kind.PUBLISHING:
             raise InvalidScopeGraph(f"{id!r} is no scope and can only have a publishing policy")
         self._special += (policy is not None) - (kind in node.policies)
-        node.policies.pop(kind, None)
+        before = node.policies.pop(kind, None)
+        self._delaying += _may_delay(policy) - _may_delay(before)
         self.policy_states.pop((id, kind), None)
         if policy is not None:
             node.policies[kind] = policy
@@ -687,3 +697,7 @@ class ScopeGraph:
             del self._ids[node.name]
         self._mapped.pop(node.id, None)
         self.epoch += 1
+
+
+def _may_delay(policy: Policy | Custom | None) -> bool:
+    return isinstance(policy, Delay | Custom)

@@ -126,7 +126,8 @@ class Reach:
         while ahead:
             edge, upward = ahead.popleft()
             to, source = (edge.parent, edge.child) if upward else (edge.child, edge.parent)
-            if (to.id, upward) in known or not self._passes(_halves(edge, upward, self._open), bits):
+            halves = _halves(edge, upward, self._open)
+            if (to.id, upward) in known or not self._passes(halves, bits):
                 continue
             known.add((to.id, upward))
             if not to.is_scope:

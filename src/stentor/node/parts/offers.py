@@ -136,7 +136,7 @@ class Offers:
             )
         session.advertisements[message.number] = filter
         self._routing.advertise(_id(session, message.number), filter)
-        self._follow(session)
+        self.follow(session)
         if self._routing.is_steered and not message.volatile:
             self._publishing.hold(session)
             done = partial(self._in_force, session, message.number)
@@ -159,14 +159,19 @@ class Offers:
         """Withdraw some of what a client has offered that is gone; whether that was all."""
         for number in list(islice(session.advertisements, most)):
             self._withdraw(session, number)
-        return not session.advertisements
+        if session.advertisements:
+            return False
+        id, _ = self._translated.pop(session.id, (None, None))
+        if id is not None:
+            self._outlive(session, id)
+        return True
 
     def _withdraw(self, session: Session, number: int) -> None:
         del session.advertisements[number]
         self._demands.forget((session.id, number))
         self._outlive(session, _id(session, number))
         if not session.advertisements:
-            self._follow(session)
+            self.follow(session)
 
     def _outlive(self, session: Session, id: FilterId) -> None:
         """Withdraw an advertisement as soon as nothing that needs it is on its way."""
@@ -182,18 +187,18 @@ class Offers:
         if not self._routing.is_steered:
             return
         for session in list(self._sessions.held.values()):
-            if self._follow(session):
+            if self.follow(session):
                 self._publishing.hold(session)
                 release = partial(self._publishing.release, session)
                 self._probing.then(session.id, release, steers=True)
             yield
 
-    def _follow(self, session: Session) -> bool:
-        """Have advertised what scopes make of its publications; whether that is more than it was."""
+    def follow(self, session: Session) -> bool:
+        """Advertise what scopes make of its publications; whether that is more than before."""
         if not self._routing.is_steered:
             return False
         places: frozenset[str] = frozenset()
-        if session.advertisements:
+        if session.advertisements or session.id in self._agenda.residents:
             places = self._scopes.translated_places(session.id)
         known = self._translated.get(session.id)
         before = frozenset() if known is None else known[1]
