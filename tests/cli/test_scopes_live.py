@@ -172,6 +172,30 @@ async def test_a_building_is_deployed(tmp_path: Path) -> None:
         assert (await live.seen("gauge", "Reading", fahrenheit=71))["dashboard"]["celsius"] == 22
 
 
+# -- policies
+
+
+@pytest.mark.spec("R-04.62", "R-04.67")
+@looped
+async def test_members_by_rule_are_asked_for_a_privilege(tmp_path: Path) -> None:
+    async with stage(tmp_path) as live:
+        members = 'ALL FROM * WHERE tenant = "acme" MAINTAIN ON CHANGE'
+        await live.deploy(
+            f"DEFINE SCOPE acme AS {members} POLICY INTERNAL require_privilege(2);DEPLOY acme"
+        )
+        await live.client("sayer", tenant="acme")
+        await live.client("low", tenant="acme", privilege=1)
+        await live.client("high", tenant="acme", privilege=3)
+        await live.client("other", tenant="beta", privilege=3)
+        assert set(await live.seen("sayer", "Note")) == {"high"}
+        await live.change("alter", "ALTER SCOPE acme POLICY INTERNAL require_privilege(1)")
+        assert set(await live.seen("sayer", "Note")) == {"low", "high"}
+        await live.change("alter", "ALTER SCOPE acme DEL POLICY INTERNAL require_privilege(1)")
+        assert set(await live.seen("high", "Note")) == {"low", "sayer"}
+        await live.change("alter", "ALTER SCOPE acme POLICY INTERNAL require_privilege(9)")
+        assert await live.seen("sayer", "Note") == {}
+
+
 # -- what brokers do not do
 
 

@@ -262,7 +262,8 @@ class Scopes:
                 for each in found.postponed:
                     ends = each.child, each.parent
                     way = " → ".join(ends if each.upward else ends[::-1])
-                    words.append(f"{way}: put off for {each.until or 0.0:g} s by a policy")
+                    held = "held" if each.until is None else f"put off for {each.until:g} s"
+                    words.append(f"{way}: {held} by a policy")
                 return list(dict.fromkeys(e.replace(RESERVED, "") for e in words))[:MOST_STOPS]
         return []
 
@@ -283,7 +284,7 @@ _OUTSIDE: Final = View("", {}, True)
 def _places(keys: Iterable[str]) -> str:
     """Places in words."""
     named = [key[1:] for key in keys if key.startswith("=")]
-    by_rule = [key.partition(":")[2] for key in keys if key[:1].isdigit()]
+    by_rule = [key.partition(":")[2].replace(RESERVED, ", ") for key in keys if key[:1].isdigit()]
     words = [f"the component {id}" for id in named]
     words += [f"members of {each}" for each in by_rule]
     words += ["those in no scope"] * (NOWHERE in keys)

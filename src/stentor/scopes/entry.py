@@ -21,9 +21,10 @@ traffic, history and last values all have the answer of the time of publication.
     key                        whose place it is
     =ID                        of the component that the graph names so, in all scopes it is in
     N:SCOPE LABEL              of those whom the rule LABEL of SCOPE takes in; N is SCOPE's length
-    N:SCOPE LABEL CONDITION    of those among them who are privileged enough for a policy of SCOPE
+    the same, NUL, CONDITION   of those among them who have what a policy of SCOPE asks of members
     @PRODUCER                  of the publisher itself, which hears what it publishes
     (empty)                    of all that are in no scope
+    ~CROSSING                  no place: the edge on which something waits
 
 A component hears what it has published itself only as the publisher, never as a member: that would
 be an echo.
@@ -274,7 +275,7 @@ class EntryGraph:
         asked = {(p.attribute, p.level) for p in policies if isinstance(p, RequirePrivilege)}
         for attribute, level in sorted(asked):
             condition = str(Filter.of_expression(Atom(attribute, ">=", (level,))))
-            key = f"{place} {condition}"
+            key = f"{place}{RESERVED}{condition}"  # no rule has a label like that
             self._conditions[key] = place, condition
             self.graph.add_port(_stand_in(key), rule, {attribute: level})
             self._narrower[place] = (*self._narrower.get(place, ()), key)

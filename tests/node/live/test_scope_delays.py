@@ -9,6 +9,7 @@ from overlay import Overlay
 
 from stentor.errors import StentorError
 from stentor.filters import Filter
+from stentor.model.codec import decode_header
 from stentor.scopes import Interface, MembershipRule, ScopeGraph
 from stentor.scopes.definition import records_of
 from stentor.scopes.policies import Custom, Delay, Kind, Policy
@@ -115,6 +116,15 @@ def test_what_waits_goes_on_although_the_policy_is_gone() -> None:
     world.deploy(rooms(None))
     world.later(601)
     assert world.given() == 1
+
+
+@DELAYED
+def test_it_can_be_asked_where_something_waits() -> None:
+    world = World()
+    world.deploy(rooms(Delay(600)))
+    world.say()
+    core, (data, _) = world.sim.hosts["a"].core, world.sim.hosts["a"].log.entries[-1]
+    assert "inner → outer: put off for 600 s by a policy" in core.scopes.stops(decode_header(data))
 
 
 @DELAYED
