@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import stentor
+import stentor.testing
 from stentor.broker import Broker, Settings
 from stentor.broker.settings import Grant
 from stentor.cli.app import app
@@ -116,6 +117,25 @@ async def test_the_stock_market_is_deployed(tmp_path: Path) -> None:
         assert await live.seen("stranger", "Order", market="M1") == {}
 
 
+@pytest.mark.spec("04/E10", "R-04.63", "04/T13")
+def test_the_stock_market_with_quotes_that_leave_later_is_deployed(tmp_path: Path) -> None:
+    """A quarter of an hour, during which the broker is started anew."""
+    with stentor.testing.broker(data=tmp_path) as broker:
+        file = str(EXAMPLES / "delayed.scopes")
+        found = CliRunner().invoke(app, ["scopes", "deploy", file, broker.address])
+        assert not found.exit_code, found.output
+        maker, desk, home = (broker.connect(name=name) for name in ("ME1", "DB1", "PC1"))
+        with desk.subscribe("share = 'IBM'"), home.subscribe("share = 'IBM'", durable="mine"):
+            maker.publish({"type": "Quote", "share": "IBM", "price": 9.5}, ack=True)
+            broker.assert_delivered({"price": 9.5}, to="DB1")
+            broker.advance("14m")
+            broker.stop()
+            broker.start()
+            broker.assert_nothing_delivered(to="PC1")
+            broker.advance("1m")
+            broker.assert_delivered({"price": 9.5}, to="PC1")
+
+
 @pytest.mark.spec("R-04.13", "R-04.65")
 @looped
 async def test_tenants_are_deployed(tmp_path: Path) -> None:
@@ -152,14 +172,37 @@ async def test_a_building_is_deployed(tmp_path: Path) -> None:
         assert (await live.seen("gauge", "Reading", fahrenheit=71))["dashboard"]["celsius"] == 22
 
 
+# -- policies
+
+
+@pytest.mark.spec("R-04.62", "R-04.67")
+@looped
+async def test_members_by_rule_are_asked_for_a_privilege(tmp_path: Path) -> None:
+    async with stage(tmp_path) as live:
+        members = 'ALL FROM * WHERE tenant = "acme" MAINTAIN ON CHANGE'
+        await live.deploy(
+            f"DEFINE SCOPE acme AS {members} POLICY INTERNAL require_privilege(2);DEPLOY acme"
+        )
+        await live.client("sayer", tenant="acme")
+        await live.client("low", tenant="acme", privilege=1)
+        await live.client("high", tenant="acme", privilege=3)
+        await live.client("other", tenant="beta", privilege=3)
+        assert set(await live.seen("sayer", "Note")) == {"high"}
+        await live.change("alter", "ALTER SCOPE acme POLICY INTERNAL require_privilege(1)")
+        assert set(await live.seen("sayer", "Note")) == {"low", "high"}
+        await live.change("alter", "ALTER SCOPE acme DEL POLICY INTERNAL require_privilege(1)")
+        assert set(await live.seen("high", "Note")) == {"low", "sayer"}
+        await live.change("alter", "ALTER SCOPE acme POLICY INTERNAL require_privilege(9)")
+        assert await live.seen("sayer", "Note") == {}
+
+
 # -- what brokers do not do
 
 
 @pytest.mark.parametrize(
     ("clause", "place", "reason"),
     [
-        ('POLICY DELIVERY hold(tx, "commit = true")', "2:5", "publish with delay="),
-        ('POLICY DELIVERY delay("15m")', "2:5", "decided again when it goes on"),
+        ('POLICY DELIVERY hold(tx, "commit = true")', "2:5", "let a component hold it"),
         ("UPDATE ON pub(n: 1) DO CREATE NOW", "2:5", "waits for events"),
         ("MAINTAIN EVERY 5", "2:5", "MAINTAIN ON CHANGE"),
         (

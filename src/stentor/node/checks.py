@@ -21,6 +21,7 @@ from stentor.model.names import shown
 from stentor.model.stamp import without_stamps
 from stentor.node.clock import Clock
 from stentor.node.schedule import Schedule
+from stentor.node.scopes import Scopes
 from stentor.node.session import Session
 
 #: Seconds by which a publisher's clock may be ahead.
@@ -152,6 +153,29 @@ class Timely:
         if problem is not None:
             return Overloaded(f"{problem}; publish it later, or raise limits.scheduled")
         return None
+
+
+class Waitable:
+    """What a policy of a scope may delay finds room on the schedule.
+
+    Whether it will be is decided later; where there is no room, nothing is taken that might be.
+    """
+
+    def __init__(self, schedule: Schedule, scopes: Scopes) -> None:
+        self._schedule = schedule
+        self._scopes = scopes
+
+    def concerns(self, session: Session, headers: Headers) -> bool:
+        return self._scopes.active and self._scopes.may_delay(session.id)
+
+    def problem(self, session: Session, envelope: Envelope) -> StentorError | None:
+        problem = self._schedule.problem(session.owner, len(envelope.encoded))
+        if problem is None:
+            return None
+        return Overloaded(
+            f"{problem}, and a policy of its scopes may delay this; publish it later, or raise "
+            "limits.scheduled"
+        )
 
 
 class AtOnce:

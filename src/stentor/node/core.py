@@ -63,6 +63,7 @@ from stentor.node.checks import (
     Repetition,
     Timely,
     Unstamped,
+    Waitable,
 )
 from stentor.node.clock import Clock
 from stentor.node.durable import Durable
@@ -227,6 +228,7 @@ class Core:
             Repetition(),
             Permission(),
             Timely(schedule, time),
+            Waitable(schedule, scopes),
         ]
         if enforce_advertisements:
             checks.append(Advertised())
@@ -243,7 +245,12 @@ class Core:
             window=bounds.window,
         )
         self.scheduling = Scheduling(
-            schedule, publishing=self.publishing, routing=routing, journals=journals, clock=time
+            schedule,
+            publishing=self.publishing,
+            routing=routing,
+            journals=journals,
+            scopes=scopes,
+            clock=time,
         )
         self.deliveries = Deliveries(
             subscriptions,
@@ -424,6 +431,7 @@ class Core:
             sessions=sessions,
             durables=durables,
             homes=self.homes,
+            offers=self._offers,
             publishing=self.publishing,
             routing=routing,
             journals=journals,

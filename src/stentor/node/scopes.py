@@ -16,14 +16,19 @@ which nobody can publish: what stands behind the last "@" is the name of a grant
 Last values are kept for each set of places apart, or a publisher in one scope could replace what
 somebody in another has kept under the same key.
 
+What a policy delays waits on the schedule, as what is published with `delay=` does, under the id of
+a version. It says there on which edge it waits. When it is due the graph of that moment decides how
+it goes on, and it enters the journal then; see `stentor.node.parts.scheduling`.
+
 Without a graph nothing here is looked at: `active` is False.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from stentor.errors import NotPermitted, StentorError
 from stentor.filters import Filter
@@ -32,12 +37,15 @@ from stentor.model.identity import NotificationId
 from stentor.model.stamp import HIDDEN, Stamp, is_stamped, split
 from stentor.node.clock import Clock
 from stentor.node.last_values import OF
+from stentor.node.schedule import Delayed, Scheduled
 from stentor.node.session import Session
 from stentor.node.sessions import Sessions
 from stentor.node.subscription import Subscription
-from stentor.scopes.entry import Component, EntryGraph
+from stentor.scopes.entry import Component, Decided, EntryGraph
 from stentor.scopes.graph import RESERVED
 from stentor.scopes.places import NOWHERE, View
+
+_log: Final = logging.getLogger("stentor.scopes")
 
 #: Places, and stops, that are told of one notification.
 MOST_STOPS: Final = 16
@@ -45,6 +53,17 @@ MOST_STOPS: Final = 16
 FEW_STAMPS: Final = 8
 #: Between the key of a last value and the places that it is for.
 AT: Final = "\x1e"
+
+
+class Stamped(NamedTuple):
+    """Publications as brokers know them."""
+
+    items: list[bytes]
+    envelopes: list[Envelope]
+    #: Keys under which some are kept, by their places in the list.
+    keys: list[tuple[str, int]]
+    #: What waits at scopes, to be put on the schedule.
+    waiting: list[Delayed]
 
 
 class Scopes:
@@ -74,14 +93,14 @@ class Scopes:
         items: list[bytes],
         envelopes: list[Envelope],
         keys: list[tuple[str, int]],
-    ) -> tuple[list[bytes], list[Envelope], list[tuple[str, int]]]:
+    ) -> Stamped:
         """Publications as brokers know them, with the keys under which some are kept.
 
         Each becomes as many as it has versions; the original is always there, and comes first.
         """
         component = self.components.get(session.id) if self.active else None
         if component is None or not items:
-            return items, envelopes, keys
+            return Stamped(items, envelopes, keys, [])
         self.counters["stamped"] += len(items)
         marks = self.entry.marks(component, envelopes)
         if marks is not None:
@@ -90,32 +109,79 @@ class Scopes:
                 data = mark.prefix + data
                 envelope.put_stamp(mark.stamp, data)
                 marked.append(data)
-            return marked, envelopes, [(_kept_at(key, marks[i].stamp), i) for key, i in keys]
+            kept = [(_kept_at(key, marks[i].stamp), i) for key, i in keys]
+            return Stamped(marked, envelopes, kept, [])
         key_of = {i: key for key, i in keys}
-        all_items: list[bytes] = []
-        found: list[Envelope] = []
-        all_keys: list[tuple[str, int]] = []
+        found, now = Stamped([], [], [], []), self._clock.time
         for i, (data, original) in enumerate(zip(items, envelopes, strict=True)):
-            versions = self.entry.versions(component, original.notification(), self._clock.time)
-            number = 0
-            for stamp, version in versions:
-                if version is None:
-                    stamped, envelope = stamp.prefix + data, original
-                    original.put_stamp(stamp, stamped)
-                else:
-                    assert original.id is not None
-                    try:
-                        own = version.replace(id=version_of(original.id, number + 1))
-                        stamped = stamp.prefix + encode(own)
-                        envelope = decode_header(stamped)
-                    except StentorError:  # a mapping has made it larger than anything may be
-                        continue
-                    number += 1
-                if i in key_of:
-                    all_keys.append((_kept_at(key_of[i], stamp), len(all_items)))
-                all_items.append(stamped)
-                found.append(envelope)
-        return all_items, found, all_keys
+            decided = self.entry.versions(component, original.notification(), now)
+            self._add(found, decided, data, original, key_of.get(i), session.owner)
+        return found
+
+    def resume(self, data: bytes, scheduled: Scheduled) -> Stamped:
+        """What has waited at a scope goes on, as far as it may now."""
+        stamp, bare = split(data)
+        envelope = decode_header(bare)
+        found = Stamped([], [], [], [])
+        try:
+            decided = self.entry.resume(stamp, envelope.notification(), self._clock.time)
+        except StentorError as error:  # more ways lead on from there than anybody can go
+            _log.warning("%s goes no further: %s", scheduled.id, error)
+            return found
+        self._add(found, decided, bare, envelope, scheduled.key, scheduled.owner)
+        return found
+
+    def _add(
+        self,
+        found: Stamped,
+        decided: Decided,
+        data: bytes,
+        original: Envelope,
+        key: str | None,
+        owner: str | None,
+    ) -> None:
+        """What was decided of one publication; other versions have ids of their own."""
+        assert original.id is not None
+        number = 0
+        for stamp, version in decided.versions:
+            if version is None:
+                stamped, envelope = stamp.prefix + data, original
+                original.put_stamp(stamp, stamped)
+            else:
+                try:
+                    own = version.replace(id=version_of(original.id, number + 1))
+                    stamped = stamp.prefix + encode(own)
+                    envelope = decode_header(stamped)
+                except StentorError:  # a mapping has made it larger than anything may be
+                    continue
+                number += 1
+            if key is not None:
+                found.keys.append((_kept_at(key, stamp), len(found.items)))
+            found.items.append(stamped)
+            found.envelopes.append(envelope)
+        # What is delivered later anyway waits from then on.
+        handling = original.handling
+        wait = 0.0 if handling is None else max(0.0, handling.due - self._clock.time)
+        for until, stamp, version in decided.later:
+            id = version_of(original.id, number + 1)
+            own = (original.notification() if version is None else version).replace(id=id)
+            try:
+                stamped = stamp.prefix + encode(own)
+                decode_header(stamped)
+            except StentorError:
+                continue
+            number += 1
+            found.waiting.append(Delayed(str(id), until + wait, owner, key, stamped))
+
+    def may_delay(self, session: int) -> bool:
+        """Whether policies may put off what a client publishes."""
+        component = self.components.get(session)
+        return component is not None and self.entry.may_delay(component)
+
+    def translated_places(self, session: int) -> frozenset[str]:
+        """Where something of a client may arrive that is no longer what it has published."""
+        component = self.components.get(session) if self.active else None
+        return frozenset() if component is None else self.entry.translated_places(component)
 
     # -- the gate of deliveries
 
@@ -192,8 +258,13 @@ class Scopes:
         for component in self.components.values() if stamp is not None else ():
             if component.producer == stamp.publisher and envelope.id is not None:  # type: ignore[union-attr]
                 found = self.entry.explain(component, envelope.notification())
-                words = (str(each).replace(RESERVED, "") for each in found.refusals)
-                return list(dict.fromkeys(words))[:MOST_STOPS]
+                words = [str(each) for each in found.refusals]
+                for each in found.postponed:
+                    ends = each.child, each.parent
+                    way = " → ".join(ends if each.upward else ends[::-1])
+                    held = "held" if each.until is None else f"put off for {each.until:g} s"
+                    words.append(f"{way}: {held} by a policy")
+                return list(dict.fromkeys(e.replace(RESERVED, "") for e in words))[:MOST_STOPS]
         return []
 
     # -- names
@@ -213,7 +284,7 @@ _OUTSIDE: Final = View("", {}, True)
 def _places(keys: Iterable[str]) -> str:
     """Places in words."""
     named = [key[1:] for key in keys if key.startswith("=")]
-    by_rule = [key.partition(":")[2] for key in keys if key[:1].isdigit()]
+    by_rule = [key.partition(":")[2].replace(RESERVED, ", ") for key in keys if key[:1].isdigit()]
     words = [f"the component {id}" for id in named]
     words += [f"members of {each}" for each in by_rule]
     words += ["those in no scope"] * (NOWHERE in keys)

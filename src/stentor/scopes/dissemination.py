@@ -150,8 +150,14 @@ class Dissemination:
     def resume(self, waiting: Postponed) -> Outcome:
         """What was put off goes on, if its edge still exists and lets it pass (04/T13)."""
         self._publisher = waiting.path[0]
-        child = self._nodes.get(waiting.child)
-        edge = None if child is None else child.parents.get(waiting.parent)
+        # By the end that the graph is sure to know: what publishes, or is a member by a rule, may
+        # be a node that stands for others.
+        if waiting.upward:
+            child = self._nodes.get(waiting.child)
+            edge = None if child is None else child.parents.get(waiting.parent)
+        else:
+            parent = self._nodes.get(waiting.parent)
+            edge = None if parent is None else parent.children.get(waiting.child)
         if edge is not None:
             self._go(edge, waiting.upward, waiting.notification, waiting.climbed, waiting.path)
         return self._run()
@@ -293,6 +299,10 @@ class Dissemination:
         states = self.outcome.states
         state = states[place] if place in states else self._graph.policy_states.get(place)
 
+        def facts(id: str) -> Mapping[str, Any]:
+            node = self._nodes.get(id)
+            return (edges[id].child if node is None else node).facts
+
         def reaches(hop: str) -> bool:
             edge = edges[hop]
             return (
@@ -308,7 +318,7 @@ class Dissemination:
                 self._publisher,
                 path,
                 self._now,
-                lambda id: self._nodes[id].facts,
+                facts,
                 reaches,
             ),
             state,

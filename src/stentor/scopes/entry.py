@@ -21,8 +21,10 @@ traffic, history and last values all have the answer of the time of publication.
     key                        whose place it is
     =ID                        of the component that the graph names so, in all scopes it is in
     N:SCOPE LABEL              of those whom the rule LABEL of SCOPE takes in; N is SCOPE's length
+    the same, NUL, CONDITION   of those among them who have what a policy of SCOPE asks of members
     @PRODUCER                  of the publisher itself, which hears what it publishes
     (empty)                    of all that are in no scope
+    ~CROSSING                  no place: the edge on which something waits
 
 A component hears what it has published itself only as the publisher, never as a member: that would
 be an echo.
@@ -31,8 +33,8 @@ be an echo.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -57,7 +59,7 @@ from stentor.scopes.definition import (
     put,
     rule_of,
 )
-from stentor.scopes.dissemination import Dissemination, Outcome
+from stentor.scopes.dissemination import Dissemination, Outcome, Postponed
 from stentor.scopes.graph import RESERVED, ScopeGraph
 from stentor.scopes.live import check_live, check_references
 from stentor.scopes.nodes import Edge, Node
@@ -66,6 +68,7 @@ from stentor.scopes.places import (
     NOWHERE,
     Span,
     View,
+    Waiting,
     common,
     gaps,
     joined,
@@ -75,7 +78,8 @@ from stentor.scopes.places import (
     place_of_rule,
     without,
 )
-from stentor.scopes.reach import MAX_ANSWERS, Reach
+from stentor.scopes.policies import RequirePrivilege
+from stentor.scopes.reach import MAX_ANSWERS, Reach, translated_members
 
 #: Versions of one publication; a graph that makes more of it lets none of the others pass.
 MAX_VERSIONS: Final = 64
@@ -88,12 +92,25 @@ FEW_FILTERS: Final = 3
 MAX_MOVES: Final = 256
 
 
+#: What decides how far a publisher is heard: its name, if the graph has it, and its places.
+_Standing: TypeAlias = tuple[str | None, tuple[str, ...]]
+
+
 class Mark(NamedTuple):
     """What is put before the bytes of a notification, and the edges that it crosses."""
 
     stamp: Stamp
     prefix: bytes
     edges: tuple[tuple[str, str], ...]
+
+
+class Decided(NamedTuple):
+    """What becomes of a publication at its entry, or of what has waited, when it goes on."""
+
+    #: In which versions it is visible where; None stands for it as it came.
+    versions: list[tuple[Stamp, Notification | None]]
+    #: When it is looked at again, and what is remembered of it until then.
+    later: list[tuple[float, Stamp, Notification | None]]
 
 
 class Component:
@@ -123,7 +140,7 @@ class EntryGraph:
     >>> entry.change(1, Change([ScopeData("acme"), RuleData("acme", "r", "tenant = 'acme'")]))
     >>> ann = Component("ann", "ann", {"tenant": "acme"})
     >>> bob, eve = Component("bob", "bob", {"tenant": "acme"}), Component("eve", "eve", {})
-    >>> [(stamp, version)] = entry.versions(ann, Notification({"x": 1}))
+    >>> [(stamp, version)], _ = entry.versions(ann, Notification({"x": 1}))
     >>> stamp.keys, version is None
     (('4:acme r', '@ann'), True)
     >>> [entry.view(each).sees(stamp) for each in (ann, bob, eve)]
@@ -136,10 +153,17 @@ class EntryGraph:
         self.graph = ScopeGraph()
         #: Nodes whose memberships a change has touched.
         self._moving: set[str] = set()
+        #: Places of a rule for those who satisfy a policy, and places that a change has touched.
+        self._narrower: dict[str, tuple[str, ...]] = {}
+        self._conditions: dict[str, tuple[str, str]] = {}
+        self._touched: set[str] = set()
         #: How often the graph has been changed, or made anew.
         self._built = 0
         #: How far publishers are heard: by the component, if the graph names it, and its places.
-        self._reaches: dict[tuple[str | None, tuple[str, ...]], Reach] = {}
+        self._reaches: dict[_Standing, Reach] = {}
+        #: Where something translated of publishers may arrive, and as of which change.
+        self._translated: dict[_Standing, frozenset[str]] = {}
+        self._translated_as_of = -1
         self._filters: Index[Filter] = Index()
         self._rebuild()
         #: Places as they are, by key, and as they were, oldest first.
@@ -172,6 +196,7 @@ class EntryGraph:
         new = {record.key: record for record in change.put}
         before = {key: records.get(key) for key in (*change.drop, *new)}
         self._moving.clear()
+        self._touched.clear()
         for key in change.drop:
             records.pop(key, None)
         records |= new
@@ -225,19 +250,44 @@ class EntryGraph:
         graph = self.graph
         for record in reversed(ordered(gone)):
             if isinstance(record, RuleData) and record.scope in graph:
-                graph.remove_port(
-                    _stand_in(place_of_rule(record.scope, record.label)), record.scope
-                )
+                self._close(record)
             drop(graph, record)
         for record in ordered(new.values()):
             self._put(record)
 
     def _put(self, record: Record) -> None:
         put(self.graph, record)
-        if isinstance(record, RuleData):
-            port = _stand_in(place_of_rule(record.scope, record.label))
-            self.graph.remove_port(port, record.scope)
-            self.graph.add_port(port, rule_of(record))
+        match record:
+            case RuleData():
+                self._open(record)
+            case ScopeData():
+                for rule in self.graph.rules.of_scope(record.id):
+                    known = self.records.get(f"rule {place_of_rule(rule.scope, rule.label)}")
+                    if isinstance(known, RuleData):
+                        self._open(known)
+
+    def _open(self, record: RuleData) -> None:
+        """The ports of a rule: for all whom it takes in, and for those who satisfy a policy."""
+        self._close(record)
+        place, rule = place_of_rule(record.scope, record.label), rule_of(record)
+        self.graph.add_port(_stand_in(place), rule)
+        policies = self.graph.scope(record.scope).policies.values()
+        asked = {(p.attribute, p.level) for p in policies if isinstance(p, RequirePrivilege)}
+        for attribute, level in sorted(asked):
+            condition = str(Filter.of_expression(Atom(attribute, ">=", (level,))))
+            key = f"{place}{RESERVED}{condition}"  # no rule has a label like that
+            self._conditions[key] = place, condition
+            self.graph.add_port(_stand_in(key), rule, {attribute: level})
+            self._narrower[place] = (*self._narrower.get(place, ()), key)
+        self._touched.update(self._narrower.get(place, ()))
+
+    def _close(self, record: RuleData) -> None:
+        place = place_of_rule(record.scope, record.label)
+        narrower = self._narrower.pop(place, ())
+        self._touched.update(narrower)
+        for key in (place, *narrower):
+            self._conditions.pop(key, None)
+            self.graph.remove_port(_stand_in(key), record.scope)
 
     def _disturb(self, touched: Iterable[Record]) -> None:
         """Forget the reaches that have looked at something that has changed."""
@@ -259,6 +309,8 @@ class EntryGraph:
     def _rebuild(self) -> None:
         self._built += 1
         self._reaches.clear()
+        self._narrower.clear()
+        self._conditions.clear()
         self.graph = new_graph(self.records)
         self.graph.watchers.append(lambda _, child, parent: self._moving.add(child))
         for record in ordered(self.records.values()):
@@ -275,7 +327,7 @@ class EntryGraph:
             elif isinstance(record, ScopeData):
                 rules = self.graph.rules.of_scope(record.id)
                 keys |= {place_of_rule(rule.scope, rule.label) for rule in rules}
-        keys |= {place_of_component(id) for id in self._moving}
+        keys |= {place_of_component(id) for id in self._moving} | self._touched
         changed: list[Span] = []
         for key in sorted(keys):
             new, old = self._place(key, epoch), self.places.get(key)
@@ -305,11 +357,14 @@ class EntryGraph:
         if node is not None and not node.is_scope and (key[0] == "!" or node.parents):
             where = str(Filter.of_expression(Atom("name", "=", (key[1:],))))
             return Span(key, "", where, [], epoch)
-        rule = self.records.get(f"rule {key}")
+        place, condition = self._conditions.get(key, (key, ""))
+        rule = self.records.get(f"rule {place}")
         if not isinstance(rule, RuleData):
             return None
         admits = self.graph.scope(rule.scope).admits
         where = rule.where if admits is None else str(Filter(rule.where) & admits)
+        if condition:
+            where = str(Filter(where) & Filter(condition))
         return Span(key, rule.scope, where, rule.among, epoch)
 
     # -- components
@@ -362,9 +417,10 @@ class EntryGraph:
         own = place_of_component(component.name), named(component.name)
         keys = [key for key in own if key in self.places]
         for rule in self.graph.rules.matching(facts):
-            key = place_of_rule(rule.scope, rule.label)
-            if key in self.places and self.places[key].filter.matches(facts):
-                keys.append(key)
+            place = place_of_rule(rule.scope, rule.label)
+            for key in (place, *self._narrower.get(place, ())):
+                if key in self.places and self.places[key].filter.matches(facts):
+                    keys.append(key)
         return keys
 
     def _times(self, span: Span, plain: list[Span]) -> Iterable[tuple[int, int]]:
@@ -431,6 +487,27 @@ class EntryGraph:
         component.node, component.placed = node, self._built
         return node
 
+    def may_delay(self, component: Component) -> bool:
+        """Whether policies may put off something of it."""
+        return self.graph.has_delays and not self._reach(component).is_known
+
+    def translated_places(self, component: Component) -> frozenset[str]:
+        """Where something of it may arrive that is no longer what it has published."""
+        if not self.graph.has_mappings:
+            return frozenset()
+        if self._translated_as_of != self._built:
+            self._translated, self._translated_as_of = {}, self._built
+        known = self.graph.nodes.get(component.name)
+        is_named = known is not None and not known.is_scope
+        key = component.name if is_named else None, self.view(component).now
+        found = self._translated.get(key)
+        if found is None:
+            node = self._climbing(component)
+            edges, is_open = node.parents.values(), self.graph.open_by_default
+            members = translated_members(edges, node, open_by_default=is_open)
+            found = self._translated[key] = frozenset(map(_place_of, members))
+        return found
+
     # -- publications
 
     def marks(self, component: Component, envelopes: Sequence[Envelope]) -> list[Mark] | None:
@@ -493,19 +570,40 @@ class EntryGraph:
             mark = component.marks[bits] = Mark(stamp, stamp.prefix, answer.edges)
         return mark
 
-    def versions(
-        self, component: Component, n: Notification, now: float = 0.0
-    ) -> list[tuple[Stamp, Notification | None]]:
-        """In which versions something is visible where; None stands for the original, the first."""
+    def versions(self, component: Component, n: Notification, now: float = 0.0) -> Decided:
+        """In which versions something is visible where, and what of it waits."""
         reach = self._reach(component)
         if reach.is_known:
             (bits,) = self._bits(reach, [n])
-            return [(self._mark(component, reach, bits).stamp, None)]
+            return Decided([(self._mark(component, reach, bits).stamp, None)], [])
         node = self._climbing(component)
-        outcome = self._disseminate(node, n, now)
-        self.graph.commit(outcome)
+        outcome = self._disseminate(node, lambda graph: graph.publish(node.id, n), now)
+        found = self._decided(component, node, n, outcome)
         own = place_of_publisher(component.producer)
-        found: dict[Notification | None, dict[str, None]] = {None: {own: None}}
+        return found._replace(versions=_with_original(found.versions, self.epoch, component, own))
+
+    def resume(self, stamp: Stamp, n: Notification, now: float = 0.0) -> Decided:
+        """What has waited goes on, by the graph as it is now; it may be visible nowhere."""
+        waiting = Waiting.of(stamp)
+        component = Component(waiting.producer, waiting.name, waiting.attributes)
+        node = self._climbing(component)
+        crossing = Postponed(
+            waiting.child or node.id,
+            waiting.parent,
+            waiting.upward,
+            n,
+            (node.id, *waiting.climbed),
+            (node.id, *waiting.path),
+        )
+        outcome = self._disseminate(node, lambda graph: graph.resume(crossing), now)
+        return self._decided(component, node, n, outcome)
+
+    def _decided(
+        self, component: Component, node: Node, n: Notification, outcome: Outcome
+    ) -> Decided:
+        # What is put off waits with the broker, on disk, and not in the graph.
+        self.graph.policy_states.update(outcome.states)
+        found: dict[Notification | None, dict[str, None]] = {}
         for delivery in outcome.deliveries:
             if delivery.consumer != node.id:
                 version = None if delivery.notification == n else delivery.notification
@@ -513,29 +611,60 @@ class EntryGraph:
         for reached in outcome.reached:
             edge = reached.path[-2].removeprefix(RESERVED), reached.path[-1]
             self.crossed[edge] = self.crossed.get(edge, 0) + 1
-        some = list(found.items())[:MAX_VERSIONS]
-        return [
-            (Stamp(self.epoch, component.producer, tuple(sorted(keys))), version)
-            for version, keys in some
+        producer = component.producer
+        versions = [
+            (Stamp(self.epoch, producer, tuple(sorted(keys))), version)
+            for version, keys in found.items()
         ]
+        later = []
+        for each in outcome.postponed:
+            if each.until is not None:
+                key = Waiting(
+                    producer,
+                    component.name,
+                    component.attributes,
+                    "" if each.child == node.id else each.child,
+                    each.parent,
+                    each.upward,
+                    each.climbed[1:],
+                    each.path[1:],
+                ).key
+                version = None if each.notification == n else each.notification
+                later.append((each.until, Stamp(self.epoch, producer, (key,)), version))
+        return Decided(versions[:MAX_VERSIONS], later[:MAX_VERSIONS])
 
     def explain(self, component: Component, n: Notification) -> Outcome:
         """All that would become of a publication, with every refusal; changes nothing."""
-        return self._disseminate(self._climbing(component), n, 0.0, explain=True)
+        node = self._climbing(component)
+        return self._disseminate(node, lambda graph: graph.publish(node.id, n), 0.0, explain=True)
 
     def _disseminate(
-        self, node: Node, n: Notification, now: float, *, explain: bool = False
+        self,
+        node: Node,
+        begin: Callable[[Dissemination], Outcome],
+        now: float,
+        *,
+        explain: bool = False,
     ) -> Outcome:
         nodes = self.graph.nodes
         before = nodes.get(node.id)
         nodes[node.id] = node
         try:
-            return Dissemination(self.graph, now=now, explain=explain).publish(node.id, n)
+            return begin(Dissemination(self.graph, now=now, explain=explain))
         finally:
             if before is None:
                 del nodes[node.id]
             else:
                 nodes[node.id] = before
+
+
+def _with_original(
+    versions: list[tuple[Stamp, Notification | None]], epoch: int, component: Component, own: str
+) -> list[tuple[Stamp, Notification | None]]:
+    """The original first, which its publisher sees in any case."""
+    others = [(stamp, version) for stamp, version in versions if version is not None]
+    keys = {own, *(key for stamp, version in versions if version is None for key in stamp.keys)}
+    return [(Stamp(epoch, component.producer, tuple(sorted(keys))), None), *others][:MAX_VERSIONS]
 
 
 def _stand_in(place: str) -> str:

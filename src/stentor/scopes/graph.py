@@ -27,7 +27,7 @@ from stentor.scopes.interfaces import OMITTED, OPEN, Interface
 from stentor.scopes.mappings import EdgeMapping
 from stentor.scopes.membership import MembershipRule, MembershipRules
 from stentor.scopes.nodes import FEATURES, NO_MAPPING, Edge, Node
-from stentor.scopes.policies import Custom, Kind, Policy
+from stentor.scopes.policies import Custom, Delay, Kind, Policy
 
 MODES: Final = ("version", "origin", "per_path")
 #: How many notifications policies may hold back at once.
@@ -89,7 +89,7 @@ class ScopeGraph:
         #: Called with "join" or "leave", the member and the scope, after an edge came or went.
         self.watchers: list[Callable[[str, str, str], None]] = []
         self._mapped: dict[str, dict[str, None]] = {}
-        self._special = 0
+        self._special = self._translated = self._delaying = 0
         self.default_scope = default_scope
         if default_scope is not None:
             self.create_scope(default_scope, interface=OPEN)
@@ -136,7 +136,7 @@ class ScopeGraph:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         nodes, edges, members = (state.pop(each) for each in ("_nodes", "_edges", "_members"))
-        epoch, special = state["epoch"], state["_special"]
+        epoch, special, translated = (state[each] for each in ("epoch", "_special", "_translated"))
         self.__dict__.update(state)
         self.nodes = {}
         for features in nodes:
@@ -152,7 +152,7 @@ class ScopeGraph:
                 for member in order:
                     if member in table:
                         table[member] = table.pop(member)
-        self.epoch, self._special = epoch, special
+        self.epoch, self._special, self._translated = epoch, special, translated
 
     # -- questions about structure
 
@@ -244,6 +244,16 @@ class ScopeGraph:
     def is_plain(self) -> bool:
         """Whether there are neither mappings nor policies anywhere."""
         return not self._special
+
+    @property
+    def has_mappings(self) -> bool:
+        """Whether something is translated on any edge."""
+        return self._translated > 0
+
+    @property
+    def has_delays(self) -> bool:
+        """Whether a policy may put something off."""
+        return self._delaying > 0
 
     @property
     def has_policies(self) -> bool:
@@ -388,13 +398,17 @@ class ScopeGraph:
             self._unlink(edge)
         self._forget(node)
 
-    def add_port(self, id: str, rule: MembershipRule) -> None:
+    def add_port(
+        self, id: str, rule: MembershipRule, attributes: Mapping[str, Any] | None = None
+    ) -> None:
         """Something that stands for all whom a rule takes in, and is given what they are given.
 
-        It is no component: rules do not look at it, and it has no name in the graph.
+        It is no component: rules do not look at it, and it has no name in the graph. Policies see
+        these attributes of it.
         """
         scope = self.scope(rule.scope)
         port = Node(id, is_scope=False)
+        port.attributes.update(attributes or {})
         edge = Edge(port, scope, rule.selective, rule.imposed, rule.mapping)
         if edge.carries:
             scope.children[id] = edge
@@ -497,7 +511,8 @@ class ScopeGraph:
         if not node.is_scope and kind is not Kind.PUBLISHING:
             raise InvalidScopeGraph(f"{id!r} is no scope and can only have a publishing policy")
         self._special += (policy is not None) - (kind in node.policies)
-        node.policies.pop(kind, None)
+        before = node.policies.pop(kind, None)
+        self._delaying += _may_delay(policy) - _may_delay(before)
         self.policy_states.pop((id, kind), None)
         if policy is not None:
             node.policies[kind] = policy
@@ -664,6 +679,7 @@ class ScopeGraph:
         if not edge.is_mapped:
             return
         self._special += sign
+        self._translated += sign
         if not edge.child.is_scope:
             mapped = self._mapped.setdefault(edge.parent.id, {})
             if sign > 0:
@@ -681,3 +697,7 @@ class ScopeGraph:
             del self._ids[node.name]
         self._mapped.pop(node.id, None)
         self.epoch += 1
+
+
+def _may_delay(policy: Policy | Custom | None) -> bool:
+    return isinstance(policy, Delay | Custom)

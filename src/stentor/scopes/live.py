@@ -21,10 +21,20 @@ from stentor.scopes.policies import (
     Nobody,
     Only,
     Policy,
+    RequirePrivilege,
 )
 
-#: Policies that decide the same for all whom a rule takes in, whoever they are.
-_ON_PORTS: Final = (Broadcast, Nobody, Only, Chain, ByProducer, ByPath)
+#: Policies that decide the same for all whom a rule takes in, or by what they say of themselves.
+_ON_PORTS: Final = (
+    Broadcast,
+    Nobody,
+    Only,
+    Chain,
+    ByProducer,
+    ByPath,
+    Delay,
+    RequirePrivilege,
+)
 
 
 def check_references(records: Mapping[str, Record], gone: Iterable[Record]) -> None:
@@ -75,10 +85,10 @@ def check_live(graph: ScopeGraph, records: Iterable[Record]) -> None:
 
 def check_policy(graph: ScopeGraph, id: str, kind: Kind, policy: Policy | Custom) -> None:
     """Raise if brokers cannot do what a policy asks for."""
-    if isinstance(policy, Delay | Hold):
+    if isinstance(policy, Hold):
         raise InvalidScopeGraph(
-            f"brokers hold nothing back at scopes, as the {kind} policy of {id!r} wants: who may "
-            "have it would have to be decided again when it goes on; publish with delay=, or let a "
+            f"brokers hold nothing back until something else happens, as the {kind} policy of "
+            f"{id!r} wants: what sets it free may be published at any of them; use delay, or let a "
             "component hold it"
         )
     if kind is Kind.PUBLISHING or not graph.rules.of_scope(id):

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
 from stentor.filters import Filter
@@ -20,6 +21,44 @@ from stentor.scopes.membership import few_texts
 NOWHERE: Final = ""
 #: Places of the past that are remembered; what was published before the oldest is seen by nobody.
 MAX_PAST: Final = 10_000
+
+
+class Waiting(Struct, array_like=True, frozen=True):
+    """A crossing that a policy has put off, with all that is needed to go on with it (04/T13).
+
+    It is written as the only key of a stamp, so that what waits can be kept as any notification is,
+    and nobody sees it meanwhile.
+    """
+
+    #: Who has published it, as the graph sees it.
+    producer: str
+    name: str
+    attributes: dict[str, Any]
+    #: The edge, and which way; "" is the publisher.
+    child: str
+    parent: str
+    upward: bool
+    #: What it has climbed through, and its whole way, both behind the publisher.
+    climbed: tuple[str, ...]
+    path: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        return _WAITING + msgspec.json.encode(self).decode()
+
+    @classmethod
+    def of(cls, stamp: Stamp) -> Waiting:
+        (key,) = stamp.keys
+        return _waiting.decode(key[len(_WAITING) :])
+
+
+_WAITING: Final = "~"
+_waiting: Final = msgspec.json.Decoder(Waiting)
+
+
+def waits(stamp: Stamp) -> bool:
+    """Whether what has this stamp waits at a scope."""
+    return len(stamp.keys) == 1 and stamp.keys[0].startswith(_WAITING)
 
 
 def place_of_rule(scope: str, label: str) -> str:

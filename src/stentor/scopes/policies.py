@@ -359,6 +359,17 @@ def is_selecting(policy: Policy | Custom) -> bool:
     return policy.selects if isinstance(policy, Custom) else type(policy).selecting
 
 
+def remembers(policy: Policy | Custom) -> bool:
+    """Whether what it decides depends on what came before, or on the time.
+
+    >>> remembers(OneOfN("hash", "customer")), remembers(OneOfN("round_robin"))
+    (False, True)
+    """
+    if isinstance(policy, OneOfN):
+        return policy.how in ("round_robin", "random")
+    return isinstance(policy, RateLimit | Delay | Hold | Custom)
+
+
 def policy_of(name: str, arguments: tuple[Any, ...]) -> Policy | Custom:
     """A policy by its name in the language, and its arguments.
 

@@ -99,7 +99,7 @@ class Reach:
             self.seen |= {edge.child.id, edge.parent.id} - {self._own.id}
             if edge.is_mapped or to.policies or to.once:
                 return False
-            if not self._opens(self._halves(edge, upward)) or (to.id, upward) in known:
+            if not self._opens(_halves(edge, upward, self._open)) or (to.id, upward) in known:
                 continue
             known.add((to.id, upward))
             if upward:
@@ -126,7 +126,8 @@ class Reach:
         while ahead:
             edge, upward = ahead.popleft()
             to, source = (edge.parent, edge.child) if upward else (edge.child, edge.parent)
-            if (to.id, upward) in known or not self._passes(self._halves(edge, upward), bits):
+            halves = _halves(edge, upward, self._open)
+            if (to.id, upward) in known or not self._passes(halves, bits):
                 continue
             known.add((to.id, upward))
             if not to.is_scope:
@@ -151,22 +152,52 @@ class Reach:
                 return False
         return True
 
-    def _halves(self, edge: Edge, upward: bool) -> _Halves:
-        child, parent = edge.child, edge.parent
-        omitted = self._open or not child.is_scope
-        if upward:
-            return (
-                (child.interface.output, omitted),
-                (edge.selective.output, True),
-                (edge.imposed.output, True),
-                (parent.everyone.output, True),
-            )
+
+def _halves(edge: Edge, upward: bool, open_by_default: bool) -> _Halves:
+    child, parent = edge.child, edge.parent
+    omitted = open_by_default or not child.is_scope
+    if upward:
         return (
-            (parent.everyone.input, True),
-            (edge.imposed.input, True),
-            (edge.selective.input, True),
-            (child.interface.input, omitted),
+            (child.interface.output, omitted),
+            (edge.selective.output, True),
+            (edge.imposed.output, True),
+            (parent.everyone.output, True),
         )
+    return (
+        (parent.everyone.input, True),
+        (edge.imposed.input, True),
+        (edge.selective.input, True),
+        (child.interface.input, omitted),
+    )
+
+
+def translated_members(edges: Iterable[Edge], own: Node, *, open_by_default: bool) -> set[str]:
+    """The members at which something may arrive that was translated on its way.
+
+    What filters say is not looked at, as nobody knows what a mapping makes of something; only what
+    is closed for good lets nothing through. So these may be too many and are never too few.
+    """
+    ahead = [(edge, True, False) for edge in edges]
+    known: set[tuple[str, bool, bool]] = set()
+    found: set[str] = set()
+    while ahead:
+        edge, upward, translated = ahead.pop()
+        mapping = edge.mapping.up if upward else edge.mapping.down
+        translated = translated or mapping is not None
+        to = edge.parent if upward else edge.child
+        halves = _halves(edge, upward, open_by_default)
+        is_shut = any(not (omitted if half is None else half) for half, omitted in halves)
+        if is_shut or (to.id, upward, translated) in known:
+            continue
+        known.add((to.id, upward, translated))
+        if not to.is_scope:
+            if translated and to.id != own.id:
+                found.add(to.id)
+            continue
+        if upward:
+            ahead += [(each, True, translated) for each in to.parents.values()]
+        ahead += [(each, False, translated) for each in to.children.values()]
+    return found
 
 
 def _is_text(value: Any) -> bool:

@@ -9,7 +9,7 @@ must have been given all that it matches of this, whatever was changed, cut or k
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, TypeAlias
 
 from overlay import Overlay
 
@@ -20,15 +20,19 @@ from stentor.model.codec import decode_header
 from stentor.model.stamp import Stamp, without_stamps
 from stentor.scopes import Interface, MembershipRule, ScopeGraph, mapping_of
 from stentor.scopes.definition import Change, Record, graph_of, records_of
-from stentor.scopes.entry import EntryGraph
-from stentor.scopes.graph import BY_HAND
+from stentor.scopes.dissemination import Delivery, Dissemination, Postponed
+from stentor.scopes.entry import Decided, EntryGraph
+from stentor.scopes.graph import BY_HAND, RESERVED
 from stentor.scopes.interfaces import CLOSED, OMITTED, OPEN
 from stentor.scopes.mappings import EdgeMapping
 from stentor.scopes.nodes import NO_MAPPING
-from stentor.scopes.policies import ByProducer, Chain, Kind, Nobody, Only
+from stentor.scopes.places import Waiting
+from stentor.scopes.policies import ByProducer, Chain, Delay, Kind, Nobody, Only, RequirePrivilege
 from stentor.simulation.client import Client, SimulatedInbox
 
 FILTERS = ("true", "x >= 1", "x < 3", "k = 'a'", "z = 7", "x = 2 or k = 'b'", "exists y")
+#: Of these, the ones that only something translated can match.
+TRANSLATED = ("z = 7", "exists y")
 INTERFACES = (
     OMITTED,
     OPEN,
@@ -60,12 +64,21 @@ class ScopeHistory:
         names = [f"b{i}" for i in range(size)]
         links = [(names[rng.randrange(i)], names[i]) for i in range(1, size)]
         self.mapped, self.policed = rng.random() < 0.5, rng.random() < 0.4
+        #: Whether subscriptions go only where something is advertised that they overlap.
+        self.steered = rng.random() < 0.3
+        self.mapped = self.mapped or self.steered
         graph = size > 2 and rng.random() < 0.3
         if graph:
             links.append((names[0], names[-1]))
             links = list({frozenset(link): link for link in links}.values())
-        self.sim = Overlay(links, brokers=names, seed=seed, graph=graph)
+        advertisements = "covering" if self.steered else None
+        self.sim = Overlay(
+            links, brokers=names, seed=seed, graph=graph, advertisements=advertisements
+        )
         self.names = names
+        #: What has gone on after it had waited at a scope: by its id, the epoch in which it did,
+        #: where, and as what. If a broker has tried it twice, the second time counts.
+        self.resumed: dict[str, tuple[int, Waiting, Notification]] = {}
         #: What the graph was in each epoch.
         self.epochs: dict[int, dict[str, Record]] = {}
         self.graph = ScopeGraph()
@@ -81,9 +94,11 @@ class ScopeHistory:
             if rng.random() < 0.8:
                 client.attributes = {"tenant": rng.choice(TENANTS), "rank": rng.randrange(3)}
             client.connect(sim.hosts[rng.choice(self.names)])
+            if self.steered:
+                client.offer(Filter("x >= 0 and x < 4 and not exists y and not exists z"))
             self.clients.append(client)
             for _ in range(rng.randint(0, 2)):
-                text = rng.choice(FILTERS)
+                text = rng.choice(TRANSLATED if self.steered and rng.random() < 0.5 else FILTERS)
                 options: dict[str, Any] = {"durable": f"d{i}{_}"} if rng.random() < 0.4 else {}
                 self.inboxes.append((client, client.open(text, **options), Filter(text)))
         sim.settle()
@@ -96,18 +111,26 @@ class ScopeHistory:
             if client.broker is None:
                 client.connect(sim.hosts[client.homes[-1]])
         sim.settle()
+        for _ in range(6):  # as often as something may be put off on its way
+            sim.tick(30)
+            sim.settle()
         self.judge()
 
     def step(self) -> None:
         rng, sim = self.rng, self.sim
         match rng.choice(
-            ["publish"] * 6 + ["advance"] * 4 + ["change"] * 2 + ["cut", "mend", "kill", "client"]
+            ["publish"] * 6
+            + ["advance"] * 4
+            + ["change"] * 2
+            + ["cut", "mend", "kill", "client", "time"]
         ):
             case "publish":
                 client = rng.choice(self.clients)
                 client.send([{"x": rng.randrange(4), "k": rng.choice("ab")}])
             case "advance":
                 sim.advance(rng.choice([1, 5, 30]))
+            case "time":
+                sim.tick(rng.choice([2, 12]))
             case "change":
                 self.reconfigure()
             case "cut" if sim.wires:
@@ -169,6 +192,9 @@ class ScopeHistory:
                         Only(tuple(rng.sample(sorted(graph.nodes), 1))),
                         Chain(tuple(n for n in graph.nodes if n[0] == "c")),
                         ByProducer(Filter("rank > 0")),
+                        Delay(rng.choice([0, 3, 20])),
+                        Delay(10, Filter("x > 1")),
+                        RequirePrivilege(rng.choice([1, 2]), "rank"),
                     ]
                 )
                 graph.set_policy(
@@ -176,7 +202,8 @@ class ScopeHistory:
                 )
 
     def mapping(self) -> EdgeMapping:
-        return random_mapping(self.rng) if self.mapped and self.rng.random() < 0.4 else NO_MAPPING
+        often = 0.6 if self.steered else 0.4
+        return random_mapping(self.rng) if self.mapped and self.rng.random() < often else NO_MAPPING
 
     def rule(self, graph: ScopeGraph, scope: str, tenant: str) -> None:
         imposed = self.rng.choice([OMITTED, OMITTED, Interface.of("x >= 1", "x >= 1")])
@@ -229,6 +256,49 @@ class ScopeHistory:
                 graph.add_component(client.id, attributes=client.attributes)
         return graph
 
+    def carried_on(self, owed: dict[tuple[str, str, int], set[frozenset[Any]]]) -> set[_Crossing]:
+        """Add what is owed of all that has waited; which crossings that were, and led to."""
+        found: set[_Crossing] = set()
+        for epoch, waiting, n in self.resumed.values():
+            model = self.model(epoch)
+            for child in self.members_at(epoch, model, waiting):
+                crossing = Postponed(
+                    child,
+                    waiting.parent,
+                    waiting.upward,
+                    n,
+                    (waiting.producer, *waiting.climbed),
+                    (waiting.producer, *waiting.path),
+                )
+                outcome = Dissemination(model).resume(crossing)
+                origin = waiting.producer, _sequence(n)
+                for each in outcome.deliveries:
+                    owe(owed, each, origin)
+                found |= {_crossing(each, origin) for each in outcome.postponed}
+        return found
+
+    def members_at(self, epoch: int, model: ScopeGraph, waiting: Waiting) -> list[str]:
+        """Who is at the end of an edge on which something waits."""
+        if waiting.child[:1] != RESERVED:
+            return [waiting.child or waiting.producer]
+        named = {record.id for record in self.epochs[epoch].values() if hasattr(record, "id")}
+        if waiting.parent not in model:
+            return []
+        members = model.members(waiting.parent)
+        return [id for id in members if id not in named and id != waiting.producer]
+
+    def check_waiting(self, wanted: set[_Crossing]) -> None:
+        """Whatever a policy has put off has gone on, once its time had come."""
+        done = {(w.producer, _sequence(n), w.child, w.parent) for _, w, n in self.resumed.values()}
+        for publisher, sequence, child, parent in wanted:
+            ends = [child, "" if child == publisher else child]
+            known = any((publisher, sequence, each, parent) in done for each in ends)
+            port = any(
+                each[:2] == (publisher, sequence) and each[2][:1] == RESERVED and each[3] == parent
+                for each in done
+            )
+            assert known or port, f"what {publisher} said waits for ever from {child} to {parent}"
+
     def judge(self) -> None:
         seen: dict[tuple[str, int], tuple[Stamp | None, Notification]] = {}
         for host in self.sim.hosts.values():
@@ -239,16 +309,19 @@ class ScopeHistory:
                     decode_header(bare).notification(),
                 )
         owed: dict[tuple[str, str, int], set[frozenset[Any]]] = {}
+        waits = self.carried_on(owed)
         for stamp, n in seen.values():
             if stamp is not None and n.id is not None and n.id.producer == stamp.publisher:
                 model = self.model(stamp.epoch)
-                for each in model.deliveries(n, stamp.publisher):
-                    key = each.consumer, *_origin(n)
-                    owed.setdefault(key, set()).add(frozenset(dict(each.notification).items()))
+                found = model.outcome(n, stamp.publisher)
+                for each in found.deliveries:
+                    owe(owed, each, _origin(n))
+                waits |= {_crossing(each, _origin(n)) for each in found.postponed}
                 nowhere = [c.id for c in self.clients if not model.parents(c.id)]
                 if stamp.publisher in nowhere:  # all who are in no scope see each other
                     for id in nowhere:
                         owed.setdefault((id, *_origin(n)), set()).add(frozenset(dict(n).items()))
+        self.check_waiting(waits)
         for client, inbox, filter in self.inboxes:
             had: set[tuple[Any, ...]] = set()
             for stream, offset, _ in inbox.given:
@@ -267,6 +340,28 @@ class ScopeHistory:
                         )
 
 
+#: A publication, and an edge that it has to cross later.
+_Crossing: TypeAlias = tuple[str, int, str, str]
+
+
+def _crossing(each: Postponed, origin: tuple[str, int]) -> _Crossing:
+    return *origin, each.child, each.parent
+
+
+def _sequence(n: Notification) -> int:
+    assert n.id is not None
+    return n.id.sequence
+
+
+def owe(
+    owed: dict[tuple[str, str, int], set[frozenset[Any]]],
+    delivery: Delivery,
+    origin: tuple[str, int],
+) -> None:
+    version = frozenset(dict(delivery.notification).items())
+    owed.setdefault((delivery.consumer, *origin), set()).add(version)
+
+
 def _origin(n: Notification, stamp: Stamp | None = None) -> tuple[str, int]:
     """Which publication something is a version of."""
     assert n.id is not None
@@ -283,9 +378,14 @@ def run_scope_history(seed: int) -> ScopeHistory:
         known = history.epochs.setdefault(epoch, dict(self.records))
         assert known == self.records, "brokers have different graphs in the same epoch"
 
-    EntryGraph.change = noted  # type: ignore[method-assign]
+    def gone_on(self: EntryGraph, stamp: Stamp, n: Notification, now: float = 0.0) -> Decided:
+        history.resumed[str(n.id)] = self.epoch, Waiting.of(stamp), n
+        return resume(self, stamp, n, now)
+
+    resume = EntryGraph.resume
+    EntryGraph.change, EntryGraph.resume = noted, gone_on  # type: ignore[method-assign]
     try:
         history.run()
     finally:
-        EntryGraph.change = change  # type: ignore[method-assign]
+        EntryGraph.change, EntryGraph.resume = change, resume  # type: ignore[method-assign]
     return history

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,12 @@ from stentor.errors import (
 from stentor.filters import Filter
 from stentor.model import Notification, NotificationId, encode
 from stentor.model.stamp import Stamp
+from stentor.node.scopes import version_of
 from stentor.protocol import messages as m
-from stentor.scopes import MembershipRule, ScopeGraph
+from stentor.scopes import Kind, MembershipRule, ScopeGraph
 from stentor.scopes.definition import Change, records_of
 from stentor.scopes.definition import encode as encode_change
+from stentor.scopes.policies import Delay, RequirePrivilege
 
 HIDDEN = pytest.mark.spec("R-04.13", "04/T17", "04/P16", "R-05.14")
 pytestmark = HIDDEN
@@ -399,6 +401,50 @@ async def test_by_a_transaction() -> None:
 async def test_by_what_is_delivered_later() -> None:
     async with world() as w, w.spy.subscribe("exists secret") as spying:
         assert await w.leak(spying, deliver_at=0.2) == []
+
+
+@pytest.mark.parametrize("volatile", [False, True])
+@looped
+async def test_by_what_waits_at_a_scope(volatile: bool) -> None:
+    graph = tenants("acme", "beta")
+    graph.set_policy("acme", Kind.INTERNAL, Delay(0.2))
+    async with world() as w, w.spy.subscribe("") as spying:
+        await deploy(w.broker, graph)
+        assert await w.leak(spying, volatile=volatile) == []
+
+
+@looped
+async def test_by_cancelling_what_waits_at_a_scope() -> None:
+    graph = tenants("acme", "beta")
+    graph.set_policy("acme", Kind.INTERNAL, Delay(1.0))
+    async with world() as w, w.insider.subscribe("exists secret") as known:
+        await deploy(w.broker, graph)
+        id = await w.vault.publish(SECRET, ack=True)
+        for each in (id, version_of(id, 1)):
+            with suppress(StentorError):
+                assert not await w.spy.cancel(each)
+        assert (await anext(known))["secret"] == 42
+
+
+@looped
+async def test_by_history_without_the_privilege() -> None:
+    graph = tenants("acme", "beta")
+    graph.set_policy("acme", Kind.INTERNAL, RequirePrivilege(2))
+    async with world() as w:
+        await deploy(w.broker, graph)
+        address, acme = w.broker.address, {"tenant": "acme"}
+        async with (
+            stentor.connect(address, name="boss", attributes={**acme, "privilege": 2}) as boss,
+            stentor.connect(address, name="clerk", attributes={**acme, "privilege": 1}) as clerk,
+            boss.subscribe("exists secret") as known,
+            clerk.subscribe("", since="earliest") as spying,
+        ):
+            await w.vault.publish(SECRET, ack=True)
+            assert (await anext(known))["secret"] == 42
+            async with clerk.subscribe("exists secret", since="earliest") as again:
+                await clerk.publish({"end": True, "secret": 0}, ack=True)
+                assert (await anext(again))["secret"] == 0
+            assert (await anext(spying))["secret"] == 0
 
 
 @looped

@@ -66,6 +66,23 @@ def test_both_plans_say_what_the_model_says(spark):
         assert told(one) == Counter({k: v for k, v in expected.items() if k[0] == components[0]})
 
 
+@pytest.mark.spec("R-04.60", "R-04.67", "05/4.7")
+def test_policies_that_remember_nothing_choose_as_in_the_model(spark):
+    g = graph_of("p>s a>s b>s q>t c>t d>t t>s")
+    for load, id in enumerate("abcd"):
+        g.set_attributes(id, {"load": load, "privilege": load})
+    g.set_policy("s", Kind.INTERNAL, policy_of("key_affine", ("kind",)))
+    g.set_policy("t", Kind.INTERNAL, policy_of("require_privilege", (3,)))
+    g.set_policy("t", Kind.DELIVERY, policy_of("top_k", ("load", 1, "asc")))
+    kinds = [Notification({"kind": kind, "x": x}) for x, kind in enumerate("uvwxyz")]
+    published = [(publisher, n) for n in kinds for publisher in "pq"]
+    expected = modelled(g, published)
+    assert len({consumer for consumer, *_ in expected}) > 3
+    assert told(scoped(table(spark, published), g)) == expected
+    with pytest.raises(PipelineDefinitionError, match="policies"):
+        scoped(table(spark, published), g, plan="native")
+
+
 def test_columns_follow_from_the_mappings(spark):
     g = graph_of("p>s s>w c>w d>s")
     up = mapping_of(
@@ -150,6 +167,6 @@ def test_what_cannot_be_answered_is_refused(spark):
     assert [row.kind for row in scoped(events, g, to="c", schema="kind string").collect()] == ["A"]
     with pytest.raises(PipelineDefinitionError, match="for expressions alone"):
         scoped(events, g, plan="native")
-    g.set_policy("s", Kind.INTERNAL, policy_of("none", ()))
-    with pytest.raises(PipelineError, match="policies"):
+    g.set_policy("s", Kind.INTERNAL, policy_of("round_robin", ()))
+    with pytest.raises(PipelineError, match="internal policy of 's'"):
         scoped(events, g, schema="kind string")

@@ -64,6 +64,7 @@ from stentor.node.journals import Journals
 from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.durables import Durables
 from stentor.node.parts.homes import Homes
+from stentor.node.parts.offers import Offers
 from stentor.node.parts.publishing import Publishing
 from stentor.node.parts.pulses import Pulses
 from stentor.node.parts.routing import Routing
@@ -120,6 +121,7 @@ class Detectors:
         sessions: Sessions,
         durables: Durables,
         homes: Homes,
+        offers: Offers,
         publishing: Publishing,
         routing: Routing | Carriage,
         journals: Journals,
@@ -135,6 +137,7 @@ class Detectors:
         self._sessions = sessions
         self._durables = durables
         self._homes = homes
+        self._offers = offers
         self._publishing = publishing
         self._routing = routing
         self._pulses = pulses
@@ -343,6 +346,7 @@ class Detectors:
         if not self._advertised:  # where advertisements steer, nobody would hear of what is found
             self._advertised = True
             self._routing.advertise(FilterId(self._producer, 0), DETECTIONS)
+        self._offers.follow(session)
         return hosted
 
     def _ask(self, hosted: Hosted, name: str | None, asked: m.Subscribe | None = None) -> None:
@@ -571,9 +575,9 @@ class Detectors:
         self.counters["detected"] += len(items)
         hosted.is_writing = True
         if hosted.memo is None:
-            stamped, envelopes, _ = self._scopes.stamp(hosted.session, items, envelopes, [])
+            stamped, envelopes, _, later = self._scopes.stamp(hosted.session, items, envelopes, [])
             then = partial(self._written, hosted, items, None)
-            self._publishing.publish_own(self._own(), stamped, envelopes, then=then)
+            self._publishing.publish_own(self._own(), stamped, envelopes, later=later, then=then)
             return
         held = hosted.session.subscriptions.get(NUMBER)
         durable = None if held is None else held[0].durable
@@ -587,9 +591,11 @@ class Detectors:
         self._durables.hold(durable.name)
         then = partial(self._written, hosted, items, (durable.name, positions, memo))
         if items:
-            stamped, envelopes, _ = self._scopes.stamp(hosted.session, items, envelopes, [])
+            stamped, envelopes, _, later = self._scopes.stamp(hosted.session, items, envelopes, [])
             states = {durable.name: data}
-            self._publishing.publish_own(self._own(), stamped, envelopes, states=states, then=then)
+            self._publishing.publish_own(
+                self._own(), stamped, envelopes, states=states, later=later, then=then
+            )
         else:
             self._agenda.add(Persist(durable.name, data, then))
 

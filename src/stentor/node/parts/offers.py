@@ -7,17 +7,27 @@ echo. The client hears `Done` then, and what it publishes before waits as long; 
 
 For the same reason an advertisement outlives what was published under it: subscriptions that it
 called for go when it does. It is withdrawn when nothing of its producer is on its way to the disk.
+
+Mappings of scopes make of a publication what nobody has advertised. What that may be is not asked,
+only where it may arrive: besides what a client advertises, its broker advertises all that is
+visible at the places where something of the client may arrive translated. So the subscriptions of
+whoever is there are known here, whatever they ask for. When a change of the graph adds such a
+place, what clients publish waits until that is in force, as with any other advertisement.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 from typing import Final
 
 from stentor.errors import NotPermitted, Overloaded, ProtocolError
+from stentor.filters import Filter
+from stentor.filters.expression import Atom
 from stentor.model.codec import decode, decode_header, encode
+from stentor.model.stamp import KEYS
 from stentor.node.agenda import Agenda
 from stentor.node.clock import Clock
 from stentor.node.demand import Demands
@@ -63,6 +73,7 @@ class Offers:
         self._routing = routing
         self._probing = probing
         self._publishing = publishing
+        self._sessions = sessions
         self._deliveries = deliveries
         self._clock = clock
         self._agenda = agenda
@@ -71,6 +82,9 @@ class Offers:
         #: What was withdrawn by producers that have something on its way, and what can go.
         self._outliving: dict[str, list[FilterId]] = {}
         self._going: deque[FilterId] = deque()
+        #: By client: the places for which its broker advertises all that is visible there.
+        self._translated: dict[int, tuple[FilterId, frozenset[str]]] = {}
+        self._numbers = count(1)
         publishing.at_routed(self._routed)
         routing.watch(lambda filter, there: self._demands.entry(filter, there=there))
         sessions.at_leave(lambda session: probing.left(session.id))
@@ -122,6 +136,7 @@ class Offers:
             )
         session.advertisements[message.number] = filter
         self._routing.advertise(_id(session, message.number), filter)
+        self.follow(session)
         if self._routing.is_steered and not message.volatile:
             self._publishing.hold(session)
             done = partial(self._in_force, session, message.number)
@@ -144,15 +159,61 @@ class Offers:
         """Withdraw some of what a client has offered that is gone; whether that was all."""
         for number in list(islice(session.advertisements, most)):
             self._withdraw(session, number)
-        return not session.advertisements
+        if session.advertisements:
+            return False
+        id, _ = self._translated.pop(session.id, (None, None))
+        if id is not None:
+            self._outlive(session, id)
+        return True
 
     def _withdraw(self, session: Session, number: int) -> None:
         del session.advertisements[number]
         self._demands.forget((session.id, number))
+        self._outlive(session, _id(session, number))
+        if not session.advertisements:
+            self.follow(session)
+
+    def _outlive(self, session: Session, id: FilterId) -> None:
+        """Withdraw an advertisement as soon as nothing that needs it is on its way."""
         if self._publishing.owes(session.producer):
-            self._outliving.setdefault(session.producer, []).append(_id(session, number))
+            self._outliving.setdefault(session.producer, []).append(id)
         else:
-            self._routing.unadvertise(_id(session, number))
+            self._routing.unadvertise(id)
+
+    # -- what scopes make of it
+
+    def scopes_moved(self) -> Iterator[None]:
+        """The scope graph has changed: advertise what it makes of publications now."""
+        if not self._routing.is_steered:
+            return
+        for session in list(self._sessions.held.values()):
+            if self.follow(session):
+                self._publishing.hold(session)
+                release = partial(self._publishing.release, session)
+                self._probing.then(session.id, release, steers=True)
+            yield
+
+    def follow(self, session: Session) -> bool:
+        """Advertise what scopes make of its publications; whether that is more than before."""
+        if not self._routing.is_steered:
+            return False
+        places: frozenset[str] = frozenset()
+        if session.advertisements or session.id in self._agenda.residents:
+            places = self._scopes.translated_places(session.id)
+        known = self._translated.get(session.id)
+        before = frozenset() if known is None else known[1]
+        if places == before:
+            return False
+        if places:
+            id = FilterId(f"{session.name}@{session.id} translated", next(self._numbers))
+            visible = Filter.of_expression(Atom(KEYS, "overlaps", tuple(sorted(places))))
+            self._translated[session.id] = id, places
+            self._routing.advertise(id, visible)
+        else:
+            del self._translated[session.id]
+        if known is not None:
+            self._outlive(session, known[0])
+        return not places <= before
 
     def _routed(self, producer: str) -> None:
         self._going.extend(self._outliving.pop(producer, ()))

@@ -203,7 +203,16 @@ class Publishing:
             return None
         self._charge(session, count)
         steps = self._taken(session, message, entry)
-        return None if next(steps, _DONE) is _DONE else steps
+        return None if next(steps, _DONE) is _DONE else self._rest(session, steps)
+
+    def _rest(self, session: Session, steps: Iterator[None]) -> Iterator[None]:
+        """The steps of a frame, up to where what follows has to wait; `_go_on` has the others."""
+        # Whoever has published too fast finishes this frame; only the next one waits for that.
+        while self._holds.get(session.id, 0) == (session.id in self._paced):
+            if next(steps, _DONE) is _DONE:
+                return
+            yield
+        self._going_on[session.id] = steps
 
     def rebound(self, window: int) -> None:
         """From now on a client may have so many unanswered, and grants may have other paces."""
@@ -389,7 +398,9 @@ class Publishing:
         if volatile:
             self.counters["volatile"] += len(items)
             if self._scopes.active:
-                items, envelopes, _ = self._scopes.stamp(session, items, envelopes, [])
+                items, envelopes, _, waiting = self._scopes.stamp(session, items, envelopes, [])
+                if waiting and not session.line.failed:
+                    self._wait(session, entry, waiting)
             self._note(envelopes)
             self._volatile[0].extend(items)
             self._volatile[1].extend(envelopes)
@@ -402,19 +413,28 @@ class Publishing:
         # If all are repeats, the originals may still be on their way to the disk: the empty batch
         # behind them says when they have arrived.
         line.pending.append((line.newest, envelopes))
+        delayed: list[Delayed] = []
         if self._scopes.active:
-            items, envelopes, keys = self._scopes.stamp(session, items, envelopes, keys)
+            items, envelopes, keys, delayed = self._scopes.stamp(session, items, envelopes, keys)
             size = sum(map(len, items))
         self._note(envelopes)
-        delayed: list[Delayed] = []
-        then: Then | None = None
         if handled:
             owners = [session.owner] * len(items)
-            items, envelopes, keys, delayed = self._apart(owners, items, envelopes, keys)
-            then = self._put(delayed)
-        context = (session, entry, envelopes, size, then)
+            items, envelopes, keys, more = self._apart(owners, items, envelopes, keys)
+            delayed = [*delayed, *more]
+        context = (session, entry, envelopes, size, self._put(delayed))
         self._agenda.add(
             Append(items, session.producer, line.newest, line, keys, context, schedule=delayed)
+        )
+
+    def _wait(self, session: Session, entry: list[int], waiting: list[Delayed]) -> None:
+        """What waits at scopes is kept on disk, also if it is volatile until it comes there."""
+        line = session.line
+        entry[2] += 1
+        line.pending.append((line.newest, []))
+        context: Any = (session, entry, [], 0, self._put(waiting))
+        self._agenda.add(
+            Append([], session.producer, line.newest, line, [], context, schedule=waiting)
         )
 
     def _note(self, envelopes: list[Envelope]) -> None:
@@ -471,22 +491,24 @@ class Publishing:
         unschedule: Sequence[str] = (),
         then: Then | None = None,
         owners: Sequence[str | None] = (),
+        later: Sequence[Delayed] = (),
     ) -> None:
         """Publish what this broker has to say, or says for others under the ids that they gave.
 
         States of durable subscriptions are stored in the same transaction, and what need not be on
-        the schedule any longer leaves it. What is due later is put there if `owners` are given, the
-        grants of who has published each.
+        the schedule any longer leaves it. What is `later` is put there; what is due later is, too,
+        if `owners` are given, the grants of who has published each.
         """
         line = session.line
         self._note(envelopes)
         entry = session.opened(0, len(items))
         line.pending.append((line.newest, []))
-        delayed: list[Delayed] = []
+        delayed = [*later]
         keys = retain or []
         if owners:
-            items, envelopes, keys, delayed = self._apart(owners, items, envelopes, keys)
-            then = _both(self._put(delayed), then)
+            items, envelopes, keys, more = self._apart(owners, items, envelopes, keys)
+            delayed += more
+        then = _both(self._put(delayed), then)
         context = (session, entry, envelopes, sum(map(len, items)), then)
         self._agenda.add(
             Append(

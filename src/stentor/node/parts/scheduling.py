@@ -10,6 +10,9 @@ what was published before that moment. So a stream has no holes, and no offset w
 What is due at the same time goes in one transaction, in the order of its times, and one such is
 under way at a time; if it fails, it is tried again.
 
+What a policy of the scope graph delays waits here as well, each on the edge that it is to cross.
+When it is due, the graph as it is then decides where it is visible, and whether it waits again.
+
 Where advertisements steer, who has published it may be gone, and its advertisement as well. So the
 broker advertises what it has on its schedule, for as long as it runs.
 """
@@ -22,17 +25,19 @@ from typing import Final
 
 from stentor.errors import InvalidConfiguration, JournalUnavailable, StentorError
 from stentor.filters import Filter
-from stentor.model.codec import decode_headers
+from stentor.model.codec import Envelope, decode_headers
 from stentor.model.identity import NotificationId
+from stentor.model.stamp import KEYS, is_stamped, split
 from stentor.node.clock import Clock
 from stentor.node.journals import Journals
 from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.publishing import Publishing
 from stentor.node.parts.routing import Routing
-from stentor.node.schedule import Schedule, Scheduled
-from stentor.node.scopes import version_of
+from stentor.node.schedule import Delayed, Schedule, Scheduled
+from stentor.node.scopes import Scopes, Stamped, version_of
 from stentor.node.session import Session
 from stentor.routing.protocol import FilterId
+from stentor.scopes.places import waits
 
 #: Publications that become due in one transaction, and their bytes.
 AT_ONCE: Final = 1_000
@@ -41,6 +46,7 @@ BYTES_AT_ONCE: Final = 4 * 2**20
 RETRY: Final = 1.0
 #: What this broker publishes for others.
 DELAYED: Final = Filter("exists _deliver_at")
+VISIBLE: Final = Filter(f"exists {KEYS}")
 
 
 class Scheduling:
@@ -53,8 +59,10 @@ class Scheduling:
         publishing: Publishing,
         routing: Routing | Carriage,
         journals: Journals,
+        scopes: Scopes,
         clock: Clock,
     ) -> None:
+        self._scopes = scopes
         self.schedule = schedule
         self._publishing = publishing
         self._routing = routing
@@ -64,6 +72,7 @@ class Scheduling:
         self._producer = f"schedule of {journals.stream}"
         self._session: Session | None = None
         self._advertised = not routing.is_steered
+        self._advertises_scopes = False
         #: Those that are on their way to the journal, and not before when.
         self._written: list[Scheduled] = []
         self._not_before = 0.0
@@ -78,6 +87,9 @@ class Scheduling:
         if not self._advertised:
             self._advertised = True
             self._routing.advertise(FilterId(self._producer, 0), DELAYED)
+        if self._routing.is_steered and self._scopes.active and not self._advertises_scopes:
+            self._advertises_scopes = True
+            self._routing.advertise(FilterId(self._producer, 1), VISIBLE)
         if schedule.next > self._clock.time or self._written or self.paused:
             return
         if self._clock.now < self._not_before:
@@ -106,16 +118,31 @@ class Scheduling:
                 self.schedule.drop(entry.id)
         if not self._written:
             return
-        items = [data[entry.id] for entry in self._written]
-        keys = [(e.key, i) for i, e in enumerate(self._written) if e.key is not None]
+        items: list[bytes] = []
+        envelopes: list[Envelope] = []
+        keys: list[tuple[str, int]] = []
+        later: list[Delayed] = []
+        for entry in self._written:
+            found = self._as_due(entry, data[entry.id])
+            keys += [(key, len(items) + i) for key, i in found.keys]
+            items += found.items
+            envelopes += found.envelopes
+            later += found.waiting
         self._publishing.publish_own(
             session,
             items,
-            decode_headers(items),
+            envelopes,
             retain=keys,
             unschedule=[entry.id for entry in self._written],
+            later=later,
             then=lambda error: self._published(error, self._written),
         )
+
+    def _as_due(self, entry: Scheduled, data: bytes) -> Stamped:
+        if is_stamped(data) and waits(split(data)[0]):
+            return self._scopes.resume(data, entry)
+        keys = [] if entry.key is None else [(entry.key, 0)]
+        return Stamped([data], decode_headers([data]), keys, [])
 
     def _own(self) -> Session:
         if self._session is None or self._session.line.failed:

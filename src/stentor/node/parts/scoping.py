@@ -210,7 +210,6 @@ class Scoping:
         try:
             if old >= epoch:
                 raise ScopesElsewhere("another broker has changed the scope graph meanwhile")
-            self._check(change)
             entry.change(epoch, change)
             if entry.size > MAX_GRAPH:
                 entry.change(epoch, undo)
@@ -231,16 +230,6 @@ class Scoping:
         keys = [*change.drop, *(record.key for record in change.put)]
         known = [records[key] for key in keys if key in records]
         return Change(known, [key for key in keys if key not in records])
-
-    def _check(self, change: Change) -> None:
-        if self._routing.is_steered and any(
-            getattr(record, "terms", None) is not None and (record.terms.up or record.terms.down)  # type: ignore[union-attr]
-            for record in change.put
-        ):
-            raise InvalidScopeGraph(
-                "where advertisements steer subscriptions, mappings would make what nobody has "
-                "advertised; run the brokers with advertisements = none, or leave mappings out"
-            )
 
     # -- brokers
 
@@ -376,10 +365,12 @@ class Scoping:
 
     def _moved_from(self, old: int) -> Iterator[None]:
         """The graph has changed: ask for what components see now."""
-        if not self._scopes.active:
+        is_first = not self._scopes.active
+        if is_first:
             self._scopes.active = True
             self._offers.hush()
-        elif self._scopes.entry.moved <= old:
+        yield from self._offers.scopes_moved()
+        if not is_first and self._scopes.entry.moved <= old:
             return  # nobody sees anything else than before
         for subscription in list(self._subscriptions.held.values()):
             if self._subscriptions.held.get(subscription.feed.id) is subscription:

@@ -44,6 +44,7 @@ from stentor.node.last_values import owned
 from stentor.node.parts.durables import Durables
 from stentor.node.parts.publishing import Publishing
 from stentor.node.parts.settlements import Settlements
+from stentor.node.schedule import Delayed
 from stentor.node.scopes import Scopes
 from stentor.node.session import Session
 from stentor.node.sessions import Sessions
@@ -76,6 +77,8 @@ class _Commit:
     items: list[bytes]
     envelopes: list[Envelope]
     retain: list[tuple[str, int]]
+    #: What of it waits at scopes.
+    waiting: list[Delayed]
     name: NotificationId
     deadline: float
     #: What it has taken, of which subscriptions.
@@ -308,6 +311,7 @@ class Transactions:
             retain=retain,
             states=states,
             owners=owners,
+            later=[each for commit in self._written for each in commit.waiting],
             then=self._stored,
         )
 

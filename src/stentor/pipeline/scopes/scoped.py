@@ -11,8 +11,9 @@ There are two plans with one answer, which is that of `ScopeGraph.deliveries`:
           Spark's Python workers over Arrow batches. Rows that no mapping has changed are taken as
           they are; the others are made anew, with the columns that `mapped_columns` has found.
 
-Policies choose, count and wait in the order in which notifications come. A table has no such order,
-so a graph with policies is refused.
+Policies that choose by what is said, or by who is there, choose here as anywhere. Those that take
+turns, count or wait do so in the order in which notifications come. A table has no such order, so
+a graph with one of these is refused.
 
 Who published an event is known by its id. Publishers that the graph does not know are in no scope,
 or in its default scope if it has one; none of their events is delivered to themselves.
@@ -39,6 +40,7 @@ from stentor.pipeline.steps.events import column, producer, require
 from stentor.pipeline.steps.functions import from_same, noticeable
 from stentor.scopes import ScopeGraph
 from stentor.scopes.collapsed import collapsed
+from stentor.scopes.policies import remembers
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -83,11 +85,14 @@ def scoped(
         raise PipelineError(
             f"the events have a column {consumer!r} already; name another with consumer="
         )
-    if graph.has_policies:
-        raise PipelineError(
-            "the scope graph has policies, which decide in the order in which notifications come; "
-            "a table has no such order. Leave them out, or let the brokers deliver"
-        )
+    for node in graph.nodes.values():
+        for kind, policy in node.policies.items():
+            if remembers(policy):
+                raise PipelineError(
+                    f"the {kind} policy of {node.id!r} decides in the order in which notifications "
+                    "come, or by the time, and a table has no such order; choose by key_affine or "
+                    "top_k, leave it out, or let the brokers deliver"
+                )
     chosen = None if to is None else [to] if isinstance(to, str) else list(dict.fromkeys(to))
     for each in chosen or ():
         if graph.node(each).is_scope:
@@ -97,8 +102,8 @@ def scoped(
         return _by_expressions(events, groups, graph, consumer)
     if plan == "native":
         raise PipelineDefinitionError(
-            "the scope graph has mappings, or too many publishers, for expressions alone; leave "
-            "the plan out"
+            "the scope graph has mappings or policies, or too many publishers, for expressions "
+            "alone; leave the plan out"
         )
     return _by_graph(events, graph, chosen, consumer, schema)
 
@@ -177,7 +182,8 @@ def _by_graph(
     schema: str | StructType | None,
 ) -> DataFrame:
     source = events.schema
-    wanted = source if graph.is_plain and schema is None else mapped_schema(graph, source, schema)
+    is_same = not graph.has_mappings and schema is None
+    wanted = source if is_same else mapped_schema(graph, source, schema)
     result = StructType([StructField(consumer, StringType()), *wanted.fields])
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
