@@ -41,7 +41,7 @@ from stentor.pipeline.archives.columns import (
 )
 from stentor.pipeline.archives.continuation import ArchivePart, HistoryReader
 from stentor.pipeline.archives.frames import part_of
-from stentor.pipeline.archives.merge import Between
+from stentor.pipeline.archives.moments import Between
 from stentor.pipeline.archives.pasts import ArchivedEvents
 from stentor.pipeline.archives.replays import Encoders, Events
 from stentor.pipeline.archives.schemas import CORRUPT, fitted, joined_types

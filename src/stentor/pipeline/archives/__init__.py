@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Final
 from stentor.pipeline.lazy_names import lazily
 
 if TYPE_CHECKING:
+    from stentor.pipeline.archives.appender import archive
     from stentor.pipeline.archives.compaction import compact
     from stentor.pipeline.archives.histories import history
-    from stentor.pipeline.archives.intake import archive
     from stentor.pipeline.archives.pasts import past
     from stentor.pipeline.archives.replayer import replay
 
 _HOME: Final = {
-    "archive": "intake",
+    "archive": "appender",
     "compact": "compaction",
     "history": "histories",
     "past": "pasts",

@@ -26,8 +26,8 @@ from stentor.filters import Filter
 from stentor.model.event_types import event_types
 from stentor.pipeline.archives.columns import chosen, logical, typed, variants
 from stentor.pipeline.archives.facts import RowFilter
-from stentor.pipeline.archives.frontier import before
 from stentor.pipeline.archives.merge import in_order
+from stentor.pipeline.archives.order import before
 from stentor.pipeline.archives.places import Place
 from stentor.pipeline.archives.schemas import fitted, leaves
 from stentor.pipeline.archives.spark_schemas import spark_schema
@@ -37,13 +37,12 @@ from stentor.pipeline.steps.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 #: What every Spark reads by itself.
 _HADOOP: Final = ("/", "hdfs:", "viewfs:")
 #: Rows that one task reads in Python.
 ROWS_PER_TASK: Final = 250_000
-
-_ROWS: Final = "part binary"
 
 
 def load(
@@ -82,7 +81,13 @@ def load(
         if others and "_type" in table.columns.names:
             events = events.withColumn("_type", F.lit(type).cast("string"))
         events = where(events)
-        parts.append(_fit(events, schema) if loses else _cast(events, schema))
+        if loses:
+            # Spark takes a dot in the name of a column for a field when it hands columns to Python.
+            plain = events.toDF(*[f"c{number}" for number in range(len(events.columns))])
+            work = partial(_fitted, events.columns, schema)
+            parts.append(plain.mapInArrow(work, spark_schema(schema)))
+        else:
+            parts.append(_cast(events, schema))
     return reduce(lambda a, b: a.unionAll(b), parts)
 
 
@@ -94,13 +99,12 @@ def _read(
     reader = spark.read.schema(spark_schema(fields)).option("__globPaths__", "false")
     events = reader.parquet(*[table.place.for_spark(file.path) for file in files])
     own = logical(fields)
-    return events if own == fields else _renamed(events, own)
+    return events if own == fields else as_schema(events, own)
 
 
-def _renamed(events: DataFrame, schema: pa.Schema) -> DataFrame:
-    """The same columns under other names, inside of structs, too."""
-    wanted = spark_schema(schema)
-    columns = zip(events.columns, wanted.fields, strict=True)
+def as_schema(events: DataFrame, schema: pa.Schema) -> DataFrame:
+    """The same columns under other names and types, inside of structs, too."""
+    columns = zip(events.columns, spark_schema(schema).fields, strict=True)
     return events.select([F.col(quoted(c)).cast(f.dataType).alias(f.name) for c, f in columns])
 
 
@@ -117,13 +121,6 @@ def _cast(events: DataFrame, schema: pa.Schema) -> DataFrame:
             for f in wanted.fields
         ]
     )
-
-
-def _fit(events: DataFrame, schema: pa.Schema) -> DataFrame:
-    # Spark takes a dot in the name of a column for a field when it hands columns to Python.
-    plain = events.toDF(*[f"c{number}" for number in range(len(events.columns))])
-    work = partial(_fitted, events.columns, schema)
-    return plain.mapInArrow(work, spark_schema(schema))
 
 
 def _fitted(
@@ -187,18 +184,29 @@ def tasks_of(files: Sequence[File]) -> Iterator[list[File]]:
 def _in_python(
     spark: SparkSession, table: Table, files: Sequence[File], schema: pa.Schema, filter: Filter
 ) -> DataFrame:
-    rows = [
-        (pickle.dumps(part_of(table, some, str(filter))),)
-        for some in tasks_of(sorted(files, key=lambda file: (file.begins, file.path)))
-    ]
-    parts = spark.createDataFrame(rows, _ROWS).repartition(len(rows))
-    return parts.mapInArrow(partial(_read_parts, schema), spark_schema(schema))
+    some = tasks_of(sorted(files, key=lambda file: (file.begins, file.path)))
+    parts = [part_of(table, each, str(filter)) for each in some]
+    return in_tasks(spark, parts, partial(_read_part, schema), spark_schema(schema))
 
 
-def _read_parts(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for data in batch.column("part").to_pylist():
-            part: Part = pickle.loads(data)
-            for events in part.read():
-                for found in events.combine_chunks().to_batches():
-                    yield fitted(found, schema)
+def _read_part(schema: pa.Schema, part: Part) -> Iterator[pa.RecordBatch]:
+    for events in part.read():
+        for found in events.combine_chunks().to_batches():
+            yield fitted(found, schema)
+
+
+def in_tasks(
+    spark: SparkSession,
+    items: Sequence[Any],
+    work: Callable[[Any], Iterator[pa.RecordBatch]],
+    schema: StructType | str,
+) -> DataFrame:
+    """What a function makes of these, of each in a task of its own."""
+
+    def worked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for data in batch.column("item").to_pylist():
+                yield from work(pickle.loads(data))
+
+    tasks = spark.createDataFrame([(pickle.dumps(item),) for item in items], "item binary")
+    return tasks.repartition(len(items)).mapInArrow(worked, schema)

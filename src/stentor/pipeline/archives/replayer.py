@@ -30,8 +30,8 @@ from stentor.client.direct import Direct
 from stentor.errors import InvalidConfiguration, Unreachable
 from stentor.filters import Filter
 from stentor.model.identity import IdSource
-from stentor.pipeline.archives.merge import Between, Portion
-from stentor.pipeline.archives.moments import Moment, from_micros, moment
+from stentor.pipeline.archives.merge import Portion
+from stentor.pipeline.archives.moments import Between, Moment, from_micros
 from stentor.pipeline.archives.places import Place, place_of
 from stentor.pipeline.archives.replays import Encoders, Events, Note, Notes, new_note
 from stentor.pipeline.archives.tables import NEVER, Archive
@@ -105,7 +105,7 @@ def replay(
         table = archive.at(where.version)
         addresses = [where.address]
     else:
-        between = Between.of(moment("since", since), moment("until", until))
+        between = Between.of(since, until)
         wanted = filter if isinstance(filter, Filter) else Filter(filter)
         where = new_note(newest.version, wanted, between, "", keep_time=keep_time)
         table = newest
@@ -128,7 +128,7 @@ def outlook(
 ) -> Progressed:
     """What a replay would have before it, as far as that can be told without reading events."""
     table = Archive(place_of(path, None, storage_options)).table()
-    between = Between.of(moment("since", since), moment("until", until))
+    between = Between.of(since, until)
     wanted = filter if isinstance(filter, Filter) else Filter(filter)
     events = Events(table, wanted, between)
     return Progressed(0, 0, events.most, None, _times(events), 0)

@@ -25,8 +25,8 @@ from stentor.errors import ArchiveError, InvalidConfiguration
 from stentor.filters import Filter
 from stentor.pipeline.archives.columns import typed
 from stentor.pipeline.archives.facts import RowFilter, publishable
-from stentor.pipeline.archives.merge import Between, Portion, in_order
-from stentor.pipeline.archives.moments import during, from_micros
+from stentor.pipeline.archives.merge import Portion, in_order
+from stentor.pipeline.archives.moments import Between
 from stentor.pipeline.archives.order import AHEAD, Ints
 from stentor.pipeline.archives.places import Place
 from stentor.pipeline.archives.statistics import Pruner
@@ -171,8 +171,7 @@ class Events:
         self.schema = table.schema
         self._filter = filter
         self._between = between
-        times = [None if at is None else from_micros(at) for at in between]
-        pruner = Pruner(filter & during(*times), table.columns)
+        pruner = Pruner(filter & between.filter, table.columns)
         known = table.files.values() if files is None else files
         self.files: Sequence[File] = [file for file in known if pruner.may_match(file)]
 

@@ -234,3 +234,10 @@ def leaves(schema: Any, within: str = "") -> Iterator[tuple[str, pa.DataType]]:
             yield from leaves(field.type, f"{within}{field.name}.")
         else:
             yield within + field.name, field.type
+
+
+def flat(table: pa.Table) -> pa.Table:
+    """The table with a column for each leaf, under its dotted name; null where a struct is."""
+    while any(map(pa.types.is_struct, table.schema.types)):
+        table = table.flatten()
+    return table
