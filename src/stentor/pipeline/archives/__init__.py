@@ -12,7 +12,7 @@ before it is used, and `past` and `replay` start none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from stentor.pipeline.lazy_names import lazily
 
@@ -23,14 +23,13 @@ if TYPE_CHECKING:
     from stentor.pipeline.archives.pasts import past
     from stentor.pipeline.archives.replayer import replay
 
-_HOME: Final = {
-    "archive": "appender",
-    "compact": "compaction",
-    "history": "histories",
-    "past": "pasts",
-    "replay": "replayer",
-}
-
 __all__ = ["archive", "compact", "history", "past", "replay"]
 
-__getattr__ = lazily(__name__, _HOME)
+__getattr__ = lazily(
+    __name__,
+    appender="archive",
+    compaction="compact",
+    histories="history",
+    pasts="past",
+    replayer="replay",
+)

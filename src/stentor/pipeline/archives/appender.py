@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
 
 from stentor.errors import ArchiveError, InvalidConfiguration
 from stentor.pipeline.archives.compaction import GRACE, TARGET_BYTES, grace_seconds, join_small
@@ -24,9 +26,8 @@ from stentor.pipeline.archives.data_files import (
     safe_name,
     write_partition,
 )
-from stentor.pipeline.archives.frames import as_schema, load
+from stentor.pipeline.archives.frames import archived, as_schema, load
 from stentor.pipeline.archives.places import Place, place_of
-from stentor.pipeline.archives.spark_schemas import archived
 from stentor.pipeline.archives.tables import (
     WRITERS,
     Archive,
@@ -38,12 +39,9 @@ from stentor.pipeline.archives.tables import (
     Writer,
     position,
 )
-from stentor.pipeline.steps.names import quoted
+from stentor.pipeline.filters.sql import quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-
     from stentor.pipeline.event_table import Events
 
 #: Times that a batch without duplicates is made anew because others have archived meanwhile.

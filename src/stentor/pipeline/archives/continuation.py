@@ -29,9 +29,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -43,17 +44,13 @@ from pyspark.sql.types import StructType
 
 from stentor.errors import ArchiveError, HistoryGone, InvalidConfiguration
 from stentor.filters import Filter
-from stentor.pipeline.archives.frames import Part, part_of, tasks_of
+from stentor.pipeline.archives.frames import Part, part_of, spark_schema, tasks_of
 from stentor.pipeline.archives.places import Place
 from stentor.pipeline.archives.schemas import fitted
-from stentor.pipeline.archives.spark_schemas import spark_schema
 from stentor.pipeline.archives.statistics import Pruner
 from stentor.pipeline.archives.tables import Archive, File, Table
 from stentor.pipeline.columns.layout import arrow_schema
 from stentor.pipeline.registration import register_source
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 NAME: Final = "stentor_history"
 #: Rows of a micro-batch if nobody says how many.

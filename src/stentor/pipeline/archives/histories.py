@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from stentor.errors import InvalidConfiguration
@@ -16,11 +16,8 @@ from stentor.pipeline.archives.moments import Between, Moment
 from stentor.pipeline.archives.places import place_of
 from stentor.pipeline.archives.statistics import Pruner
 from stentor.pipeline.archives.tables import Archive
-from stentor.pipeline.filters.filter_text import given_filter
+from stentor.pipeline.filters.to_column import given_filter
 from stentor.pipeline.spark_features import check_streams
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 def history(

@@ -21,7 +21,7 @@ from stentor.model import Notification
 from stentor.pipeline.archives.moments import Between, Moment
 from stentor.pipeline.archives.order import before
 from stentor.pipeline.archives.places import Place, place_of
-from stentor.pipeline.archives.replays import Encoders, Events
+from stentor.pipeline.archives.replayer import Encoders, Events
 from stentor.pipeline.archives.tables import Archive, Table
 
 #: Notifications that are handed over at a time.

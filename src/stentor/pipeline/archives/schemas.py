@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stentor.errors import ArchiveError
-from stentor.pipeline.columns.message_values import as_json as misfits_as_json
+from stentor.pipeline.columns.headers import as_json as misfits_as_json
 from stentor.pipeline.columns.types import is_list, list_of, sql_name
 
 #: Says which values did not fit their columns.

@@ -33,7 +33,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -199,6 +198,9 @@ class Table:
         #: ... and those of the events.
         self.schema: pa.Schema = logical(self.columns)
         self._delta = delta
+
+    def __repr__(self) -> str:
+        return f"<version {self.version} of the archive at {self.place.root}>"
 
     @cached_property
     def files(self) -> dict[str, File]:
@@ -456,16 +458,14 @@ def _uri(place: Place) -> str:
 
 def _delta(place: Place, version: Any = None) -> DeltaTable:
     """The Delta table there; `ArchiveError` if it is none, or not an archive."""
-    if find_spec("deltalake") is None:
-        raise ArchiveError("archives need the package deltalake: pip install 'stentor[archive]'")
-    from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError
-
     if not _is_delta(place):
         raise ArchiveError(
             f"there is no archive at {place.root}; is the path right? An archive is made by "
             "archive(events, path)"
         )
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
     try:
         delta = DeltaTable(_uri(place), storage_options=place.storage_options)
         if version is not None:
