@@ -18,7 +18,7 @@ The page for users is docs/pipeline.md. Nothing here imports Spark before it is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from stentor.pipeline.lazy_names import lazily
 
@@ -32,24 +32,6 @@ if TYPE_CHECKING:
     from stentor.pipeline.scopes import scoped
     from stentor.pipeline.sessions import register, session
     from stentor.pipeline.sink import publish
-
-_HOME: Final = {
-    "archive": "archives",
-    "audit": "auditing",
-    "compact": "archives",
-    "detect": "composites",
-    "events": "event_table",
-    "history": "archives",
-    "match": "matching",
-    "past": "archives",
-    "publish": "sink",
-    "register": "sessions",
-    "register_subscriptions": "matching",
-    "replay": "archives",
-    "scoped": "scopes",
-    "session": "sessions",
-    "to_column": "filters",
-}
 
 __all__ = [
     "archive",
@@ -69,4 +51,15 @@ __all__ = [
     "to_column",
 ]
 
-__getattr__ = lazily(__name__, _HOME)
+__getattr__ = lazily(
+    __name__,
+    archives="archive compact history past replay",
+    auditing="audit",
+    composites="detect",
+    event_table="events",
+    filters="to_column",
+    matching="match register_subscriptions",
+    scopes="scoped",
+    sessions="register session",
+    sink="publish",
+)

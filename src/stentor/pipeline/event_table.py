@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from html import escape
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import Any, Final, overload
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, Row
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 from pyspark.sql.utils import to_str
 
@@ -26,13 +26,10 @@ from stentor.filters import Filter
 from stentor.model.event_types import event_types
 from stentor.pipeline.columns import MODES, Layout, with_reserved
 from stentor.pipeline.datasource import register_format
-from stentor.pipeline.filters.filter_text import given_filter
+from stentor.pipeline.filters.to_column import given_filter
 from stentor.pipeline.registration import is_connect
 from stentor.pipeline.source.options import FORMAT, Reading, reading
 from stentor.pipeline.spark_features import check_streams
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 PERMISSIVE: Final = MODES[0]
 #: Events that a notebook shows.
@@ -137,10 +134,8 @@ class Events:
                 tail = f"<p><strong>{escape(str(error))}</strong></p>"
         if len(rows) > SHOWN:
             tail = f"<p>and more; these are {SHOWN} of them</p>"
-        cells = "".join(
-            f"<tr>{''.join(f'<td>{escape(_shown(value))}</td>' for value in row)}</tr>"
-            for row in rows[:SHOWN]
-        )
+        shown = [["" if v is None else escape(str(v)) for v in row] for row in rows[:SHOWN]]
+        cells = "".join(f"<tr>{''.join(f'<td>{text}</td>' for text in row)}</tr>" for row in shown)
         return f"{head}<table><thead><tr>{names}</tr></thead><tbody>{cells}</tbody></table>{tail}"
 
     def __getattr__(self, name: str) -> Any:
@@ -197,10 +192,6 @@ def events(
         schema = with_reserved(_columns(columns))
     Layout(schema)  # what no event can have is refused
     return Events(spark, schema, given, stream)
-
-
-def _shown(value: Any) -> str:
-    return "" if value is None else str(value)
 
 
 def table_of(events: DataFrame | Events) -> DataFrame:

@@ -7,7 +7,7 @@ replaying an archive, asking for help.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final
 
@@ -15,11 +15,12 @@ from typing import Any, Final
 _SPARK: Final = frozenset({"numba", "numpy", "pandas", "pyarrow", "pyspark"})
 
 
-def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """A package's `__getattr__`: for each name, the module within the package that has it.
+def lazily(package: str, **modules: str) -> Callable[[str], Any]:
+    """A package's `__getattr__`: for each module within the package, the names that it has.
 
     A module must not have the name of what it holds: whoever imports the module would hide it.
     """
+    homes = {name: module for module, names in modules.items() for name in names.split()}
 
     def find(name: str) -> Any:
         home = homes.get(name)

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from stentor.pipeline.datasource import register_format
 from stentor.pipeline.matching.sql_functions import register_functions
+from stentor.pipeline.spark_features import ROCKSDB, STATE_STORE
 
 #: What `session` sets unless told otherwise.
 _DEFAULTS: Final = {
@@ -23,9 +24,7 @@ _DEFAULTS: Final = {
     # `match` takes few columns of many; Spark hands those over faster by rows.
     "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
     # What subscriptions that change, and streams that are put in order, are kept in.
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
+    STATE_STORE: ROCKSDB,
 }
 
 
@@ -56,12 +55,8 @@ def session(name: str = "stentor", master: str = "local[*]", **config: Any) -> S
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).master(master)
-    chosen = {key: value for key, value in _DEFAULTS.items() if _concerns(key, master)}
+    local = master.startswith("local")  # on a cluster, executors reach the driver by its address
+    chosen = {k: v for k, v in _DEFAULTS.items() if local or not k.startswith("spark.driver.")}
     for key, value in (chosen | config).items():
         builder = builder.config(key, str(value))
     return register(builder.getOrCreate())
-
-
-def _concerns(key: str, master: str) -> bool:
-    """On a cluster, executors reach the driver by its own address."""
-    return master.startswith("local") or not key.startswith("spark.driver.")

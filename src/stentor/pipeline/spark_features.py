@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib.util import find_spec
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import pyarrow as pa
 import pyspark
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 
 from stentor.errors import PipelineError
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
 
 
 def missing(what: str, since: str) -> PipelineError:
@@ -45,8 +43,8 @@ def check_streams() -> None:
         raise missing("a stream of events", "4.2") from None
 
 
-_PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
-_ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+STATE_STORE: Final = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 def check_state(spark: SparkSession, what: str) -> None:
@@ -56,10 +54,10 @@ def check_state(spark: SparkSession, what: str) -> None:
             "Spark keeps the state of Python functions with the package protobuf, which is not "
             "installed: pip install protobuf"
         )
-    if spark.conf.get(_PROVIDER) != _ROCKSDB:
+    if spark.conf.get(STATE_STORE) != ROCKSDB:
         raise PipelineError(
             f"{what} are kept in RocksDB; before the query is started say "
-            f'spark.conf.set("{_PROVIDER}", "{_ROCKSDB}")'
+            f'spark.conf.set("{STATE_STORE}", "{ROCKSDB}")'
         )
 
 

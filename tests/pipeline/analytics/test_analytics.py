@@ -18,21 +18,21 @@ from stentor.pipeline.analytics import (
     covering_potential,
     distinct_filters,
     hot_attributes,
+    hot_constants,
     popularity,
     report,
+    selectivity,
     traffic,
 )
-from stentor.pipeline.analytics.attributes import attributes_of, constants_of
-from stentor.pipeline.analytics.potential import potential_of
-from stentor.pipeline.analytics.reduction import (
+from stentor.pipeline.analytics.potential import (
     Last,
     deal,
     merge_loosely,
+    potential_of,
     reduce_by,
     reduce_rest,
     reduce_shard,
 )
-from stentor.pipeline.analytics.selectivity import selectivity_of
 from stentor.pipeline.matching.vocabulary import Vocabulary
 
 START = datetime(2024, 3, 1, 12, tzinfo=UTC)
@@ -142,7 +142,7 @@ def test_popularity(subscriptions, texts, distinct):
 
 @pytest.mark.slow
 def test_selectivity(events, filters, distinct):
-    rows = selectivity_of(filters, events).collect()
+    rows = selectivity(events, filters).collect()
     for row in rows:
         if row["problem"] is not None:
             assert row["matches"] is None
@@ -158,7 +158,7 @@ def test_selectivity(events, filters, distinct):
 
 @pytest.mark.slow
 def test_hot_attributes(events, filters, distinct):
-    rows = {row["attribute"]: row for row in attributes_of(filters, events).collect()}
+    rows = {row["attribute"]: row for row in hot_attributes(filters, events).collect()}
     names = {name for filter in distinct for name in filter.names}
     carried = {"symbol", "price", "volume", "pos.x", "pos.y", "note"}
     if "pos.y" not in rows:  # all null: Arrow gives the field no type that could hold a value
@@ -198,7 +198,7 @@ def _value(facts: dict[str, Any], name: str) -> Any:
 
 def test_of_no_events_every_share_is_unknown(events, filters):
     none = events.limit(0)
-    rows = {row["attribute"]: row for row in attributes_of(filters, none).collect()}
+    rows = {row["attribute"]: row for row in hot_attributes(filters, none).collect()}
     assert {"symbol", "color", "_types"} <= set(rows)
     for row in rows.values():
         assert (row["events"], row["carried"], row["absent"]) == (0, None, None)
@@ -209,7 +209,7 @@ def test_of_no_events_every_share_is_unknown(events, filters):
 
 
 def test_hot_constants(filters, distinct):
-    rows = constants_of(filters).collect()
+    rows = hot_constants(filters).collect()
     found = {(r["attribute"], r["operator"], r["constant"]): r["subscriptions"] for r in rows}
     assert len(found) == len(rows)
 

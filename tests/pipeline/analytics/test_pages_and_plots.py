@@ -7,7 +7,7 @@ import pytest
 
 from stentor.errors import PipelineError
 from stentor.pipeline.analytics import plots
-from stentor.pipeline.analytics.pages import Page, Section, Table
+from stentor.pipeline.analytics.reports import Page, Section, Table
 
 PNG = b"\x89PNG\r\n\x1a\n"
 START = datetime(2024, 3, 1, 9, tzinfo=UTC)

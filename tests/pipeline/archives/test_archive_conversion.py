@@ -15,7 +15,7 @@ import stentor
 from stentor.cli.app import app
 from stentor.errors import ArchiveError
 from stentor.pipeline.archives.conversion import convert
-from stentor.pipeline.archives.spark_schemas import spark_schema
+from stentor.pipeline.archives.frames import spark_schema
 from stentor.pipeline.archives.tables import Batch, Progress
 
 LARGE = 2**53 + 1

@@ -19,7 +19,7 @@ from stentor.pipeline import events, register
 from stentor.pipeline.archives import archive, compact, history
 from stentor.pipeline.archives.continuation import ArchivePart, HistoryReader
 from stentor.pipeline.archives.data_files import ONE_DAY as DAY
-from stentor.pipeline.archives.moments import during, from_micros
+from stentor.pipeline.archives.moments import Between
 
 LONG = replace(LIMITS, timeout=60.0)
 NOW = {"availableNow": True}
@@ -215,7 +215,7 @@ def test_a_filter_that_moves_on_leaves_out_nothing_after_a_restart(tmp_path: Pat
         options = {
             "historyPath": str(tmp_path),
             "historyVersion": str(version),
-            "filter": str(during(from_micros(DAWN + since * DAY), None)),
+            "filter": str(Between(DAWN + since * DAY).filter),
             "brokers": "127.0.0.1:1",
         }
         return HistoryReader(SCHEMA, options)

@@ -15,7 +15,8 @@ from stentor.errors import ArchiveError
 from stentor.pipeline.archives import merge
 from stentor.pipeline.archives.compaction import compact
 from stentor.pipeline.archives.data_files import ONE_DAY
-from stentor.pipeline.archives.merge import ALWAYS, Between, in_order
+from stentor.pipeline.archives.merge import in_order
+from stentor.pipeline.archives.moments import ALWAYS, Between
 from stentor.pipeline.archives.order import journal_code
 from stentor.pipeline.archives.places import Place
 from stentor.pipeline.archives.tables import Archive

@@ -20,9 +20,8 @@ from stentor.filters import Filter
 from stentor.model import Notification, decode
 from stentor.pipeline.archives import replay, replayer
 from stentor.pipeline.archives.compaction import compact
-from stentor.pipeline.archives.merge import Between
-from stentor.pipeline.archives.replayer import TICK, Pacer, Progressed, outlook
-from stentor.pipeline.archives.replays import Reached, new_note
+from stentor.pipeline.archives.moments import Between
+from stentor.pipeline.archives.replayer import TICK, Pacer, Progressed, Reached, new_note, outlook
 from stentor.pipeline.archives.tables import NEVER
 
 LONG = replace(LIMITS, timeout=60.0)

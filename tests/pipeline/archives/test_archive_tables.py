@@ -22,9 +22,10 @@ from stentor.errors import ArchiveError, InvalidConfiguration
 from stentor.filters import Filter
 from stentor.pipeline.archives import archive, compact, history, past, tables
 from stentor.pipeline.archives.data_files import write_piece
-from stentor.pipeline.archives.merge import ALWAYS, in_order
+from stentor.pipeline.archives.merge import in_order
+from stentor.pipeline.archives.moments import ALWAYS
 from stentor.pipeline.archives.places import Place, place_of
-from stentor.pipeline.archives.replays import Events
+from stentor.pipeline.archives.replayer import Events
 from stentor.pipeline.archives.tables import Archive, Batch, Step, Table
 
 

@@ -40,12 +40,11 @@ from stentor.pipeline.archives.columns import (
     logical,
 )
 from stentor.pipeline.archives.continuation import ArchivePart, HistoryReader
-from stentor.pipeline.archives.frames import part_of
-from stentor.pipeline.archives.merge import Between
+from stentor.pipeline.archives.frames import part_of, spark_schema
+from stentor.pipeline.archives.moments import Between
 from stentor.pipeline.archives.pasts import ArchivedEvents
-from stentor.pipeline.archives.replays import Encoders, Events
+from stentor.pipeline.archives.replayer import Encoders, Events
 from stentor.pipeline.archives.schemas import CORRUPT, fitted, joined_types
-from stentor.pipeline.archives.spark_schemas import spark_schema
 from stentor.pipeline.archives.statistics import may_lose
 from stentor.pipeline.archives.tables import Archive, File
 from stentor.pipeline.columns import with_reserved
@@ -305,7 +304,7 @@ def test_the_past_of_a_subscription_has_the_types_of_its_events(tmp_path: Path) 
         where = {"_broker": "b1", "_stream": "b1#1", "_offset": number, "_time": DAWN + number}
         append(found, [{"x": value, "_id": f"p:1:{number}", **where}], schema=schema)
     compact(None, tmp_path)
-    recalled = ArchivedEvents(found.table(), Filter("exists x"), None)
+    recalled = ArchivedEvents(found.table(), Filter("exists x"), Between())
     values_found = [n["x"] for portion in recalled.portions() for n in portion]
     assert list(map(repr, values_found)) == ["9007199254740993", "5.0"] * 2
     assert pa.types.is_floating(found.table().schema.field("x").type)

@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 from stentor.errors import FilterSyntaxError, PipelineDefinitionError, UnsupportedColumn
 from stentor.filters import Filter
 from stentor.pipeline import match, register, register_subscriptions
-from stentor.pipeline.matching.records import records_batch
+from stentor.pipeline.matching.event_batches import records_batch
 from stentor.pipeline.matching.sql_functions import answers
 from stentor.pipeline.matching.vocabulary import Vocabulary
 

@@ -16,7 +16,7 @@ import pytest
 
 from stentor.filters import Filter, Operator, register_operator
 from stentor.model.event_types import event_types
-from stentor.pipeline.matching import index_plan, kernel_cache, packed_index, search_size, worker
+from stentor.pipeline.matching import index_plan, kernel_cache, packed_index, worker
 from stentor.pipeline.matching.event_batches import events_batch
 from stentor.pipeline.matching.packed_index import Packed
 from stentor.pipeline.matching.subscriptions import from_pairs
@@ -89,7 +89,7 @@ def test_a_batch_may_have_events_for_several_shards(monkeypatch: pytest.MonkeyPa
 
 
 def test_many_matches_are_reported_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search_size, "PAIRS_AT_A_TIME", 100)
+    monkeypatch.setattr(packed_index, "PAIRS_AT_A_TIME", 100)
     filters = small(*["" for _ in range(10)])
     batch = pa.record_batch({"x": pa.array(range(1_000))})
     portions = list(filters.id_lists(batch))
@@ -99,7 +99,7 @@ def test_many_matches_are_reported_in_portions(monkeypatch: pytest.MonkeyPatch) 
 
 def test_portions_stay_small_where_many_matches_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody wants the first events, and everybody those that come behind them in the batch."""
-    monkeypatch.setattr(search_size, "PAIRS_AT_A_TIME", 2_000)
+    monkeypatch.setattr(packed_index, "PAIRS_AT_A_TIME", 2_000)
     searched: list[int] = []
     filters = small(*[f"kind = 'hot' and x >= {n}" for n in range(100)])
     search = filters._index.match_batch
@@ -123,7 +123,7 @@ def test_portions_stay_small_where_many_matches_begin(monkeypatch: pytest.Monkey
     lengths = [len(ids) for portion in portions for ids in portion.to_pylist()]
     assert lengths == [0] * 30_000 + [100] * 2_000 + [0] * 8_000
     # What one row that is tried stands for may begin late, or end early.
-    assert max(searched) <= 2_000 + 2 * 100 * search_size._APART
+    assert max(searched) <= 2_000 + 2 * 100 * packed_index._APART
     assert len(searched) < 150
 
 
@@ -136,10 +136,10 @@ def test_however_many_ids_there_are_they_fit_one_array(monkeypatch: pytest.Monke
 
 
 def test_the_more_filters_the_fewer_rows_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search_size, "_TRIED_PAIRS", 400)
+    monkeypatch.setattr(packed_index, "_TRIED_PAIRS", 400)
     index = small(*["" for _ in range(20)])._index
     batch = pa.record_batch({"x": pa.array(range(4_000))})
-    assert list(search_size.portions(index, batch)) == [(0, 2_560), (2_560, 4_000)]  # 20 rows each
+    assert list(packed_index.portions(index, batch)) == [(0, 2_560), (2_560, 4_000)]  # 20 rows each
 
 
 def test_threads_may_match_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:

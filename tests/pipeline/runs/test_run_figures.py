@@ -11,10 +11,10 @@ import pytest
 from rich.console import Console
 
 from stentor.errors import PipelineError
-from stentor.pipeline.runs.causes import cause
 from stentor.pipeline.runs.figures import Figures, lag
 from stentor.pipeline.runs.metrics import MetricsFile, MetricsServer, prometheus
 from stentor.pipeline.runs.spark_session import check_requirements, java_problem, java_version
+from stentor.pipeline.runs.tables import cause
 from stentor.pipeline.runs.view import Lines, line, shown, table
 
 

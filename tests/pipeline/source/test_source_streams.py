@@ -21,6 +21,7 @@ from stentor.errors import HistoryGone, InvalidConfiguration, Unreachable
 from stentor.model import Notification, NotificationId, decode
 from stentor.node.reading import BULK
 from stentor.pipeline.columns import Layout
+from stentor.pipeline.source.batch_reader import BatchReader
 from stentor.pipeline.source.offsets import Range, broker_of
 from stentor.pipeline.source.options import reading
 from stentor.pipeline.source.range_reader import _stretches
@@ -164,6 +165,21 @@ def test_batches_are_limited_in_bytes_without_payloads(overlay: Overlay) -> None
         Notification(numbered_event(n), id=NotificationId("desk", 0, n), time=TIME)
         for n in range(10)
     ]
+
+
+def test_a_limit_is_shared_by_the_journals_and_ends_a_read(overlay: Overlay) -> None:
+    """Without a filter no more is planned than that; with one, a task stops when it has enough."""
+    b1, b2 = brokers_of(overlay, "b1", "b2")
+    fill(b1, range(1000))
+    fill(b2, range(1000, 1003))
+    given = {"brokers": f"{b1.address},{b2.address}", "limit": "9"}
+    for filter, planned, read in (("", 9, [6, 3]), ("n >= 4", 1003, [9, 3])):
+        options = reading({**given, "filter": filter}, streaming=False)
+        reader = BatchReader(SCHEMA, options)
+        parts = [part for part in reader.partitions() if isinstance(part, Range)]
+        assert sum(part.last - part.first + 1 for part in parts) == planned
+        assert [sum(batch.num_rows for batch in reader.read(part)) for part in parts] == read
+    assert reader.count() == 9
 
 
 def test_the_first_batch_is_the_same_when_it_is_run_again(overlay: Overlay) -> None:

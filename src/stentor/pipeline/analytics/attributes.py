@@ -9,32 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    DataType,
-    DoubleType,
-    FloatType,
-    MapType,
-    NullType,
-    StructType,
-)
+from pyspark.sql import types as T
 
 from stentor.errors import PipelineDefinitionError, StentorError, UnsupportedColumn
 from stentor.filters import Filter
 from stentor.filters.expression import And, Atom, Expression, Not, Or
 from stentor.filters.language.printer import format_literal
 from stentor.model.names import RESERVED
-from stentor.pipeline.analytics.filters import distinct_filters
+from stentor.pipeline.analytics.filters import arrow_rows, distinct_filters
 from stentor.pipeline.filters.attributes import places
-from stentor.pipeline.filters.sql import Sql, literal_sql, name_sql
+from stentor.pipeline.filters.sql import Sql, literal_sql, quoted
 from stentor.pipeline.matching.vocabulary import Vocabulary
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 _ASKED: Final = "attribute string, operator string, constant string, subscriptions bigint"
 
@@ -57,15 +47,9 @@ def hot_attributes(
     """
     if subscriptions is None and events is None:
         raise PipelineDefinitionError("give subscriptions, events, or both")
-    filters = None if subscriptions is None else distinct_filters(subscriptions, filter=filter)
-    return attributes_of(filters, events)
-
-
-def attributes_of(filters: DataFrame | None, events: DataFrame | None) -> DataFrame:
-    """The same, of the filters that `distinct_filters` gives."""
     found: DataFrame | None = None
-    if filters is not None:
-        found = _asked_for(filters)
+    if subscriptions is not None:
+        found = _asked_for(distinct_filters(subscriptions, filter=filter))
     if events is not None:
         found = _carried(events) if found is None else _both(found, events)
     assert found is not None
@@ -80,10 +64,7 @@ def _both(asked: DataFrame, events: DataFrame) -> DataFrame:
     wanted = F.col("subscriptions").isNotNull() | ~F.startswith("attribute", F.lit("_"))
     found = joined.where(wanted).crossJoin(F.broadcast(total))
     # What is asked for and nowhere to be found is absent from all events, if there are any.
-    missing = {
-        "carried": F.try_divide(F.lit(0), "total"),
-        "absent": F.try_divide("total", "total"),
-    }
+    missing = {"carried": F.try_divide(F.lit(0), "total"), "absent": F.try_divide("total", "total")}
     for name, share in missing.items():
         found = found.withColumn(
             name, F.when(F.col("events").isNull(), share).otherwise(F.col(name))
@@ -97,13 +78,8 @@ def hot_constants(subscriptions: DataFrame, *, filter: str = "filter") -> DataFr
     Columns: attribute, operator (`=` for each value of a list, too), constant as the language
     writes it, subscriptions, filters.
     """
-    return constants_of(distinct_filters(subscriptions, filter=filter))
-
-
-def constants_of(filters: DataFrame) -> DataFrame:
-    """The same, of the filters that `distinct_filters` gives."""
     return (
-        _asked(filters)
+        _asked(distinct_filters(subscriptions, filter=filter))
         .where("constant is not null")
         .groupBy("attribute", "operator", "constant")
         .agg(F.sum("subscriptions").alias("subscriptions"), F.count("*").alias("filters"))
@@ -161,12 +137,7 @@ def _terms(
             pinned = _pinned(filter)
             rows += [(name, "=" if name in pinned else None, None, count) for name in filter.names]
             rows += [(*term, count) for term in asked]
-        kinds = (pa.string(), pa.string(), pa.string(), pa.int64())
-        columns = zip(*rows, strict=True) if rows else ((), (), (), ())
-        yield pa.RecordBatch.from_arrays(
-            [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)],
-            names=["attribute", "operator", "constant", "subscriptions"],
-        )
+        yield arrow_rows(rows, _ASKED)
 
 
 def _atoms(expression: Expression) -> Iterator[Atom]:
@@ -234,24 +205,24 @@ def _carried(events: DataFrame, *, reserved: bool = False) -> DataFrame:
     return events.agg(F.array(*rows).alias("rows")).select(F.inline("rows"))
 
 
-def _leaves(schema: StructType) -> Iterator[tuple[str, tuple[Column, Column, bool]]]:
+def _leaves(schema: T.StructType) -> Iterator[tuple[str, tuple[Column, Column, bool]]]:
     """Attributes by dotted names: their column, whether a value is there, and what is countable."""
 
-    def inside(struct: StructType, prefix: str, above: str) -> Iterator[tuple[str, Any]]:
+    def inside(struct: T.StructType, prefix: str, above: str) -> Iterator[tuple[str, Any]]:
         for field in struct.fields:
-            name, sql = prefix + field.name, above + name_sql(field.name)
-            if isinstance(field.dataType, StructType):
+            name, sql = prefix + field.name, above + quoted(field.name)
+            if isinstance(field.dataType, T.StructType):
                 yield from inside(field.dataType, name + ".", sql + ".")
-            elif not isinstance(field.dataType, NullType | MapType):
+            elif not isinstance(field.dataType, T.NullType | T.MapType):
                 column = F.expr(sql)
                 yield name, (column, _present(column, field.dataType), _countable(field.dataType))
 
     for field in schema.fields:
         if not field.name.startswith("_"):
-            yield from inside(StructType([field]), "", "")
+            yield from inside(T.StructType([field]), "", "")
 
 
-def _reserved(schema: StructType) -> Iterator[tuple[str, tuple[Column, Column, bool]]]:
+def _reserved(schema: T.StructType) -> Iterator[tuple[str, tuple[Column, Column, bool]]]:
     """The same of what filters see under reserved names, where it is a single column."""
     for name in RESERVED:
         try:
@@ -266,11 +237,11 @@ def _condition(sql: Sql) -> Column:
     return F.expr(sql if isinstance(sql, str) else literal_sql(sql, "boolean"))
 
 
-def _present(column: Column, kind: DataType) -> Column:
-    if isinstance(kind, DoubleType | FloatType):
+def _present(column: Column, kind: T.DataType) -> Column:
+    if isinstance(kind, T.DoubleType | T.FloatType):
         return column.isNotNull() & ~F.isnan(column)
     return column.isNotNull()
 
 
-def _countable(kind: DataType) -> bool:
-    return not isinstance(kind, ArrayType) or _countable(kind.elementType)
+def _countable(kind: T.DataType) -> bool:
+    return not isinstance(kind, T.ArrayType) or _countable(kind.elementType)

@@ -11,22 +11,21 @@ what an operator wants to see, not the end of the report.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from stentor.errors import PipelineDefinitionError, StentorError
 from stentor.filters import Filter
 from stentor.pipeline.matching.vocabulary import Vocabulary
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 _PARSED: Final = "filter string, alike string, subscriptions bigint, problem string"
 _EQUAL: Final = "filter string, subscriptions bigint"
+_DISTINCT: Final = ("filter", "subscriptions", "problem")
 _MISSING: Final = "there is no filter"
 
 
@@ -34,8 +33,10 @@ def distinct_filters(subscriptions: DataFrame, *, filter: str = "filter") -> Dat
     """One row for each distinct filter: filter, subscriptions, problem.
 
     `filter` is the canonical text, or the text as given if there is a `problem` with it;
-    `subscriptions` says how many have it.
+    `subscriptions` says how many have it. A table of these stays as it is.
     """
+    if subscriptions.columns == [*_DISTINCT]:
+        return subscriptions
     if filter not in subscriptions.columns:
         raise PipelineDefinitionError(
             f"subscriptions have no column {filter!r}, only {', '.join(subscriptions.columns)}; "
@@ -56,8 +57,7 @@ def distinct_filters(subscriptions: DataFrame, *, filter: str = "filter") -> Dat
         .applyInArrow(lambda table: _equal(table, vocabulary=vocabulary), _EQUAL)
         .withColumn("problem", F.lit(None).cast("string"))
     )
-    columns = ("filter", "subscriptions", "problem")
-    return simple.select(*columns).unionByName(unions.select(*columns))
+    return simple.select(*_DISTINCT).unionByName(unions.select(*_DISTINCT))
 
 
 def popularity(subscriptions: DataFrame, *, filter: str = "filter") -> DataFrame:
@@ -87,31 +87,20 @@ def _parsed(
 ) -> Iterator[pa.RecordBatch]:
     vocabulary.install()
     for batch in batches:
-        filters, alike, problems = [], [], []
-        for text in batch.column("filter").to_pylist():
-            canonical, group, problem = text, None, None
+        rows = []
+        counts = batch.column("subscriptions").to_pylist()
+        for text, count in zip(batch.column("filter").to_pylist(), counts, strict=True):
+            canonical, group, problem = text, None, None if text is not None else _MISSING
             try:
-                if text is None:
-                    problem = _MISSING
-                else:
+                if text is not None:
                     filter = Filter(text)
                     canonical = str(filter)
                     if len(filter.conjuncts) > 1:
                         group = "\0".join(sorted(filter.names))
             except StentorError as error:
                 problem = str(error)
-            filters.append(canonical)
-            alike.append(group)
-            problems.append(problem)
-        yield pa.RecordBatch.from_arrays(
-            [
-                pa.array(filters, pa.string()),
-                pa.array(alike, pa.string()),
-                batch.column("subscriptions"),
-                pa.array(problems, pa.string()),
-            ],
-            names=["filter", "alike", "subscriptions", "problem"],
-        )
+            rows.append((canonical, group, count, problem))
+        yield arrow_rows(rows, _PARSED)
 
 
 def _equal(table: pa.Table, *, vocabulary: Vocabulary) -> pa.Table:
@@ -125,9 +114,16 @@ def _equal(table: pa.Table, *, vocabulary: Vocabulary) -> pa.Table:
         filter = Filter(text)
         texts[filter] = min(text, texts.get(filter, text))
         counts[filter] = counts.get(filter, 0) + count
-    return pa.table(
-        {
-            "filter": pa.array(texts.values(), pa.string()),
-            "subscriptions": pa.array((counts[filter] for filter in texts), pa.int64()),
-        }
-    )
+    found = [(texts[filter], counts[filter]) for filter in texts]
+    return pa.Table.from_batches([arrow_rows(found, _EQUAL)])
+
+
+_TYPES: Final = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64()}
+
+
+def arrow_rows(rows: Sequence[Sequence[Any]], schema: str) -> pa.RecordBatch:
+    """Rows for Spark, under a schema as Spark writes it."""
+    names, kinds = zip(*(part.split() for part in schema.split(", ")), strict=True)
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    arrays = [pa.array(c, _TYPES[kind]) for c, kind in zip(columns, kinds, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, names=names)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from stentor.model.names import RESERVED
 from stentor.pipeline.analytics.filters import distinct_filters
 from stentor.pipeline.matching import match
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 #: A name that events have no column of.
 _KEY: Final = "_filter"
@@ -27,11 +25,7 @@ def selectivity(
     Columns: filter, subscriptions (that have it), matches, share (of all events), deliveries (one
     for each match and subscription), problem. Matches of a filter that does not parse are null.
     """
-    return selectivity_of(distinct_filters(subscriptions, filter=filter), events)
-
-
-def selectivity_of(filters: DataFrame, events: DataFrame) -> DataFrame:
-    """The same, of the filters that `distinct_filters` gives."""
+    filters = distinct_filters(subscriptions, filter=filter)
     good = filters.where("problem is null").select(F.col("filter").alias(_KEY), "filter")
     seen = _visible(events)
     counts = match(seen, good, id=_KEY).groupBy(_KEY).agg(F.count("*").alias("matched"))

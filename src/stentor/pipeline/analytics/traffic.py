@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from stentor.errors import PipelineDefinitionError
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
 
 def traffic(
-    events: DataFrame,
-    every: str = "1 minute",
-    *,
-    by: Sequence[str] = ("_broker", "_type"),
+    events: DataFrame, every: str = "1 minute", *, by: Sequence[str] = ("_broker", "_type")
 ) -> DataFrame:
     """Events in each span of time, by broker and event type.
 

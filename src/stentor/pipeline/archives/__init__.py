@@ -12,25 +12,24 @@ before it is used, and `past` and `replay` start none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from stentor.pipeline.lazy_names import lazily
 
 if TYPE_CHECKING:
+    from stentor.pipeline.archives.appender import archive
     from stentor.pipeline.archives.compaction import compact
     from stentor.pipeline.archives.histories import history
-    from stentor.pipeline.archives.intake import archive
     from stentor.pipeline.archives.pasts import past
     from stentor.pipeline.archives.replayer import replay
 
-_HOME: Final = {
-    "archive": "intake",
-    "compact": "compaction",
-    "history": "histories",
-    "past": "pasts",
-    "replay": "replayer",
-}
-
 __all__ = ["archive", "compact", "history", "past", "replay"]
 
-__getattr__ = lazily(__name__, _HOME)
+__getattr__ = lazily(
+    __name__,
+    appender="archive",
+    compaction="compact",
+    histories="history",
+    pasts="past",
+    replayer="replay",
+)

@@ -1,19 +1,23 @@
-"""Appends batches of events to an archive: files first, then one commit; see `tables`."""
+"""`archive`: batches of events, once or for as long as they come; see `tables` for how."""
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
 
-from stentor.errors import ArchiveError
-from stentor.pipeline.archives.compaction import GRACE, join_small
+from stentor.errors import ArchiveError, InvalidConfiguration
+from stentor.pipeline.archives.compaction import GRACE, TARGET_BYTES, grace_seconds, join_small
 from stentor.pipeline.archives.data_files import (
     ONE_DAY,
     REPORT,
@@ -22,9 +26,8 @@ from stentor.pipeline.archives.data_files import (
     safe_name,
     write_partition,
 )
-from stentor.pipeline.archives.frames import load
-from stentor.pipeline.archives.places import Place
-from stentor.pipeline.archives.spark_schemas import archived, spark_schema
+from stentor.pipeline.archives.frames import archived, as_schema, load
+from stentor.pipeline.archives.places import Place, place_of
 from stentor.pipeline.archives.tables import (
     WRITERS,
     Archive,
@@ -36,10 +39,10 @@ from stentor.pipeline.archives.tables import (
     Writer,
     position,
 )
-from stentor.pipeline.steps.names import quoted
+from stentor.pipeline.filters.sql import quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from stentor.pipeline.event_table import Events
 
 #: Times that a batch without duplicates is made anew because others have archived meanwhile.
 ATTEMPTS: Final = 20
@@ -52,6 +55,10 @@ _PROMPT: Final = frozenset({"dedupe", "dedupeWithinWatermark"})
 
 #: A column that exists only while events are brought together.
 _CLUSTER: Final = "_cluster"
+
+CHECKPOINTS: Final = "_stentor/checkpoints"
+#: The name of a query that is given none.
+DEFAULT_NAME: Final = "archive"
 
 
 class Appended(msgspec.Struct, frozen=True):
@@ -190,12 +197,8 @@ class Appender:
         )
 
     def _prepared(self, events: DataFrame, own: pa.Schema) -> DataFrame:
-        kept = [f for f in events.schema.fields if f.name in set(archived(events.schema).names)]
-        columns = [
-            F.col(quoted(f.name)).cast(column.dataType).alias(column.name)
-            for f, column in zip(kept, spark_schema(own).fields, strict=True)
-        ]
-        found = events.select(columns)
+        kept = [n for n in events.columns if n in set(archived(events.schema).names)]
+        found = as_schema(events.select(list(map(quoted, kept))), own)
         if not self.cluster:
             return found
         by = ["_type"] if "_type" in own.names else []
@@ -308,3 +311,96 @@ def _may_share(file: File, low: int | None, high: int | None, absent: int) -> bo
     if time.low is None or time.high is None:
         return time.absent < file.rows
     return bool(time.low <= high and low <= time.high)
+
+
+def archive(
+    events: DataFrame | Events,
+    path: str | os.PathLike[str],
+    *,
+    query_name: str | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    trigger: str | Mapping[str, Any] | None = None,
+    deduplicate: bool = False,
+    cluster: bool | None = None,
+    compaction: bool = True,
+    target_bytes: int = TARGET_BYTES,
+    grace: timedelta | str = GRACE,
+    storage_options: Mapping[str, str] | None = None,
+) -> Any:
+    """Keep events as a Delta table, partitioned by event type and day, each exactly once.
+
+        query = archive(events, "/data/events", trigger="10 seconds")     # a stream: runs on
+        written = archive(events, "/data/events")                         # a batch: appended once
+
+    A streaming DataFrame starts a query, which is returned. Its checkpoint is in the archive, under
+    `query_name`, unless another place is given: a query that is started again under its name goes
+    on where it was. Several queries may write into one archive under different names. `trigger` is
+    an interval, "availableNow", or what `DataStreamWriter.trigger` takes by name.
+
+    A batch DataFrame is appended in one step, and `Appended` says what was. It is appended as often
+    as it is archived; `deduplicate` leaves out events whose `_id` the archive has, for both.
+
+    New columns may come at any time, and numbers may change their type: each event keeps the type
+    that it came with. A column that changes its type otherwise is an `ArchiveError`. `cluster` says
+    whether events of one type and day are brought together before they are written, which costs a
+    shuffle and saves small files: by default only of a batch. `compaction` lets a query join its
+    small files up to `target_bytes` when there are many, and delete what it has replaced after
+    `grace`, which must be longer than the longest query on the archive and the longest replay;
+    `compact` does the rest. `storage_options` say how to get to an object store, as `deltalake`
+    takes them; without them, the environment does.
+
+    Archive events before they are ordered or aggregated: a query that holds events back cannot say
+    which events of the journals are in the archive, so no live `history` and no `past` can follow.
+    """
+    from stentor.pipeline.event_table import table_of
+
+    events = table_of(events)
+    spark = events.sparkSession
+    place = place_of(path, spark, storage_options)
+    schema = archived(events.schema)
+    appender = Appender(
+        archive=Archive(place),
+        name=query_name or (DEFAULT_NAME if checkpoint is None else os.fspath(checkpoint)),
+        deduplicate=deduplicate,
+        cluster=cluster if cluster is not None else not events.isStreaming,
+        target=target_bytes if compaction else 0,
+        grace=grace_seconds(grace),
+    )
+    if deduplicate and "_id" not in schema.names:
+        raise InvalidConfiguration("deduplicate compares `_id`, and the events have no such column")
+    if not events.isStreaming and (query_name or checkpoint or trigger):
+        raise InvalidConfiguration(
+            "query_name, checkpoint and trigger are for streams, and these events are a batch"
+        )
+    if events.isStreaming:
+        appender.checkpoint = _checkpoint(place, appender.name, checkpoint, spark)
+    # To say now rather than later what contradicts, or that nothing can be written there.
+    appender.archive.columns(schema)
+    if appender.checkpoint is None:
+        return appender.append(spark, events, None)
+    stream = events.writeStream.foreachBatch(appender.batch).option(
+        "checkpointLocation", appender.checkpoint.for_spark("")
+    )
+    if trigger is not None:
+        stream = stream.trigger(**_trigger(trigger))
+    query: StreamingQuery = stream.queryName(query_name).start() if query_name else stream.start()
+    return query
+
+
+def _trigger(trigger: str | Mapping[str, Any]) -> dict[str, Any]:
+    if trigger == "availableNow":
+        return {"availableNow": True}
+    return {"processingTime": trigger} if isinstance(trigger, str) else dict(trigger)
+
+
+def _checkpoint(
+    place: Place, name: str, given: str | os.PathLike[str] | None, spark: SparkSession
+) -> Place:
+    if given is not None:
+        return place_of(given, spark, dict(place.options))
+    if "/" in name or name.startswith("."):
+        raise InvalidConfiguration(
+            f"query_name={name!r} names a directory of the archive; leave out slashes and a dot at "
+            "the beginning, or give a checkpoint"
+        )
+    return place.below(f"{CHECKPOINTS}/{name}")

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stentor.errors import ArchiveError
-from stentor.pipeline.archives.schemas import joined_types
+from stentor.pipeline.archives.schemas import flat, joined_types
 from stentor.pipeline.columns.types import sql_name
 
 #: The day in UTC; a partition of the table, and no column of events.
@@ -179,11 +179,11 @@ def typed(table: pa.Table) -> Iterator[tuple[int, int, pa.Table]]:
     if not several:
         yield 0, table.num_rows, _as_events(table, table.schema)
         return
-    codes = np.zeros(table.num_rows, np.int64)
+    codes, leaves = np.zeros(table.num_rows, np.int64), flat(table)
     for paths in several:
         which = np.zeros(table.num_rows, np.int64)
         for number, path in enumerate(paths):
-            which[_valid(table, path)] = number
+            which[pc.is_valid(leaves.column(path)).to_numpy()] = number
         codes = codes * len(paths) + which
     edges = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), table.num_rows]
     for start, end in pairwise(edges):
@@ -195,27 +195,6 @@ def typed(table: pa.Table) -> Iterator[tuple[int, int, pa.Table]]:
             wanted.add(list(paths)[number])
         fields = chosen(table.schema, frozenset(wanted))
         yield start, end, _as_events(table.slice(start, end - start), pa.schema(fields))
-
-
-def _valid(table: pa.Table, path: str) -> Any:
-    array, columns = None, table
-    for step in _steps(table.schema, path):
-        array = columns.column(step) if array is None else pc.struct_field(array, step)
-        if isinstance(array, pa.ChunkedArray):
-            array = array.combine_chunks()
-    return pc.is_valid(array).to_numpy(zero_copy_only=False)
-
-
-def _steps(fields: Any, path: str) -> list[int]:
-    """The indices that lead to a column of this dotted name."""
-    for index, field in enumerate(fields):
-        if field.name == path and not pa.types.is_struct(field.type):
-            return [index]
-        if pa.types.is_struct(field.type) and path.startswith(f"{field.name}."):
-            inside = _steps(field.type, path[len(field.name) + 1 :])
-            if inside:
-                return [index, *inside]
-    return []
 
 
 def _as_events(table: pa.Table, fields: pa.Schema) -> pa.Table:

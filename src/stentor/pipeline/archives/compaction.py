@@ -18,7 +18,6 @@ not with every batch. A compaction that is asked for by hand joins everything th
 from __future__ import annotations
 
 import os
-import pickle
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -156,9 +155,9 @@ def join_small(
         return []
     if spark is None:
         return _replace(archive, [join_files(group) for group in groups])
-    rows = [(pickle.dumps(group),) for group in groups]
-    tasks = spark.createDataFrame(rows, REPORT).repartition(len(rows))
-    found = tasks.mapInArrow(_join_partition, REPORT).collect()
+    from stentor.pipeline.archives.frames import in_tasks
+
+    found = in_tasks(spark, groups, _joined, REPORT).collect()
     return _replace(archive, [msgspec.json.decode(bytes(r.report), type=Joined) for r in found])
 
 
@@ -239,12 +238,9 @@ def _may_be_odd(file: File, path: str) -> bool:
     return found is None or not file.is_own or (found.high is None and found.absent != file.rows)
 
 
-def _join_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same for groups in rows; for `mapInArrow`."""
-    for batch in batches:
-        for data in batch.column("report").to_pylist():
-            found = join_files(pickle.loads(data))
-            yield pa.record_batch({"report": pa.array([msgspec.json.encode(found)], pa.binary())})
+def _joined(group: Group) -> Iterator[pa.RecordBatch]:
+    """The report on it, for Spark."""
+    yield pa.record_batch({"report": [msgspec.json.encode(join_files(group))]})
 
 
 def _replace(archive: Archive, results: Sequence[Joined]) -> list[Joined]:

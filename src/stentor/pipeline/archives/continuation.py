@@ -29,9 +29,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -43,18 +44,13 @@ from pyspark.sql.types import StructType
 
 from stentor.errors import ArchiveError, HistoryGone, InvalidConfiguration
 from stentor.filters import Filter
-from stentor.pipeline.archives.frames import Part, part_of, tasks_of
-from stentor.pipeline.archives.frontier import check_complete, left_to_brokers
+from stentor.pipeline.archives.frames import Part, part_of, spark_schema, tasks_of
 from stentor.pipeline.archives.places import Place
 from stentor.pipeline.archives.schemas import fitted
-from stentor.pipeline.archives.spark_schemas import spark_schema
 from stentor.pipeline.archives.statistics import Pruner
 from stentor.pipeline.archives.tables import Archive, File, Table
 from stentor.pipeline.columns.layout import arrow_schema
 from stentor.pipeline.registration import register_source
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 NAME: Final = "stentor_history"
 #: Rows of a micro-batch if nobody says how many.
@@ -78,7 +74,7 @@ def continued(
         raise InvalidConfiguration(
             f"the option {min(given & _DECIDED)!r} follows from the archive; use since and filter"
         )
-    check_complete(table)
+    table.check_complete()
     if table.files and not table.positions():
         raise ArchiveError(
             f"the archive at {table.place.root} does not say which events of which journal it "
@@ -113,7 +109,7 @@ class _Known:
     def __init__(self, table: Table, filter: Filter) -> None:
         self.table = table
         self.positions = table.positions()
-        files = [f for f in table.files.values() if not left_to_brokers(f, self.positions)]
+        files = [f for f in table.files.values() if not f.is_left_to(self.positions)]
         self.files = sorted(files, key=lambda file: (file.begins, file.path))
         pruner = Pruner(filter, table.columns)
         self._matter = {file.path for file in files if pruner.may_match(file)}

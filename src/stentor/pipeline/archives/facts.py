@@ -16,7 +16,7 @@ from stentor.filters import Filter
 from stentor.model.event_types import event_types
 from stentor.model.identity import NotificationId
 from stentor.model.values import INT_MAX, INT_MIN, normal
-from stentor.pipeline.archives.schemas import leaves
+from stentor.pipeline.archives.schemas import flat
 
 Mask = NDArray[np.bool_]
 
@@ -39,10 +39,11 @@ class RowFilter:
         """By row, whether it matches."""
         if self._filter.is_always:
             return np.ones(table.num_rows, bool)
+        leaves = flat(table)
         columns = {
             name: values
             for name in self._filter.names
-            if (values := self._values(table, name)) is not None
+            if (values := self._values(leaves, name)) is not None
         }
         names = list(columns)
         conjuncts = self._filter.conjuncts
@@ -62,8 +63,8 @@ class RowFilter:
         if name == "_producer":
             ids = self._values(table, "_id")
             return None if ids is None else [_producer(written) for written in ids]
-        column = column_of(table, name)
-        return None if column is None else [_value(v) for v in column.to_pylist()]
+        places = table.schema.get_all_field_indices(name)
+        return [_value(v) for v in table.column(places[0]).to_pylist()] if places else None
 
 
 def _value(value: Any) -> Any:
@@ -85,39 +86,14 @@ def _producer(written: str | None) -> str | None:
         return None
 
 
-def column_of(table: pa.Table, name: str) -> pa.ChunkedArray | pa.Array | None:
-    """The column of a dotted name; dots may also be part of the names of columns and fields."""
-    for field in table.schema:
-        if field.name == name and not pa.types.is_struct(field.type):
-            return table.column(name)
-        if pa.types.is_struct(field.type) and name.startswith(f"{field.name}."):
-            column = table.column(field.name)
-            if isinstance(column, pa.ChunkedArray):
-                column = column.combine_chunks()
-            arrays = [pc.struct_field(column, i) for i in range(field.type.num_fields)]
-            inside = pa.table(arrays, schema=pa.schema(list(field.type)))
-            found = column_of(inside, name[len(field.name) + 1 :])
-            if found is not None:
-                return found
-    return None
-
-
 def publishable(table: pa.Table) -> Mask:
     """By row, whether there is anything in it to publish."""
     found = np.zeros(table.num_rows, bool)
-    for name, _ in leaves(table.schema):
+    columns = flat(table)
+    for name, column in zip(columns.schema.names, columns.columns, strict=True):
         if name.startswith("_") and name not in ("_type", "_subject", "_channel"):
             continue
         if found.all():
             break
-        column = column_of(table, name)
-        assert column is not None
-        valid = pc.is_valid(column)
-        if pa.types.is_floating(column.type):
-            valid = pc.and_(valid, pc.invert(pc.fill_null(pc.is_nan(column), True)))
-        found |= (
-            valid.to_numpy()
-            if isinstance(valid, pa.ChunkedArray)
-            else valid.to_numpy(zero_copy_only=False)
-        )
+        found |= pc.invert(pc.is_null(column, nan_is_null=True)).to_numpy()
     return found

@@ -17,33 +17,34 @@ import pickle
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
+from stentor.errors import UnsupportedColumn
 from stentor.filters import Filter
 from stentor.model.event_types import event_types
-from stentor.pipeline.archives.columns import chosen, logical, typed, variants
+from stentor.pipeline.archives.columns import DAY, chosen, logical, typed, variants
 from stentor.pipeline.archives.facts import RowFilter
-from stentor.pipeline.archives.frontier import before
 from stentor.pipeline.archives.merge import in_order
+from stentor.pipeline.archives.order import before
 from stentor.pipeline.archives.places import Place
 from stentor.pipeline.archives.schemas import fitted, leaves
-from stentor.pipeline.archives.spark_schemas import spark_schema
 from stentor.pipeline.archives.statistics import kind_of, may_lose, table_schema
 from stentor.pipeline.archives.tables import File, Table
-from stentor.pipeline.steps.names import quoted
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from stentor.pipeline.columns.layout import arrow_schema
+from stentor.pipeline.columns.reserved import RESERVED
+from stentor.pipeline.columns.types import is_instant, is_list, list_of, no_value, sql_name
+from stentor.pipeline.filters.sql import quoted
 
 #: What every Spark reads by itself.
 _HADOOP: Final = ("/", "hdfs:", "viewfs:")
 #: Rows that one task reads in Python.
 ROWS_PER_TASK: Final = 250_000
-
-_ROWS: Final = "part binary"
 
 
 def load(
@@ -82,7 +83,13 @@ def load(
         if others and "_type" in table.columns.names:
             events = events.withColumn("_type", F.lit(type).cast("string"))
         events = where(events)
-        parts.append(_fit(events, schema) if loses else _cast(events, schema))
+        if loses:
+            # Spark takes a dot in the name of a column for a field when it hands columns to Python.
+            plain = events.toDF(*[f"c{number}" for number in range(len(events.columns))])
+            work = partial(_fitted, events.columns, schema)
+            parts.append(plain.mapInArrow(work, spark_schema(schema)))
+        else:
+            parts.append(_cast(events, schema))
     return reduce(lambda a, b: a.unionAll(b), parts)
 
 
@@ -94,13 +101,12 @@ def _read(
     reader = spark.read.schema(spark_schema(fields)).option("__globPaths__", "false")
     events = reader.parquet(*[table.place.for_spark(file.path) for file in files])
     own = logical(fields)
-    return events if own == fields else _renamed(events, own)
+    return events if own == fields else as_schema(events, own)
 
 
-def _renamed(events: DataFrame, schema: pa.Schema) -> DataFrame:
-    """The same columns under other names, inside of structs, too."""
-    wanted = spark_schema(schema)
-    columns = zip(events.columns, wanted.fields, strict=True)
+def as_schema(events: DataFrame, schema: pa.Schema) -> DataFrame:
+    """The same columns under other names and types, inside of structs, too."""
+    columns = zip(events.columns, spark_schema(schema).fields, strict=True)
     return events.select([F.col(quoted(c)).cast(f.dataType).alias(f.name) for c, f in columns])
 
 
@@ -117,13 +123,6 @@ def _cast(events: DataFrame, schema: pa.Schema) -> DataFrame:
             for f in wanted.fields
         ]
     )
-
-
-def _fit(events: DataFrame, schema: pa.Schema) -> DataFrame:
-    # Spark takes a dot in the name of a column for a field when it hands columns to Python.
-    plain = events.toDF(*[f"c{number}" for number in range(len(events.columns))])
-    work = partial(_fitted, events.columns, schema)
-    return plain.mapInArrow(work, spark_schema(schema))
 
 
 def _fitted(
@@ -187,18 +186,89 @@ def tasks_of(files: Sequence[File]) -> Iterator[list[File]]:
 def _in_python(
     spark: SparkSession, table: Table, files: Sequence[File], schema: pa.Schema, filter: Filter
 ) -> DataFrame:
-    rows = [
-        (pickle.dumps(part_of(table, some, str(filter))),)
-        for some in tasks_of(sorted(files, key=lambda file: (file.begins, file.path)))
-    ]
-    parts = spark.createDataFrame(rows, _ROWS).repartition(len(rows))
-    return parts.mapInArrow(partial(_read_parts, schema), spark_schema(schema))
+    some = tasks_of(sorted(files, key=lambda file: (file.begins, file.path)))
+    parts = [part_of(table, each, str(filter)) for each in some]
+    return in_tasks(spark, parts, partial(_read_part, schema), spark_schema(schema))
 
 
-def _read_parts(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for data in batch.column("part").to_pylist():
-            part: Part = pickle.loads(data)
-            for events in part.read():
-                for found in events.combine_chunks().to_batches():
-                    yield fitted(found, schema)
+def _read_part(schema: pa.Schema, part: Part) -> Iterator[pa.RecordBatch]:
+    for events in part.read():
+        for found in events.combine_chunks().to_batches():
+            yield fitted(found, schema)
+
+
+def in_tasks(
+    spark: SparkSession,
+    items: Sequence[Any],
+    work: Callable[[Any], Iterator[pa.RecordBatch]],
+    schema: StructType | str,
+) -> DataFrame:
+    """What a function makes of these, of each in a task of its own."""
+
+    def worked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for data in batch.column("item").to_pylist():
+                yield from work(pickle.loads(data))
+
+    tasks = spark.createDataFrame([(pickle.dumps(item),) for item in items], "item binary")
+    return tasks.repartition(len(items)).mapInArrow(worked, schema)
+
+
+# -- between Spark's schemas and those of archives
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """The same for Spark."""
+    return from_arrow_schema(schema)
+
+
+def archived(schema: StructType) -> pa.Schema:
+    """The columns in which the archive keeps events of this schema; `UnsupportedColumn`.
+
+    >>> archived(StructType().add("n", "integer").add("text", "string"))
+    n: int64
+    text: string
+    """
+    names = [name.lower() for name in schema.fieldNames()]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise UnsupportedColumn(
+            f"there are several columns named {min(twice)!r}, and Spark does not tell apart names "
+            "that differ in case only; rename one"
+        )
+    if DAY in names:
+        raise UnsupportedColumn(f"the archive has a column {DAY!r} itself; rename yours")
+    given = [field for field in arrow_schema(schema) if not pa.types.is_null(field.type)]
+    fields = [pa.field(field.name, _kept(field.name, field.type)) for field in given]
+    for field in fields:
+        wanted = RESERVED.get(field.name)
+        if wanted is not None and sql_name(field.type) != wanted.simpleString():
+            raise UnsupportedColumn(
+                f"column {field.name} is a {wanted.simpleString()}, not a {sql_name(field.type)}; "
+                "cast or rename it"
+            )
+    if not fields:
+        raise UnsupportedColumn("there is no column to archive")
+    return pa.schema(fields)
+
+
+def _kept(name: str, kind: pa.DataType) -> pa.DataType:
+    """Integers and floats of all sizes are long and double."""
+    if pa.types.is_integer(kind):
+        return pa.int64()
+    if pa.types.is_floating(kind):
+        return pa.float64()
+    if pa.types.is_boolean(kind) or pa.types.is_decimal(kind) or is_instant(kind):
+        return kind
+    if sql_name(kind) in ("string", "binary"):
+        return kind
+    if is_list(kind):
+        return list_of(_kept(name, kind.value_type))
+    # A variant is a struct in Arrow, and told by metadata.
+    if pa.types.is_struct(kind) and kind.num_fields and not any(map(_is_variant, kind)):
+        return pa.struct([(f.name, _kept(f"{name}.{f.name}", f.type)) for f in kind])
+    raise no_value(name, kind)
+
+
+def _is_variant(field: pa.Field) -> bool:
+    return b"variant" in (field.metadata or {})

@@ -5,22 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from stentor.errors import InvalidConfiguration
 from stentor.filters import Filter
 from stentor.pipeline.archives.frames import load
-from stentor.pipeline.archives.moments import Moment, during, micros, moment
+from stentor.pipeline.archives.moments import Between, Moment
 from stentor.pipeline.archives.places import place_of
 from stentor.pipeline.archives.statistics import Pruner
 from stentor.pipeline.archives.tables import Archive
-from stentor.pipeline.filters.filter_text import given_filter
+from stentor.pipeline.filters.to_column import given_filter
 from stentor.pipeline.spark_features import check_streams
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 def history(
@@ -57,9 +54,7 @@ def history(
     are kept; `storage_options` are for object stores.
     """
     wanted = given_filter(filter, "history(...).where(...)")
-    first, behind = moment("since", since), moment("until", until)
-    if first is not None and behind is not None and first >= behind:
-        raise InvalidConfiguration(f"since={since!r} is not before until={until!r}")
+    between = Between.of(since, until)
     if live != (brokers is not None):
         raise InvalidConfiguration(
             "live=True needs the addresses of brokers, as in brokers='b1:7411,b2:7411'"
@@ -68,7 +63,7 @@ def history(
         )
     archive = Archive(place_of(path, spark, storage_options))
     table = archive.table() if version is None else archive.at(version)
-    bounded = wanted & during(first, behind)
+    bounded = wanted & between.filter
     if live:
         check_streams()
         from stentor.pipeline.archives.continuation import continued
@@ -84,10 +79,10 @@ def history(
 
     def matching(events: DataFrame) -> DataFrame:
         if "_time" in events.columns:  # said in this way, Parquet understands it
-            if first is not None:
-                events = events.where(F.col("_time") >= F.timestamp_micros(F.lit(micros(first))))
-            if behind is not None:
-                events = events.where(F.col("_time") < F.timestamp_micros(F.lit(micros(behind))))
+            if between.since is not None:
+                events = events.where(F.col("_time") >= F.timestamp_micros(F.lit(between.since)))
+            if between.until is not None:
+                events = events.where(F.col("_time") < F.timestamp_micros(F.lit(between.until)))
         return events if bounded.is_always else events.where(to_column(bounded, events.schema))
 
     return load(spark, table, files, filter=bounded, where=matching)

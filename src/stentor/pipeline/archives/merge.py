@@ -22,9 +22,9 @@ several journals in any order. It is read for each journal by itself, as a whole
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -33,7 +33,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from stentor.errors import ArchiveError
-from stentor.pipeline.archives.moments import micros
+from stentor.pipeline.archives.moments import ALWAYS, Between
 from stentor.pipeline.archives.order import (
     AHEAD,
     Ints,
@@ -63,26 +63,6 @@ class Portion(NamedTuple):
     turn: Ints
 
 
-class Between(NamedTuple):
-    """Times in microseconds: from the first on, before the second; None is no bound."""
-
-    since: int | None = None
-    until: int | None = None
-
-    @staticmethod
-    def of(since: datetime | None, until: datetime | None) -> Between:
-        return Between(*(None if when is None else micros(when) for when in (since, until)))
-
-    def meets(self, low: int, high: int) -> bool:
-        """Whether some time from low to high is wanted."""
-        return (self.since is None or high >= self.since) and (
-            self.until is None or low < self.until
-        )
-
-
-ALWAYS: Final = Between()
-
-
 class _Part(NamedTuple):
     """The events of a file that are of one journal, or of none."""
 
@@ -107,39 +87,21 @@ def in_order(
     place: Place, files: Sequence[File], columns: pa.Schema, between: Between = ALWAYS
 ) -> Iterator[Portion]:
     """The events of files, in the order of the archive: these columns of the table."""
-    reading = _Reading(place, columns, between)
-    waiting = sorted(_journals(place, files, reading), key=lambda each: each.begins, reverse=True)
-    heads: list[_Journal] = []
+    merge = _Merge(_journals(files, _Reading(place, columns, between)))
     try:
-        while waiting or heads:
-            frontier = min((head.last for head in heads), default=None)
-            while waiting and (frontier is None or waiting[-1].begins <= frontier[0]):
-                head = waiting.pop()
-                heads.append(head)
-                if head.refill():
-                    frontier = head.last if frontier is None else min(frontier, head.last)
-                else:
-                    heads.pop()
-            if frontier is None:
-                return
-            heads.sort(key=lambda head: head.code)
-            taken = [rows for head in heads if (rows := head.take(frontier)) is not None]
-            heads = [head for head in heads if head.refill()]
-            merged = _sorted(taken)
-            if merged is not None:
-                yield Portion(merged.events, merged.key)
+        while (rows := merge.next()) is not None:
+            yield Portion(rows.events, rows.key)
     finally:
-        for head in heads:
-            head.close()
+        merge.close()
 
 
-def _journals(place: Place, files: Sequence[File], reading: _Reading) -> Iterator[_Journal]:
+def _journals(files: Sequence[File], reading: _Reading) -> Iterator[_Journal]:
     journals: dict[str, list[_Part]] = defaultdict(list)
     ordered = sorted(files, key=lambda file: file.path)
     for number, file in enumerate(ordered):
         if file.times is not None and not reading.between.meets(*file.times):
             continue
-        for part in _parts(place, file):
+        for part in _parts(reading.place, file):
             if part.journal is None:
                 yield _Journal([part], number - len(ordered), reading)
             else:
@@ -177,103 +139,80 @@ def _sorted(taken: Sequence[_Rows]) -> _Rows | None:
 
 
 class _Reading:
-    """What all parts of one merge have in common, and how many files are open."""
+    """What all parts of one merge have in common, and how many more files may stay open."""
 
     def __init__(self, place: Place, columns: pa.Schema, between: Between) -> None:
         self.place = place
         self.columns = columns
         self.between = between
         self.heads = 0
-        self._free = OPEN_FILES
+        self.free = OPEN_FILES
 
     @property
     def rows_of_each(self) -> int:
         return max(LEAST_ROWS, min(MOST_ROWS, ROWS // max(self.heads, 1)))
 
-    def take_slot(self) -> bool:
-        """Whether one more file may stay open."""
-        if not self._free:
-            return False
-        self._free -= 1
-        return True
 
-    def give_slot(self) -> None:
-        self._free += 1
+class _Head(ABC):
+    """Rows that come in order of their keys; those in memory are given out from the first on."""
 
-
-class _Buffer:
-    """Rows in memory, given out from the first on."""
-
-    def __init__(self) -> None:
+    def __init__(self, begins: int, code: int = 0) -> None:
+        #: No key is less.
+        self.begins = begins
+        #: Decides between equal keys.
+        self.code = code
         self._rows: _Rows | None = None
         self._at = 0
 
     @property
-    def last(self) -> int:
-        assert self._rows is not None
-        return int(self._rows.key[-1])
-
-    @property
-    def is_used_up(self) -> bool:
-        return self._rows is None or self._at == len(self._rows.key)
-
-    def fill(self, rows: _Rows) -> None:
-        self._rows, self._at = rows, 0
-
-    def take(self, frontier: int, *, inclusive: bool = True) -> _Rows | None:
-        assert self._rows is not None
-        start, side = self._at, "right" if inclusive else "left"
-        self._at = max(start, int(np.searchsorted(self._rows.key, frontier, side)))  # type: ignore[call-overload]
-        return self._rows.cut(start, self._at) if start < self._at else None
-
-
-class _Journal:
-    """The events of a journal in the order of their turns."""
-
-    def __init__(self, parts: Sequence[_Part], code: int, reading: _Reading) -> None:
-        #: Decides between equal turns.
-        self.code = code
-        self.begins = min(_begins(part.file) for part in parts)
-        self._waiting = sorted(parts, key=lambda part: (part.first, part.file.path), reverse=True)
-        self._reading = reading
-        self._heads: list[_FileHead] = []
-        self._latest = NEVER
-        self._buffer = _Buffer()
-
-    @property
     def last(self) -> tuple[int, int]:
-        """The turn of the last row in memory, and what decides between equal ones."""
-        return self._buffer.last, self.code
+        """The key of the last row in memory, and what decides between equal ones."""
+        assert self._rows is not None
+        return int(self._rows.key[-1]), self.code
 
     def take(self, frontier: tuple[int, int]) -> _Rows | None:
         """The rows that are not behind this place."""
-        return self._buffer.take(frontier[0], inclusive=self.code <= frontier[1])
+        assert self._rows is not None
+        key, code = frontier
+        start, side = self._at, "right" if self.code <= code else "left"
+        self._at = max(start, int(np.searchsorted(self._rows.key, key, side)))  # type: ignore[call-overload]
+        return self._rows.cut(start, self._at) if start < self._at else None
 
     def refill(self) -> bool:
         """Have rows in memory; False if there are no more."""
-        if not self._buffer.is_used_up:
-            return True
-        rows = self._next()
-        if rows is None:
-            return False
-        turn = np.maximum(np.maximum.accumulate(rows.time), self._latest)
-        self._latest = int(turn[-1])
-        self._buffer.fill(_Rows(rows.events, turn, rows.time))
-        return True
+        if self._rows is None or self._at == len(self._rows.key):
+            self._rows, self._at = self._next(), 0
+        return self._rows is not None
 
+    @abstractmethod
     def _next(self) -> _Rows | None:
-        """The next events in the order of their offsets."""
+        """Some more rows; None behind the last."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of what is open."""
+
+
+class _Merge:
+    """The rows of several heads as one, in the order of their keys."""
+
+    def __init__(self, heads: Iterable[_Head]) -> None:
+        """Of equal beginnings, the first ones come first."""
+        self._waiting = sorted(heads, key=lambda head: head.begins)[::-1]
+        self._heads: list[_Head] = []
+
+    def next(self) -> _Rows | None:
+        """The next rows; None behind the last."""
         while self._waiting or self._heads:
             frontier = min((head.last for head in self._heads), default=None)
-            while self._waiting and (frontier is None or self._waiting[-1].first <= frontier):
-                head = _FileHead(self._waiting.pop(), self._reading)
-                self._heads.append(head)
+            while self._waiting and (frontier is None or self._waiting[-1].begins <= frontier[0]):
+                head = self._waiting.pop()
                 if head.refill():
+                    self._heads.append(head)
                     frontier = head.last if frontier is None else min(frontier, head.last)
-                else:
-                    self._heads.pop()
             if frontier is None:
                 return None
+            self._heads.sort(key=lambda head: head.code)
             taken = [rows for head in self._heads if (rows := head.take(frontier)) is not None]
             self._heads = [head for head in self._heads if head.refill()]
             merged = _sorted(taken)
@@ -284,6 +223,27 @@ class _Journal:
     def close(self) -> None:
         for head in self._heads:
             head.close()
+
+
+class _Journal(_Head):
+    """The events of a journal in the order of their turns."""
+
+    def __init__(self, parts: Sequence[_Part], code: int, reading: _Reading) -> None:
+        super().__init__(min(_begins(part.file) for part in parts), code)
+        ordered = sorted(parts, key=lambda part: (part.first, part.file.path))
+        self._merge = _Merge(_FileHead(part, reading) for part in ordered)
+        self._latest = NEVER
+
+    def _next(self) -> _Rows | None:
+        rows = self._merge.next()
+        if rows is None:
+            return None
+        turn = np.maximum(np.maximum.accumulate(rows.time), self._latest)
+        self._latest = int(turn[-1])
+        return _Rows(rows.events, turn, rows.time)
+
+    def close(self) -> None:
+        self._merge.close()
 
 
 class _Open:
@@ -328,10 +288,11 @@ def _from_row(batches: Iterator[pa.RecordBatch], row: int) -> Iterator[pa.Record
         row = max(0, row - batch.num_rows)
 
 
-class _FileHead:
+class _FileHead(_Head):
     """The next rows of a file, in the order of their offsets; or as they are, without a journal."""
 
     def __init__(self, part: _Part, reading: _Reading) -> None:
+        super().__init__(part.first)
         self._part = part
         self._reading = reading
         self._open: _Open | None = None
@@ -340,40 +301,28 @@ class _FileHead:
         self._groups: deque[int] | None = None
         self._row = 0
         self._count = 0
-        self._buffer = _Buffer()
-        reading.heads += 1
 
-    @property
-    def last(self) -> int:
-        return self._buffer.last
-
-    def take(self, frontier: int) -> _Rows | None:
-        """The rows up to this offset."""
-        return self._buffer.take(frontier)
-
-    def refill(self) -> bool:
-        """Have rows in memory; False if there are no more."""
-        if not self._buffer.is_used_up:
-            return True
-        batch = self._next()
+    def _next(self) -> _Rows | None:
+        if self._groups is None:
+            self._reading.heads += 1
+        batch = self._read()
         while batch is not None and not (wanted := self._wanted(batch)).num_rows:
-            batch = self._next()
-        if batch is not None:
-            self._buffer.fill(self._keyed(wanted))
-        else:
+            batch = self._read()
+        if batch is None:
             self._reading.heads -= 1
         if batch is None or not self._stays:
             self.close()
-        return batch is not None
+        return None if batch is None else self._keyed(wanted)
 
-    def _next(self) -> pa.Table | None:
+    def _read(self) -> pa.Table | None:
         """The next rows of the file, wanted or not."""
         if not self._part.file.is_own:
             return self._whole()
         columns, rows = self._reading.columns, self._reading.rows_of_each
         if self._open is None:
             self._open = _Open(self._reading.place, self._part.file.path)
-            self._stays = self._reading.take_slot()
+            self._stays = self._reading.free > 0
+            self._reading.free -= self._stays
             if self._groups is None:
                 self._groups = deque(self._row_groups(self._open.parquet))
             if self._groups:
@@ -457,6 +406,5 @@ class _FileHead:
         if self._open is not None:
             self._open.close()
             self._open = None
-            if self._stays:
-                self._reading.give_slot()
-                self._stays = False
+            self._reading.free += self._stays
+            self._stays = False

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from stentor.client.times import since_seconds
-from stentor.errors import InvalidValue, PipelineDefinitionError
+from stentor.errors import InvalidConfiguration, InvalidValue, PipelineDefinitionError
 from stentor.filters import Filter
 from stentor.pipeline.steps.durations import microseconds
 
@@ -60,19 +60,41 @@ def from_micros(value: int) -> datetime:
     return EPOCH + timedelta(microseconds=value)
 
 
-def during(since: datetime | None, until: datetime | None) -> Filter:
-    """The filter for events of these times.
+class Between(NamedTuple):
+    """Times in microseconds: from the first on, before the second; None is no bound."""
 
-    >>> print(during(datetime.fromisoformat("2026-01-01T00:00:00Z"), None))
-    _time >= time '2026-01-01T00:00:00Z'
-    """
-    conditions = []
-    if since is not None:
-        conditions.append(f"_time >= time {_quoted(since)}")
-    if until is not None:
-        conditions.append(f"_time < time {_quoted(until)}")
-    return Filter(" and ".join(conditions))
+    since: int | None = None
+    until: int | None = None
+
+    @staticmethod
+    def of(since: Moment | None, until: Moment | None = None) -> Between:
+        """The times that arguments of these names mean; `InvalidConfiguration` if there are none.
+
+        >>> print(Between.of("2026-01-01T00:00:00Z").filter)
+        _time >= time '2026-01-01T00:00:00Z'
+        """
+        first, behind = moment("since", since), moment("until", until)
+        if first is not None and behind is not None and first >= behind:
+            raise InvalidConfiguration(f"since={since!r} is not before until={until!r}")
+        return Between(*(None if when is None else micros(when) for when in (first, behind)))
+
+    def meets(self, low: int, high: int) -> bool:
+        """Whether some time from low to high is wanted."""
+        return (self.since is None or high >= self.since) and (
+            self.until is None or low < self.until
+        )
+
+    @property
+    def filter(self) -> Filter:
+        """The filter for events of these times."""
+        bounds = [(">=", self.since), ("<", self.until)]
+        return Filter(
+            " and ".join(
+                f"_time {operator} time '{from_micros(at).isoformat().replace('+00:00', 'Z')}'"
+                for operator, at in bounds
+                if at is not None
+            )
+        )
 
 
-def _quoted(when: datetime) -> str:
-    return f"'{when.isoformat().replace('+00:00', 'Z')}'"
+ALWAYS: Final = Between()

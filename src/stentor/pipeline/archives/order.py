@@ -26,6 +26,7 @@ of a row is the latest time so far.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -39,6 +40,9 @@ Ints = NDArray[np.int64]
 
 #: Microseconds by which clocks may be ahead of the archiver's.
 AHEAD: Final = 86_400_000_000
+
+#: The greatest offset.
+_BEHIND_ALL: Final = 2**63 - 1
 
 _WRITTEN: Final = r"(?s)^(?P<producer>.+):(?P<epoch>[0-9]{1,19}):(?P<sequence>[0-9]{1,19})$"
 
@@ -67,6 +71,17 @@ def journals_of(table: pa.Table | pa.RecordBatch) -> pa.Array:
         return pa.nulls(table.num_rows, pa.string())
     journal = found[0] if len(found) == 1 else pc.coalesce(*found)
     return pc.if_else(pc.is_valid(_array(table, "_offset")), journal, pa.scalar(None, pa.string()))
+
+
+def before(events: pa.Table, positions: Mapping[str, int]) -> pa.Array | None:
+    """Which events journals do not bring that are read from these positions on; None for all."""
+    if not positions or "_offset" not in events.schema.names:
+        return None
+    journals = journals_of(events).dictionary_encode()
+    ends = [positions.get(name, _BEHIND_ALL) for name in journals.dictionary.to_pylist()]
+    codes = journals.indices.fill_null(len(ends)).to_numpy(zero_copy_only=False)
+    keep = offsets_of(events) < np.array([*ends, _BEHIND_ALL], np.int64)[codes]
+    return None if keep.all() else pa.array(keep)
 
 
 def journal_code(journal: str) -> int:

@@ -1,9 +1,9 @@
 """`past`: an archive as the beginning of a subscription. It starts no Spark.
 
 The archive is read as `replay` reads it, in its order and in bounded memory, up to where the
-journals go on (`frontier`). Its events become the notifications that they were, under their own
-ids, so that a subscriber who gets one of them once more, such as by a publisher's second attempt at
-another broker, sees the repeat.
+journals go on (`Table.positions`). Its events become the notifications that they were, under their
+own ids, so that a subscriber who gets one of them once more, such as by a publisher's second
+attempt at another broker, sees the repeat.
 
 The version of the archive is fixed when the subscription begins, and so are the positions in the
 journals: what is archived or compacted meanwhile changes nothing.
@@ -14,16 +14,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
 from stentor.errors import ArchiveError
 from stentor.filters import Filter
 from stentor.model import Notification
-from stentor.pipeline.archives.frontier import before, check_complete, left_to_brokers
-from stentor.pipeline.archives.merge import Between
-from stentor.pipeline.archives.moments import Moment, during, moment
+from stentor.pipeline.archives.moments import Between, Moment
+from stentor.pipeline.archives.order import before
 from stentor.pipeline.archives.places import Place, place_of
-from stentor.pipeline.archives.replays import Encoders, Events
+from stentor.pipeline.archives.replayer import Encoders, Events
 from stentor.pipeline.archives.tables import Archive, Table
 
 #: Notifications that are handed over at a time.
@@ -46,7 +44,7 @@ def past(
     `_time`; without it, all is wanted. The archive must know its places in the journals: one that
     a streaming query writes does. `storage_options` are for object stores.
     """
-    return ArchivedPast(place_of(path, None, storage_options), moment("since", since))
+    return ArchivedPast(place_of(path, None, storage_options), Between.of(since))
 
 
 @dataclass(frozen=True)
@@ -54,22 +52,22 @@ class ArchivedPast:
     """An archive, from some time on."""
 
     place: Place
-    since: datetime | None
+    between: Between
 
     def recall(self, filter: Filter) -> ArchivedEvents:
         """What it has for a filter."""
-        return ArchivedEvents(Archive(self.place).table(), filter, self.since)
+        return ArchivedEvents(Archive(self.place).table(), filter, self.between)
 
 
 class ArchivedEvents:
     """What an archive has for a subscription."""
 
-    def __init__(self, table: Table, filter: Filter, since: datetime | None) -> None:
-        self.filter = filter & during(since, None)
+    def __init__(self, table: Table, filter: Filter, between: Between) -> None:
+        self.filter = filter & between.filter
         self._ends = table.positions()
         self.positions = _positions(table)
-        files = [f for f in table.files.values() if not left_to_brokers(f, self._ends)]
-        self._events = Events(table, filter, Between.of(since, None), files)
+        files = [f for f in table.files.values() if not f.is_left_to(self._ends)]
+        self._events = Events(table, filter, between, files)
 
     def portions(self) -> Iterator[list[Notification]]:
         """The notifications in order."""
@@ -86,7 +84,7 @@ class ArchivedEvents:
 
 def _positions(table: Table) -> dict[str, int]:
     """By journal, the last offset that the archive has."""
-    check_complete(table)
+    table.check_complete()
     ends = table.positions()
     streams = {name: end - 1 for name, end in ends.items() if "#" in name}
     brokers = {name.rpartition("#")[0] for name in streams}

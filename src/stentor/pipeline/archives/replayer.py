@@ -13,29 +13,39 @@ is not published again.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
+import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
 import numpy as np
+import pyarrow as pa
 
 from stentor.client.connecting import Tls
 from stentor.client.direct import Direct
-from stentor.errors import InvalidConfiguration, Unreachable
+from stentor.errors import ArchiveError, InvalidConfiguration, Unreachable
 from stentor.filters import Filter
 from stentor.model.identity import IdSource
-from stentor.pipeline.archives.merge import Between, Portion
-from stentor.pipeline.archives.moments import Moment, from_micros, moment
+from stentor.pipeline.archives.columns import typed
+from stentor.pipeline.archives.facts import RowFilter, publishable
+from stentor.pipeline.archives.merge import Portion, in_order
+from stentor.pipeline.archives.moments import Between, Moment, from_micros
+from stentor.pipeline.archives.order import AHEAD, Ints
 from stentor.pipeline.archives.places import Place, place_of
-from stentor.pipeline.archives.replays import Encoders, Events, Note, Notes, new_note
-from stentor.pipeline.archives.tables import NEVER, Archive
-from stentor.pipeline.columns import numbered
+from stentor.pipeline.archives.statistics import Pruner
+from stentor.pipeline.archives.tables import NEVER, Archive, File, Table
+from stentor.pipeline.columns import RowEncoder, numbered
 from stentor.transport import Address
 
 if TYPE_CHECKING:
@@ -105,7 +115,7 @@ def replay(
         table = archive.at(where.version)
         addresses = [where.address]
     else:
-        between = Between.of(moment("since", since), moment("until", until))
+        between = Between.of(since, until)
         wanted = filter if isinstance(filter, Filter) else Filter(filter)
         where = new_note(newest.version, wanted, between, "", keep_time=keep_time)
         table = newest
@@ -128,7 +138,7 @@ def outlook(
 ) -> Progressed:
     """What a replay would have before it, as far as that can be told without reading events."""
     table = Archive(place_of(path, None, storage_options)).table()
-    between = Between.of(moment("since", since), moment("until", until))
+    between = Between.of(since, until)
     wanted = filter if isinstance(filter, Filter) else Filter(filter)
     events = Events(table, wanted, between)
     return Progressed(0, 0, events.most, None, _times(events), 0)
@@ -287,3 +297,212 @@ class Pacer:
             self._sleep(min(left, 1.0))
         passed = self._clock() - self._began + TICK
         return max(turn, self._first + int(passed * self._speed * 1e6))
+
+
+# -- which events, and where it is
+
+# All that a replay depends on is fixed when it begins and written down: the version of the archive,
+# the filter and the times, the producer that publishes, and the broker. Its place is the number of
+# events that are published, together with the turn of the last one and how many of that turn are:
+# enough to find it again without reading what lies before.
+
+REPLAYS: Final = "_stentor/replays"
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """A place in the order of the archive."""
+
+    #: Events that are published; the next one has this number.
+    published: int = 0
+    #: The turn of the last one, and how many of the same turn are published.
+    turn: int | None = None
+    of_turn: int = 0
+
+    def beyond(self, turns: Ints) -> Reached:
+        """The place behind events of these turns, which are the next."""
+        if not len(turns):
+            return self
+        last = int(turns[-1])
+        same = int(np.count_nonzero(turns == last))
+        before = self.of_turn if self.turn == last else 0
+        return Reached(self.published + len(turns), last, same + before)
+
+
+START: Final = Reached()
+
+
+class Note(msgspec.Struct):
+    """A replay: what it publishes, and where it is."""
+
+    version: int
+    filter: str
+    since: int | None
+    until: int | None
+    keep_time: bool
+    address: str
+    producer: str
+    epoch: int
+    #: One value, so that an interruption finds the old one or the new one.
+    reached: Reached = START
+
+    @property
+    def between(self) -> Between:
+        """The times that it is about."""
+        return Between(self.since, self.until)
+
+    def advance(self, turns: Ints) -> None:
+        """Events of these turns are published."""
+        self.reached = self.reached.beyond(turns)
+
+
+def new_note(
+    version: int, filter: Filter, between: Between, address: str, *, keep_time: bool
+) -> Note:
+    """A replay that is about to begin, under a name that nobody else has."""
+    return Note(
+        version=version,
+        filter=str(filter),
+        since=between.since,
+        until=between.until,
+        keep_time=keep_time,
+        address=address,
+        producer=f"replay-{secrets.token_hex(8)}",
+        epoch=int(time.time()),
+    )
+
+
+class Notes(NamedTuple):
+    """Where the note of a replay is kept: in the archive, or in a file of the user's choice."""
+
+    place: Place
+    name: str
+
+    @staticmethod
+    def name_of(*asked: object) -> str:
+        """A name for what was asked for, so that the same replay finds its note again."""
+        digest = hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
+        return f"{REPLAYS}/{digest}.json"
+
+    def resumed(self) -> Note:
+        """The note of a replay that was interrupted."""
+        data = self.place.read(self.name)
+        if data is None:
+            raise InvalidConfiguration(
+                "there is no interrupted replay of these events to these brokers: it was never "
+                "begun, or is complete; replay without resume to publish them all again"
+            )
+        try:
+            return msgspec.json.decode(data, type=Note)
+        except msgspec.DecodeError as error:
+            raise ArchiveError(
+                f"{self.place.path(self.name)} does not say where a replay is: {error}; "
+                "delete it, and begin anew"
+            ) from error
+
+    def write(self, note: Note) -> None:
+        self.place.write(self.name, msgspec.json.encode(note))
+
+    def forget(self) -> None:
+        self.place.delete([self.name])
+
+
+class Encoders:
+    """What makes notifications of events; files of several schemas may be read in turns."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[pa.Schema, RowEncoder]] = []
+
+    def of(self, schema: pa.Schema) -> RowEncoder:
+        """The one for events of this schema."""
+        for known, encoder in self._known:
+            if known == schema:
+                return encoder
+        encoder = RowEncoder(schema)
+        self._known.append((schema, encoder))
+        return encoder
+
+
+class Events:
+    """Events of an archive that a filter matches, between two times, in order."""
+
+    def __init__(
+        self, table: Table, filter: Filter, between: Between, files: Iterable[File] | None = None
+    ) -> None:
+        """Of all files, or of those given."""
+        self._table = table
+        self.schema = table.schema
+        self._filter = filter
+        self._between = between
+        pruner = Pruner(filter & between.filter, table.columns)
+        known = table.files.values() if files is None else files
+        self.files: Sequence[File] = [file for file in known if pruner.may_match(file)]
+
+    @property
+    def most(self) -> int:
+        """As many events as there may be."""
+        return sum(file.rows for file in self.files)
+
+    def span(self) -> tuple[int, int] | None:
+        """The first and the last time that there may be, in microseconds."""
+        known = [(file.known("_time"), file.modified) for file in self.files]
+        # Times that nobody believes do not count.
+        ends = [
+            (b.low, b.high)
+            for b, modified in known
+            if b is not None and b.low is not None and b.high is not None
+            if b.high <= modified + AHEAD
+        ]
+        if not ends:
+            return None
+        since, until = self._between
+        low, high = min(low for low, _ in ends), max(high for _, high in ends)
+        low = low if since is None else max(low, since)
+        high = high if until is None else min(high, until)
+        return (low, high) if low <= high else None
+
+    def behind(self, reached: Reached = START) -> Iterator[Portion]:
+        """Those behind a place; the events of a portion have each attribute in one type."""
+        wanted = RowFilter(self._filter)
+        place, columns = self._table.place, self._table.columns
+        files = _not_before(self.files, reached.turn)
+        skip = reached.of_turn
+        for portion in in_order(place, files, columns, self._between):
+            start = 0
+            if reached.turn is not None:
+                start = int(np.searchsorted(portion.turn, reached.turn, "left"))
+            turns = portion.turn[start:]
+            for first, end, events in typed(portion.events.slice(start)):
+                turn = turns[first:end]
+                keep = publishable(events)
+                keep &= wanted.matches(events)
+                rows = np.flatnonzero(keep)
+                if skip:
+                    again = rows[turn[rows] == reached.turn][:skip]
+                    skip -= len(again)
+                    rows = rows[len(again) :]
+                if len(rows):
+                    yield Portion(events.take(rows), turn[rows])
+
+
+def _not_before(files: Sequence[File], turn: int | None) -> list[File]:
+    """The files without those of which the turns of all events are before this one.
+
+    A turn is no later than the latest time in a file of the journal that begins before it ends.
+    """
+    if turn is None:
+        return list(files)
+    found = []
+    by_journal: dict[str, list[File]] = defaultdict(list)
+    for file in files:
+        if file.times is None:
+            found.append(file)
+        elif file.journal is not None:
+            by_journal[file.journal].append(file)
+        elif file.times[1] >= turn:
+            found.append(file)
+    for each in by_journal.values():
+        each.sort(key=lambda file: file.offsets[0])
+        latest = list(accumulate((file.times[1] for file in each if file.times), max))
+        firsts = [file.offsets[0] for file in each]
+        found += [f for f in each if latest[bisect_right(firsts, f.offsets[1]) - 1] >= turn]
+    return found

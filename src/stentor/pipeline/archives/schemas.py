@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stentor.errors import ArchiveError
-from stentor.pipeline.columns.message_values import as_json as misfits_as_json
+from stentor.pipeline.columns.headers import as_json as misfits_as_json
 from stentor.pipeline.columns.types import is_list, list_of, sql_name
 
 #: Says which values did not fit their columns.
@@ -234,3 +234,10 @@ def leaves(schema: Any, within: str = "") -> Iterator[tuple[str, pa.DataType]]:
             yield from leaves(field.type, f"{within}{field.name}.")
         else:
             yield within + field.name, field.type
+
+
+def flat(table: pa.Table) -> pa.Table:
+    """The table with a column for each leaf, under its dotted name; null where a struct is."""
+    while any(map(pa.types.is_struct, table.schema.types)):
+        table = table.flatten()
+    return table

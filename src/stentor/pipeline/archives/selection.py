@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from stentor.errors import ArchiveError, InvalidConfiguration
+from stentor.errors import ArchiveError
 from stentor.filters import Filter
 from stentor.pipeline.archives.columns import typed
 from stentor.pipeline.archives.facts import RowFilter
-from stentor.pipeline.archives.merge import Between, in_order
-from stentor.pipeline.archives.moments import Moment, during, moment
+from stentor.pipeline.archives.merge import in_order
+from stentor.pipeline.archives.moments import Between, Moment
 from stentor.pipeline.archives.places import place_of
 from stentor.pipeline.archives.schemas import fitted
 from stentor.pipeline.archives.statistics import Pruner, table_schema
@@ -46,12 +46,10 @@ def history(
     Spark, `stentor.pipeline.history` gives the same as a DataFrame.
     """
     wanted = filter if isinstance(filter, Filter) else Filter(filter)
-    first, behind = moment("since", since), moment("until", until)
-    if first is not None and behind is not None and first >= behind:
-        raise InvalidConfiguration(f"since={since!r} is not before until={until!r}")
+    between = Between.of(since, until)
     archive = Archive(place_of(path, None, storage_options))
     table = archive.table() if version is None else archive.at(version)
-    return Selection(table, wanted & during(first, behind), Between.of(first, behind))
+    return Selection(table, wanted & between.filter, between)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -30,7 +30,7 @@ from stentor.filters.ranges import Ranges
 from stentor.model.event_types import event_types
 from stentor.pipeline.archives.columns import variants
 from stentor.pipeline.archives.moments import from_micros
-from stentor.pipeline.archives.schemas import CORRUPT, EXACT, leaves
+from stentor.pipeline.archives.schemas import CORRUPT, EXACT, flat, leaves
 from stentor.pipeline.archives.tables import Bounds, File, Table
 from stentor.pipeline.columns.types import is_list
 
@@ -45,110 +45,82 @@ _ALWAYS: Final = _JOURNAL | {"_time"}
 _NEVER: Final = frozenset({"_id", "_corrupt", "_payload"})
 
 
+class _Measured:
+    """What is known of one column: its ends, as far as they can be told, and rows without value."""
+
+    def __init__(self, name: str, kind: pa.DataType, number: int) -> None:
+        self.name, self.kind = name, kind
+        self.absent = 0
+        self.low: Any = None
+        self.high: Any = None
+        wanted = (number < MAX_COLUMNS and name not in _NEVER) or name in _ALWAYS
+        self._is_measured = wanted and value_type(kind) is not None
+        #: Whether there is a least value that is known, and a greatest, if there is any value.
+        self.lower = self.upper = True
+
+    def add(self, column: pa.ChunkedArray) -> None:
+        self.absent += column.null_count
+        if column.null_count == len(column):
+            return
+        if not self._is_measured:
+            self.lower = self.upper = False
+            return
+        if pa.types.is_floating(self.kind) and pc.any(pc.is_nan(column)).as_py():
+            self.upper = False
+            column = pc.if_else(pc.is_nan(column), pa.scalar(None, self.kind), column)
+            if column.null_count == len(column):
+                return
+        low, high = _ends(column)
+        self.lower &= low is not None
+        self.upper &= high is not None
+        self.low = min((end for end in (low, self.low) if end is not None), default=None)
+        self.high = max((end for end in (high, self.high) if end is not None), default=None)
+
+
 class Statistics:
     """The statistics of a file, taken while it is written."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._paths = [path for path, _ in _leaves(schema)]
-        self._kinds = [kind for _, kind in _leaves(schema)]
+        self._columns = [_Measured(*leaf, n) for n, leaf in enumerate(leaves(schema))]
         self._rows = 0
-        self._absent = [0] * len(self._paths)
-        self._ends: list[tuple[Any, Any] | None] = [None] * len(self._paths)
-        #: Whether there is a least value that is known, and a greatest.
-        self._sure = [(True, True)] * len(self._paths)
 
     def add(self, table: pa.Table) -> None:
         """Take some more rows into account."""
         self._rows += table.num_rows
-        columns = (array for _, array in _leaf_arrays(table))
-        for number, column in enumerate(columns):
-            self._absent[number] += column.null_count
-            name = self._paths[number][0]
-            measured = (number < MAX_COLUMNS and name not in _NEVER) or name in _ALWAYS
-            if column.null_count == len(column):
-                continue
-            kind = column.type
-            if not measured or value_type(kind) is None:
-                self._sure[number] = (False, False)
-                continue
-            lower, upper = self._sure[number]
-            if pa.types.is_floating(kind) and pc.any(pc.is_nan(column)).as_py():
-                self._sure[number], upper = (lower, False), False
-                column = pc.if_else(pc.is_nan(column), pa.scalar(None, kind), column)
-                if column.null_count == len(column):
-                    continue
-            low, high = _ends(column)
-            self._sure[number] = lower and low is not None, upper and high is not None
-            known = self._ends[number]
-            if known is not None:
-                low = min((end for end in (low, known[0]) if end is not None), default=None)
-                high = max((end for end in (high, known[1]) if end is not None), default=None)
-            self._ends[number] = low, high
+        for column, array in zip(self._columns, flat(table).columns, strict=True):
+            column.add(array)
 
     def doubtful(self) -> set[str]:
         """Columns of floats without a greatest value, by their dotted names."""
-        return {
-            ".".join(path)
-            for path, kind, (_, upper) in zip(self._paths, self._kinds, self._sure, strict=True)
-            if pa.types.is_floating(kind) and not upper
-        }
+        floats = [each for each in self._columns if pa.types.is_floating(each.kind)]
+        return {each.name for each in floats if not each.upper}
 
     def json(self) -> str:
         """As an add action has them."""
         low: dict[str, Any] = {}
         high: dict[str, Any] = {}
         absent: dict[str, Any] = {}
-        for path, nulls, ends, (lower, upper) in zip(
-            self._paths, self._absent, self._ends, self._sure, strict=True
-        ):
-            _put(absent, path, nulls)
-            whole = path[0] in _JOURNAL
-            if ends is not None and lower:
-                _put(low, path, _written(ends[0], whole))
-            if ends is not None and upper:
-                top = ends[1] if whole or not isinstance(ends[1], str) else _above(ends[1])
-                if top is not None:
-                    _put(high, path, _written(top, True))
+        for each in self._columns:
+            path, whole = each.name.split("."), each.name in _JOURNAL
+            _put(absent, path, each.absent)
+            if each.lower and each.low is not None:
+                _put(low, path, _written(each.low, whole))
+            top = each.high
+            if isinstance(top, str) and not whole:
+                top = _above(top)
+            if each.upper and top is not None:
+                _put(high, path, _written(top, True))
         found = {"numRecords": self._rows, "minValues": low, "maxValues": high, "nullCount": absent}
         return json.dumps(found)
 
 
-def _leaves(fields: Any, within: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for field in fields:
-        path = (*within, field.name)
-        if pa.types.is_struct(field.type):
-            yield from _leaves(field.type, path)
-        else:
-            yield path, field.type
-
-
 def leaf_names(schema: pa.Schema) -> list[str]:
     """All columns that are no structs, by their dotted names; lists as Parquet calls them."""
-    return [
-        f"{'.'.join(path)}.list.element" if is_list(kind) else ".".join(path)
-        for path, kind in _leaves(schema)
-    ]
+    found = leaves(schema)
+    return [f"{name}.list.element" if is_list(kind) else name for name, kind in found]
 
 
-def _leaf_arrays(table: pa.Table) -> Iterator[tuple[str, Any]]:
-    for field in table.schema:
-        column = table.column(field.name)
-        if pa.types.is_struct(field.type):
-            yield from _inner_arrays(column)
-        else:
-            yield field.name, column
-
-
-def _inner_arrays(column: pa.ChunkedArray) -> Iterator[tuple[str, Any]]:
-    for index, field in enumerate(column.type):
-        inner = pc.struct_field(column, index)  # null where the struct is
-        if pa.types.is_struct(field.type):
-            yield from _inner_arrays(inner)
-        else:
-            yield field.name, inner
-
-
-def _put(into: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+def _put(into: dict[str, Any], path: list[str], value: Any) -> None:
     for step in path[:-1]:
         into = into.setdefault(step, {})
     into[path[-1]] = value
@@ -215,13 +187,9 @@ class Pruner:
     False
     """
 
-    def __init__(self, filter: Filter, columns: pa.Schema, *, lineage: bool = True) -> None:
-        """With the columns of the table.
-
-        `lineage` says that this process knows what the program has declared of event types.
-        """
+    def __init__(self, filter: Filter, columns: pa.Schema) -> None:
+        """With the columns of the table."""
         self._filter = filter
-        self._lineage = lineage
         self._columns = variants(columns)
 
     def may_match(self, file: File) -> bool:
@@ -231,18 +199,14 @@ class Pruner:
     def _overlaps(self, conjunct: Conjunct, file: File) -> bool:
         for name, constraint in conjunct.constraints.items():
             if name == "_types":
-                possible = self._is_kind(constraint, file.type)
+                kinds = None if file.type is None else event_types.ancestors(file.type)
+                possible = constraint.absent if kinds is None else constraint.accepts(kinds)
             else:
                 known = self._known(name, file)
                 possible = known is None or any(map(constraint.intersects, known))
             if not possible:
                 return False
         return True
-
-    def _is_kind(self, constraint: Constraint, kind: str | None) -> bool:
-        if kind is None:
-            return constraint.absent
-        return not self._lineage or constraint.accepts(event_types.ancestors(kind))
 
     def _known(self, name: str, file: File) -> list[Constraint] | None:
         """What the events of a file can have under a name; None if that is not known."""

@@ -31,14 +31,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from stentor.errors import ArchiveError
@@ -137,6 +136,10 @@ class File(msgspec.Struct, frozen=True):
             return None
         return self.only("_broker" if self.lacks("_stream") else "_stream")
 
+    def is_left_to(self, positions: Mapping[str, int]) -> bool:
+        """Whether journals that are read from these positions on bring all of its events."""
+        return self.journal is not None and self.offsets[0] >= positions[self.journal]
+
     @property
     def is_outside(self) -> bool:
         """Whether none of its events is of a journal."""
@@ -196,11 +199,15 @@ class Table:
         self.schema: pa.Schema = logical(self.columns)
         self._delta = delta
 
+    def __repr__(self) -> str:
+        return f"<version {self.version} of the archive at {self.place.root}>"
+
     @cached_property
     def files(self) -> dict[str, File]:
         """All data files, by their names."""
         self._current()
-        found = {file.path: file for file in _files(pa.table(self._delta.get_add_actions()))}
+        actions = pa.table(self._delta.get_add_actions(flatten=True))
+        found = {file.path: file for file in _files(actions)}
         return {
             path: file if file.rows >= 0 else _counted(self.place, file)
             for path, file in found.items()
@@ -238,6 +245,9 @@ class Table:
     def positions(self) -> dict[str, int]:
         """By journal: everything before this offset that was to be archived is in the archive.
 
+        Who reads the archive first and the journals behind it has each event once, if events of the
+        archive beyond that are left out. There may be some where several queries write.
+
         Of several writers, the slowest counts. What was archived without a streaming query counts
         where no query reads the journal: by its last offset. It means nothing if a writer holds
         events back.
@@ -251,6 +261,20 @@ class Table:
             for journal, (_, last) in self.offsets(file).items():
                 written[journal] = max(written.get(journal, 0), last + 1)
         return written | found
+
+    def check_complete(self) -> None:
+        """`ArchiveError` if the archive cannot say which events of the journals it has.
+
+        A query that holds events back in its state, as one does that sorts them, has read further
+        than it has archived.
+        """
+        holding = sorted(name for name, progress in self.progress.items() if progress.holds)
+        if holding:
+            raise ArchiveError(
+                f"the query {holding[0]!r}, which writes the archive at {self.place.root}, holds "
+                "events back, so nobody can say where the journals go on; archive the events "
+                "before they are ordered or aggregated, into another archive"
+            )
 
     def offsets(self, file: File) -> dict[str, tuple[int, int]]:
         """By journal: the first and the last offset of its events."""
@@ -429,27 +453,19 @@ def _add_columns(wanted: pa.Schema, delta: DeltaTable) -> None:
 
 
 def _uri(place: Place) -> str:
-    return f"file://{_quoted(place.root)}" if place.is_local else place.root
-
-
-def _quoted(path: str) -> str:
-    from urllib.parse import quote
-
-    return quote(path)
+    return f"file://{quote(place.root)}" if place.is_local else place.root
 
 
 def _delta(place: Place, version: Any = None) -> DeltaTable:
     """The Delta table there; `ArchiveError` if it is none, or not an archive."""
-    if find_spec("deltalake") is None:
-        raise ArchiveError("archives need the package deltalake: pip install 'stentor[archive]'")
-    from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError
-
     if not _is_delta(place):
         raise ArchiveError(
             f"there is no archive at {place.root}; is the path right? An archive is made by "
             "archive(events, path)"
         )
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
     try:
         delta = DeltaTable(_uri(place), storage_options=place.storage_options)
         if version is not None:
@@ -533,79 +549,40 @@ def _unwritable(place: Place, error: Exception) -> ArchiveError:
 # -- files
 
 
-def _files(actions: pa.Table) -> Iterable[File]:
-    if not actions.num_rows:
-        return
-    types, days = (_column(actions, "partition", name).to_pylist() for name in PARTITIONS)
-    low, high, absent = (_flat(actions, name) for name in ("min", "max", "null_count"))
-    names = [name for name in absent if absent[name] is not None]
-    times = _times(actions.schema.field("max").type) if "max" in actions.column_names else set()
-    paths = actions.column("path").to_pylist()
-    sizes, counts = actions.column("size_bytes").to_pylist(), actions.column("num_records")
-    modified = actions.column("modification_time").to_pylist()
-    for row, (path, size, rows) in enumerate(zip(paths, sizes, counts.to_pylist(), strict=True)):
-        bounds = {
-            name: Bounds(_at(low, name, row), _at(high, name, row), nulls)
-            for name in names
-            if (nulls := _at(absent, name, row)) is not None
-        }
-        day = days[row]
-        if not path.rpartition("/")[2].startswith(OWN):
-            # Others cut times to milliseconds.
-            for name in times & bounds.keys():
-                low_end, high_end, nulls = bounds[name].low, bounds[name].high, bounds[name].absent
-                high_end = None if high_end is None else high_end + 999
-                bounds[name] = Bounds(low_end, high_end, nulls)
-        yield File(
+def _files(actions: pa.Table) -> Iterator[File]:
+    kinds = dict(zip(actions.schema.names, actions.schema.types, strict=True))
+    values = {
+        name: (
+            column.cast(pa.int64()) if pa.types.is_timestamp(kinds[name]) else column
+        ).to_pylist()
+        for name, column in zip(actions.schema.names, actions.columns, strict=True)
+    }
+    nothing = [None] * actions.num_rows
+    measured = [
+        (name, nulls, *(values.get(f"{end}.{name}", nothing) for end in ("min", "max")))
+        for name, nulls in (
+            (key.removeprefix("null_count."), column)
+            for key, column in values.items()
+            if key.startswith("null_count.")
+        )
+    ]
+    types, days = (values[f"partition.{name}"] if actions.num_rows else [] for name in PARTITIONS)
+    for row, path in enumerate(values["path"]):
+        file = File(
             path=path,
             type=types[row],
-            day=None if day is None else day.isoformat(),
-            rows=-1 if rows is None else rows,
-            bytes=size,
-            modified=modified[row] * 1_000,
-            bounds=bounds,
+            day=None if days[row] is None else days[row].isoformat(),
+            rows=-1 if values["num_records"][row] is None else values["num_records"][row],
+            bytes=values["size_bytes"][row],
+            modified=values["modification_time"][row] * 1_000,
         )
-
-
-def _times(struct: pa.StructType, within: str = "") -> set[str]:
-    """The dotted names of times."""
-    found = set()
-    for field in struct:
-        if pa.types.is_struct(field.type):
-            found |= _times(field.type, f"{within}{field.name}.")
-        elif pa.types.is_timestamp(field.type):
-            found.add(within + field.name)
-    return found
-
-
-def _column(actions: pa.Table, struct: str, name: str) -> pa.Array:
-    return pc.struct_field(actions.column(struct).combine_chunks(), name)
-
-
-def _at(columns: Mapping[str, list[Any] | None], name: str, row: int) -> Any:
-    values = columns.get(name)
-    return None if values is None else values[row]
-
-
-def _flat(actions: pa.Table, name: str) -> dict[str, list[Any] | None]:
-    """Statistics by the dotted names of columns; None for names that mean several."""
-    found: dict[str, list[Any] | None] = {}
-    if name in actions.column_names:
-        _flatten(actions.column(name).combine_chunks(), "", found)
-    return found
-
-
-def _flatten(array: pa.Array, within: str, found: dict[str, list[Any] | None]) -> None:
-    for index, field in enumerate(array.type):
-        inner, name = pc.struct_field(array, index), within + field.name
-        if pa.types.is_struct(field.type):
-            _flatten(inner, f"{name}.", found)
-        elif name in found:
-            found[name] = None
-        elif pa.types.is_timestamp(field.type):
-            found[name] = inner.cast(pa.int64()).to_pylist()
-        else:
-            found[name] = inner.to_pylist()
+        for name, nulls, low, high in measured:
+            if nulls[row] is not None:
+                # Others cut times to milliseconds.
+                cut = not file.is_own and pa.types.is_timestamp(kinds.get(f"max.{name}", pa.null()))
+                top = high[row] + 999 if cut and high[row] is not None else high[row]
+                file.bounds[name] = Bounds(low[row], top, nulls[row])
+        yield file
 
 
 def _counted(place: Place, file: File) -> File:

@@ -14,21 +14,19 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from stentor.errors import InvalidConfiguration, PipelineError
 from stentor.notation.counts import counted
 from stentor.pipeline.auditing.files import read_traces
 from stentor.pipeline.auditing.slices import by_consumer, by_island, by_notification, by_publisher
-from stentor.pipeline.auditing.table import trace_frame
-from stentor.pipeline.auditing.validation import check_rows, summary, trace_table
+from stentor.pipeline.auditing.table import check_rows, summary, trace_frame, trace_table
 from stentor.pipeline.registration import require_own
 from stentor.semantics import Action, Condition
 from stentor.semantics.orders import ORDERS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     Traces = DataFrame | str | Path | Iterable[Action] | Mapping[str, Iterable[Action]]
 
 #: The order in which violations of one action are told.

@@ -26,16 +26,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from stentor.errors import DecodeError, PipelineError
 from stentor.filters import Filter
 from stentor.matching import Index
 from stentor.model import Notification, NotificationId, decode_many
+from stentor.pipeline.auditing.table import arrow_columns
 from stentor.pipeline.matching.kernel_cache import claim_kernel_cache
 from stentor.pipeline.matching.vocabulary import Vocabulary
 from stentor.semantics import Action, Notify, Oracle, Pub, Violation
@@ -44,9 +45,6 @@ from stentor.semantics.history import History, numbered_history
 from stentor.semantics.lines import Line
 from stentor.semantics.liveness import Finder, liveness
 from stentor.semantics.orders import ORDERS
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 #: Publications and deliveries in a slice, about.
 SHARD: Final = 100_000
@@ -62,15 +60,10 @@ _COMPILED: Final = 4
 #: subscription is the one that something was owed to, or that was withdrawn before a delivery. A
 #: row without a condition says at `position` how many deliveries were owed in a slice.
 FOUND: Final = (
-    "trace string, condition string, position bigint, component string, notification string, "
+    "trace string, condition string, position long, component string, notification string, "
     "subscription string, explanation string"
 )
-_FOUND: Final = pa.schema(
-    [
-        (part.split()[0], pa.int64() if part.endswith("bigint") else pa.string())
-        for part in FOUND.split(", ")
-    ]
-)
+_FOUND: Final = arrow_columns(FOUND)
 
 
 # -- cutting

@@ -9,7 +9,7 @@ Nothing here imports Spark before it is used; `RowEncoder` and `numbered` never 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from stentor.pipeline.lazy_names import lazily
 
@@ -21,21 +21,6 @@ if TYPE_CHECKING:
     from stentor.pipeline.columns.layout import Layout
     from stentor.pipeline.columns.reserved import RESERVED, completed, with_reserved
     from stentor.pipeline.columns.to_arrow import MODES, BatchMaker
-
-_HOME: Final = {
-    "MODES": "to_arrow",
-    "RESERVED": "reserved",
-    "BatchMaker": "to_arrow",
-    "Draft": "from_arrow",
-    "Layout": "layout",
-    "RowEncoder": "from_arrow",
-    "all_attributes": "headers",
-    "completed": "reserved",
-    "infer": "inference",
-    "numbered": "from_arrow",
-    "row_of": "attribute_values",
-    "with_reserved": "reserved",
-}
 
 __all__ = [
     "MODES",
@@ -52,4 +37,13 @@ __all__ = [
     "with_reserved",
 ]
 
-__getattr__ = lazily(__name__, _HOME)
+__getattr__ = lazily(
+    __name__,
+    attribute_values="row_of",
+    from_arrow="Draft RowEncoder numbered",
+    headers="all_attributes",
+    inference="infer",
+    layout="Layout",
+    reserved="RESERVED completed with_reserved",
+    to_arrow="MODES BatchMaker",
+)

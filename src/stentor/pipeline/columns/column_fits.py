@@ -31,27 +31,10 @@ from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    ShortType,
-    StringType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as T
 
 from stentor.errors import UnsupportedColumn
-from stentor.pipeline.columns.message_values import plain
+from stentor.pipeline.columns.headers import plain
 from stentor.pipeline.spark_features import to_arrow_type_in_utc
 
 #: Called with the row and the value of each misfit.
@@ -67,7 +50,7 @@ class Misfit(Exception):
 class Fit(ABC):
     """How values become a column of one type."""
 
-    def __init__(self, spark: DataType, direct: frozenset[type]) -> None:
+    def __init__(self, spark: T.DataType, direct: frozenset[type]) -> None:
         self.spark = spark
         self.arrow: pa.DataType = to_arrow_type_in_utc(spark)
         #: Types of which Arrow may take the values as they are.
@@ -112,7 +95,7 @@ class _Same(Fit):
 
 
 class _Integer(Fit):
-    def __init__(self, spark: DataType, bits: int) -> None:
+    def __init__(self, spark: T.DataType, bits: int) -> None:
         super().__init__(spark, frozenset({int}))
         self._low, self._high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
 
@@ -152,7 +135,7 @@ class _Float(Fit):
 
 
 class _Decimal(Fit):
-    def __init__(self, spark: DecimalType) -> None:
+    def __init__(self, spark: T.DecimalType) -> None:
         super().__init__(spark, frozenset())
         self._scale = Decimal(1).scaleb(-spark.scale)
         self._precision = spark.precision
@@ -170,7 +153,7 @@ class _Decimal(Fit):
 
 
 class _Array(Fit):
-    def __init__(self, spark: ArrayType, element: Fit) -> None:
+    def __init__(self, spark: T.ArrayType, element: Fit) -> None:
         super().__init__(spark, frozenset({list}))
         self._element = element
 
@@ -187,19 +170,24 @@ class _Array(Fit):
         raise Misfit
 
 
-_BITS: Final = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
-_SAME: Final = {StringType: str, BooleanType: bool, BinaryType: bytes, TimestampType: datetime}
+_BITS: Final = {T.ByteType: 8, T.ShortType: 16, T.IntegerType: 32, T.LongType: 64}
+_SAME: Final = {
+    T.StringType: str,
+    T.BooleanType: bool,
+    T.BinaryType: bytes,
+    T.TimestampType: datetime,
+}
 _INSTEAD: Final = {
-    DateType: "a time is an instant; use timestamp, and to_date on it",
-    TimestampNTZType: "a time is an instant; use timestamp",
-    MapType: "name the attributes, as in a struct, whose fields are dotted names",
+    T.DateType: "a time is an instant; use timestamp, and to_date on it",
+    T.TimestampNTZType: "a time is an instant; use timestamp",
+    T.MapType: "name the attributes, as in a struct, whose fields are dotted names",
 }
 
 
-def fit_of(name: str, kind: DataType) -> Fit:
+def fit_of(name: str, kind: T.DataType) -> Fit:
     """How the attribute of this name becomes a column of this type; `UnsupportedColumn`.
 
-    >>> fit_of("price", DoubleType()).column([1, 2.5, None, "high"], lambda *found: print(found))
+    >>> fit_of("price", T.DoubleType()).column([1, 2.5, None, "high"], lambda *found: print(found))
     (3, 'high')
     <pyarrow.lib.DoubleArray object at ...>
     [
@@ -214,13 +202,13 @@ def fit_of(name: str, kind: DataType) -> Fit:
         return _Integer(kind, _BITS[cls])
     if cls in _SAME:
         return _Same(kind, frozenset({_SAME[cls]}))
-    if cls is DoubleType:
+    if cls is T.DoubleType:
         return _Double(kind, frozenset({float}))
-    if cls is FloatType:
+    if cls is T.FloatType:
         return _Float(kind, frozenset())
-    if isinstance(kind, DecimalType):
+    if isinstance(kind, T.DecimalType):
         return _Decimal(kind)
-    if isinstance(kind, ArrayType):
+    if isinstance(kind, T.ArrayType):
         return _Array(kind, _element_of(name, kind.elementType))
     instead = _INSTEAD.get(cls, "use a number, string, boolean, binary, timestamp, array or struct")
     raise UnsupportedColumn(
@@ -228,10 +216,10 @@ def fit_of(name: str, kind: DataType) -> Fit:
     )
 
 
-def _element_of(name: str, kind: DataType) -> Fit:
-    if type(kind) in _BITS or type(kind) in _SAME or isinstance(kind, (DoubleType, FloatType)):
+def _element_of(name: str, kind: T.DataType) -> Fit:
+    if type(kind) in _BITS or type(kind) in _SAME or isinstance(kind, (T.DoubleType, T.FloatType)):
         return fit_of(name, kind)
-    if isinstance(kind, DecimalType):
+    if isinstance(kind, T.DecimalType):
         return fit_of(name, kind)
     raise UnsupportedColumn(
         f"column {name!r} is an array of {kind.simpleString()}; a collection has plain elements"

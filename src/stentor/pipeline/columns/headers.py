@@ -12,24 +12,25 @@ If anything is not as expected, the careful reader is asked, and says what is wr
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
+from decimal import Decimal
 from functools import lru_cache
 from operator import attrgetter, itemgetter, methodcaller
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from msgspec.msgpack import Decoder, Encoder
+from msgspec.msgpack import Decoder, Encoder, Ext
 from numpy.typing import NDArray
 
 from stentor.errors import DecodeError
 from stentor.model.codec import VERSION, decode_headers
 from stentor.model.handling import DEFAULT
 from stentor.model.projection import are_fields
-from stentor.pipeline.columns.message_values import plain
 
 # The layout is described in `stentor.model.codec`.
 _PREFIX: Final = 9
@@ -218,3 +219,60 @@ def time_column(headers: Sequence[Header]) -> pa.Array:
             seconds = (value & _SECONDS).astype(np.int64)
             return pa.array(seconds * 1_000_000 + nanoseconds // 1_000).view(_TIME)
     return pa.array([_time_decoder.decode(time) for time in raw], _TIME)
+
+
+# -- values as they are meant
+
+
+# The codes are those of `stentor.model.codec`.
+_SET: Final = 1
+_REGISTERED: Final = 2
+
+_elements_decoder: Final = Decoder(list[Any])
+_registered_decoder: Final = Decoder(tuple[str, bytes])
+
+
+class Foreign(NamedTuple):
+    """A value of a registered value type: no column holds it, but it can be shown."""
+
+    type: str
+    dump: bytes
+
+
+def plain(value: Any) -> Any:
+    """A value that is no extension of MessagePack: sets are frozen sets, lists are lists."""
+    if type(value) is Ext:
+        if value.code == _SET:
+            return frozenset(map(plain, _elements_decoder.decode(value.data)))
+        if value.code == _REGISTERED:
+            return Foreign(*_registered_decoder.decode(value.data))
+    elif type(value) is list:
+        return [plain(element) for element in value]
+    return value
+
+
+def as_json(misfits: dict[str, Any]) -> str:
+    """What `_corrupt` says of a row.
+
+    >>> as_json({"price": "high", "at": datetime(2026, 1, 1, tzinfo=UTC), "size": b"xl"})
+    '{"price": "high", "at": "2026-01-01T00:00:00Z", "size": "0x786c"}'
+    """
+    return json.dumps({name: _shown(value) for name, value in misfits.items()}, ensure_ascii=False)
+
+
+def _shown(value: Any) -> Any:
+    if type(value) is float and value in (float("inf"), float("-inf")):
+        return str(value)
+    if isinstance(value, bytes):
+        return "0x" + value.hex()
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, Foreign):
+        return f"{value.type} 0x{value.dump.hex()}"
+    if isinstance(value, list):
+        return [_shown(element) for element in value]
+    if isinstance(value, frozenset):
+        return sorted(map(_shown, value), key=repr)
+    return value

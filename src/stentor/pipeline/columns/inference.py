@@ -16,18 +16,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    DoubleType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql import types as T
 
 from stentor.errors import PipelineError
 from stentor.model.values import COLLECTION
@@ -44,13 +33,13 @@ _KINDS: Final[dict[type, str]] = {
     frozenset: COLLECTION,
 }
 _ORDER: Final = list(dict.fromkeys(_KINDS.values()))
-_SPARK: Final[dict[str, DataType]] = {
-    "string": StringType(),
-    "number": DoubleType(),
-    "time": TimestampType(),
-    "bool": BooleanType(),
-    "bytes": BinaryType(),
-    COLLECTION: ArrayType(StringType()),
+_SPARK: Final[dict[str, T.DataType]] = {
+    "string": T.StringType(),
+    "number": T.DoubleType(),
+    "time": T.TimestampType(),
+    "bool": T.BooleanType(),
+    "bytes": T.BinaryType(),
+    COLLECTION: T.ArrayType(T.StringType()),
 }
 
 
@@ -74,7 +63,7 @@ class _Seen:
         elif kind == "number" and type(value) is not int:
             self.all_integers = False
 
-    def spark(self, declared: str | None = None) -> DataType | None:
+    def spark(self, declared: str | None = None) -> T.DataType | None:
         """The type of the column; None if there is no value that a column could hold."""
         if declared is not None and declared in _SPARK:
             kind = declared
@@ -83,15 +72,15 @@ class _Seen:
         else:
             return None
         if kind == "number" and self.kinds[kind] and self.all_integers:
-            return LongType()
+            return T.LongType()
         if kind == COLLECTION and self.elements is not None:
-            return ArrayType(self.elements.spark() or StringType())
+            return T.ArrayType(self.elements.spark() or T.StringType())
         return _SPARK[kind]
 
 
 def infer(
     events: Iterable[Mapping[str, Any]], declared: Mapping[str, str] | None = None
-) -> StructType:
+) -> T.StructType:
     """The schema of events, given as their attributes; `declared` are those of an event type.
 
     >>> infer([{"symbol": "IBM", "pos.x": 1}, {"symbol": "SAP", "pos.x": 0.5}]
@@ -131,7 +120,7 @@ def _check_case(names: Iterable[str]) -> None:
             )
 
 
-def _tree(types: Mapping[str, DataType]) -> StructType:
+def _tree(types: Mapping[str, T.DataType]) -> T.StructType:
     """Dotted names as structs, except below a name that is a value itself."""
     flat = {
         name
@@ -147,9 +136,9 @@ def _tree(types: Mapping[str, DataType]) -> StructType:
         for step in path:
             at = at.setdefault(step, {})
         at[last] = kind
-    fields = [StructField(name, _built(root[name])) for name in root]
-    fields += [StructField(name, types[name]) for name in flat]
-    return StructType(sorted(fields, key=lambda field: str(field.name)))
+    fields = [T.StructField(name, _built(root[name])) for name in root]
+    fields += [T.StructField(name, types[name]) for name in flat]
+    return T.StructType(sorted(fields, key=lambda field: str(field.name)))
 
 
 def _prefixes(name: str) -> Iterable[str]:
@@ -157,7 +146,9 @@ def _prefixes(name: str) -> Iterable[str]:
     return (".".join(parts[:size]) for size in range(1, len(parts)))
 
 
-def _built(node: Any) -> DataType:
-    if isinstance(node, DataType):
+def _built(node: Any) -> T.DataType:
+    if isinstance(node, T.DataType):
         return node
-    return StructType([StructField(name, _built(child)) for name, child in sorted(node.items())])
+    return T.StructType(
+        [T.StructField(name, _built(child)) for name, child in sorted(node.items())]
+    )

@@ -6,57 +6,47 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql import types as T
 
 #: What every event table has, in this order, behind the attributes.
-STANDARD: Final[dict[str, DataType]] = {
-    "_id": StringType(),  # "producer:epoch:sequence"
-    "_type": StringType(),  # the event type
-    "_time": TimestampType(),  # when it was published
-    "_broker": StringType(),  # the broker where it entered
-    "_offset": LongType(),  # its offset in that broker's journal
-    "_corrupt": StringType(),  # as JSON, the attributes that do not fit their columns
+STANDARD: Final[dict[str, T.DataType]] = {
+    "_id": T.StringType(),  # "producer:epoch:sequence"
+    "_type": T.StringType(),  # the event type
+    "_time": T.TimestampType(),  # when it was published
+    "_broker": T.StringType(),  # the broker where it entered
+    "_offset": T.LongType(),  # its offset in that broker's journal
+    "_corrupt": T.StringType(),  # as JSON, the attributes that do not fit their columns
 }
 
 #: What it has if the schema names it.
-ON_REQUEST: Final[dict[str, DataType]] = {
-    "_stream": StringType(),  # the id of the journal
-    "_subject": StringType(),
-    "_channel": StringType(),
-    "_payload": BinaryType(),
-    "_content_type": StringType(),
-    "_deliver_at": TimestampType(),  # before that it was delivered to nobody
-    "_expires": TimestampType(),  # and from then on
-    "_priority": LongType(),  # from 0 to 9; null for the usual one, 4
+ON_REQUEST: Final[dict[str, T.DataType]] = {
+    "_stream": T.StringType(),  # the id of the journal
+    "_subject": T.StringType(),
+    "_channel": T.StringType(),
+    "_payload": T.BinaryType(),
+    "_content_type": T.StringType(),
+    "_deliver_at": T.TimestampType(),  # before that it was delivered to nobody
+    "_expires": T.TimestampType(),  # and from then on
+    "_priority": T.LongType(),  # from 0 to 9; null for the usual one, 4
 }
 
-RESERVED: Final[dict[str, DataType]] = STANDARD | ON_REQUEST
+RESERVED: Final[dict[str, T.DataType]] = STANDARD | ON_REQUEST
 
 
-def with_reserved(schema: StructType) -> StructType:
+def with_reserved(schema: T.StructType) -> T.StructType:
     """The schema with the standard columns that it does not name itself, everything nullable.
 
     Any attribute may be absent from an event, so NOT NULL has no meaning here. Spark relaxes the
     schemas of its own sources in the same way.
 
-    >>> with_reserved(StructType().add("price", LongType()).add("_id", StringType())).fieldNames()
+    >>> with_reserved(T.StructType().add("price", "long").add("_id", "string")).fieldNames()
     ['price', '_id', '_type', '_time', '_broker', '_offset', '_corrupt']
     """
     named = set(schema.fieldNames())
     relaxed = _nullable(schema)
-    assert isinstance(relaxed, StructType)
-    added = [StructField(name, kind) for name, kind in STANDARD.items() if name not in named]
-    return StructType([*relaxed.fields, *added])
+    assert isinstance(relaxed, T.StructType)
+    added = [T.StructField(name, kind) for name, kind in STANDARD.items() if name not in named]
+    return T.StructType([*relaxed.fields, *added])
 
 
 def completed(columns: str) -> str:
@@ -100,13 +90,13 @@ def _name(part: str) -> str:
     return found[2] if found[1] is None else found[1].replace("``", "`")
 
 
-def _nullable(kind: DataType) -> DataType:
-    if isinstance(kind, StructType):
-        return StructType(
-            [StructField(f.name, _nullable(f.dataType), True, f.metadata) for f in kind.fields]
+def _nullable(kind: T.DataType) -> T.DataType:
+    if isinstance(kind, T.StructType):
+        return T.StructType(
+            [T.StructField(f.name, _nullable(f.dataType), True, f.metadata) for f in kind.fields]
         )
-    if isinstance(kind, ArrayType):
-        return ArrayType(_nullable(kind.elementType), True)
-    if isinstance(kind, MapType):
-        return MapType(kind.keyType, _nullable(kind.valueType), True)
+    if isinstance(kind, T.ArrayType):
+        return T.ArrayType(_nullable(kind.elementType), True)
+    if isinstance(kind, T.MapType):
+        return T.MapType(kind.keyType, _nullable(kind.valueType), True)
     return kind

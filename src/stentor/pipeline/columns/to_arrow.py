@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
+from operator import attrgetter
 from typing import Any, Final
 
 import pyarrow as pa
@@ -14,15 +16,16 @@ from stentor.errors import InvalidValue, UnknownStrategy
 from stentor.pipeline.columns.headers import (
     Header,
     HeaderReader,
+    as_json,
     header_reader,
     id_column,
     moment_column,
     payloads,
+    plain,
     priority_column,
     time_column,
 )
 from stentor.pipeline.columns.layout import Branch, Layout, Leaf
-from stentor.pipeline.columns.message_values import as_json, plain
 
 #: What happens with an event that has an attribute which does not fit its column: it is kept, with
 #: null there and the value in `_corrupt`; it is left out; or the read fails.
@@ -77,29 +80,24 @@ class BatchMaker:
         return batch
 
 
+@dataclass
 class _Work:
     """One batch while it is made."""
 
-    def __init__(
-        self,
-        reader: HeaderReader,
-        items: Sequence[bytes],
-        offsets: Sequence[int],
-        stream: str,
-        broker: str,
-    ) -> None:
-        self._reader = reader
-        self._items = items
-        self._offsets = offsets
-        self._stream = stream
-        self._broker = broker
-        self._headers: list[Header] = reader.read(items)
-        self._attributes: list[Any] = [header.attributes for header in self._headers]
-        #: By row: the attributes that do not fit, and their values.
-        self.misfits: dict[int, dict[str, Any]] = {}
+    reader: HeaderReader
+    items: Sequence[bytes]
+    offsets: Sequence[int]
+    stream: str
+    broker: str
+    #: By row: the attributes that do not fit, and their values.
+    misfits: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.headers: list[Header] = self.reader.read(self.items)
+        self._attributes: list[Any] = [header.attributes for header in self.headers]
 
     def attribute(self, column: Leaf | Branch) -> pa.Array:
-        values = self._reader.values(self._attributes, column.attribute)
+        values = self.reader.values(self._attributes, column.attribute)
         if isinstance(column, Leaf):
             return column.fit.column(values, self._noting(column.attribute))
         if any(value is not None for value in values):
@@ -121,15 +119,15 @@ class _Work:
         return _RESERVED[name](self)
 
     def texts(self, field: str) -> pa.Array:
-        return pa.array([getattr(header, field) for header in self._headers], pa.string())
+        return pa.array(list(map(attrgetter(field), self.headers)), pa.string())
 
     def same(self, text: str) -> pa.Array:
-        return pa.repeat(text, len(self._items))
+        return pa.repeat(text, len(self.items))
 
     def corrupt(self) -> pa.Array:
         if not self.misfits:
-            return pa.nulls(len(self._items), pa.string())
-        found = map(self.misfits.get, range(len(self._items)))
+            return pa.nulls(len(self.items), pa.string())
+        found = map(self.misfits.get, range(len(self.items)))
         return pa.array([None if m is None else as_json(m) for m in found], pa.string())
 
     def refusal(self, layout: Layout) -> InvalidValue:
@@ -140,7 +138,7 @@ class _Work:
             for name in self.misfits[row]
         )
         return InvalidValue(
-            f"the event at offset {self._offsets[row]} of broker {self._broker!r} does not fit the "
+            f"the event at offset {self.offsets[row]} of broker {self.broker!r} does not fit the "
             f"schema: {said}, and the event has {as_json(self.misfits[row])}; change the schema, "
             f"or read with mode {PERMISSIVE} or {DROPMALFORMED}"
         )
@@ -156,18 +154,18 @@ def _fits(layout: Layout) -> Iterator[tuple[str, str]]:
 
 
 _RESERVED: Final[dict[str, Callable[[_Work], pa.Array]]] = {
-    "_id": lambda work: id_column(work._headers),
+    "_id": lambda work: id_column(work.headers),
     "_type": lambda work: work.texts("type"),
-    "_time": lambda work: time_column(work._headers),
-    "_broker": lambda work: work.same(work._broker),
-    "_offset": lambda work: pa.array(work._offsets, pa.int64()),
+    "_time": lambda work: time_column(work.headers),
+    "_broker": lambda work: work.same(work.broker),
+    "_offset": lambda work: pa.array(work.offsets, pa.int64()),
     "_corrupt": lambda work: work.corrupt(),
-    "_stream": lambda work: work.same(work._stream),
+    "_stream": lambda work: work.same(work.stream),
     "_subject": lambda work: work.texts("subject"),
     "_channel": lambda work: work.texts("channel"),
-    "_payload": lambda work: pa.array(payloads(work._items), pa.binary()),
+    "_payload": lambda work: pa.array(payloads(work.items), pa.binary()),
     "_content_type": lambda work: work.texts("content_type"),
-    "_deliver_at": lambda work: moment_column(work._headers, 0),
-    "_expires": lambda work: moment_column(work._headers, 1),
-    "_priority": lambda work: priority_column(work._headers),
+    "_deliver_at": lambda work: moment_column(work.headers, 0),
+    "_expires": lambda work: moment_column(work.headers, 1),
+    "_priority": lambda work: priority_column(work.headers),
 }

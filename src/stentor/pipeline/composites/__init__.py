@@ -5,15 +5,13 @@ detect(events, pattern, ...)    a row for each composite event, as `detect_local
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from stentor.pipeline.lazy_names import lazily
 
 if TYPE_CHECKING:
     from stentor.pipeline.composites.detection import detect, detect_as_written
 
-_HOME: Final = {"detect": "detection", "detect_as_written": "detection"}
-
 __all__ = ["detect", "detect_as_written"]
 
-__getattr__ = lazily(__name__, _HOME)
+__getattr__ = lazily(__name__, detection="detect detect_as_written")

@@ -141,9 +141,10 @@ class CompositeRows:
         )
         ends, names, events = [0], [], []
         for each in found:
-            for path, event in _leaves(each):
-                names.append(path)
-                events.append(encode(event))
+            for part in each.events:
+                for path, event in _below(list(part.names), part.event):
+                    names.append(path)
+                    events.append(encode(event))
             ends.append(len(events))
         inner = self._events.batch(events, [0] * len(events), stream="", broker="")
         values = pa.StructArray.from_arrays(
@@ -157,13 +158,8 @@ class CompositeRows:
         return pa.RecordBatch.from_arrays([*made.columns, column], schema=self.arrow)
 
 
-def _leaves(found: CompositeEvent) -> Iterator[tuple[list[str], Notification]]:
-    """The primitive events, each with the names under which it counts."""
-    for each in found.events:
-        yield from _below(list(each.names), each.event)
-
-
 def _below(names: list[str], event: Notification) -> Iterator[tuple[list[str], Notification]]:
+    """The primitive events in an event, each with the names under which it counts."""
     inner = named_events(event)
     if not inner:
         yield names, event

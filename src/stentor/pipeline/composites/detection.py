@@ -21,9 +21,10 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -53,10 +54,7 @@ from stentor.pipeline.steps.events import (
 from stentor.pipeline.steps.events import watermark as with_watermark
 from stentor.pipeline.steps.functions import noticeable
 from stentor.pipeline.steps.names import is_reserved
-from stentor.pipeline.steps.patterns import written_pattern
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+from stentor.pipeline.steps.options import written_pattern
 
 _log: Final = logging.getLogger("stentor.pipeline")
 
@@ -172,13 +170,8 @@ def detect_as_written(
     limits = DEFAULTS._replace(
         partitions=partitions, runs=runs, waiting=waiting, when_full=when_full
     )
-    return detect(
-        table,
-        written_pattern(pattern, events, name),
-        watermark=watermark,
-        limits=limits,
-        shards=shards,
-    )
+    wanted = written_pattern(pattern, events, name)
+    return detect(table, wanted, watermark=watermark, limits=limits, shards=shards)
 
 
 # -- which events, and where

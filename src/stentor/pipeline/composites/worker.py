@@ -68,7 +68,7 @@ class Worker:
         self._encoder = RowEncoder(plan.source)
         self._rows = CompositeRows(plan.result)
         self._is_masked = plan.is_masked
-        self._numbers = _numbers(len(self.detector.filters)) if plan.is_masked else []
+        self._numbers = range(len(self.detector.filters))
 
     def feed(self, batch: pa.RecordBatch) -> tuple[list[Notification], list[CompositeEvent]]:
         """The events of a batch, and what the detector has found on the way."""
@@ -94,10 +94,6 @@ class Worker:
         """The rows of what was found."""
         for start in range(0, len(found), _FOUND):
             yield self._rows.batch(found[start : start + _FOUND])
-
-
-def _numbers(count: int) -> list[int]:
-    return list(range(count))
 
 
 _ready: Final[OrderedDict[bytes, Worker]] = OrderedDict()

@@ -21,10 +21,9 @@ from stentor.filters.ranges import Ranges
 from stentor.filters.records import Records
 from stentor.filters.tested import Tested
 from stentor.model.values import COLLECTION
-from stentor.pipeline.filters.attributes import Place
+from stentor.pipeline.filters.attributes import Place, descends_sql
 from stentor.pipeline.filters.intervals import ranges_sql
 from stentor.pipeline.filters.kinds import DOUBLE, LONG, WIDE, Kind
-from stentor.pipeline.filters.lineage import descends_sql
 from stentor.pipeline.filters.regexes import java_regex
 from stentor.pipeline.filters.sql import (
     Sql,

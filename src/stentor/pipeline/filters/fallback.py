@@ -13,10 +13,14 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -26,9 +30,9 @@ from stentor.filters.custom import CustomTest, Operator
 from stentor.filters.operators import register_operator
 from stentor.filters.tested import Tested
 from stentor.matching.index.columns import ArrowSource
+from stentor.model.values import INT_MAX, INT_MIN
 from stentor.pipeline.filters.attributes import Place
 from stentor.pipeline.filters.sql import all_of
-from stentor.pipeline.filters.wide_decimals import told_apart
 from stentor.pipeline.spark_features import arrow_function
 
 
@@ -54,12 +58,12 @@ def fallback(conjunct: Conjunct, attributes: dict[str, tuple[Place, ...]]) -> Co
     return function(*[F.expr(sql) for sql in arguments])
 
 
+@dataclass(frozen=True)
 class Evaluation:
     """A conjunct over Arrow columns. For each attribute, `layout` has the columns of its places."""
 
-    def __init__(self, conjunct: Conjunct, layout: tuple[tuple[str, tuple[int, ...]], ...]) -> None:
-        self._conjunct = conjunct
-        self._layout = layout
+    conjunct: Conjunct
+    layout: tuple[tuple[str, tuple[int, ...]], ...]
 
     def __call__(self, columns: Sequence[pa.Array]) -> pa.Array:
         if len(columns) == 1 and not pa.types.is_nested(columns[0].type):
@@ -73,14 +77,14 @@ class Evaluation:
         source = ArrowSource(pa.RecordBatch.from_arrays(list(map(told_apart, columns)), names))
         absent = [None] * source.count
         values: list[Sequence[Any]] = []
-        for _, numbers in self._layout:
+        for _, numbers in self.layout:
             found: Sequence[Any] = absent
             for number in reversed(numbers):
                 nearer = source.values(str(number)) or absent
                 found = [a if a is not None else b for a, b in zip(nearer, found, strict=True)]
             values.append(found)
-        attributes = [name for name, _ in self._layout]
-        matches = self._conjunct.matches
+        attributes = [name for name, _ in self.layout]
+        matches = self.conjunct.matches
         rows = zip(*values, strict=True)
         return pa.array(
             [matches(dict(zip(attributes, row, strict=True))) for row in rows], pa.bool_()
@@ -88,8 +92,8 @@ class Evaluation:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Two steps: a conjunct is restored by the names of its operators, so these come first.
-        operators = tuple(dict.fromkeys(_operators(self._conjunct.constraints.values())))
-        return _restore, (operators, pickle.dumps((self._conjunct, self._layout)))
+        operators = tuple(dict.fromkeys(_operators(self.conjunct.constraints.values())))
+        return _restore, (operators, pickle.dumps((self.conjunct, self.layout)))
 
 
 def _restore(operators: Iterable[Operator], state: bytes) -> Evaluation:
@@ -106,3 +110,38 @@ def _operators(constraints: Iterable[Constraint]) -> Iterable[Operator]:
                 yield from [test.operator for test in tests if isinstance(test, CustomTest)]
             for cell in getattr(part, "cells", ()):
                 yield from _operators((cell.universe, *cell.hits))
+
+
+# -- collections of wide decimals
+
+
+def told_apart(array: pa.Array) -> pa.Array:
+    """Lists of decimals as lists of integers and floats; any other array as it is.
+
+    >>> from decimal import Decimal
+    >>> rows = [[Decimal(2**53 + 1), None, Decimal(2**64)], None]
+    >>> told_apart(pa.array(rows, pa.list_(pa.decimal128(38)))).to_pylist()
+    [[9007199254740993, None, 1.8446744073709552e+19], None]
+    """
+    if not (pt.is_list(array.type) and pt.is_decimal(array.type.value_type)):
+        return array
+    lists = array.to_pylist()
+    numbers = [_number(value) for row in lists if row is not None for value in row]
+    offsets = list(accumulate((len(row or ()) for row in lists), initial=0))
+    mixed = pa.UnionArray.from_sparse(
+        pa.array([int(type(n) is float) for n in numbers], pa.int8()),
+        [
+            pa.array([None if type(n) is float else n for n in numbers], pa.int64()),
+            pa.array([n if type(n) is float else None for n in numbers], pa.float64()),
+        ],
+    )
+    mask = pa.array([row is None for row in lists], pa.bool_())
+    whole = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), mixed, mask=mask)
+    # As a union of one type, since lists of unions are none of the types that the index knows.
+    return pa.UnionArray.from_sparse(pa.array([0] * len(whole), pa.int8()), [whole])
+
+
+def _number(value: Decimal | None) -> int | float | None:
+    if value is None:
+        return None
+    return int(value) if INT_MIN <= value <= INT_MAX else float(value)

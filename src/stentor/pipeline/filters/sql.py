@@ -28,10 +28,10 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SUFFIXES: Final = {"tinyint": "Y", "smallint": "S", "int": "", "bigint": "L"}
 
 
-def name_sql(name: str) -> str:
+def quoted(name: str) -> str:
     """A column of that very name, dots and all.
 
-    >>> name_sql("pos.x")
+    >>> quoted("pos.x")
     '`pos.x`'
     """
     return "`" + name.replace("`", "``") + "`"
@@ -43,7 +43,7 @@ def field_sql(record: str, name: str) -> str:
     >>> field_sql("`pos`", "x")
     "`pos`['x']"
     """
-    return f"{record}['{name}']" if _is_plain(name) else f"{record}.{name_sql(name)}"
+    return f"{record}['{name}']" if _is_plain(name) else f"{record}.{quoted(name)}"
 
 
 def string_sql(text: str) -> str:

@@ -35,6 +35,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from stentor.errors import FilterSyntaxError, InvalidConfiguration
 from stentor.filters import Filter
 from stentor.filters.conjunct import Conjunct
 from stentor.filters.constraint import Constraint
@@ -138,3 +139,20 @@ def _balanced(columns: list[Column]) -> Column:
     while len(columns) > 1:
         columns = [reduce(or_, columns[i : i + 2]) for i in range(0, len(columns), 2)]
     return columns[0]
+
+
+def given_filter(given: object, in_sql: str) -> Filter:
+    """The filter that is meant; a mistake is told with how to write a condition in SQL instead."""
+    if isinstance(given, Filter):
+        return given
+    if not isinstance(given, str):
+        raise InvalidConfiguration(f"a filter is text or a Filter, not {given!r}")
+    try:
+        return Filter(given)
+    except FilterSyntaxError as error:
+        raise FilterSyntaxError(
+            f"{error}\nfilters have a language of their own; for a condition in SQL write {in_sql}",
+            line=error.line,
+            column=error.column,
+            expected=error.expected,
+        ) from None

@@ -13,7 +13,7 @@ these. `sql_functions` offers the same in SQL, and `records` what filters see of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from stentor.pipeline.lazy_names import lazily
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from stentor.pipeline.matching.plans import match
     from stentor.pipeline.matching.sql_functions import register_subscriptions
 
-_HOME: Final = {"match": "plans", "register_subscriptions": "sql_functions"}
-
 __all__ = ["match", "register_subscriptions"]
 
-__getattr__ = lazily(__name__, _HOME)
+__getattr__ = lazily(__name__, plans="match", sql_functions="register_subscriptions")

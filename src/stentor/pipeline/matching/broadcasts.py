@@ -10,14 +10,13 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from stentor.errors import PipelineError
 from stentor.pipeline.registration import is_connect
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from stentor.pipeline.matching.packed_index import Packed
 
 #: Bytes that the filters in one plan have, at most; a server takes plans of 128 MiB.

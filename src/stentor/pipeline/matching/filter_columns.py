@@ -13,16 +13,14 @@ Python worker, once for each type in a batch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from stentor.model.names import RESERVED
 from stentor.pipeline.filters.attributes import Place, places
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 #: What filters see under these names follows from other columns.
 _DERIVED: Final = ("_types", "_producer")

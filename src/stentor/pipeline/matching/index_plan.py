@@ -12,9 +12,10 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -25,9 +26,6 @@ from stentor.pipeline.matching.subscriptions import Subscriptions
 from stentor.pipeline.matching.vocabulary import Vocabulary
 from stentor.pipeline.matching.worker import Part, matched
 from stentor.pipeline.spark_features import arrow_function
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 #: Sets of filters that the driver remembers: who calls `match` for every micro-batch with the same
 #: subscriptions has them parsed and compiled once. What is forgotten is not destroyed: a query may

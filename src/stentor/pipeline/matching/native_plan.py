@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -23,8 +24,6 @@ from stentor.filters import Filter
 from stentor.pipeline.filters import is_native, to_column
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from stentor.pipeline.matching.subscriptions import Subscriptions
 
 #: Filters, and conditions on attributes in all of them, that are expressions.

@@ -16,7 +16,7 @@ import pyarrow as pa
 from stentor.errors import StentorError, UnsupportedColumn
 from stentor.filters import Filter
 from stentor.matching import Index
-from stentor.pipeline.matching import search_size
+from stentor.pipeline.matching import packed_index
 from stentor.pipeline.matching.event_batches import events_batch
 from stentor.pipeline.matching.parcels import PARCEL_BYTES, portions, unwrapped, wrapped
 from stentor.pipeline.matching.subscriptions import MOST_SHOWN, Mistake, parse_one, refuse
@@ -177,8 +177,8 @@ class Held:
         batch = events_batch(names, [columns[place] for _, place in looked_at])
         # Each match has a copy of its event.
         bytes_each = max(1, events.nbytes // max(1, events.num_rows))
-        at_a_time = max(1, min(search_size.PAIRS_AT_A_TIME, _MATCHED_BYTES // bytes_each))
-        for start, end in search_size.portions(self._index, batch):
+        at_a_time = max(1, min(packed_index.PAIRS_AT_A_TIME, _MATCHED_BYTES // bytes_each))
+        for start, end in packed_index.portions(self._index, batch):
             rows, places = self._index.match_batch(batch.slice(start, end - start))
             for first in range(0, len(rows), at_a_time):
                 some = slice(first, first + at_a_time)

@@ -54,13 +54,7 @@ class _Version:
 class Keeper(StatefulProcessor):
     """Applies changes to the state, then holds events against it."""
 
-    def __init__(
-        self,
-        layout: Layout,
-        shards: int,
-        on_error: str,
-        vocabulary: Vocabulary,
-    ) -> None:
+    def __init__(self, layout: Layout, shards: int, on_error: str, vocabulary: Vocabulary) -> None:
         self._layout = layout
         self._shards = shards
         self._on_error = on_error
@@ -117,7 +111,8 @@ class Keeper(StatefulProcessor):
             else:
                 self._buckets.updateValue((number,), (content,))
         after = _digest(before, [tuple(change) for change in made])
-        self._log.updateValue((after,), (_logged(made),))
+        logged = made if len(made) <= LOGGED_CHANGES else None
+        self._log.updateValue((after,), (pickle.dumps(logged),))
         version.digests.append(after)
         while len(version.digests) > LOGGED:
             self._log.removeKey((version.digests.pop(0),))
@@ -149,10 +144,6 @@ def _digest(before: str, more: Any) -> str:
     digest = hashlib.sha256(before.encode())
     digest.update(pickle.dumps(more))
     return digest.hexdigest()[:32]
-
-
-def _logged(changes: list[Change]) -> bytes:
-    return pickle.dumps(changes if len(changes) <= LOGGED_CHANGES else None)
 
 
 def _sort_out(rows: Iterable[Row], waiting: IO[bytes]) -> list[pa.RecordBatch]:

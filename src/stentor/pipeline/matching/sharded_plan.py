@@ -16,10 +16,11 @@ import hashlib
 import pickle
 from collections.abc import Iterable, Iterator
 from itertools import count, groupby
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 from pyspark import StorageLevel, TaskContext
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from stentor.pipeline.matching.broadcasts import parallelism, shipped
@@ -37,9 +38,6 @@ from stentor.pipeline.matching.subscriptions import (
 )
 from stentor.pipeline.matching.vocabulary import Vocabulary
 from stentor.pipeline.matching.worker import Part, matched_in_shards
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 #: Filters that a part has, at most, unless the user decides.
 SHARD_SIZE: Final = 500_000
@@ -105,9 +103,10 @@ def _parts(
     try:
         told: list[_Told] = [pickle.loads(row.bytes) for row in packed.where("piece = 0").collect()]
         refuse([m for one in told for m in one.mistakes], sum(one.wrong for one in told))
-        parts = [
-            _broadcast(spark, pieces, shards) for pieces in _by_shard(packed.toLocalIterator())
-        ]
+        parts = []
+        for first, *pieces in _by_shard(packed.toLocalIterator()):
+            whole: Any = Wrapped(b"".join(pieces))
+            parts.append(Part(pickle.loads(first).digest, shipped(spark, whole, shards)))
     finally:
         packed.unpersist()
     return parts, frozenset[str]().union(*(one.names for one in told))
@@ -117,12 +116,6 @@ def _by_shard(rows: Iterable[Any]) -> Iterator[list[bytes]]:
     """The pieces of each part in their order; a part's rows are together."""
     for _, group in groupby(rows, key=lambda row: row.shard):
         yield [bytes(row.bytes) for row in sorted(group, key=lambda row: row.piece)]
-
-
-def _broadcast(spark: SparkSession, pieces: list[bytes], shards: int) -> Part:
-    told: _Told = pickle.loads(pieces[0])
-    packed: Any = Wrapped(b"".join(pieces[1:]))
-    return Part(told.digest, shipped(spark, packed, shards))
 
 
 class Wrapped:
@@ -152,7 +145,9 @@ def packed_shard(
     whole = b"" if mistakes else pickle.dumps(Packed.of(ids, filters, vocabulary))
     digest = hashlib.sha256(whole).hexdigest()
     told = _Told(digest, names, mistakes[:MOST_SHOWN], len(mistakes))
-    shard = _partition()
+    context = TaskContext.get()
+    assert context is not None  # in executors there is one
+    shard = context.partitionId()
     yield _row(shard, 0, pickle.dumps(told))
     for piece, start in zip(count(1), range(0, len(whole), PIECE), strict=False):
         yield _row(shard, piece, whole[start : start + PIECE])
@@ -163,12 +158,6 @@ def _id_mistakes(ids: pa.Array) -> list[Mistake]:
     if ids.null_count:
         found.append((None, "a subscription has no id: it is null"))
     return found
-
-
-def _partition() -> int:
-    context = TaskContext.get()
-    assert context is not None  # in executors there is one
-    return int(context.partitionId())
 
 
 def _row(shard: int, piece: int, content: bytes) -> pa.RecordBatch:

@@ -30,10 +30,10 @@ from stentor.errors import PipelineDefinitionError
 from stentor.filters import Filter
 from stentor.matching import Index
 from stentor.model.names import shown
+from stentor.pipeline.matching.event_batches import records_batch
 from stentor.pipeline.matching.index_plan import part_of
 from stentor.pipeline.matching.kernel_cache import claim_kernel_cache
 from stentor.pipeline.matching.plans import INDEX_LIMIT
-from stentor.pipeline.matching.records import records_batch
 from stentor.pipeline.matching.subscriptions import Subscriptions, from_pairs, from_table
 from stentor.pipeline.matching.vocabulary import Vocabulary
 from stentor.pipeline.matching.worker import Part, gathered, packed

@@ -12,9 +12,10 @@ A watermark of the events does not pass: whoever needs one says `withWatermark` 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -32,9 +33,6 @@ from stentor.pipeline.matching.shard_state import Keeper
 from stentor.pipeline.matching.subscriptions import subscription_columns
 from stentor.pipeline.matching.vocabulary import Vocabulary
 from stentor.pipeline.spark_features import check_state, to_arrow_type_in_utc
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 #: In how many parts subscriptions are kept, unless the user decides.
 SHARDS: Final = 4

@@ -9,10 +9,11 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from stentor.errors import PipelineDefinitionError, StentorError
@@ -20,10 +21,7 @@ from stentor.filters import Filter
 from stentor.model.names import shown
 from stentor.model.values import INT_MAX, INT_MIN
 from stentor.notation.counts import counted
-from stentor.pipeline.steps.names import quoted
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from stentor.pipeline.filters.sql import quoted
 
 #: So many mistakes are shown, and then how many there are.
 MOST_SHOWN: Final = 10

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from stentor.pipeline.lazy_names import lazily
 
@@ -22,13 +22,8 @@ if TYPE_CHECKING:
     from stentor.pipeline.runs.loader import load
     from stentor.pipeline.runs.runner import Runner
 
-_HOME: Final = {
-    "Outcome": "figures",
-    "Pipeline": "definition",
-    "Runner": "runner",
-    "load": "loader",
-}
-
 __all__ = ["Outcome", "Pipeline", "Runner", "load"]
 
-__getattr__ = lazily(__name__, _HOME)
+__getattr__ = lazily(
+    __name__, definition="Pipeline", figures="Outcome", loader="load", runner="Runner"
+)

@@ -20,16 +20,17 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from stentor.errors import ArchiveError, StentorError
 from stentor.notation.document import Document, near
 from stentor.notation.toml_lines import KeyPath
+from stentor.pipeline.archives.frames import archived, spark_schema
 from stentor.pipeline.archives.places import place_of
-from stentor.pipeline.archives.spark_schemas import archived, spark_schema
 from stentor.pipeline.archives.statistics import table_schema
 from stentor.pipeline.archives.tables import Archive
 from stentor.pipeline.columns import RowEncoder, with_reserved
@@ -40,10 +41,6 @@ from stentor.pipeline.runs.reader import is_remote
 from stentor.pipeline.runs.tables import Tables, explained
 from stentor.pipeline.steps.events import NoColumn
 from stentor.pipeline.steps.registry import steps
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 
 _NOT_CHECKED: Final = "what is made of the source {!r} is not checked"
 #: Names in what is said of a mistake.

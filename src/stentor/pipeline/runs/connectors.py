@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyspark.sql.functions as F
 from pyspark import __version__ as spark_version
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from stentor.errors import PipelineError
 from stentor.filters import Filter
@@ -22,9 +23,6 @@ from stentor.pipeline.filters.attributes import places
 from stentor.pipeline.runs.definition import Sink, Source
 from stentor.pipeline.steps.events import no_column
 from stentor.pipeline.steps.options import secret
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 #: The columns that Spark gives for records.
 KAFKA_SCHEMA: Final = (

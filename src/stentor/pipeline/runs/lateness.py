@@ -30,14 +30,10 @@ if TYPE_CHECKING:
 _AGGREGATE: Final = "stateStoreSave"
 
 
-def _unknown(batch: int) -> int | None:
-    return None
-
-
 class Lateness:
     """Counts the late events of one query; fed with the progress of each micro-batch, in order."""
 
-    def __init__(self, watermark_of: Callable[[int], int | None] = _unknown) -> None:
+    def __init__(self, watermark_of: Callable[[int], int | None] = lambda batch: None) -> None:
         """`watermark_of` finds the watermark of a batch that was before; in milliseconds."""
         self._watermark_of = watermark_of
         #: The watermark of the last batch, by its number.

@@ -24,9 +24,7 @@ from stentor.notation.document import Document
 from stentor.notation.toml_lines import KeyPath
 from stentor.pipeline.runs.definition import Pipeline, Source, Step
 from stentor.pipeline.runs.engines import read_engine
-from stentor.pipeline.runs.reader import Reader, is_remote
-from stentor.pipeline.runs.sink_reader import read_sinks
-from stentor.pipeline.runs.table_reader import read_sources, read_steps
+from stentor.pipeline.runs.reader import Reader, is_remote, read_sinks, read_sources, read_steps
 from stentor.pipeline.steps.options import flattened, setting
 
 _KEYS: Final = ("name", "engine", "python", "checkpoints", "spark", "source", "step", "sink")
@@ -87,10 +85,11 @@ def _pipeline(reader: Reader) -> Pipeline:
         lambda table: _is_updated(table, sources, steps),
     )
     _check_tables(reader, steps)
-    idle = unused(sources, steps, [sink.input for sink in sinks.values()]) if sinks else []
+    used = needed(steps, [sink.input for sink in sinks.values()])
     warnings = [
         f"{document.origin(reader.places[name])}: nothing uses {name!r}, so it is not read"
-        for name in idle
+        for name in (*sources, *steps)
+        if sinks and name not in used
     ]
     made = {name: steps[name] for name in ordered(steps)}
     engine = read_engine(reader, sources, steps, sinks)
@@ -153,26 +152,13 @@ def _check_tables(reader: Reader, steps: Mapping[str, Step]) -> None:
 
 def _is_stream(table: str, sources: Mapping[str, Source], steps: Mapping[str, Step]) -> bool:
     """Whether the table is made of a stream."""
-
-    def is_stream(name: str, seen: frozenset[str]) -> bool:
-        if name in sources or name not in steps or name in seen:
-            return name in sources and sources[name].stream
-        return any(is_stream(each, seen | {name}) for each in steps[name].tables)
-
-    return is_stream(table, frozenset())
+    return any(name in sources and sources[name].stream for name in needed(steps, [table]))
 
 
 def _is_updated(table: str, sources: Mapping[str, Source], steps: Mapping[str, Step]) -> bool:
     """Whether, as a stream, the table's rows replace earlier ones."""
-
-    def is_updated(name: str, seen: frozenset[str]) -> bool:
-        if name not in steps or name in seen or not _is_stream(name, sources, steps):
-            return False
-        step = steps[name]
-        inner = any(is_updated(each, seen | {name}) for each in step.tables)
-        return inner or step.kind.updates(step.options)
-
-    return is_updated(table, frozenset())
+    made = [steps[name] for name in needed(steps, [table]) if name in steps]
+    return any(s.kind.updates(s.options) and _is_stream(s.name, sources, steps) for s in made)
 
 
 def cycles(steps: Mapping[str, Step]) -> list[list[str]]:
@@ -224,14 +210,6 @@ def needed(steps: Mapping[str, Step], wanted: Iterable[str]) -> set[str]:
             if name in steps:
                 waiting.extend(steps[name].tables)
     return found
-
-
-def unused(
-    sources: Mapping[str, Source], steps: Mapping[str, Step], wanted: Iterable[str]
-) -> list[str]:
-    """Tables that no sink needs."""
-    used = needed(steps, wanted)
-    return [name for name in (*sources, *steps) if name not in used]
 
 
 def load_modules(files: Sequence[Path]) -> Iterator[tuple[int, str]]:

@@ -82,7 +82,8 @@ def prometheus(pipeline: str, queries: Iterable[Figures]) -> str:
         for figures in known:
             for stream, journal in figures.journals.items():
                 if (number := value(journal)) is not None:
-                    labels = f'{_labels(pipeline, figures)},journal="{_escaped(stream)}"'
+                    escaped = stream.translate({92: r"\\", 34: r"\"", 10: r"\n"})
+                    labels = f'{_labels(pipeline, figures)},journal="{escaped}"'
                     lines.append(f"{name}{{{labels}}} {number}")
     lines += [
         "# HELP stentor_pipeline_state What the query does; 1 for what it is.",
@@ -98,10 +99,6 @@ def prometheus(pipeline: str, queries: Iterable[Figures]) -> str:
 def _labels(pipeline: str, figures: Figures) -> str:
     # Names have no characters that would have to be escaped.
     return f'pipeline="{pipeline}",query="{figures.name}"'
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 class MetricsServer:

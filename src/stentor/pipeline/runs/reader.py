@@ -9,7 +9,11 @@ from typing import Any, Final
 from stentor.errors import StentorError
 from stentor.notation.document import Document, near
 from stentor.notation.toml_lines import KeyPath
+from stentor.pipeline.runs.definition import Sink, Source, Step
+from stentor.pipeline.runs.kinds import SINKS, SOURCES, EndKind
+from stentor.pipeline.steps.durations import DURATION_FORM, interval
 from stentor.pipeline.steps.options import Option
+from stentor.pipeline.steps.registry import RESERVED_KEYS, StepKind, steps
 
 NAME_FORM: Final = "a letter, then letters, digits, - or _"
 
@@ -154,3 +158,246 @@ def _reading(option: Option, value: Any) -> Callable[[], Any]:
 def is_remote(path: str) -> bool:
     """Whether a path begins with a scheme, such as s3a:// or hdfs://."""
     return _SCHEME.match(path) is not None
+
+
+# -- sources and steps
+
+
+_FILES: Final = ("parquet", "json", "csv")
+#: Stands for what could not be read: it is known by name, or others would be told it is not.
+_UNKNOWN: Final = StepKind("unknown", "")
+
+
+def read_sources(reader: Reader, value: Any) -> dict[str, Source]:
+    """All sources, by name."""
+    if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
+        reader.problem(("source",), "each source has a name; write [source.NAME]")
+        return {}
+    if not value:
+        reader.problem((), "there is no source; add [source.NAME] with its brokers")
+    return {name: _source(reader, name, table) for name, table in value.items()}
+
+
+def _source(reader: Reader, name: str, table: dict[str, Any]) -> Source:
+    path: KeyPath = ("source", name)
+    reader.add_table(name, path, path)
+    kind = _source_kind(reader, table, path)
+    if kind is None:
+        return Source(name, "unknown", {}, stream=False)
+    stream = table.get("stream", kind.stream)
+    if not isinstance(stream, bool):
+        reader.problem((*path, "stream"), "it must be true or false")
+        stream = kind.stream
+    if stream and not kind.both:
+        reader.problem((*path, "stream"), f"{kind.about} is read as it is, not as a stream")
+    if kind.name == "jdbc" and ("table" in table) == ("query" in table):
+        reader.problem(path, "give a table, or a query")
+    own = {key: value for key, value in table.items() if key != "stream"}
+    options = reader.options(kind.options, own, path, ("stream",) if kind.both else ())
+    if stream and kind.name in _FILES and "schema" not in own:
+        reader.problem(path, "schema is missing: a stream of files needs one")
+    if kind.name == "delta":  # another word for it
+        return Source(name, "archive", {"archive": options.pop("delta", ""), **options}, stream)
+    return Source(name, kind.name, options, stream)
+
+
+def _source_kind(reader: Reader, table: dict[str, Any], path: KeyPath) -> EndKind | None:
+    found = [kind for kind in SOURCES.values() if kind.main in table]
+    if len(found) == 1:
+        return found[0]
+    keys = [kind.main for kind in SOURCES.values()]
+    typos = [key for key in table if near(key, keys) != ";"]
+    if found:
+        mains = " and ".join(kind.main for kind in found)
+        reader.problem(path, f"a source has one of {', '.join(keys)}, not {mains}")
+    elif typos:
+        reader.document.unknown((*path, typos[0]), keys)
+    else:
+        reader.problem(path, f"where does it read? Give one of {', '.join(keys)}")
+    return None
+
+
+def read_steps(reader: Reader, value: Any) -> dict[str, Step]:
+    """All steps, by name, as they are written."""
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        reader.problem(("step",), "steps are a list of tables; write [[step]] for each")
+        return {}
+    found = [_step(reader, table, ("step", index)) for index, table in enumerate(value)]
+    return {step.name: step for step in found}
+
+
+def _step(reader: Reader, table: dict[str, Any], path: KeyPath) -> Step:
+    inputs = reader.inputs(table, path)
+    name = f"step {path[-1]}"  # no name that anything could be given
+    if "name" in table:
+        name = reader.text(table, (*path, "name"), name)
+        reader.add_table(name, (*path, "name"), path)
+    else:
+        reader.problem(path, "name is missing: others refer to the step by it")
+        reader.places[name] = path
+    kind = _step_kind(reader, table, path)
+    if kind is None:
+        return Step(name, _UNKNOWN, inputs, {})
+    key = kind.name
+    given = _given(reader, kind, table[key], (*path, key))
+    options = reader.options(kind.options, given, (*path, key))
+    if len(inputs) > 1 and not kind.many:
+        reader.problem((*path, "from"), f"{key} takes one table, not {len(inputs)}")
+    required = [name for name, option in kind.options.items() if option.required]
+    right = not reader.document.is_wrong((*path, key))
+    if right and all(name in options for name in required):
+        reader.guarded(lambda: kind.check(options), (*path, key))
+    return Step(name, kind, inputs, options)
+
+
+def _step_kind(reader: Reader, table: dict[str, Any], path: KeyPath) -> StepKind | None:
+    known = steps()
+    keys = [key for key in table if key not in RESERVED_KEYS]
+    found = [key for key in keys if key in known]
+    for key in keys:
+        if key not in known:
+            reader.document.unknown((*path, key), [*known, *RESERVED_KEYS])
+    if len(found) > 1:
+        text = f"a step does one thing, not {' and '.join(found)}; make a step of each"
+        reader.problem((*path, found[1]), text)
+    elif not keys:
+        reader.problem(path, f"what does it do? Give one of {', '.join(known)}")
+    return known[found[0]] if found else None
+
+
+def _given(reader: Reader, kind: StepKind, value: Any, path: KeyPath) -> dict[str, Any]:
+    """The options of a step; just a value, or a table of names, is its main one."""
+    main = kind.main
+    if isinstance(value, dict):
+        if main is None or kind.options[main].kind != "names":
+            return value
+        return value if isinstance(value.get(main), dict) else {main: value}
+    if main is None:
+        reader.problem(path, f"it is a table, with {', '.join(kind.options)}")
+        return {}
+    return {main: value}
+
+
+# -- sinks
+
+
+_KEYS: Final = ("name", "from", "checkpoint", "mode", "trigger", "existing")
+_MODES: Final = ("append", "update", "complete")
+_TRIGGER: Final = "1 second"
+#: As often as possible; not a length of time.
+_AT_ONCE: Final = "0 seconds"
+
+
+def read_sinks(
+    reader: Reader,
+    value: Any,
+    checkpoints: str,
+    is_stream: Callable[[str], bool],
+    is_updated: Callable[[str], bool],
+) -> dict[str, Sink]:
+    """All sinks, by name.
+
+    `is_stream` says whether a table is one, `is_updated` whether its rows replace earlier ones.
+    """
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        reader.problem(("sink",), "sinks are a list of tables; write [[sink]] for each")
+        return {}
+    if not value:
+        reader.problem((), "there is no sink, so nothing would happen; add [[sink]]")
+    found: dict[str, Sink] = {}
+    for index, table in enumerate(value):
+        path: KeyPath = ("sink", index)
+        kind = _kind(reader, table, path)
+        inputs = reader.inputs(table, path)
+        for input in inputs:
+            reader.check_table(input, (*path, "from"))
+        if len(inputs) > 1:
+            reader.problem((*path, "from"), "a sink takes one table; add a sink for each")
+        if kind is not None and inputs:
+            name = _name(reader, table, path, f"{inputs[0]}-{kind.name}", found)
+            stream, updated = is_stream(inputs[0]), is_updated(inputs[0])
+            sink = _sink(reader, table, path, kind, name, inputs[0], checkpoints, stream, updated)
+            _check_memory(reader, path, sink, found)
+            found[name] = sink
+            reader.sinks[name] = path
+    return found
+
+
+def _check_memory(reader: Reader, path: KeyPath, sink: Sink, others: dict[str, Sink]) -> None:
+    """A table in memory, and the query that fills it, belong to one sink."""
+    table = sink.options.get("table")
+    for other in others.values():
+        if sink.kind == other.kind == "memory" and table and other.options.get("table") == table:
+            text = f"the sink {other.name!r} makes the table {table!r}, too; give each its own"
+            reader.problem((*path, "memory"), text)
+
+
+def _kind(reader: Reader, table: dict[str, Any], path: KeyPath) -> EndKind | None:
+    unknown = [key for key in table if key not in SINKS and key not in _KEYS]
+    for key in unknown:
+        reader.document.unknown((*path, key), [*SINKS, *_KEYS])
+    found = [key for key in table if key in SINKS]
+    if len(found) > 1:
+        text = f"a sink is one thing, not {' and '.join(found)}; make a sink of each"
+        reader.problem((*path, found[1]), text)
+    elif not found and not unknown:
+        reader.problem(path, f"where does it go? Give one of {', '.join(SINKS)}")
+    return SINKS[found[0]] if found else None
+
+
+def _name(
+    reader: Reader, table: dict[str, Any], path: KeyPath, default: str, taken: dict[str, Sink]
+) -> str:
+    name = reader.text(table, (*path, "name"), default) if "name" in table else default
+    place = (*path, "name") if "name" in table else path
+    if reader.is_name(name, place) and name in taken:
+        reader.problem(place, f"there is another sink {name!r}; give each a name of its own")
+    return name
+
+
+def _sink(
+    reader: Reader,
+    table: dict[str, Any],
+    path: KeyPath,
+    kind: EndKind,
+    name: str,
+    input: str,
+    checkpoints: str,
+    stream: bool,
+    updated: bool,
+) -> Sink:
+    given = table[kind.name]
+    if not isinstance(given, dict):
+        # Nothing has to be said to a console.
+        given = {} if given is True and kind.name == "console" else {kind.main: given}
+    options = reader.options(kind.options, given, (*path, kind.name))
+    checkpoint = None if kind.own_checkpoint else f"{checkpoints}/{name}"
+    if "checkpoint" in table:
+        checkpoint = reader.path(reader.text(table, (*path, "checkpoint"), "-"))
+    mode = reader.choice(table, (*path, "mode"), _MODES, "update" if updated else "append")
+    if mode not in kind.modes:
+        reason = f"the mode is {mode}"
+        if updated:
+            reason = f"{input!r} is a state whose rows replace earlier ones"
+        text = (
+            f"{reason}, and {kind.name} can only {' or '.join(kind.modes)}; "
+            "collapse with a window and a watermark, or choose another sink"
+        )
+        reader.problem((*path, "mode" if "mode" in table else kind.name), text)
+    existing = reader.choice(table, (*path, "existing"), kind.existing, kind.existing[0])
+    if "existing" in table and stream:
+        text = f"it is for what is written at once; {input!r} is a stream, and goes on where it was"
+        reader.problem((*path, "existing"), text)
+    trigger = _trigger(reader, table, (*path, "trigger"))
+    stored = "archive" if kind.name == "delta" else kind.name  # another word for it
+    return Sink(name, stored, input, options, checkpoint, mode, trigger, existing, stream)
+
+
+def _trigger(reader: Reader, table: dict[str, Any], path: KeyPath) -> str:
+    value = table.get("trigger", _TRIGGER)
+    if value in (0, "0s", _AT_ONCE):
+        return _AT_ONCE
+    if not isinstance(value, str):
+        reader.problem(path, f"it must be {DURATION_FORM}; {_AT_ONCE!r}: as often as possible")
+        return _TRIGGER
+    return reader.guarded(lambda: interval(value), path) or _TRIGGER

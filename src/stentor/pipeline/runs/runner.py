@@ -23,23 +23,20 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql.streaming.query import StreamingQuery
 
 from stentor.errors import StentorError
 from stentor.pipeline.registration import require_own
-from stentor.pipeline.runs.causes import cause
 from stentor.pipeline.runs.definition import Pipeline, Sink
 from stentor.pipeline.runs.figures import Figures, Outcome, Watcher
 from stentor.pipeline.runs.lateness import Lateness, checkpointed_watermark
 from stentor.pipeline.runs.sinks import batch, query_name, start
-from stentor.pipeline.runs.tables import Tables, explained
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
+from stentor.pipeline.runs.tables import Tables, cause, explained
 
 #: Seconds between two looks at the queries.
 _LOOK: Final = 0.1

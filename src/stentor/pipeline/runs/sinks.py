@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pyspark.sql.functions as F
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from stentor.errors import PipelineError
 from stentor.pipeline.runs.connectors import (
@@ -17,10 +19,6 @@ from stentor.pipeline.runs.connectors import (
 from stentor.pipeline.runs.definition import Sink
 from stentor.pipeline.runs.kinds import EXISTING
 from stentor.pipeline.runs.tables import spark_options
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 
 def start(events: DataFrame, sink: Sink, name: str, *, once: bool) -> StreamingQuery:

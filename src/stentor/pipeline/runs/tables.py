@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from stentor.errors import PipelineError, StentorError
 from stentor.pipeline.event_table import events
-from stentor.pipeline.runs.causes import cause
 from stentor.pipeline.runs.connectors import check_filter, jdbc_table, kafka_table
 from stentor.pipeline.runs.definition import Pipeline, Source, Step
 from stentor.pipeline.runs.reader import is_remote
@@ -22,9 +23,6 @@ from stentor.pipeline.source.options import FORMAT
 from stentor.pipeline.source.row_counts import counted
 from stentor.pipeline.steps.durations import microseconds
 from stentor.pipeline.steps.options import secret
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 #: How files are read, by the end of their names; without one they are Parquet.
 _FORMS: Final = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".csv": "csv"}
@@ -181,3 +179,72 @@ def _option(name: str, value: Any) -> str:
     if isinstance(value, dict):
         return json.dumps(value)
     return str(value)
+
+
+# -- what went wrong, in words
+
+# An error in a Python worker reaches the driver as text: a Java stack trace, in it the Python
+# traceback, and at its end the line that matters. An error of analysis has a plan below it.
+
+#: The module before the name of an exception, in the last line of a Python traceback.
+_MODULE: Final = re.compile(r"^(?:[A-Za-z_]\w*\.)+(?=[A-Z]\w*:)")
+_TRACEBACK: Final = "Traceback (most recent call last)"
+_STATE: Final = re.compile(r"\s*SQLSTATE: \w+")
+_JAVA: Final = re.compile(
+    r"^(?:Caused by: |: )?(?:[a-z][\w$]*\.)+[A-Z][\w$]*(?:Exception|Error)\w*: "
+)
+_NOISE: Final = re.compile(
+    r"^(\s+at |\s*\.\.\. \d+ more|=== |== |Driver stacktrace|JVM stacktrace|Job aborted"
+    r"|An error occurred while calling )"
+)
+#: Conditions of Spark that only wrap others, and say nothing themselves.
+_WRAPPERS: Final = re.compile(
+    r"^\[(STREAM_FAILED|PYTHON_DATA_SOURCE_ERROR|PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR"
+    r"|TASK_WRITE_FAILED|FAILED_EXECUTE_UDF|FOREACH_BATCH_USER_FUNCTION_ERROR)\]"
+)
+
+
+def cause(error: BaseException | str) -> str:
+    """The line that says what went wrong.
+
+    >>> cause("org.apache.spark.SparkException: Job aborted\\n  at x.y(Z.scala:1)\\n"
+    ...       "Traceback (most recent call last):\\n  File ...\\nValueError: no such price")
+    'ValueError: no such price'
+    """
+    text = str(error)
+    return _python_cause(text) or _spark_cause(text) or type(error).__name__
+
+
+def _python_cause(text: str) -> str | None:
+    """What the innermost Python traceback ends with; its message may have several lines."""
+    start = text.rfind(_TRACEBACK)
+    if start < 0:
+        return None
+    lines = text[start:].splitlines()[1:]
+    for number, line in enumerate(lines):
+        if line.startswith((" ", "\t")) or not line.strip():
+            continue
+        message = [line.strip()]
+        for further in lines[number + 1 :]:
+            if not further.strip() or _NOISE.match(further) or _JAVA.match(further):
+                break
+            message.append(further.rstrip())
+        return _STATE.sub("", _MODULE.sub("", "\n".join(message)))
+    return None
+
+
+def _spark_cause(text: str) -> str | None:
+    """What Spark says, without stack traces, plans and codes."""
+    found: list[str] = []
+    for line in text.splitlines():
+        if _NOISE.match(line) or not line.strip():
+            if found:
+                break
+            continue
+        plain = _JAVA.sub("", line)
+        if _WRAPPERS.match(plain):
+            continue
+        found.append(_STATE.sub("", plain).rstrip().removesuffix(";"))
+        if line.rstrip().endswith(";"):  # a plan follows
+            break
+    return "\n".join(found) or None

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from stentor.pipeline.lazy_names import lazily
 
 if TYPE_CHECKING:
     from stentor.pipeline.scopes.scoped import scoped
 
-_HOME: Final = {"scoped": "scoped"}
-
 __all__ = ["scoped"]
 
-__getattr__ = lazily(__name__, _HOME)
+__getattr__ = lazily(__name__, scoped="scoped")

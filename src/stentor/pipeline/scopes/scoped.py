@@ -24,9 +24,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -41,9 +42,6 @@ from stentor.pipeline.steps.functions import from_same, noticeable
 from stentor.scopes import ScopeGraph
 from stentor.scopes.collapsed import collapsed
 from stentor.scopes.policies import remembers
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 PLANS: Final = ("auto", "native", "python")
 #: How many publishers, groups of consumers, conditions and names an expression may hold.

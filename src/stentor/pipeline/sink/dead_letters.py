@@ -10,6 +10,7 @@ has written: each row is there once.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
@@ -26,14 +27,14 @@ BATCH: Final = "_batch"
 _log: Final = logging.getLogger("stentor.pipeline")
 
 
+@dataclass
 class DeadLetters:
     """The rows of one task that were put aside."""
 
-    def __init__(self, path: str, task: Task) -> None:
-        self._path = path
-        self._task = task
-        self._rows: list[pa.RecordBatch] = []
-        self._errors: list[str] = []
+    path: str
+    task: Task
+    _rows: list[pa.RecordBatch] = field(default_factory=list)
+    _errors: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self._errors)
@@ -47,12 +48,12 @@ class DeadLetters:
         """Write them all, in place of what an earlier attempt has written."""
         if not self._rows:
             return
-        task = self._task
+        task = self.task
         table = pa.Table.from_batches(self._rows)
         table = table.append_column(ERROR, pa.array(self._errors, pa.string()))
         table = table.append_column(BATCH, pa.repeat(task.epoch, len(self)).cast(pa.int64()))
         name = f"{task.query}-{task.epoch}-{task.partition}".replace("/", "-")
-        system, folder = fs.FileSystem.from_uri(self._path)
+        system, folder = fs.FileSystem.from_uri(self.path)
         system.create_dir(folder)
         # Readers of the folder pass over names that begin with a dot.
         begun = f"{folder}/.{name}.begun"
@@ -62,6 +63,6 @@ class DeadLetters:
             "%s of batch %d cannot be published and went to %s; the first: %s",
             counted(len(self), "row"),
             task.epoch,
-            self._path,
+            self.path,
             self._errors[0],
         )

@@ -35,11 +35,11 @@ from pyspark.sql.types import StructType
 from stentor.errors import PipelineError
 from stentor.model.identity import check_producer
 from stentor.pipeline.columns import RowEncoder
+from stentor.pipeline.filters.sql import quoted
 from stentor.pipeline.sink.large_partitions import other_rows
 from stentor.pipeline.sink.partitions import published
 from stentor.pipeline.sink.tasks import Task
 from stentor.pipeline.source.options import VERIFY, WriteIdentity, connecting, transaction
-from stentor.pipeline.steps.names import quoted
 
 #: How many slots there are. It is part of what rows are known by, so it never changes.
 SLOTS: Final = 8

@@ -122,12 +122,7 @@ def opened(
 ) -> Direct:
     """A connection to one broker, with the token and certificates of the options."""
     return Direct(
-        address,
-        name=name,
-        token=options.token,
-        tls=options.tls,
-        timeout=timeout,
-        patience=patience,
+        address, name=name, token=options.token, tls=options.tls, timeout=timeout, patience=patience
     )
 
 

@@ -41,10 +41,7 @@ class Offset:
 
     def dump(self) -> dict[str, Any]:
         """For Spark, which compares the text: the same offset has one form."""
-        found: dict[str, Any] = {
-            "streams": dict(sorted(self.streams.items())),
-            "since": self.since,
-        }
+        found: dict[str, Any] = {"streams": dict(sorted(self.streams.items())), "since": self.since}
         for name, given in (("begin", self.begin), ("times", self.times)):
             if given:
                 found[name] = dict(sorted(given.items()))

@@ -205,7 +205,7 @@ def reading(options: Mapping[str, str], *, streaming: bool | None = None) -> Rea
         raise InvalidConfiguration(f"mode={mode} is none; choose one of {', '.join(MODES)}")
     return Reading(
         found,
-        str(filter),
+        "" if filter.is_always else str(filter),
         kind,
         given.get("columns"),
         _attributes(given),

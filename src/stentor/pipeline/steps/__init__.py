@@ -18,7 +18,7 @@ is used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from stentor.pipeline.lazy_names import lazily
 
@@ -34,26 +34,6 @@ if TYPE_CHECKING:
     from stentor.pipeline.steps.selection import deduplicate, select
     from stentor.pipeline.steps.sequences import order
     from stentor.pipeline.steps.states import collapse
-
-_HOME: Final = {
-    "Option": "options",
-    "apply": "functions",
-    "collapse": "states",
-    "convert": "mappings",
-    "deduplicate": "selection",
-    "enrich": "mappings",
-    "expand": "histories",
-    "join": "joins",
-    "multi_topic": "queries",
-    "order": "sequences",
-    "register_step": "registry",
-    "relational": "queries",
-    "rename": "mappings",
-    "select": "selection",
-    "steps": "registry",
-    "transform": "mappings",
-    "watermark": "events",
-}
 
 __all__ = [
     "Option",
@@ -75,4 +55,17 @@ __all__ = [
     "watermark",
 ]
 
-__getattr__ = lazily(__name__, _HOME)
+__getattr__ = lazily(
+    __name__,
+    events="watermark",
+    functions="apply",
+    histories="expand",
+    joins="join",
+    mappings="convert enrich rename transform",
+    options="Option",
+    queries="multi_topic relational",
+    registry="register_step steps",
+    selection="deduplicate select",
+    sequences="order",
+    states="collapse",
+)

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stentor.pipeline.steps.names import check_names
-from stentor.pipeline.steps.options import Option
-from stentor.pipeline.steps.patterns import written_pattern
+from stentor.pipeline.steps.options import Option, written_pattern
 from stentor.pipeline.steps.registry import register_step
 from stentor.pipeline.steps.rules import check_expansion, read_rule, read_window
 

@@ -11,8 +11,9 @@ from pyspark.sql.types import DataType, DoubleType, FloatType, StructType, Times
 
 from stentor.errors import PipelineError
 from stentor.notation.document import near
+from stentor.pipeline.filters.sql import quoted
 from stentor.pipeline.steps.durations import Duration, interval, microseconds
-from stentor.pipeline.steps.names import is_reserved, quoted
+from stentor.pipeline.steps.names import is_reserved
 
 #: Spark notes in a column's metadata that the column has a watermark, under this key.
 WATERMARK: Final = "spark.watermarkDelayMs"

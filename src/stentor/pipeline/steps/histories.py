@@ -41,10 +41,7 @@ _EVERY: Final = ("first", "last", "min", "max")
 
 
 def expand(
-    states: DataFrame,
-    key: Sequence[str],
-    rule: Mapping[str, str],
-    window: Duration | None = None,
+    states: DataFrame, key: Sequence[str], rule: Mapping[str, str], window: Duration | None = None
 ) -> DataFrame:
     """A history whose collapse, by the same key, rule and window, is that state.
 

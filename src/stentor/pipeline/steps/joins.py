@@ -13,10 +13,11 @@ import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame
 
 from stentor.errors import PipelineDefinitionError, PipelineError
+from stentor.pipeline.filters.sql import quoted
 from stentor.pipeline.steps.durations import Duration, interval
 from stentor.pipeline.steps.events import attributes, require, unmarked
 from stentor.pipeline.steps.events import watermark as with_watermark
-from stentor.pipeline.steps.names import is_reserved, quoted
+from stentor.pipeline.steps.names import is_reserved
 
 #: Where in time the right event may be, seen from the left one.
 SIDES: Final = ("around", "before", "after")

@@ -19,9 +19,7 @@ from stentor.pipeline.steps.names import check_names, is_reserved
 
 
 def transform(
-    events: DataFrame,
-    set: Mapping[str, str],
-    keep: str | Sequence[str] = "all",
+    events: DataFrame, set: Mapping[str, str], keep: str | Sequence[str] = "all"
 ) -> DataFrame:
     """Compute attributes by expressions in SQL; all of them see the event as it was.
 

@@ -1,4 +1,4 @@
-"""Names of columns: which are reserved, which may be set, and how they are written in SQL.
+"""Names of columns: which are reserved, and which may be set.
 
 No Spark in here, so that a pipeline can be checked where there is none.
 """
@@ -24,15 +24,6 @@ WINDOWS: Final = "windows"
 def is_reserved(name: str) -> bool:
     """Whether the column is no attribute."""
     return name.startswith("_")
-
-
-def quoted(name: str) -> str:
-    """The name of a column, safe for use in expressions; dots in it are part of the name.
-
-    >>> quoted("a.b"), quoted("odd`name")
-    ('`a.b`', '`odd``name`')
-    """
-    return "`" + name.replace("`", "``") + "`"
 
 
 def check_names(names: Iterable[str]) -> None:

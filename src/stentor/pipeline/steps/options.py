@@ -13,10 +13,11 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from stentor.composite import Pattern
+from stentor.composite.parser import parse_pattern
 from stentor.errors import InvalidAddress, InvalidValue, PipelineDefinitionError, PipelineError
 from stentor.filters import Filter
 from stentor.pipeline.steps.durations import DURATION_FORM, microseconds
-from stentor.pipeline.steps.patterns import read_events, read_pattern
 from stentor.pipeline.steps.rules import WINDOW_FORM, read_rule, read_window
 from stentor.transport.address import Address
 
@@ -69,22 +70,19 @@ def _count(value: Any) -> int | None:
     return value if type(value) is int and value > 0 else None
 
 
-def _duration(value: Any) -> str | None:
-    if isinstance(value, str):
-        microseconds(value)
-    return _text(value)
+def _checked(check: Callable[[str], object]) -> Callable[[Any], str | None]:
+    """Reads a text that has to be right: the function raises if it is not."""
+
+    def read(value: Any) -> str | None:
+        if isinstance(value, str) and value.strip():
+            check(value)
+        return _text(value)
+
+    return read
 
 
-def _window(value: Any) -> str | None:
-    if isinstance(value, str):
-        read_window(value)
-    return _text(value)
-
-
-def _filter(value: Any) -> str | None:
-    if isinstance(value, str):
-        Filter(value)
-    return _text(value)
+def _word_or_texts(*words: str) -> Callable[[Any], str | list[str] | None]:
+    return lambda value: value if value in words else _texts(value)
 
 
 def _names(value: Any) -> dict[str, str] | None:
@@ -187,17 +185,32 @@ def _offsets(value: Any) -> str | dict[str, Any] | None:
     return _text(value)
 
 
-def _keep(value: Any) -> str | list[str] | None:
-    return value if value in ("all", "none") else _texts(value)
-
-
-def _by(value: Any) -> str | list[str] | None:
-    return value if value in ("producer", "all") else _texts(value)
-
-
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+# -- patterns of composite events
+
+
+def written_pattern(pattern: str, events: Mapping[str, Any], name: str | None = None) -> Pattern:
+    """A pattern of texts; events that are tables are patterns themselves."""
+    named = {} if name is None else {"name": name}
+    return Pattern.load({"pattern": pattern, "events": events, **named})
+
+
+def read_events(value: Any) -> dict[str, Any] | None:
+    """What the names of a pattern stand for: filters, or patterns as tables."""
+    if not isinstance(value, dict) or not value:
+        return None
+    for each in value.values():
+        if isinstance(each, dict):
+            Pattern.load(each)
+        elif isinstance(each, str):
+            Filter(each)
+        else:
+            return None
+    return dict(value)
 
 
 #: By kind: what a value must be, and a function that reads it; None if it is nothing like that.
@@ -206,18 +219,18 @@ KINDS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "texts": ("a list of texts", _texts),
     "flag": ("true or false", _flag),
     "count": ("a whole number of at least 1", _count),
-    "duration": (DURATION_FORM, _duration),
-    "window": (WINDOW_FORM, _window),
-    "filter": ("a filter", _filter),
+    "duration": (DURATION_FORM, _checked(microseconds)),
+    "window": (WINDOW_FORM, _checked(read_window)),
+    "filter": ("a filter", _checked(Filter)),
     "names": ("a table of texts", _names),
     "rule": ('a table such as {price = "last"}', _rule),
-    "pattern": ("a pattern of composite events, such as A ; B within 10s", read_pattern),
+    "pattern": ("a pattern of composite events, such as A ; B within 10s", _checked(parse_pattern)),
     "events": ("a table of names and filters", read_events),
     "addresses": ("a list of addresses of brokers", _addresses),
     "moment": ("a time with its zone, such as 2026-01-31T12:00:00Z", _moment),
     "offsets": ("earliest, latest or a table of offsets", _offsets),
-    "keep": ('"all", "none" or a list of attributes', _keep),
-    "by": ('"producer", "all" or a list of attributes', _by),
+    "keep": ('"all", "none" or a list of attributes', _word_or_texts("all", "none")),
+    "by": ('"producer", "all" or a list of attributes', _word_or_texts("producer", "all")),
     "servers": ("a list of addresses host:port", _servers),
     "settings": ("a table of settings", _settings),
     "dead_letter": ('one of {topic = "…"}, {file = "…"} and {type = "…"}', _dead_letter),

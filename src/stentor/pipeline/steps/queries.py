@@ -17,9 +17,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from stentor.errors import PipelineDefinitionError, PipelineError
+from stentor.pipeline.filters.sql import quoted
 from stentor.pipeline.steps.durations import Duration
 from stentor.pipeline.steps.events import watermark as with_watermark
-from stentor.pipeline.steps.names import quoted
 
 #: A code of the SQL standard, which tells people nothing.
 _STATE: Final = re.compile(r" SQLSTATE: \w+")

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql.streaming.state import GroupState
 
 from stentor.errors import PipelineDefinitionError, PipelineError
 from stentor.pipeline.steps.buffers import NO_TIME, Buffer, Event
@@ -53,7 +54,6 @@ from stentor.pipeline.steps.events import (
 
 if TYPE_CHECKING:
     import pandas as pd
-    from pyspark.sql.streaming.state import GroupState
 
 #: What a group of ordered events can be, unless it is given by attributes.
 GROUPS: Final = ("producer", "all")
