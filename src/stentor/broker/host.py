@@ -66,6 +66,7 @@ from stentor.node.latencies import Latencies
 from stentor.node.parts.detectors import OwnerRules
 from stentor.node.reading import Texts
 from stentor.node.streams import check_addresses
+from stentor.notation.completion import offering
 from stentor.protocol import messages as m
 from stentor.protocol.handshake import Handshake, hello
 from stentor.routing.graph import GraphRouter
@@ -169,6 +170,12 @@ class Broker:
         self.rota: Rota
 
     # -- life
+
+    __dir__ = offering(
+        *("add_link", "address", "addresses", "advertised", "drain", "health", "hooks", "metrics"),
+        *("monitor_address", "name", "ready", "reload", "remove_link", "settings", "start"),
+        *("status", "stop", "stream", "wait_closed"),
+    )
 
     async def __aenter__(self) -> Broker:
         await self.start()
@@ -365,7 +372,10 @@ class Broker:
     @property
     def address(self) -> str:
         """Where it listens first of all."""
-        return self.addresses[0]
+        listening = self.addresses
+        if not listening:
+            raise ShuttingDown("the broker does not listen; start it, as by async with")
+        return listening[0]
 
     @property
     def monitor_address(self) -> str | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, TypeAlias
 
 from stentor.cli.command import Argument, Option
-from stentor.cli.exits import complain
+from stentor.cli.exits import note
 from stentor.cli.options import LOCAL, Connecting, asks_or_reads, is_address
 
 _Json: TypeAlias = Annotated[
@@ -134,4 +134,4 @@ class _Shown:
         now = self._clock()
         if now >= self._next and of:
             self._next = now + 2.0
-            complain(f"stentor: {100 * done // of} % copied")
+            note(f"{100 * done // of} % copied")

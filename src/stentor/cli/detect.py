@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from click.exceptions import Exit
 
 from stentor.cli.command import Argument, Option
-from stentor.cli.options import BrokerArgument, NameOption, connects
+from stentor.cli.options import BrokerArgument, JsonOption, NameOption, connects
 
 if TYPE_CHECKING:
     from stentor.composite import Pattern
@@ -100,10 +100,7 @@ def detect(
             "many were found, and the exit code is 1.",
         ),
     ] = None,
-    json: Annotated[
-        bool,
-        Option("--json", metavar="", help="Print each as a JSON object, as `subscribe` does."),
-    ] = False,
+    json: JsonOption = False,
     meta: Annotated[
         bool, Option("--meta", metavar="", help="With --json, as in `subscribe`: _id, _time, ...")
     ] = False,

@@ -13,9 +13,9 @@ from click import BadParameter
 
 from stentor.cli import completing
 from stentor.cli.command import Argument, Option
-from stentor.cli.exits import complain
+from stentor.cli.exits import note
 from stentor.cli.json_forms import print_json
-from stentor.cli.options import BrokerArgument, Connecting, asks
+from stentor.cli.options import BrokerArgument, Connecting, JsonOption, asks
 
 
 class Action(StrEnum):
@@ -54,7 +54,7 @@ def durables(
             show_default=False,
         ),
     ] = None,
-    json: Annotated[bool, Option("--json", metavar="", help="JSON, for scripts.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Show, move, reset or delete durable subscriptions.
 
@@ -114,7 +114,7 @@ def _ask(how: Connecting, arguments: dict[str, Any], *, at_home: bool) -> Any:
             found = await operator.ask("durables", name=arguments["name"])
             if "positions" in found or not found["reachable"]:
                 return await operator.ask("durables", **arguments)
-        complain(f"stentor: {found['name']!r} lives at {found['home']!r}; asking there")
+        note(f"{found['name']!r} lives at {found['home']!r}; asking there")
         async with Operator(replace(how, addresses=tuple(found["addresses"]))) as operator:
             return await operator.ask("durables", **arguments)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Annotated, Any, Final, TypeAlias
 
-from stentor.cli.command import Argument, Group, Option
-from stentor.cli.exits import complain
+from stentor.cli.command import Argument, Group
+from stentor.cli.exits import note
 from stentor.cli.json_forms import print_json
-from stentor.cli.options import BrokerArgument, Connecting, asks
+from stentor.cli.options import BrokerArgument, Connecting, JsonOption, asks
 
 links = Group(
     "links",
@@ -21,7 +21,6 @@ links = Group(
     },
 )
 
-_Json: TypeAlias = Annotated[bool, Option("--json", metavar="", help="JSON, for scripts.")]
 _Neighbor: TypeAlias = Annotated[
     str,
     Argument(metavar="NEIGHBOR", help="Address of the other broker.", show_default=False),
@@ -42,7 +41,7 @@ def ask(how: Connecting, what: str, *, patiently: str | None = None, **arguments
         async with Operator(how) as operator:
             asking = asyncio.ensure_future(operator.ask(what, **arguments))
             if patiently is not None and not (await asyncio.wait({asking}, timeout=_SOON))[0]:
-                complain(f"stentor: {patiently}")
+                note(f"{patiently}")
             return await asking
 
     return run(main)
@@ -51,7 +50,7 @@ def ask(how: Connecting, what: str, *, patiently: str | None = None, **arguments
 @asks
 def list_links(
     how: BrokerArgument,
-    json: _Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Show the links of a broker, those that are down with the reason.
 
@@ -66,7 +65,7 @@ def list_links(
 def add_link(
     how: BrokerArgument,
     neighbor: _Neighbor,
-    json: _Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Link a broker with another one, for as long as it runs.
 
@@ -92,7 +91,7 @@ def remove_link(
             metavar="NEIGHBOR", help="Address or name of the other broker.", show_default=False
         ),
     ],
-    json: _Json = False,
+    json: JsonOption = False,
 ) -> None:
     """End a link. If the other broker dials it, remove it there.
 
@@ -117,7 +116,7 @@ def replace_link(
         str,
         Argument(metavar="NEW", help="Address of the new neighbor.", show_default=False),
     ],
-    json: _Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Link a broker with another neighbor instead of one that it dials.
 
@@ -144,7 +143,7 @@ def _show_links(found: list[dict[str, Any]], *, json: bool) -> None:
 @asks
 def drain(
     how: BrokerArgument,
-    json: _Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Take a broker out of service without losing anything.
 
@@ -158,7 +157,7 @@ def drain(
     """
     answer = ask(how, "drain", patiently="draining; this ends when a neighbor has the journal")
     if isinstance(answer, dict):
-        complain(f"stentor: {answer.get('to')} has taken over; the broker ends")
+        note(f"{answer.get('to')} has taken over; the broker ends")
     if json or not isinstance(answer, dict):
         print_json(answer)
         return
@@ -170,7 +169,7 @@ def drain(
 @asks
 def reload(
     how: BrokerArgument,
-    json: _Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Let a running broker read its configuration again.
 
@@ -191,7 +190,7 @@ def reload(
     changed = ", ".join(found["changed"]) or "nothing"
     sys.stdout.write(f"changed          {changed}\nclosed           {found['closed']}\n")
     if found["restart"]:
-        complain(f"stentor: only a restart changes {', '.join(found['restart'])}")
+        note(f"only a restart changes {', '.join(found['restart'])}")
 
 
 @asks
@@ -205,7 +204,7 @@ def offers(
             show_default=False,
         ),
     ] = None,
-    json: _Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Show what publishers have announced, one filter per line.
 

@@ -85,7 +85,8 @@ def broker_argument(told_by: Callable[[str], bool] = is_address) -> Argument:
 
 BrokerArgument: TypeAlias = Annotated[Connecting, broker_argument()]
 JsonOption: TypeAlias = Annotated[
-    bool, Option("--json", metavar="", help="JSON on stdout, for scripts.")
+    bool,
+    Option("--json", metavar="", help="JSON, for scripts: answers on stdout, errors on stderr."),
 ]
 NameOption: TypeAlias = Annotated[
     str | None,

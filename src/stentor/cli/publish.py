@@ -158,7 +158,7 @@ def publish(
       stentor publish 127.0.0.1:7411 --deliver-at 10m --expires 1h '{"remind": "ann"}'
       stentor subscribe b1:7411 --meta | stentor publish b2:7411
     """
-    from stentor.cli.exits import USAGE, complain, describe
+    from stentor.cli.exits import USAGE, report
     from stentor.cli.publishing import Publishing, bad_argument, key_of
     from stentor.cli.running import run
     from stentor.errors import InvalidConfiguration
@@ -193,7 +193,7 @@ def publish(
 
     bad = None if skip_bad else bad_argument(events or [])
     if bad is not None:  # nobody has to wait for a broker to be told that
-        complain(describe(bad))
+        report(bad)
         raise Exit(USAGE)
 
     async def main() -> int:

@@ -9,7 +9,7 @@ from typing import Annotated
 from click.exceptions import Exit
 
 from stentor.cli.command import Argument, Option
-from stentor.cli.options import Connecting, asks
+from stentor.cli.options import Connecting, JsonOption, asks
 
 
 @asks
@@ -88,6 +88,7 @@ def replay(
     yes: Annotated[
         bool, Option("--yes", "-y", metavar="", help="Do not ask before it begins.")
     ] = False,
+    json: JsonOption = False,
 ) -> None:
     """Publish archived events again, in their order.
 
@@ -118,7 +119,7 @@ def replay(
         tls=to.tls,
         timeout=to.timeout,
     )
-    raise Exit(run(request, ask=not yes and sys.stdin.isatty()))
+    raise Exit(run(request, ask=not yes and sys.stdin.isatty(), json=json))
 
 
 def _moment(text: str | None) -> str | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from click.exceptions import Exit
 
 from stentor.cli.command import Argument, Option
-from stentor.cli.options import BrokerArgument, NameOption, connects
+from stentor.cli.options import BrokerArgument, JsonOption, NameOption, connects
 
 if TYPE_CHECKING:
     from stentor.filters import Filter
@@ -122,11 +122,13 @@ def subscribe(
         ),
     ] = False,
     name: NameOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Print what filters match, one JSON object per line.
 
     Each line is complete when it appears. It ends at Ctrl-C, or when its output is closed. A lost
-    connection is made again, and nothing is missed or printed twice.
+    connection is made again, and nothing is missed or printed twice. With --json, warnings and
+    errors are JSON, too.
 
     Values that JSON lacks are objects with one member: {"$time": "2026-01-01T12:00:00Z"},
     {"$bytes": "00ff"} in hexadecimal, {"$set": ["a", "b"]}, {"$number": "inf"}. Nested records
@@ -187,7 +189,7 @@ def _advise(wanted: dict[Filter, str], strict: bool) -> None:
     """Say if nothing can match a filter, or if it reads otherwise than it was probably meant."""
     import warnings
 
-    from stentor.cli.exits import complain
+    from stentor.cli.exits import warn
     from stentor.errors import FilterWarning, NeverMatches
     from stentor.filters.advice import advice
 
@@ -196,7 +198,7 @@ def _advise(wanted: dict[Filter, str], strict: bool) -> None:
         for each in advice(word, filter):
             if strict and each.never:
                 raise NeverMatches(each.text)
-            complain(f"stentor: warning: {each.text}")
+            warn(each.text)
 
 
 def _since(text: str | None, archive: str | None) -> Any:
