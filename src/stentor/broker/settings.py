@@ -415,7 +415,8 @@ class Settings:
         About(
             "How the brokers of an overlay are linked: a tree of peers; a hierarchy, where each "
             "has one parent; a hybrid of peers with hierarchies below them; a graph, where links "
-            "may form cycles and stand in for each other; or rendezvous, where brokers link with those "
+            "may form cycles and stand in for each other; or rendezvous, where brokers "
+            "link with those "
             "that deal with the same event types.",
             "text",
             choices=tuple(OVERLAYS),

@@ -35,7 +35,7 @@ def compact(
         Option(
             "--grace",
             metavar="DURATION",
-            help="How long files that were replaced stay, for readers who began before.",
+            help="How long files that were replaced are kept for readers who began before.",
         ),
     ] = "1 day",
     json: JsonOption = False,

@@ -39,7 +39,7 @@ def durables(
         str | None,
         Argument(
             metavar="[NAME]",
-            help="Of the durable subscription.",
+            help="The name of the durable subscription.",
             show_default=False,
             complete=completing.durables,
         ),
@@ -49,8 +49,8 @@ def durables(
         Option(
             "--to",
             metavar="TIME",
-            help="reset: where it begins again: 1h for an hour ago, yesterday 14:00, an ISO time, "
-            "or earliest.",
+            help="For reset: where it begins again: 1h for an hour ago, yesterday 14:00, an ISO "
+            "time, or earliest.",
             show_default=False,
         ),
     ] = None,
@@ -58,12 +58,12 @@ def durables(
 ) -> None:
     """Show, move, reset or delete durable subscriptions.
 
-    `list` shows all of the overlay, and of those that live at this broker how many events they are
-    behind, how old the oldest of these is, and how many were refused. `show` tells all about one,
-    also what rests after it was refused, how often that was so, and why. `move` lets it live at
-    this broker; if its own cannot be reached, the newest copy is taken, and what was confirmed
-    after that comes again. `reset` lets it begin again with what was published since a time, and
-    `delete` forgets it: who consumes it is told so.
+    `list` shows all of the overlay, and for those that live at this broker how many events they are
+    behind, how old the oldest of these is, and how many were refused. `show` says everything about
+    one, including what waits after a refusal, how often it was refused, and why. `move` lets it
+    live at this broker; if its own cannot be reached, the newest copy is used, and what was
+    confirmed after that comes again. `reset` lets it begin again with what was published since a
+    time, and `delete` forgets it; its consumers are told.
 
     \b
     Examples:

@@ -69,9 +69,9 @@ def add_link(
 ) -> None:
     """Link a broker with another one, for as long as it runs.
 
-    It dials until the other one answers, and again whenever the link is lost. To keep the link
-    over a restart, add it to the neighbors in the broker's configuration, too. Unless the overlay
-    is a graph, links form a tree: one that would close a cycle waits in reserve.
+    The broker dials until the other one answers, and again whenever the link is lost. To keep the
+    link over a restart, add it to the neighbors in the broker's configuration, too. Unless the
+    overlay is a graph, links form a tree: one that would close a cycle waits in reserve.
 
     \b
     Examples:
@@ -109,7 +109,7 @@ def replace_link(
     old: Annotated[
         str,
         Argument(
-            metavar="OLD", help="Address or name of the neighbor until now.", show_default=False
+            metavar="OLD", help="Address or name of the present neighbor.", show_default=False
         ),
     ],
     new: Annotated[
@@ -148,8 +148,8 @@ def drain(
     """Take a broker out of service without losing anything.
 
     The broker sends its clients to its neighbors and hands its journal and durable subscriptions
-    over to one of them, who serves them from then on. Then it ends. Remove it from the neighbors in
-    the configuration of others; its data directory is no longer needed.
+    over to one of them, which serves them from then on. Then it ends. Remove it from the neighbors
+    in the configuration of others; its data directory is no longer needed.
 
     \b
     Examples:
@@ -174,9 +174,10 @@ def reload(
     """Let a running broker read its configuration again.
 
     New grants, tokens, certificates, limits and retention are in force at once. Connections whose
-    grant is gone are closed; those that stand on a larger limit than there is now are made again.
-    If anything in the configuration is wrong, nothing changes, it is told, and the exit code is 1.
-    A name, an address or an overlay changes with a restart only; if one differs, it is told.
+    grant is gone are closed; those that rely on a larger limit than there is now are made again. If
+    anything in the configuration is wrong, nothing changes, the mistake is reported, and the exit
+    code is 1. A name, an address or an overlay changes only with a restart; if one differs, the
+    command says so.
 
     \b
     Examples:

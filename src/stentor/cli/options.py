@@ -93,7 +93,7 @@ NameOption: TypeAlias = Annotated[
     Option(
         "--name",
         metavar="NAME",
-        help="The client's name, unique among all. By default something random.",
+        help="The client's name, unique among all; random by default.",
     ),
 ]
 
@@ -106,7 +106,7 @@ def connecting(
             "--token",
             metavar="TOKEN",
             envvar="STENTOR_TOKEN",
-            help="Says who you are, if the broker wants to know. @FILE reads it from a file, which "
+            help="Shows who you are, if the broker asks for it. @FILE reads it from a file, which "
             "keeps it out of the list of processes.",
         ),
     ] = None,
@@ -126,7 +126,7 @@ def connecting(
             "--tls-certificate",
             metavar="FILE",
             envvar="STENTOR_TLS_CERTIFICATE",
-            help="PEM file of the certificate to show, if the broker wants one.",
+            help="PEM file of the certificate to show, if the broker asks for one.",
         ),
     ] = None,
     tls_key: Annotated[
@@ -144,9 +144,10 @@ def connecting(
             "--trust",
             metavar="HOSTS",
             envvar="STENTOR_TRUST",
-            help="Other brokers to which you may be sent on, besides those on the same hosts and "
-            "those that --tls-ca has signed for: hosts such as b2.example or *.example, separated "
-            "by commas.",
+            help="Other brokers to which you may be redirected, besides those on the same "
+            "hosts and "
+            "those that --tls-ca has signed for: hosts such as b2.example or *.example, "
+            "separated by commas.",
         ),
     ] = None,
     connect_timeout: Annotated[

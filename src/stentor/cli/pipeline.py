@@ -72,7 +72,7 @@ def run(
     ] = None,
     once: Annotated[
         bool,
-        Option("--once", metavar="", help="Deal with everything that is there by now, and end."),
+        Option("--once", metavar="", help="Process everything that is there by now, and end."),
     ] = False,
     set: _Set = None,
     metrics: Annotated[
@@ -105,8 +105,9 @@ def run(
             "--grace",
             metavar="SECONDS",
             min=0.0,
-            help="How long queries may take to finish the batch they are at, when they are told to "
-            "stop.",
+            help="How many seconds queries may take to finish their present batch when they "
+            "are told "
+            "to stop.",
         ),
     ] = 30.0,
     spark_log: Annotated[
@@ -121,9 +122,9 @@ def run(
 ) -> None:
     """Run a pipeline until it is told to stop.
 
-    Each sink is a query with a checkpoint: run again, it goes on where it was, with nothing lost
-    or repeated. SIGTERM or Ctrl-C end it in good order, after the batches that are under way; a
-    second one ends it at once. If one query fails, all are stopped.
+    Each sink is a query with a checkpoint: when it is run again, it goes on where it was, with
+    nothing lost or repeated. SIGTERM or Ctrl-C ends it in good order, after the batches that are
+    under way; a second one ends it at once. If one query fails, all are stopped.
 
     A pipeline that only carries events between Kafka and brokers is a bridge, and needs no Spark
     (see `engine` in the documentation). It goes on trying while Kafka or a broker is away.
@@ -214,9 +215,9 @@ def check(
 
     Nothing is read or written, and no broker and no cluster is asked. Spark is started on this
     machine for some seconds, to find columns and functions that do not exist; where it is not
-    installed, that is left out, with a warning. A source needs a schema for it. For a bridge, which
-    runs without Spark, there is nothing to ask it. Every mistake is told with its line, and the
-    exit code is then 2.
+    installed, that is left out, with a warning. Sources need a schema for that. A bridge runs
+    without Spark, so Spark is not asked. Every mistake is reported with its line, and the exit code
+    is then 2.
 
     \b
     Examples:

@@ -30,7 +30,7 @@ def record(
             "--out",
             "-o",
             metavar="FILE",
-            help="The recording, which ends with .jsonl. If it exists, it is gone on with.",
+            help="The recording, whose name ends with .jsonl. If it exists, it is continued.",
         ),
     ] = Path("recording.jsonl"),
     durable: Annotated[
@@ -47,9 +47,8 @@ def record(
     """Subscribe, and record what comes for `stentor check`.
 
     Each line of the file is an action: a subscription, a notification, the end of one. What several
-    filters match comes once. Record publishers by `stentor publish --record` and programs by
-    `stentor.connect(..., record=FILE)`; the files of all of them together are what `stentor check`
-    judges.
+    filters match comes once. Record publishers with `stentor publish --record`, and programs with
+    `stentor.connect(..., record=FILE)`; `stentor check` judges the files of all of them together.
 
     \b
     Examples:

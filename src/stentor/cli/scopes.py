@@ -50,8 +50,8 @@ def check(
 ) -> None:
     """Check scope graphs without a network, and draw them.
 
-    What is wrong is told with its place, and nothing is drawn. What may be meant otherwise is told
-    as a warning. Several files make one graph, in the order given.
+    Mistakes are reported with their place, and nothing is drawn. What may be meant differently is a
+    warning. Several files make one graph, in the order given.
 
     \b
     Examples:
@@ -97,7 +97,7 @@ def format(
 ) -> None:
     """Print scope graphs in their one form, comments kept.
 
-    Each comment stays with the clause that it stands at.
+    Each comment stays with its clause.
 
     \b
     Examples:

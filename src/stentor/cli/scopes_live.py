@@ -30,7 +30,7 @@ def deploy(
         bool,
         Option(
             "--take-over",
-            help="Order changes here from now on, as the broker that did is gone for good.",
+            help="Order changes here from now on, because the broker that did so is gone for good.",
         ),
     ] = False,
     json: JsonOption = False,
@@ -38,9 +38,9 @@ def deploy(
     """Give running brokers the scope graph of a file.
 
     All brokers of the overlay get it. What has not changed goes on as it was: nothing in flight is
-    lost, and nothing is seen by whom it was not meant for when it was published. It takes a grant
-    with `scopes = true`, where there are grants. Changes are ordered by one broker, which is turned
-    to by itself.
+    lost, and nobody sees what was not meant for them when it was published. Where there are grants,
+    this takes one with `scopes = true`. One broker orders all changes; the command finds it by
+    itself.
 
     \b
     Examples:
@@ -62,8 +62,8 @@ def show(
 ) -> None:
     """Show the scope graph as the brokers have it now.
 
-    All brokers of the overlay are asked for their members, and for how much has crossed each edge
-    of what was published there.
+    All brokers of the overlay are asked for their members, and for how many of the events published
+    there have crossed each edge.
 
     \b
     Examples:
@@ -89,9 +89,9 @@ def join(
 ) -> None:
     """Make a component or a scope a member of a scope.
 
-    A name that the graph does not have yet is a component that joins when it connects. From then
-    on it is what the graph says of it: rules do not take it in by its attributes any longer, and
-    that is told. It takes the right that `deploy` takes; so do `leave` and `alter`.
+    A name that the graph does not have yet is a component that joins when it connects. From then on
+    it is what the graph says it is: rules no longer take it in by its attributes, and a note says
+    so. This takes the same right as `deploy`; so do `leave` and `alter`.
 
     \b
     Examples:
@@ -118,7 +118,7 @@ def leave(
 ) -> None:
     """Have a component or a scope leave a scope.
 
-    Whom a rule takes in cannot leave by name: alter the rule.
+    A member that a rule takes in cannot leave by name: alter the rule.
 
     \b
     Examples:
@@ -140,15 +140,18 @@ def leave(
 def alter(
     statements: Annotated[
         str,
-        Argument(metavar="STATEMENTS", help="In the scope graph language; - is standard input."),
+        Argument(
+            metavar="STATEMENTS",
+            help="Statements in the scope graph language; - is standard input.",
+        ),
     ],
     how: BrokerArgument,
     json: JsonOption = False,
 ) -> None:
     """Change scopes by statements of their language.
 
-    ALTER and DROP change scopes that are there; DEFINE and DEPLOY add others. All statements are
-    carried out, or none.
+    ALTER and DROP change existing scopes; DEFINE and DEPLOY add others. All statements are carried
+    out, or none.
 
     \b
     Examples:

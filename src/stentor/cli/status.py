@@ -39,8 +39,8 @@ def status(
 ) -> None:
     """Show everything about a running broker.
 
-    Its neighbors, clients, subscriptions, routing table, queues, drops, journal and rates. If the
-    broker has grants, yours must allow you to operate it.
+    This shows its neighbors, clients, subscriptions, routing table, queues, drops, journal and
+    rates. If the broker has grants, yours must allow you to operate it.
 
     \b
     Examples:

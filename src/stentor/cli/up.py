@@ -16,7 +16,7 @@ from stentor.cli.options import JsonOption
 def up(
     file: Annotated[
         Path,
-        Argument(metavar="FILE", help="The overlay, in TOML.", show_default=False),
+        Argument(metavar="[FILE]", help="The overlay, in TOML."),
     ] = Path("overlay.toml"),
     check: Annotated[
         bool,
@@ -34,8 +34,8 @@ def up(
 ) -> None:
     """Run a whole overlay as processes of this machine.
 
-    Each broker is a process. One that dies is started again; what they log is shown together.
-    SIGTERM or Ctrl-C end all of them in good order, a second one at once. If this command is
+    Each broker is a process. One that dies is started again; the logs of all are shown together.
+    SIGTERM or Ctrl-C ends all of them in good order, a second one at once. If this command is
     killed, the brokers end by themselves.
 
     The file has a table [overlay] with what all brokers share, and a table [[broker]] for
