@@ -72,8 +72,8 @@ def detect(
             "--placement",
             metavar="WORD",
             help="Where it is detected, by best effort: minimum_latency (as a whole, at this "
-            "broker; the default), minimum_bandwidth (near the sources), minimum_impact (in parts that "
-            "others already use), minimum_load (in small parts, spread evenly), "
+            "broker; the default), minimum_bandwidth (near the sources), minimum_impact (in "
+            "parts that others already use), minimum_load (in small parts, spread evenly), "
             "maximum_reliability (at two brokers).",
         ),
     ] = None,
