@@ -16,6 +16,7 @@ from stentor.cli.command import Argument, Option
 from stentor.cli.exits import note
 from stentor.cli.json_forms import print_json
 from stentor.cli.options import BrokerArgument, Connecting, JsonOption, asks
+from stentor.notation.counts import counted
 
 
 class Action(StrEnum):
@@ -141,4 +142,5 @@ def _resting(refused: dict[str, Any]) -> str:
     """One that was refused, in a line."""
     place = f"{refused['stream']} {refused['offset']}"
     when = f"again in {refused['due']:.1f} s" if refused["due"] else "due"
-    return f"{place}: {refused['attempts']} in vain, {when}: {refused['cause']}"
+    times = counted(refused["attempts"], "time")
+    return f"{place}: refused {times}, {when}: {refused['cause']}"

@@ -98,7 +98,7 @@ def _confirmed(request: Request, expected: Progressed) -> bool:
     if expected.span is not None:
         first, last = expected.span
         times = f" from {_written(first)} to {_written(last)}"
-    question = f"Publish up to {expected.most:,} events{times} to {request.brokers}"
+    question = f"Publish up to {counted(expected.most, 'event')}{times} to {request.brokers}"
     if request.speed is not None and expected.span is not None:
         seconds = (expected.span[1] - expected.span[0]).total_seconds() / request.speed
         question += f", which takes about {_rough(seconds)}"
