@@ -141,6 +141,25 @@ def test_the_address_may_be_left_out(name: str) -> None:
         assert first.make_metavar(click.Context(COMMANDS[name])).startswith("[")
 
 
+@pytest.mark.parametrize(
+    ("name", "words", "expected"),
+    [
+        ("links add", ["b3:7413"], {"how": "127.0.0.1:7411", "neighbor": "b3:7413"}),
+        ("links add", ["b1:7411", "b3:7413"], {"how": "b1:7411", "neighbor": "b3:7413"}),
+        ("links replace", ["b2", "b3:1"], {"how": "127.0.0.1:7411", "old": "b2", "new": "b3:1"}),
+        ("backup", ["/backup/b1"], {"how": "127.0.0.1:7411"}),
+        ("backup", ["./b1", "/backup/b1"], {"how": "./b1"}),
+        ("durables", ["show", "desk"], {"how": "127.0.0.1:7411", "name": "desk"}),
+        ("subscribe", ["price > 1"], {"how": "127.0.0.1:7411"}),
+    ],
+)
+def test_what_is_left_out_is_known_by_what_is_there(
+    name: str, words: list[str], expected: dict[str, str]
+) -> None:
+    given = COMMANDS[name].make_context(name, words).params
+    assert {key: given[key] for key in expected} == expected
+
+
 def test_failures_are_never_silent(tmp_path: Path) -> None:
     nobody = "127.0.0.1:1"
     for words in (
@@ -151,6 +170,8 @@ def test_failures_are_never_silent(tmp_path: Path) -> None:
         ("links", "list", nobody),
         ("offers", nobody),
         ("backup", nobody, str(tmp_path / "copy")),
+        ("backup", str(tmp_path / "nowhere"), str(tmp_path / "copy")),
+        ("why", "--notification", "a", "--client", "b"),
         ("restore", str(tmp_path), str(tmp_path / "b1")),
         ("journal", "check", str(tmp_path)),
     ):

@@ -6,6 +6,7 @@ Every broker knows where each lives. What only its home can do or tell is asked 
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -97,6 +98,8 @@ def durables(
         from stentor.cli.status_view import homes_table, print_tables
 
         print_tables(homes_table(found))
+    elif action is Action.DELETE:
+        sys.stdout.write(f"{name} is deleted; it lived at {found['home']}\n")
     else:
         _show(found)
 
@@ -129,6 +132,10 @@ def _show(found: dict[str, Any]) -> None:
                 shown = f"\n{' ' * 10} ".join(map(_resting, value))
             case "oldest", float():
                 shown = f"{value:.1f} s"
+            case "since", float():
+                shown = f"{datetime.fromtimestamp(value, UTC):%Y-%m-%d %H:%M:%S} UTC"
+            case _, bool():
+                shown = "yes" if value else "no"
             case _, dict():
                 shown = ", ".join(f"{stream} {offset}" for stream, offset in value.items())
             case _, list():

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Final, TypeAlias
 from stentor.cli.command import Argument, Group
 from stentor.cli.exits import note
 from stentor.cli.json_forms import print_json
-from stentor.cli.options import BrokerArgument, Connecting, JsonOption, asks
+from stentor.cli.options import BrokerArgument, Connecting, JsonOption, asks, broker_argument
+from stentor.notation.counts import counted
 
 links = Group(
     "links",
@@ -21,6 +22,8 @@ links = Group(
     },
 )
 
+#: A neighbor is an address as well, so only their number tells whose broker is named.
+_Own: TypeAlias = Annotated[Connecting, broker_argument(lambda text: False)]
 _Neighbor: TypeAlias = Annotated[
     str,
     Argument(metavar="NEIGHBOR", help="Address of the other broker.", show_default=False),
@@ -63,7 +66,7 @@ def list_links(
 
 @asks
 def add_link(
-    how: BrokerArgument,
+    how: _Own,
     neighbor: _Neighbor,
     json: JsonOption = False,
 ) -> None:
@@ -84,7 +87,7 @@ def add_link(
 
 @asks
 def remove_link(
-    how: BrokerArgument,
+    how: _Own,
     neighbor: Annotated[
         str,
         Argument(
@@ -105,7 +108,7 @@ def remove_link(
 
 @asks
 def replace_link(
-    how: BrokerArgument,
+    how: _Own,
     old: Annotated[
         str,
         Argument(
@@ -189,7 +192,8 @@ def reload(
         print_json(found)
         return
     changed = ", ".join(found["changed"]) or "nothing"
-    sys.stdout.write(f"changed          {changed}\nclosed           {found['closed']}\n")
+    closed = counted(found["closed"], "connection")
+    sys.stdout.write(f"changed          {changed}\nclosed           {closed}\n")
     if found["restart"]:
         note(f"only a restart changes {', '.join(found['restart'])}")
 
@@ -220,6 +224,8 @@ def offers(
     found = ask(how, "offers", **arguments)
     if json:
         print_json(found)
+    elif not found:
+        note("nothing is announced")
     else:
         for text in found:
             sys.stdout.write(f"{text or '(everything)'}\n")

@@ -223,6 +223,8 @@ def _with_options(
         if directories and Path(where).is_dir():
             directory = Path(where)
             given[how.name] = replace(connecting(LOCAL, **chosen), directory=directory)
+        elif directories and "/" in where and not is_address(where):
+            raise InvalidConfiguration(f"{where}: there is no such directory")
         else:
             given[how.name] = connecting(where, **chosen)
         return command(**given)
