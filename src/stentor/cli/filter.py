@@ -155,7 +155,7 @@ def _text(name: str) -> str:
     except OSError as error:
         raise BadParameter(f"{name} cannot be read: {error.strerror}") from None
     except UnicodeError as error:
-        raise BadParameter(f"{name} is no text in UTF-8: {error}") from None
+        raise BadParameter(f"{name} is not text in UTF-8: {error}") from None
 
 
 def _filters(text: str) -> Iterator[tuple[int, str]]:

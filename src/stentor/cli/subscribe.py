@@ -181,7 +181,7 @@ def _filters(words: list[str]) -> dict[Filter, str]:
         except StentorError:
             raise error from None
         raise InvalidConfiguration(
-            f'the filter comes in {len(words)} words; put it in quotes: "{whole}"'
+            f'the filter came in {len(words)} words; put it in quotes: "{whole}"'
         ) from None
 
 
