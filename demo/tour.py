@@ -73,7 +73,8 @@ def main() -> int:
         routing.main()
     console = Console(highlight=False)
     # Now, and not by five brokers at once, none of which would be there in time.
-    prepare(None, lambda text: console.print(text, style="dim"))
+    with console.status("preparing the matching code"):
+        prepare(None, lambda text: console.print(text, style="dim"))
     console.rule("[bold]Five brokers, one of which is killed")
     try:
         script = replace(QUICK if options.quick else Script(), pipeline=not options.no_pipeline)

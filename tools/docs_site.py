@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import FunctionType
+from typing import Any
 
 import click
 
@@ -35,6 +36,10 @@ REFERENCE = {
     "stentor.matching": "Which of very many filters match.",
     "stentor.simulation": "Whole networks in one process.",
     "stentor.semantics": "The formal model, as an oracle.",
+    "stentor.testing": "Brokers for tests.",
+    "stentor.composite": "Composite events: patterns, detectors and their policies.",
+    "stentor.scopes": "Scope graphs, asked without a network.",
+    "stentor.pipeline": "Events, filters and archives on Spark.",
     "stentor.errors": "Every error.",
 }
 NAVIGATION = [
@@ -131,7 +136,13 @@ def described(module: str, about: str) -> Iterator[str]:
         value = getattr(found, name)
         if isinstance(value, type | FunctionType):
             place = f"{value.__module__}.{value.__qualname__}"
-            yield f"::: {place}\n    options:\n      heading: {name}\n      toc_label: {name}\n"
+            yield f"::: {place}\n    options:\n      heading: {name}\n      toc_label: {name}"
+            yield f"      members: {json.dumps(offered)}\n" if (offered := _offered(value)) else ""
+
+
+def _offered(value: Any) -> list[str]:
+    """What objects of a class list for completion; the rest is for other parts of Stentor."""
+    return dir(object.__new__(value)) if "__dir__" in vars(value) else []
 
 
 def commands() -> Iterator[str]:

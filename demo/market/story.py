@@ -48,17 +48,17 @@ class Script:
 
     #: Trades per second at each exchange.
     rate: float = 150.0
-    calm: float = 5.0
+    calm: float = 4.0
     #: From the leaving of the durable desk to the kill.
-    alone: float = 1.5
+    alone: float = 1.0
     #: From the kill to the next start of the broker.
-    dead: float = 3.0
+    dead: float = 2.5
     #: After everybody has caught up.
-    healed: float = 2.5
+    healed: float = 1.5
     #: After the durable desk is back.
-    complete: float = 2.0
+    complete: float = 1.5
     #: After the late desk has joined.
-    late: float = 2.5
+    late: float = 2.0
     #: Whether Spark comes last.
     pipeline: bool = True
     seed: int = 7

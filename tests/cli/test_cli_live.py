@@ -170,8 +170,10 @@ class TestRecord:
         desk, feed = tmp_path / "desk.jsonl", tmp_path / "feed.jsonl"
         # What both match comes once, for they make an inbox.
         filters = ("recorded > 10", "recorded > 15 or recorded < 5")
-        recorder = Running("record", b2.address, *filters, "--name", "desk", "--out", desk)
-        recorder.err.until("recording at b2")
+        recorder = Running(
+            "record", b2.address, *filters, "--name", "desk", "--out", desk, "--json"
+        )
+        assert json.loads(recorder.err.next())["message"].startswith("recording at b2")
         events = "".join(f'{{"recorded": {i}}}\n' for i in range(20))
         assert run("publish", b1.address, "--record", feed, input=events).code == 0
         deadline = time.monotonic() + PATIENCE
@@ -180,6 +182,7 @@ class TestRecord:
             time.sleep(0.01)
         assert recorder.end(signal.SIGINT) == 130
         assert "14 notifications recorded" in recorder.err.rest()
+        assert json.loads(recorder.out.rest()) == {"recorded": 14, "file": str(desk)}
         done = run("check", desk, feed, "--settled", "--order", "fifo", "--order", "total_global")
         assert done.code == 0, done.out
         assert done.out.startswith("conforms (")
@@ -334,7 +337,7 @@ class TestPublishAndSubscribe:
         done = run("publish", b1.address, "--skip-bad", input='{"n": 1}\n[]\n{"n": 3}\n')
         assert done.code == 0
         first, last = done.err.splitlines()
-        assert first.startswith("stentor: skipped line 2: a notification is a JSON object")
+        assert first.startswith("stentor: warning: skipped line 2: a notification is a JSON object")
         assert last == "stentor: 2 published, 1 line skipped"
 
     @pytest.mark.slow
@@ -506,7 +509,8 @@ class TestOperation:
         run("publish", third.address, "--type", "drained", '{"n": 1}')
         drained = run("drain", third.address, "--json")
         assert json.loads(drained.out)["to"] == "b1"
-        assert drained.err.splitlines()[-1] == "stentor: b1 has taken over; the broker ends"
+        last = json.loads(drained.err.splitlines()[-1])
+        assert last["message"] == "b1 has taken over; the broker ends"
         assert third.wait() == 0
         # What was published there is still to be had, from the broker that took it over.
         done = run("subscribe", b1.address, "isa drained", "--since", "earliest", "--count", 1)
@@ -649,9 +653,9 @@ class TestUp:
     def test_killed_it_takes_its_brokers_along(self, tmp_path: Path) -> None:
         file = tmp_path / "overlay.toml"
         file.write_text("[overlay]\nbrokers = 2\nbase_port = 0\n")
-        overlay = Running("up", file)
-        for _ in range(2):
-            overlay.out.until("listening")
+        overlay = Running("up", file, "--json")
+        ready = [json.loads(overlay.out.until("listening"))["log"] for _ in range(2)]
+        assert all("127.0.0.1:" in line for line in ready)
         found = json.loads((tmp_path / "overlay.run" / "state.json").read_text())
         watched = [os.pidfd_open(broker["pid"]) for broker in found["brokers"]]
         overlay.process.kill()

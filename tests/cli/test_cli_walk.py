@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -15,25 +16,24 @@ from click.testing import CliRunner
 from stentor.broker.host import Broker
 from stentor.broker.settings import Settings
 from stentor.cli.app import app
+from stentor.cli.app import run as main
 
 #: Those that have nothing to say in JSON, and why.
-NO_JSON = {
-    "broker": "runs until it is stopped; its status is JSON, its log is with --log-format json",
-    "up": "runs until it is stopped",
-    "subscribe": "prints JSON anyway",
-    "record": "writes JSON lines to a file",
-    "replay": "shows progress until it is over; the note it keeps is JSON",
-    "completion": "prints a script",
-    "scopes deploy": "says what the brokers do, or by its exit code that they do not",
-    "scopes join": "like scopes deploy",
-    "scopes leave": "like scopes deploy",
-    "scopes alter": "like scopes deploy",
-    "scopes check": "says whether a file is in order by its exit code, and where it is not",
-    "scopes format": "prints the file, or writes it",
-    "pipeline run": "runs until it is stopped",
-    "pipeline steps": "a page for people",
-    "pipeline check": "says whether a file is in order by its exit code",
-}
+NO_JSON = {"completion": "prints a script"}
+#: What each command without a broker answers in JSON: its words, and a part of the answer.
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+ANSWERS: list[tuple[list[str], Callable[[Any], bool]]] = [
+    (["up", "--check", f"{EXAMPLES}/overlay.toml"], lambda a: len(a["brokers"]) > 1),
+    (["broker", "--show-config"], lambda a: a["settings"]["routing"] == "covering"),
+    (["scopes", "check", f"{EXAMPLES}/market.scopes"], lambda a: a["scopes"] and a["components"]),
+    (["scopes", "format", f"{EXAMPLES}/market.scopes"], lambda a: a[0]["formatted"] is True),
+    (["pipeline", "steps"], lambda a: "collapse" in {each["name"] for each in a}),
+    (["pipeline", "steps", "collapse"], lambda a: a["options"][0]["about"]),
+    (["filter", "complete", "exi"], lambda a: isinstance(a, list)),
+    (["why-not", "a = 1", '{"a": 2}'], lambda a: a["matches"] is False),
+    (["explain", "STN-606"], lambda a: a["code"] == "STN-606"),
+    (["version"], lambda a: a["protocol"]),
+]
 
 
 def walk(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
@@ -74,6 +74,57 @@ def test_a_command_is_explained_and_speaks_json(name: str) -> None:
             assert each.help.rstrip("] ").endswith((".", "]")) or "[" in each.help, each.help
 
 
+def spoken(*words: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, list[Any]]:
+    """The exit code of a command line, its output, and the objects on its standard error."""
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    out, err = capsys.readouterr()
+    code = ended.value.code or 0
+    assert isinstance(code, int)
+    return code, out, [msgspec.json.decode(line) for line in err.splitlines()]
+
+
+@pytest.mark.parametrize("name", [each for each in COMMANDS if each not in NO_JSON])
+def test_with_json_errors_are_json(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, (error,) = spoken(*name.split(), "--json", "--no-such-option", capsys=capsys)
+    assert (code, out) == (2, "")
+    assert (error["level"], error["code"]) == ("error", "STN-406")
+    assert "--no-such-option" in error["message"]
+
+
+def test_with_json_errors_of_brokers_and_files_have_their_codes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipeline = tmp_path / "p.toml"
+    pipeline.write_text('name = "p"\n[source.s]\nnothing = 1\n')
+    graph = tmp_path / "g.scopes"
+    graph.write_text("DEFINE SCOPE")
+    for expected, status, words in (
+        ("STN-602", 1, ["status", "127.0.0.1:1", "--connect-timeout", "1s"]),
+        ("STN-201", 2, ["subscribe", "price >"]),
+        ("STN-406", 2, ["up", str(tmp_path / "nowhere.toml")]),
+        ("STN-702", 2, ["pipeline", "check", "--quick", str(pipeline)]),
+        ("STN-412", 2, ["scopes", "check", str(graph)]),
+    ):
+        code, out, (error, *_) = spoken(*words, "--json", capsys=capsys)
+        assert (out, error["level"]) == ("", "error"), words
+        assert error["code"].startswith("STN-"), words
+        assert error["message"], words
+        if expected is not None:
+            assert (error["code"], code) == (expected, status), words
+
+
+@pytest.mark.parametrize(
+    ("words", "holds"), ANSWERS, ids=[" ".join(words)[:14] for words, _ in ANSWERS]
+)
+def test_answers_are_one_document(
+    words: list[str], holds: Callable[[Any], bool], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, told = spoken(*words, "--json", capsys=capsys)
+    assert (code, told) == (0, [])
+    assert holds(msgspec.json.decode(out))
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_wrong_use_is_2_and_told(name: str) -> None:
     found = CliRunner().invoke(app, [*name.split(), "--no-such-option"])
@@ -90,6 +141,25 @@ def test_the_address_may_be_left_out(name: str) -> None:
         assert first.make_metavar(click.Context(COMMANDS[name])).startswith("[")
 
 
+@pytest.mark.parametrize(
+    ("name", "words", "expected"),
+    [
+        ("links add", ["b3:7413"], {"how": "127.0.0.1:7411", "neighbor": "b3:7413"}),
+        ("links add", ["b1:7411", "b3:7413"], {"how": "b1:7411", "neighbor": "b3:7413"}),
+        ("links replace", ["b2", "b3:1"], {"how": "127.0.0.1:7411", "old": "b2", "new": "b3:1"}),
+        ("backup", ["/backup/b1"], {"how": "127.0.0.1:7411"}),
+        ("backup", ["./b1", "/backup/b1"], {"how": "./b1"}),
+        ("durables", ["show", "desk"], {"how": "127.0.0.1:7411", "name": "desk"}),
+        ("subscribe", ["price > 1"], {"how": "127.0.0.1:7411"}),
+    ],
+)
+def test_what_is_left_out_is_known_by_what_is_there(
+    name: str, words: list[str], expected: dict[str, str]
+) -> None:
+    given = COMMANDS[name].make_context(name, words).params
+    assert {key: given[key] for key in expected} == expected
+
+
 def test_failures_are_never_silent(tmp_path: Path) -> None:
     nobody = "127.0.0.1:1"
     for words in (
@@ -100,6 +170,8 @@ def test_failures_are_never_silent(tmp_path: Path) -> None:
         ("links", "list", nobody),
         ("offers", nobody),
         ("backup", nobody, str(tmp_path / "copy")),
+        ("backup", str(tmp_path / "nowhere"), str(tmp_path / "copy")),
+        ("why", "--notification", "a", "--client", "b"),
         ("restore", str(tmp_path), str(tmp_path / "b1")),
         ("journal", "check", str(tmp_path)),
     ):

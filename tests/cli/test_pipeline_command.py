@@ -63,8 +63,11 @@ def test_check_says_what_is_wrong_or_what_it_does(tmp_path: Path) -> None:
         "  step once: deduplicate of lines",
         "  sink kept: once to parquet, append",
     ]
-    quick = stentor("pipeline", "check", file, "--quick")
-    assert (quick.returncode, quick.stdout) == (0, good.stdout)
+    quick = stentor("pipeline", "check", file, "--quick", "--json")
+    assert quick.returncode == 0
+    assert json.loads(quick.stdout)["sinks"] == [
+        {"name": "kept", "input": "once", "kind": "parquet", "how": "append"}
+    ]
     bad = stentor("pipeline", "check", file, "--set", "sink.kept.trigger=soon")
     assert bad.returncode == 2
     assert "--set sink.kept.trigger: 'soon' is not a length of time" in bad.stderr
@@ -174,10 +177,13 @@ def test_a_process_is_stopped_and_goes_on(
     put(tmp_path, 1)
     put(tmp_path, 2)
     again = subprocess.run(
-        [*command, "--once"], capture_output=True, text=True, env=environment, timeout=300
+        [*command, "--once", "--json"], capture_output=True, text=True, env=environment, timeout=300
     )
     assert again.returncode == 0, again.stderr
-    assert "kept: done" in again.stderr
+    *steps, last = map(json.loads, again.stdout.splitlines())
+    assert (steps[-1]["query"], steps[-1]["state"]) == ("kept", "done")
+    assert (last["pipeline"], last["ended"], last["problem"]) == ("lines", "done", None)
+    assert all(json.loads(line)["level"] for line in again.stderr.splitlines())
     assert sorted(_written(tmp_path / "out")) == list(range(30))
 
 

@@ -85,7 +85,8 @@ def numbers(broker: BrokerProcess, behind: int) -> list[int]:
 def start(*arguments: object) -> subprocess.Popen[str]:
     """The command, where no Spark is installed: it needs none."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("STENTOR_")}
-    environment["PYTHONPATH"] = str(WITHOUT_SPARK)
+    paths = [str(WITHOUT_SPARK), os.environ.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     return subprocess.Popen(
         [sys.executable, "-m", "stentor", "replay", *map(str, arguments)],
         stdin=subprocess.DEVNULL,
@@ -96,13 +97,13 @@ def start(*arguments: object) -> subprocess.Popen[str]:
     )
 
 
-def run(*arguments: object) -> tuple[int, str]:
+def run(*arguments: object, answer: str = "") -> tuple[int, str]:
     process = start(*arguments)
     try:
         out, err = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
-    assert out == ""
+    assert out == answer
     return process.returncode, err
 
 
@@ -125,8 +126,10 @@ def test_replays_all_in_order_and_says_how_many(broker: BrokerProcess, tmp_path:
         "--since",
         "2026-01-01T00:00:01Z",
         "-y",
+        "--json",
+        answer='{\n  "published": 500,\n  "incomplete": 0\n}\n',
     )
-    assert (code, said) == (0, "stentor: 500 events published\n")
+    assert (code, said) == (0, '{"level":"note","message":"500 events published"}\n')
     assert numbers(broker, before) == list(range(1_000, 1_500))
 
 

@@ -56,15 +56,15 @@ def test_a_picture_shows_every_node(run, tmp_path, name):
 def test_mistakes_are_told_with_file_and_place(run, file):
     file.write_text("DEFINE SCOPE x AS ALL FORM a")
     code, out, err = run("check", file)
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert f"{file}, line 1, column 23" in err
     assert "did you mean FROM?" in err
     file.write_text("DEFINE SCOPE x AS ALL FROM a\nDEPLOY y")
     code, _, err = run("check", file)
-    assert code == 1
+    assert code == 2
     assert f"{file}:2:1: 'y' is not defined" in err
     code, _, err = run("check", file.parent / "absent.scopes")
-    assert code == 1
+    assert code == 2
     assert "there is no file" in err
 
 

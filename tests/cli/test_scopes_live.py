@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import wraps
@@ -237,10 +238,11 @@ async def test_members_come_and_go_by_command(tmp_path: Path) -> None:
         assert set(await live.seen("ann", "Note")) == {"bob"}
         told = await live.change("join", "auditor", "acme")
         assert "epoch" in told
-        assert "the graph names 'auditor' now" in told
+        assert "the graph now names 'auditor'" in told
         assert set(await live.seen("ann", "Note")) == {"bob", "auditor"}
         assert "already" in await live.change("join", "auditor", "acme", fails=True)
-        await live.change("leave", "auditor", "acme")
+        left = json.loads(await live.change("leave", "auditor", "acme", "--json"))
+        assert (left["broker"], left["named"]) == (live.broker.name, [])
         assert set(await live.seen("ann", "Note")) == {"bob"}
         assert "no member" in await live.change("leave", "auditor", "acme", fails=True)
         assert "nowhere" in await live.change("join", "auditor", "nowhere", fails=True)

@@ -262,6 +262,12 @@ class TestNotebooks:
         offered = {name for name in dir(bus) if not name.startswith("_")}
         assert not offered & {"local", "close_timeout"}
         assert "deliver" not in dir(bus.subscribe())
+        broker = Broker(Settings())
+        assert all(hasattr(Broker, name) or name in vars(broker) for name in dir(broker))
+        assert "start" in dir(broker)
+        with pytest.raises(ShuttingDown, match="start it"):
+            stentor.connect(broker)
+        assert "client_gone" not in dir(broker)
         assert "subscribe" in dir(bus.inbox())
         assert "TYPE_CHECKING" not in dir(stentor)
         assert {"connect", "testing", "errors"} <= set(dir(stentor))
@@ -311,3 +317,18 @@ def test_a_type_checker_finds_typos(tmp_path: Path) -> None:
     first = source.splitlines().index(wrong[0]) + 1
     lines = {line.split(":")[1] for line in checked.stdout.splitlines() if ": error:" in line}
     assert lines == {str(first + i) for i in range(len(wrong))}, checked.stdout
+
+
+def test_a_timeout_in_words_is_told_what_it_should_be(
+    stentor_broker: stentor.testing.TestBroker,
+) -> None:
+    with pytest.raises(InvalidConfiguration, match=r"a number of seconds, .* and not '3s'"):
+        stentor.connect_sync(stentor_broker.address, timeout="3s")  # type: ignore[arg-type]
+    bus = stentor_broker.connect()
+    for wait in (
+        lambda: bus.request({"x": 1}, "3s"),  # type: ignore[arg-type]
+        lambda: bus.flush("3s"),  # type: ignore[arg-type]
+        lambda: bus.publish({"x": 1}, ack=True, timeout="3s"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(InvalidConfiguration, match="a number of seconds"):
+            wait()

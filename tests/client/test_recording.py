@@ -356,7 +356,7 @@ def test_a_line_may_be_longer_than_what_is_read_at_once(tmp_path: Path) -> None:
 def test_what_is_no_recording_is_not_touched(tmp_path: Path) -> None:
     notes = tmp_path / "notes.json"
     notes.write_text('{"dear": "diary"}\nmore')
-    with pytest.raises(InvalidConfiguration, match="is no recording to go on with"):
+    with pytest.raises(InvalidConfiguration, match="is not a recording that can be continued"):
         stentor.Recorder(notes)
     assert notes.read_text().endswith("more")
     with pytest.raises(InvalidConfiguration, match=r"end the name with \.jsonl"):

@@ -87,8 +87,8 @@ class Permissions:
             raise ProtocolError(f"the name of the client {problem}")
         if self.name is None and "@" in client:
             raise AccessDenied(
-                f"the name {shown(client)} says who vouches for the client, and this broker asks "
-                'nobody for a proof; choose a name without "@"'
+                f"the name {shown(client)} ends with that of a grant, and this broker has none; "
+                'choose a name without "@"'
             )
         return producer
 
@@ -134,8 +134,8 @@ class Access:
     >>> access.admit(Hello([1], "client", "c-1", token="guess"), None)
     Traceback (most recent call last):
     ...
-    stentor.errors.AccessDenied: nobody is known by this token; show one that the broker's grants \
-name
+    stentor.errors.AccessDenied: no grant of this broker has this token; show \
+another
     """
 
     def __init__(self, grants: list[Grant] | tuple[Grant, ...]) -> None:
@@ -156,12 +156,10 @@ name
                     )
                 return permissions
         if hello.token is not None:
-            raise AccessDenied(
-                "nobody is known by this token; show one that the broker's grants name"
-            )
+            raise AccessDenied("no grant of this broker has this token; show another")
         if certificate is not None:
             raise AccessDenied(
-                f"nobody is known by a certificate for {certificate!r}; add it to a grant"
+                f"no grant of this broker names the certificate of {certificate!r}; add it to one"
             )
         raise AccessDenied("this broker wants to know who connects; show a token or a certificate")
 

@@ -58,6 +58,7 @@ from stentor.node.hooks import Hooks
 from stentor.node.latencies import Latencies
 from stentor.node.parts.detectors import OwnerRules
 from stentor.node.reading import Texts
+from stentor.notation.completion import offering
 from stentor.protocol import messages as m
 from stentor.protocol.handshake import Handshake
 from stentor.routing.graph import GraphRouter
@@ -148,6 +149,12 @@ class Broker:
         self.rota: Rota
 
     # -- life
+
+    __dir__ = offering(
+        *("address", "addresses", "advertised", "drain", "health", "hooks", "links", "metrics"),
+        *("monitor_address", "name", "ready", "reload", "settings", "start"),
+        *("status", "stop", "stream", "wait_closed"),
+    )
 
     async def __aenter__(self) -> Broker:
         await self.start()
@@ -344,7 +351,10 @@ class Broker:
     @property
     def address(self) -> str:
         """Where it listens first of all."""
-        return self.addresses[0]
+        listening = self.addresses
+        if not listening:
+            raise ShuttingDown("the broker does not listen; start it, as by async with")
+        return listening[0]
 
     @property
     def monitor_address(self) -> str | None:

@@ -229,8 +229,8 @@ class Limits:
     durables: Annotated[
         int,
         About(
-            "Durable subscriptions that the broker keeps; half of them are set apart for grants, "
-            "in equal parts.",
+            "Durable subscriptions that the broker keeps; half of them are reserved for the "
+            "grants, in equal parts.",
             "count",
             least=1,
             group="Limits",
@@ -266,7 +266,7 @@ class Limits:
     scheduled_bytes: Annotated[
         int,
         About(
-            "Bytes of those, on disk, shared in the same way.",
+            "Bytes of these publications on disk, shared in the same way.",
             "size",
             least=1,
             group="Limits",
@@ -278,7 +278,7 @@ class Limits:
     window: Annotated[
         int,
         About(
-            "Notifications that one client may have published and that are not yet answered.",
+            "Notifications that one client may have published without an answer so far.",
             "count",
             least=1,
             group="Limits",
@@ -298,8 +298,8 @@ class Limits:
     block: Annotated[
         float,
         About(
-            "How long publishers wait for subscribers that want them to (`block`), all together. "
-            "Those that are behind by then are served as by `spill`.",
+            "How long publishers wait, in all, for subscribers with the policy `block`. Those that "
+            "are behind after that are served as with `spill`.",
             "duration",
             group="Limits",
         ),
@@ -311,7 +311,7 @@ class Limits:
     timeout: Annotated[
         float,
         About(
-            "Silence after which a connection is given up; pings go at a third of it.",
+            "Silence after which a connection is given up; pings are sent after a third of it.",
             "duration",
             least=0.1,
             group="Limits",
@@ -320,8 +320,8 @@ class Limits:
     contact: Annotated[
         float,
         About(
-            "How long a broker that dials neighbors waits, when it starts with a journal, for one "
-            "of them to say how far it was, before it acknowledges anything.",
+            "How long a broker that starts with a journal and dials neighbors waits for one of "
+            "them to say how far it was, before it acknowledges anything.",
             "duration",
             group="Limits",
         ),
@@ -373,31 +373,31 @@ class Settings:
     listen: Annotated[
         tuple[str, ...],
         About(
-            "Where to listen: host:port, tls://host:port or unix:path. Port 0 is one that is free.",
+            "Where to listen: host:port, tls://host:port or unix:path. Port 0 picks a free one.",
             "addresses",
         ),
     ] = (f"127.0.0.1:{DEFAULT_PORT}",)
     advertise: Annotated[
         tuple[str, ...],
         About(
-            "Where others are told to connect, best first, if that is not where it listens. Port 0 "
-            "is the port at which it listens.",
+            "Where others are told to connect, best first, if that differs from where it listens. "
+            "Port 0 stands for the port at which it listens.",
             "addresses",
         ),
     ] = ()
     name: Annotated[
         str | None,
         About(
-            "The broker's name, unique in the overlay; by default that of its data directory, or "
-            "else its first address.",
+            "The broker's name, unique in the overlay; by default the name of its data directory, "
+            "or else its first address.",
             "text",
         ),
     ] = None
     data: Annotated[
         Directory,
         About(
-            "Directory of the journal, made if need be; without one, the journal is in memory and "
-            "lost with the broker.",
+            "Directory of the journal, created if needed; without one, the journal is in memory "
+            "and lost with the broker.",
             "path",
             group="Journal",
         ),
@@ -405,18 +405,19 @@ class Settings:
     neighbors: Annotated[
         tuple[str, ...],
         About(
-            "Brokers to link with. Links form a tree, unless the overlay is a graph; on a "
-            "rendezvous overlay they are those by which brokers hear of all others.",
+            "Brokers to link with. Links form a tree, unless the overlay is a graph; in a "
+            "rendezvous overlay, brokers hear of all others through them.",
             "addresses",
         ),
     ] = ()
     overlay: Annotated[
         str,
         About(
-            "How brokers are linked, all alike: a tree of peers; a hierarchy, where each has one "
-            "parent; a hybrid of peers with hierarchies below them; a graph, where links may form "
-            "cycles and stand in for each other; or a rendezvous, where brokers link with those "
-            "that have to do with the same event types.",
+            "How the brokers of an overlay are linked: a tree of peers; a hierarchy, where each "
+            "has one parent; a hybrid of peers with hierarchies below them; a graph, where links "
+            "may form cycles and stand in for each other; or rendezvous, where brokers "
+            "link with those "
+            "that deal with the same event types.",
             "text",
             choices=tuple(OVERLAYS),
         ),
@@ -432,9 +433,9 @@ class Settings:
     advertisements: Annotated[
         str,
         About(
-            "How advertisements are announced to neighbors, if subscriptions go only where "
-            "something that overlaps them is advertised; publications then have to be advertised. "
-            "All brokers of an overlay agree on whether they do.",
+            "How advertisements are announced to neighbors, if subscriptions are to go only where "
+            "something that overlaps them is advertised. Publications then have to be advertised. "
+            "It is `none` at all brokers of an overlay, or at no broker.",
             "text",
             choices=ADVERTISEMENTS,
         ),
@@ -442,7 +443,7 @@ class Settings:
     looseness: Annotated[
         float,
         About(
-            "For merging: the share of what a merged filter matches that may be in vain.",
+            "For merging: what share of the events that a merged filter matches may be unwanted.",
             "share",
         ),
     ] = 0.0
@@ -473,7 +474,7 @@ class Settings:
     kernels: Annotated[
         Directory,
         About(
-            "Directory of compiled matching code, made if need be; brokers may share it. By "
+            "Directory of compiled matching code, created if needed; brokers may share it. By "
             "default stentor/kernels in the user's cache directory.",
             "path",
             group="Operation",

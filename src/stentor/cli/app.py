@@ -115,15 +115,16 @@ app = Group(
 
 def run(arguments: Sequence[str] | None = None) -> None:
     """Run a command line; always ends with `SystemExit`."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    exits.speak_json("--json" in given)
     try:
-        given = None if arguments is None else list(arguments)
         sys.exit(app.main(given, prog_name="stentor", standalone_mode=False))
     except click.ClickException as error:
-        error.show()
+        exits.report_usage(error)
         sys.exit(error.exit_code)
     except StentorError as error:
         _trace()
-        exits.complain(exits.describe(error))
+        exits.report(error)
         sys.exit(exits.exit_code(error))
     except BrokenPipeError:
         # Who reads our output has enough. What is still buffered has nowhere to go.
@@ -134,14 +135,14 @@ def run(arguments: Sequence[str] | None = None) -> None:
         if advice is None:
             raise
         _trace()
-        exits.complain(f"stentor: this needs {error.name}, which is not installed: {advice}")
+        exits.fail(f"this needs {error.name}, which is not installed: {advice}")
         sys.exit(exits.FAILURE)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(exits.INTERRUPTED)
     except Exception as error:
         _trace()
-        exits.complain(
-            f"stentor: {type(error).__name__}: {error}; this should not happen, please report it "
+        exits.fail(
+            f"{type(error).__name__}: {error}; this should not happen, please report it "
             "with what `stentor --debug` shows"
         )
         sys.exit(exits.FAILURE)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, TypeAlias
 
 from stentor.cli.command import Argument, Group, Option
-from stentor.cli.exits import complain
 from stentor.cli.json_forms import print_json
 from stentor.cli.options import JsonOption
 from stentor.notation.counts import counted
@@ -36,7 +35,7 @@ def compact(
         Option(
             "--grace",
             metavar="DURATION",
-            help="How long files that were replaced stay, for readers who began before.",
+            help="How long files that were replaced are kept for readers who began before.",
         ),
     ] = "1 day",
     json: JsonOption = False,
@@ -54,9 +53,10 @@ def compact(
     done = compact(None, path, grace=grace)
     if json:
         print_json(done)
-    complain(
-        f"{counted(done.files_before, 'file')} joined to {done.files_after:,}, with "
-        f"{counted(done.rows, 'event')}; {counted(done.deleted, 'file')} deleted",
+        return
+    print(
+        f"{counted(done.files_before, 'file')} joined into {done.files_after:,} with "
+        f"{counted(done.rows, 'event')}; {counted(done.deleted, 'file')} deleted"
     )
 
 
@@ -86,7 +86,8 @@ def convert(
     done = convert(path, to)
     if json:
         print_json(done)
-    complain(
+        return
+    print(
         f"{counted(done.rows, 'event')} in {counted(done.files, 'file')} at {done.path}; the old "
-        f"archive is at {done.before}, and can be deleted",
+        f"archive is at {done.before}, and can be deleted"
     )

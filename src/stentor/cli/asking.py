@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
-import msgspec
-
-from stentor.cli.json_forms import print_json
+from stentor.cli.json_forms import print_json, print_line
 from stentor.cli.operator import Operator
 from stentor.cli.options import Connecting
 from stentor.errors import StentorError
@@ -46,8 +43,7 @@ async def _print_lines(samples: AsyncGenerator[dict[str, Any] | StentorError]) -
     async for sample in samples:
         if isinstance(sample, StentorError):
             raise sample
-        sys.stdout.write(msgspec.json.encode(sample, enc_hook=str).decode() + "\n")
-        sys.stdout.flush()
+        print_line(sample)
 
 
 async def _samples(how: Connecting, every: float) -> AsyncGenerator[dict[str, Any] | StentorError]:

@@ -5,15 +5,11 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 from stentor.cli.command import Argument, Option
-from stentor.cli.exits import complain
-from stentor.cli.options import LOCAL, Connecting, asks_or_reads, is_address
-
-_Json: TypeAlias = Annotated[
-    bool, Option("--json", metavar="", help="One JSON object, for scripts.")
-]
+from stentor.cli.exits import note
+from stentor.cli.options import LOCAL, Connecting, JsonOption, asks_or_reads, is_address
 
 
 def is_source(text: str) -> bool:
@@ -37,13 +33,13 @@ def backup(
         Path,
         Argument(metavar="TO", help="A directory that does not exist yet.", show_default=False),
     ],
-    json: _Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Copy a broker's data while it runs and commits.
 
-    The copy is what was committed at one moment. It is verified from end to end, and has its name
-    only when it is complete and on disk. The broker is asked where its data are, and they are read
-    from there: run this on the broker's machine, as a user who may read them.
+    The copy holds what was committed at one moment. It is verified from end to end, and gets its
+    name only when it is complete and on disk. The broker is asked where its data are, and they are
+    read from there: run this on the broker's machine, as a user who may read them.
 
     \b
     Examples:
@@ -59,27 +55,30 @@ def backup(
 
 def restore(
     copy: Annotated[
-        Path, Argument(metavar="BACKUP", help="What `stentor backup` has made.", show_default=False)
+        Path,
+        Argument(
+            metavar="BACKUP", help="The copy that `stentor backup` has made.", show_default=False
+        ),
     ],
     to: Annotated[
         Path,
-        Argument(metavar="DIRECTORY", help="The data directory to be.", show_default=False),
+        Argument(metavar="DIRECTORY", help="The data directory to create.", show_default=False),
     ],
     replace: Annotated[
         bool,
         Option(
             "--replace",
             metavar="",
-            help="Put it in place of a journal that is there, which is kept below the directory.",
+            help="Replace a journal that is there; it is kept below the directory.",
         ),
     ] = False,
-    json: _Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Put a backup into the data directory of a stopped broker.
 
-    The broker that is then started with it serves what the copy has and publishes under a new
-    stream, since the copy is older than what others may have seen. What was published after the
-    backup is lost with the old data; durable subscribers that have not had it are told of a gap.
+    A broker that is started with it serves what the copy holds and publishes under a new stream,
+    since others may have seen what came after the copy. What was published after the backup is lost
+    with the old data; durable subscribers that have not received it are told of a gap.
 
     \b
     Examples:
@@ -134,4 +133,4 @@ class _Shown:
         now = self._clock()
         if now >= self._next and of:
             self._next = now + 2.0
-            complain(f"stentor: {100 * done // of} % copied")
+            note(f"{100 * done // of} % copied")

@@ -6,12 +6,16 @@ import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from click.exceptions import Exit
 
 from stentor.broker.config_keys import Key, broker_keys, value_form
 from stentor.cli.command import Option
+from stentor.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from stentor.broker.config import Configuration
 
 _METAVARS: Final = {
     "text": "TEXT",
@@ -112,6 +116,7 @@ def broker(
         ),
     ] = False,
     supervised: Annotated[bool, Option("--supervised", hidden=True)] = False,
+    json: JsonOption = False,
 ) -> None:
     """Run a broker.
 
@@ -122,6 +127,9 @@ def broker(
     Every setting is an option, a variable of the environment or a key in the file, in this order
     of precedence. Access is open to everybody unless the file has grants.
 
+    With --json it prints the same as one object when it is ready, and logs in JSON unless
+    --log-format says otherwise.
+
     \b
     Examples:
       stentor broker
@@ -130,14 +138,32 @@ def broker(
       stentor broker --config b1.toml --monitor 127.0.0.1:9411 --log-format json
       stentor broker --config b1.toml --show-config
     """
-    from stentor.broker.config import Configuration, load, to_toml
+    from stentor.broker.config import load, to_toml
     from stentor.cli.serving import serve
+
+    if json and settings["log_format"] is None:
+        settings["log_format"] = "json"
 
     def read() -> Configuration:
         return load(config, flags=settings)
 
     if show_config:
         configuration = read()
+        if json:
+            from stentor.cli.json_forms import print_json
+
+            print_json(_in_force(configuration))
+            return
         sys.stdout.write(to_toml(configuration.settings, origins=configuration.origins))
         return
-    raise Exit(serve(read, reloads=config is not None, supervised=supervised))
+    raise Exit(serve(read, reloads=config is not None, supervised=supervised, json=json))
+
+
+def _in_force(configuration: Configuration) -> dict[str, Any]:
+    """The settings in force as the table of a configuration file, without secrets."""
+    import tomllib
+
+    from stentor.broker.config import to_toml
+
+    settings = tomllib.loads(to_toml(configuration.settings))
+    return {"settings": settings, "origins": dict(configuration.origins)}

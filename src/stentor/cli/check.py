@@ -28,7 +28,7 @@ def check(
         Option(
             "--order",
             metavar="WORD",
-            help="An order that has to hold: fifo, causal, total_pairwise or total_global. May be "
+            help="An order that must hold: fifo, causal, total_pairwise or total_global. May be "
             "given several times.",
         ),
     ] = None,
@@ -37,8 +37,9 @@ def check(
         Option(
             "--among",
             metavar="FILTER",
-            help="Ask for the orders only among what this filter matches, such as what goes "
-            "through one sequencer.",
+            help="Require the orders only among what this filter matches, such as what goes "
+            "through "
+            "one sequencer.",
         ),
     ] = "",
     settled: Annotated[
@@ -62,12 +63,12 @@ def check(
 ) -> None:
     """Judge recordings: did everybody get what was promised?
 
-    Nobody may be notified of what nobody published, of what it did not subscribe to, of one thing
-    twice, of other content than was published, or against the orders that are asked for; and with
-    --settled, of nothing less than everything. What a durable subscription or a group was given is
-    confirmed once, or is a dead letter once. If something of that happened, each case is told,
-    and the exit code is 1. Give the recordings of all who published, or what they published counts
-    as invented.
+    Nobody may receive what nobody published, what it did not subscribe to, one thing twice, other
+    content than was published, or anything against the orders that are asked for; and with
+    --settled, everybody must have received everything. What a durable subscription or a group was
+    given is confirmed once, or becomes a dead letter once. Each violation is reported, and the exit
+    code is then 1. Give the recordings of all who published, or what they published counts as
+    invented.
 
     \b
     Examples:

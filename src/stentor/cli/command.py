@@ -104,8 +104,8 @@ class Option:
 class Argument:
     """How an argument is written: its place is its name.
 
-    The first may be `omitted` although others follow: what stands in its place then is known by
-    `told_by`, and this is its value.
+    The first may be `omitted` although others follow, and this is its value then. It stands there
+    if all the others do, or if `told_by` says so of what is in its place.
     """
 
     def __init__(
@@ -231,7 +231,10 @@ class _Command(click.Command):
             case [first, *others] if first.about.omitted is not None:
                 found, _, _ = self.make_parser(context).parse_args(list(args))
                 given = found.get(first.name)
-                if not isinstance(given, str) or (others and not first.about.told_by(given)):
+                whole = bool(others) and isinstance(found.get(others[-1].name), str)
+                if not isinstance(given, str) or (
+                    others and not whole and not first.about.told_by(given)
+                ):
                     args = [first.about.omitted, *args]
         return super().parse_args(context, args)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from stentor.cli.exits import complain
+from stentor.cli.exits import note
 from stentor.client import Bus
 from stentor.client.outage import LOG
 
@@ -36,9 +36,9 @@ class Contact:
             self._timer = asyncio.get_running_loop().call_later(MOMENT, self._tell)
         elif state == "connected" and self._told:
             self._told = False
-            complain(f"stentor: connected to {self._bus.broker}")
+            note(f"connected to {self._bus.broker}")
 
     def _tell(self) -> None:
         self._told = True
         reason = self._bus.error or "no answer yet"
-        complain(f"stentor: not connected, still trying: {reason}")
+        note(f"not connected, still trying: {reason}")

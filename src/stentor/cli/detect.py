@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from click.exceptions import Exit
 
 from stentor.cli.command import Argument, Option
-from stentor.cli.options import BrokerArgument, NameOption, connects
+from stentor.cli.options import BrokerArgument, JsonOption, NameOption, connects
 
 if TYPE_CHECKING:
     from stentor.composite import Pattern
@@ -35,15 +35,15 @@ def detect(
     ] = None,
     within: Annotated[
         str | None,
-        Option("--within", metavar="DURATION", help="All of it in that time: 500ms, 60s, 1h."),
+        Option("--within", metavar="DURATION", help="Everything within this time: 500ms, 60s, 1h."),
     ] = None,
     by: Annotated[
         list[str] | None,
         Option(
             "--by",
             metavar="ATTRIBUTE",
-            help="Look at the events of each value of this attribute by themselves. May be given "
-            "more than once.",
+            help="Look at the events of each value of this attribute separately. May be given more "
+            "than once.",
         ),
     ] = None,
     policy: Annotated[
@@ -51,9 +51,10 @@ def detect(
         Option(
             "--policy",
             metavar="WORD",
-            help="best_effort consumes events as they come; guaranteed waits until nothing older "
-            "can come, and neither misses nor invents anything; probabilistic waits until that is "
-            "likely. What is --durable is guaranteed unless you say otherwise.",
+            help="best_effort consumes events as they come; guaranteed waits until nothing "
+            "older can "
+            "come, and neither misses nor invents anything; probabilistic waits until that is "
+            "likely. With --durable the default is guaranteed.",
         ),
     ] = None,
     lateness: Annotated[
@@ -61,8 +62,8 @@ def detect(
         Option(
             "--lateness",
             metavar="DURATION",
-            help="With guaranteed: by how much events may come later than their own time says. "
-            "2s if you say nothing.",
+            help="With guaranteed: by how much events may come later than their own time says. The "
+            "default is 2s.",
         ),
     ] = None,
     placement: Annotated[
@@ -70,10 +71,10 @@ def detect(
         Option(
             "--placement",
             metavar="WORD",
-            help="Where it is detected, by best effort: minimum_latency (whole, at this broker), "
-            "minimum_bandwidth (near the sources), minimum_impact (in parts that others use "
-            "already), minimum_load (in small parts, spread evenly), maximum_reliability (at two "
-            "brokers). minimum_latency if you say nothing.",
+            help="Where it is detected, by best effort: minimum_latency (as a whole, at this "
+            "broker; the default), minimum_bandwidth (near the sources), minimum_impact (in "
+            "parts that others already use), minimum_load (in small parts, spread evenly), "
+            "maximum_reliability (at two brokers).",
         ),
     ] = None,
     durable: Annotated[
@@ -89,21 +90,18 @@ def detect(
         bool, Option("--forget", metavar="", help="Delete the durable detector at the end.")
     ] = False,
     count: Annotated[
-        int, Option("--count", "-n", metavar="N", min=0, help="End after N; 0 is never.")
+        int, Option("--count", "-n", metavar="N", min=0, help="End after N; 0 means never.")
     ] = 0,
     timeout: Annotated[
         str | None,
         Option(
             "--timeout",
             metavar="DURATION",
-            help="End when nothing was found for so long. If --count asked for more, it says how "
-            "many were found, and the exit code is 1.",
+            help="End when nothing has been found for this long. If --count asked for more, it "
+            "says how many were found, and the exit code is 1.",
         ),
     ] = None,
-    json: Annotated[
-        bool,
-        Option("--json", metavar="", help="Print each as a JSON object, as `subscribe` does."),
-    ] = False,
+    json: JsonOption = False,
     meta: Annotated[
         bool, Option("--meta", metavar="", help="With --json, as in `subscribe`: _id, _time, ...")
     ] = False,
@@ -115,8 +113,9 @@ def detect(
 ) -> None:
     """Have the broker detect a pattern, and print what it finds.
 
-    The broker looks for it from now on. Everybody who asks for the same pattern by the same grant
-    shares one detector. What is found is published: others may subscribe to it as to anything.
+    From now on the broker looks for the pattern. All who ask for the same pattern under the same
+    grant share one detector. What is found is published, so others may subscribe to it as to
+    anything else.
 
     \b
     Examples:

@@ -6,6 +6,7 @@ Every broker knows where each lives. What only its home can do or tell is asked 
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -13,9 +14,10 @@ from click import BadParameter
 
 from stentor.cli import completing
 from stentor.cli.command import Argument, Option
-from stentor.cli.exits import complain
+from stentor.cli.exits import note
 from stentor.cli.json_forms import print_json
-from stentor.cli.options import BrokerArgument, Connecting, asks
+from stentor.cli.options import BrokerArgument, Connecting, JsonOption, asks
+from stentor.notation.counts import counted
 
 
 class Action(StrEnum):
@@ -39,7 +41,7 @@ def durables(
         str | None,
         Argument(
             metavar="[NAME]",
-            help="Of the durable subscription.",
+            help="The name of the durable subscription.",
             show_default=False,
             complete=completing.durables,
         ),
@@ -49,21 +51,21 @@ def durables(
         Option(
             "--to",
             metavar="TIME",
-            help="reset: where it begins again: 1h for an hour ago, yesterday 14:00, an ISO time, "
-            "or earliest.",
+            help="For reset: where it begins again: 1h for an hour ago, yesterday 14:00, an ISO "
+            "time, or earliest.",
             show_default=False,
         ),
     ] = None,
-    json: Annotated[bool, Option("--json", metavar="", help="JSON, for scripts.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Show, move, reset or delete durable subscriptions.
 
-    `list` shows all of the overlay, and of those that live at this broker how many events they are
-    behind, how old the oldest of these is, and how many were refused. `show` tells all about one,
-    also what rests after it was refused, how often that was so, and why. `move` lets it live at
-    this broker; if its own cannot be reached, the newest copy is taken, and what was confirmed
-    after that comes again. `reset` lets it begin again with what was published since a time, and
-    `delete` forgets it: who consumes it is told so.
+    `list` shows all of the overlay, and for those that live at this broker how many events they are
+    behind, how old the oldest of these is, and how many were refused. `show` says everything about
+    one, including what waits after a refusal, how often it was refused, and why. `move` lets it
+    live at this broker; if its own cannot be reached, the newest copy is used, and what was
+    confirmed after that comes again. `reset` lets it begin again with what was published since a
+    time, and `delete` forgets it; its consumers are told.
 
     \b
     Examples:
@@ -96,6 +98,8 @@ def durables(
         from stentor.cli.status_view import homes_table, print_tables
 
         print_tables(homes_table(found))
+    elif action is Action.DELETE:
+        sys.stdout.write(f"{name} is deleted; it lived at {found['home']}\n")
     else:
         _show(found)
 
@@ -114,7 +118,7 @@ def _ask(how: Connecting, arguments: dict[str, Any], *, at_home: bool) -> Any:
             found = await operator.ask("durables", name=arguments["name"])
             if "positions" in found or not found["reachable"]:
                 return await operator.ask("durables", **arguments)
-        complain(f"stentor: {found['name']!r} lives at {found['home']!r}; asking there")
+        note(f"{found['name']!r} lives at {found['home']!r}; asking there")
         async with Operator(replace(how, addresses=tuple(found["addresses"]))) as operator:
             return await operator.ask("durables", **arguments)
 
@@ -128,6 +132,10 @@ def _show(found: dict[str, Any]) -> None:
                 shown = f"\n{' ' * 10} ".join(map(_resting, value))
             case "oldest", float():
                 shown = f"{value:.1f} s"
+            case "since", float():
+                shown = f"{datetime.fromtimestamp(value, UTC):%Y-%m-%d %H:%M:%S} UTC"
+            case _, bool():
+                shown = "yes" if value else "no"
             case _, dict():
                 shown = ", ".join(f"{stream} {offset}" for stream, offset in value.items())
             case _, list():
@@ -141,4 +149,5 @@ def _resting(refused: dict[str, Any]) -> str:
     """One that was refused, in a line."""
     place = f"{refused['stream']} {refused['offset']}"
     when = f"again in {refused['due']:.1f} s" if refused["due"] else "due"
-    return f"{place}: {refused['attempts']} in vain, {when}: {refused['cause']}"
+    times = counted(refused["attempts"], "time")
+    return f"{place}: refused {times}, {when}: {refused['cause']}"

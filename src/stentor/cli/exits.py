@@ -7,12 +7,17 @@
 
 A broker and an overlay run until they are told to stop, by either signal: that is 0. So it is for
 a pipeline with SIGTERM, as service managers send it.
+
+What a command has to say beside its result goes to stderr through `report`, `fail`, `warn` and
+`note`: as lines for people, or with --json as an object per line:
+
+    {"level":"error","code":"STN-602","message":"nobody is at b1:7411; is the broker running?"}
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from stentor.errors import (
     FilterSyntaxError,
@@ -21,11 +26,18 @@ from stentor.errors import (
     InvalidAddress,
     InvalidConfiguration,
     InvalidPattern,
+    InvalidScopeGraph,
     InvalidTopology,
     NeverMatches,
     PipelineDefinitionError,
+    ScopeSyntaxError,
     StentorError,
+    UnknownScope,
+    UnsupportedPattern,
 )
+
+if TYPE_CHECKING:
+    from click import ClickException
 
 OK: Final = 0
 FAILURE: Final = 1
@@ -41,15 +53,74 @@ _USAGE_ERRORS: Final = (
     InvalidAddress,
     InvalidConfiguration,
     InvalidPattern,
+    InvalidScopeGraph,
     InvalidTopology,
     NeverMatches,
     PipelineDefinitionError,
+    ScopeSyntaxError,
+    UnknownScope,
+    UnsupportedPattern,
 )
 
 
 def exit_code(error: StentorError) -> int:
     """The exit code of a command that ends with this error."""
     return USAGE if isinstance(error, _USAGE_ERRORS) else FAILURE
+
+
+_in_json = False
+
+
+def speak_json(wanted: bool) -> None:
+    """Whether what follows is told in JSON, as --json asks for."""
+    global _in_json
+    _in_json = wanted
+
+
+def shows_progress() -> bool:
+    """Whether somebody is there who can see a bar."""
+    return sys.stderr.isatty() and not _in_json
+
+
+def report(error: StentorError) -> None:
+    """Say which error it is."""
+    if _in_json:
+        for problem in _problems(error):
+            _write_object("error", problem, error.code)
+    else:
+        _write(describe(error))
+
+
+def report_usage(error: ClickException) -> None:
+    """Say what is wrong with the command line."""
+    if _in_json:
+        _write_object("error", error.format_message(), InvalidConfiguration.code)
+    else:
+        error.show()
+
+
+def fail(text: str, *, code: str | None = None) -> None:
+    """Say what is wrong where no `StentorError` was raised."""
+    if _in_json:
+        _write_object("error", text, code)
+    else:
+        _write(f"stentor: {code}: {text}" if code else f"stentor: {text}")
+
+
+def warn(text: str, *, place: str = "") -> None:
+    """Say something that is no error; the place is where in a file, as FILE:LINE:COLUMN."""
+    if _in_json:
+        _write_object("warning", text, place=place)
+    else:
+        _write(f"{place or 'stentor'}: warning: {text}")
+
+
+def note(text: str) -> None:
+    """Say how it goes."""
+    if _in_json:
+        _write_object("note", text)
+    else:
+        _write(f"stentor: {text}")
 
 
 def describe(error: StentorError) -> str:
@@ -59,20 +130,23 @@ def describe(error: StentorError) -> str:
     >>> print(describe(Unreachable("nobody is at b1:7411; is the broker running?")))
     stentor: STN-602: nobody is at b1:7411; is the broker running? (stentor explain STN-602)
     """
-    lines = str(error).splitlines() or [type(error).__name__]
-    if isinstance(error, InvalidConfiguration | InvalidTopology):  # one problem per line
-        lines = [f"stentor: {error.code}: {line}" for line in lines]
-    else:
-        lines[0] = f"stentor: {error.code}: {lines[0]}"
-    lines[-1] += f" (stentor explain {error.code})"
-    return "\n".join(lines)
+    lines = [f"stentor: {error.code}: {problem}" for problem in _problems(error)]
+    return "\n".join(lines) + f" (stentor explain {error.code})"
 
 
-def complain(text: str) -> None:
-    """Say something on stderr, where nothing else is disturbed."""
+def _problems(error: StentorError) -> list[str]:
+    text = str(error) or type(error).__name__
+    if isinstance(error, InvalidConfiguration | InvalidTopology):
+        return text.splitlines()  # each line is a problem
+    return [text]
+
+
+def _write_object(level: str, text: str, code: str | None = None, *, place: str = "") -> None:
+    import msgspec
+
+    told = {"level": level, "code": code, "place": place, "message": text}
+    _write(msgspec.json.encode({name: each for name, each in told.items() if each}).decode())
+
+
+def _write(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-def warn(text: str) -> None:
-    """Say something that is no error."""
-    complain(f"stentor: warning: {text}")

@@ -82,7 +82,7 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
     errors.UnsupportedPattern: (
         "A regular expression with a construct that is not regular (a backreference, lookaround, a "
         "word boundary), or one that is too large.",
-        "Rewrite it without; or test less in the filter, and the rest in the program.",
+        "Rewrite it without that; or test less in the filter, and the rest in the program.",
     ),
     errors.DuplicateKey: (
         "A filter was added to a matcher under a key that is in use.",
@@ -124,7 +124,7 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
         "Make a new one; a client that was closed cannot be used again.",
     ),
     errors.InvalidConfiguration: (
-        "Options that make no sense, or not together. Where they come from a file, the message "
+        "Options that make no sense, alone or together. Where they come from a file, the message "
         "names it and the line.",
         "Correct the place that is named: an option, a variable of the environment, or a line.",
         "See what is in force and where each value comes from: `stentor broker --show-config`.",
@@ -208,7 +208,7 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
         "A broker with grants does not know who this is: the token is wrong or missing, or no "
         "grant names the certificate.",
         "Show the right token: `--token @FILE` or the variable STENTOR_TOKEN; in Python, `token=`.",
-        "Or add a `[[grants]]` table to the broker's configuration, and start it again.",
+        "Or add a `[[grants]]` table to the broker's configuration, and run `stentor reload`.",
     ),
     errors.NotPermitted: (
         "The broker knows who this is, and the grant does not allow it: to publish or subscribe to "
@@ -237,9 +237,9 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
         "were removed or replaced while the broker used them. What was being published was not "
         "stored and not passed on; its publishers are told so and may try again.",
         "Make room on the disk, or correct the permissions. The broker goes on by itself.",
-        "If files are gone, put back those that were there; else stop the broker, and see what is "
-        "left.",
-        "Bound the journal: `retention.bytes` and `retention.seconds`.",
+        "If files are gone, put back those that were there; otherwise stop the broker, and see "
+        "what is left with `stentor journal check`.",
+        "Limit the journal: `retention.bytes` and `retention.seconds`.",
     ),
     errors.InvalidAddress: (
         "Text that is no address of a broker, or an address at which a broker cannot listen.",
@@ -266,24 +266,24 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
         "Subscribe again; a durable subscription goes on where it was.",
     ),
     errors.NoReply: (
-        "A request that nobody answered in time: no replier, or the broker.",
-        "Check that somebody who replies is connected, and that the request matches its filter.",
+        "A request that was not answered in time, by a provider or by the broker.",
+        "Check that a provider is connected, and that the request matches its filter.",
         "Wait longer: `timeout=`, `--timeout`.",
     ),
     errors.NobodyProvides: (
-        "A request that no provider's filter matches, anywhere as far as the broker knows. It is a "
+        "A request that matches no provider's filter, as far as the broker knows. It is a "
         "`NoReply` that comes at once.",
         "Start the provider first; `await bus.ready()` returns when its subscription is in force.",
         "Compare the request with the provider's filter: `stentor why-not FILTER JSON`.",
-        "To ask providers that may come yet, try again, or publish and subscribe instead.",
+        "To reach providers that may come later, try again, or publish and subscribe instead.",
     ),
     errors.ProviderFailed: (
         "The function that answers this request has raised an error. `kind` is its class and "
         "`reason` its text; the log of the provider has the rest.",
-        "Correct the request if the reason says so, else look into the provider's log.",
+        "Correct the request if that is the reason; otherwise look into the provider's log.",
     ),
     errors.ShuttingDown: (
-        "A broker, or client, that is being closed and takes nothing new.",
+        "A broker or a client that is closed, is being closed or was not started.",
         "Connect to another broker; a client that knows several addresses does so by itself.",
     ),
     errors.LinkRefused: (
@@ -307,7 +307,7 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
         "A transaction has taken a notification that is no longer its own: another consumer of the "
         "group was given it, since it took longer than its deadline or lost its connection, or it "
         "has been dealt with. Nothing of the transaction was published.",
-        "Go on with the next one. What was published and settled in its place was so once.",
+        "Go on with the next one. Whoever has it now settles it, exactly once.",
         "If it happens often, give a longer `Retry(deadline=…)`, or call `extend` while you work.",
     ),
     errors.DataInUse: (
@@ -325,15 +325,15 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
         "Ask for a later beginning: `since=`, `--since`.",
     ),
     errors.QueueOverflow: (
-        "A subscriber that was too slow, under the policy that disconnects such.",
+        "A subscriber that was too slow, under the policy that disconnects slow subscribers.",
         "Handle notifications faster, or share them in a group of consumers.",
         "Use the policy `spill`: what does not fit into memory is read from the journal again.",
         "Allow more to wait: `limit=`.",
     ),
     errors.RedirectRefused: (
         "A broker named another one to go to, because it is shut down or a group lives there, and "
-        "this client has no reason to show itself there: the address is protected less than those "
-        "that it was given, or the host is nobody it knows. It stays with the brokers that it was "
+        "this client has no reason to trust that place: the address is less protected than those "
+        "that it was given, or it does not know the host. It stays with the brokers that it was "
         "given; only a subscription of a group that lives elsewhere fails.",
         "List the broker, or name its host: `trust=`, `--trust`.",
         "Connect by `tls://` with the authority that signs your brokers (`ca`, `--tls-ca`): those "
@@ -349,12 +349,12 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
     errors.PipelineDefinitionError: (
         "A pipeline that is not written as it should be. The message names file, line and key of "
         "everything that is wrong.",
-        "Mend it and try `stentor pipeline check`, which needs no Spark.",
+        "Mend it and try `stentor pipeline check`, or with `--quick` without Spark.",
     ),
     errors.ArchiveError: (
-        "A directory that is no archive, or one that is not whole, or a Delta table of somebody "
-        "else's; one that cannot be opened or written; or events that do not fit into it because "
-        "an attribute has another type there.",
+        "A directory that is not an archive, is incomplete, cannot be opened or written, or is a "
+        "Delta table of somebody else's; or events that do not fit into the archive because an "
+        "attribute has another type there.",
         "Look at the path: it is the directory that was given to `archive`. For an object store, "
         "look at `storage_options`, or at the credentials in the environment.",
         "An archive of an earlier version becomes a Delta table with `stentor archive convert "

@@ -13,6 +13,7 @@ from click.exceptions import BadParameter, Exit
 from stentor.cli.command import Argument, Option
 from stentor.cli.exits import FAILURE
 from stentor.cli.json_forms import print_json
+from stentor.cli.options import JsonOption
 
 if TYPE_CHECKING:
     from stentor.model import EventTypes
@@ -56,15 +57,15 @@ def filter(
             show_default=False,
         ),
     ] = None,
-    json: Annotated[bool, Option("--json", metavar="", help="JSON, for editors.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Check files of filters, or complete the beginning of one.
 
-    `check` tells each mistake as FILE:LINE:COLUMN. A file has one filter per line; lines that begin
-    with white space go on with the one before, and those that begin with # are left out. An event
-    pattern is a file of its own. With --types, attributes that no event type declares are told,
-    too: the file has a table for each type, such as [quote.stock], with lines such as price =
-    "number". `complete` lists the words that could follow.
+    `check` reports each mistake as FILE:LINE:COLUMN. A file has one filter per line; lines that
+    begin with white space continue the one before, and those that begin with # are ignored. An
+    event pattern is a file of its own. With --types, attributes that no event type declares are
+    reported, too: that file has a table for each type, such as [quote.stock], with lines such as
+    price = "number". `complete` lists the words that could follow.
 
     \b
     Examples:
@@ -154,7 +155,7 @@ def _text(name: str) -> str:
     except OSError as error:
         raise BadParameter(f"{name} cannot be read: {error.strerror}") from None
     except UnicodeError as error:
-        raise BadParameter(f"{name} is no text in UTF-8: {error}") from None
+        raise BadParameter(f"{name} is not text in UTF-8: {error}") from None
 
 
 def _filters(text: str) -> Iterator[tuple[int, str]]:

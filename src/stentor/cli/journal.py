@@ -10,6 +10,8 @@ from click.exceptions import Exit
 
 from stentor.cli.command import Argument, Group, Option
 from stentor.cli.exits import FAILURE
+from stentor.cli.json_forms import print_json
+from stentor.cli.options import JsonOption
 
 journal = Group(
     "journal",
@@ -25,12 +27,9 @@ _Directory: TypeAlias = Annotated[
     Path,
     Argument(metavar="DIRECTORY", help="The broker's data directory.", show_default=False),
 ]
-_Json: TypeAlias = Annotated[
-    bool, Option("--json", metavar="", help="One JSON object, for scripts.")
-]
 
 
-def info(directory: _Directory, json: _Json = False) -> None:
+def info(directory: _Directory, json: JsonOption = False) -> None:
     """Say what a journal holds. It is quick, and the broker may be running.
 
     \b
@@ -44,7 +43,7 @@ def info(directory: _Directory, json: _Json = False) -> None:
     _print(found if json else shown(found), json=json)
 
 
-def check(directory: _Directory, json: _Json = False) -> None:
+def check(directory: _Directory, json: JsonOption = False) -> None:
     """Verify every notification in a journal. The broker may be running.
 
     It reads everything, so it can take long. If something is missing or altered, it says what,
@@ -73,7 +72,7 @@ def repair(
             "was restored from a backup.",
         ),
     ] = False,
-    json: _Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Save what is good of a damaged journal. The broker must not be running.
 
@@ -92,11 +91,10 @@ def repair(
 
 
 def _print(found: Any, *, json: bool) -> None:
-    import msgspec
-
     if json:
-        found = msgspec.json.format(msgspec.json.encode(found, enc_hook=str)).decode()
-    sys.stdout.write(f"{found}\n")
+        print_json(found)
+    else:
+        sys.stdout.write(f"{found}\n")
 
 
 def _data(report: Any) -> dict[str, Any]:

@@ -211,6 +211,15 @@ def _reason(error: Exception, line: bytes | str) -> str:
 
 
 def print_json(data: Any) -> None:
-    """Any other data, for scripts: indented, on stdout."""
-    text = msgspec.json.format(msgspec.json.encode(data, enc_hook=str)).decode()
-    sys.stdout.write(f"{text}\n")
+    """The whole answer of a command, for scripts: indented, on stdout."""
+    sys.stdout.write(msgspec.json.format(_plain(data)).decode() + "\n")
+
+
+def print_line(data: Any) -> None:
+    """One of many answers, for scripts: on a line of stdout that is read at once."""
+    sys.stdout.write(_plain(data).decode() + "\n")
+    sys.stdout.flush()
+
+
+def _plain(data: Any) -> bytes:
+    return msgspec.json.encode(data, enc_hook=str)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from typing import Annotated, Any, Final, TypeAlias
 
-from stentor.cli.command import Argument, Group, Option
-from stentor.cli.exits import complain
+from stentor.cli.command import Argument, Group
+from stentor.cli.exits import note
 from stentor.cli.json_forms import print_json
-from stentor.cli.options import BrokerArgument, Connecting, asks
+from stentor.cli.options import BrokerArgument, Connecting, JsonOption, asks, broker_argument
+from stentor.notation.counts import counted
 
 links = Group(
     "links",
@@ -21,7 +22,8 @@ links = Group(
     },
 )
 
-_Json: TypeAlias = Annotated[bool, Option("--json", metavar="", help="JSON, for scripts.")]
+#: A neighbor is an address as well, so only their number tells whose broker is named.
+_Own: TypeAlias = Annotated[Connecting, broker_argument(lambda text: False)]
 _Neighbor: TypeAlias = Annotated[
     str,
     Argument(metavar="NEIGHBOR", help="Address of the other broker.", show_default=False),
@@ -42,7 +44,7 @@ def ask(how: Connecting, what: str, *, patiently: str | None = None, **arguments
         async with Operator(how) as operator:
             asking = asyncio.ensure_future(operator.ask(what, **arguments))
             if patiently is not None and not (await asyncio.wait({asking}, timeout=_SOON))[0]:
-                complain(f"stentor: {patiently}")
+                note(f"{patiently}")
             return await asking
 
     return run(main)
@@ -51,7 +53,7 @@ def ask(how: Connecting, what: str, *, patiently: str | None = None, **arguments
 @asks
 def list_links(
     how: BrokerArgument,
-    json: _Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Show the links of a broker, those that are down with the reason.
 
@@ -64,15 +66,15 @@ def list_links(
 
 @asks
 def add_link(
-    how: BrokerArgument,
+    how: _Own,
     neighbor: _Neighbor,
-    json: _Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Link a broker with another one, for as long as it runs.
 
-    It dials until the other one answers, and again whenever the link is lost. To keep the link
-    over a restart, add it to the neighbors in the broker's configuration, too. Unless the overlay
-    is a graph, links form a tree: one that would close a cycle waits in reserve.
+    The broker dials until the other one answers, and again whenever the link is lost. To keep the
+    link over a restart, add it to the neighbors in the broker's configuration, too. Unless the
+    overlay is a graph, links form a tree: one that would close a cycle waits in reserve.
 
     \b
     Examples:
@@ -85,14 +87,14 @@ def add_link(
 
 @asks
 def remove_link(
-    how: BrokerArgument,
+    how: _Own,
     neighbor: Annotated[
         str,
         Argument(
             metavar="NEIGHBOR", help="Address or name of the other broker.", show_default=False
         ),
     ],
-    json: _Json = False,
+    json: JsonOption = False,
 ) -> None:
     """End a link. If the other broker dials it, remove it there.
 
@@ -106,18 +108,18 @@ def remove_link(
 
 @asks
 def replace_link(
-    how: BrokerArgument,
+    how: _Own,
     old: Annotated[
         str,
         Argument(
-            metavar="OLD", help="Address or name of the neighbor until now.", show_default=False
+            metavar="OLD", help="Address or name of the present neighbor.", show_default=False
         ),
     ],
     new: Annotated[
         str,
         Argument(metavar="NEW", help="Address of the new neighbor.", show_default=False),
     ],
-    json: _Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Link a broker with another neighbor instead of one that it dials.
 
@@ -144,13 +146,13 @@ def _show_links(found: list[dict[str, Any]], *, json: bool) -> None:
 @asks
 def drain(
     how: BrokerArgument,
-    json: _Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Take a broker out of service without losing anything.
 
     The broker sends its clients to its neighbors and hands its journal and durable subscriptions
-    over to one of them, who serves them from then on. Then it ends. Remove it from the neighbors in
-    the configuration of others; its data directory is no longer needed.
+    over to one of them, which serves them from then on. Then it ends. Remove it from the neighbors
+    in the configuration of others; its data directory is no longer needed.
 
     \b
     Examples:
@@ -158,7 +160,7 @@ def drain(
     """
     answer = ask(how, "drain", patiently="draining; this ends when a neighbor has the journal")
     if isinstance(answer, dict):
-        complain(f"stentor: {answer.get('to')} has taken over; the broker ends")
+        note(f"{answer.get('to')} has taken over; the broker ends")
     if json or not isinstance(answer, dict):
         print_json(answer)
         return
@@ -170,14 +172,15 @@ def drain(
 @asks
 def reload(
     how: BrokerArgument,
-    json: _Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Let a running broker read its configuration again.
 
     New grants, tokens, certificates, limits and retention are in force at once. Connections whose
-    grant is gone are closed; those that stand on a larger limit than there is now are made again.
-    If anything in the configuration is wrong, nothing changes, it is told, and the exit code is 1.
-    A name, an address or an overlay changes with a restart only; if one differs, it is told.
+    grant is gone are closed; those that rely on a larger limit than there is now are made again. If
+    anything in the configuration is wrong, nothing changes, the mistake is reported, and the exit
+    code is 1. A name, an address or an overlay changes only with a restart; if one differs, the
+    command says so.
 
     \b
     Examples:
@@ -189,9 +192,10 @@ def reload(
         print_json(found)
         return
     changed = ", ".join(found["changed"]) or "nothing"
-    sys.stdout.write(f"changed          {changed}\nclosed           {found['closed']}\n")
+    closed = counted(found["closed"], "connection")
+    sys.stdout.write(f"changed          {changed}\nclosed           {closed}\n")
     if found["restart"]:
-        complain(f"stentor: only a restart changes {', '.join(found['restart'])}")
+        note(f"only a restart changes {', '.join(found['restart'])}")
 
 
 @asks
@@ -205,7 +209,7 @@ def offers(
             show_default=False,
         ),
     ] = None,
-    json: _Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Show what publishers have announced, one filter per line.
 
@@ -220,6 +224,8 @@ def offers(
     found = ask(how, "offers", **arguments)
     if json:
         print_json(found)
+    elif not found:
+        note("nothing is announced")
     else:
         for text in found:
             sys.stdout.write(f"{text or '(everything)'}\n")

@@ -85,14 +85,15 @@ def broker_argument(told_by: Callable[[str], bool] = is_address) -> Argument:
 
 BrokerArgument: TypeAlias = Annotated[Connecting, broker_argument()]
 JsonOption: TypeAlias = Annotated[
-    bool, Option("--json", metavar="", help="JSON on stdout, for scripts.")
+    bool,
+    Option("--json", metavar="", help="JSON, for scripts: answers on stdout, errors on stderr."),
 ]
 NameOption: TypeAlias = Annotated[
     str | None,
     Option(
         "--name",
         metavar="NAME",
-        help="The client's name, unique among all. By default something random.",
+        help="The client's name, unique among all; random by default.",
     ),
 ]
 
@@ -105,7 +106,7 @@ def connecting(
             "--token",
             metavar="TOKEN",
             envvar="STENTOR_TOKEN",
-            help="Says who you are, if the broker wants to know. @FILE reads it from a file, which "
+            help="Shows who you are, if the broker asks for it. @FILE reads it from a file, which "
             "keeps it out of the list of processes.",
         ),
     ] = None,
@@ -125,7 +126,7 @@ def connecting(
             "--tls-certificate",
             metavar="FILE",
             envvar="STENTOR_TLS_CERTIFICATE",
-            help="PEM file of the certificate to show, if the broker wants one.",
+            help="PEM file of the certificate to show, if the broker asks for one.",
         ),
     ] = None,
     tls_key: Annotated[
@@ -143,9 +144,10 @@ def connecting(
             "--trust",
             metavar="HOSTS",
             envvar="STENTOR_TRUST",
-            help="Other brokers to which you may be sent on, besides those on the same hosts and "
-            "those that --tls-ca has signed for: hosts such as b2.example or *.example, separated "
-            "by commas.",
+            help="Other brokers to which you may be redirected, besides those on the same "
+            "hosts and "
+            "those that --tls-ca has signed for: hosts such as b2.example or *.example, "
+            "separated by commas.",
         ),
     ] = None,
     connect_timeout: Annotated[
@@ -221,6 +223,8 @@ def _with_options(
         if directories and Path(where).is_dir():
             directory = Path(where)
             given[how.name] = replace(connecting(LOCAL, **chosen), directory=directory)
+        elif directories and "/" in where and not is_address(where):
+            raise InvalidConfiguration(f"{where}: there is no such directory")
         else:
             given[how.name] = connecting(where, **chosen)
         return command(**given)

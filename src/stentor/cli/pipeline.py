@@ -16,15 +16,23 @@ from stentor.cli.exits import (
     INTERRUPTED,
     OK,
     TERMINATED,
-    complain,
+    fail,
+    note,
+    shows_progress,
     warn,
 )
+from stentor.cli.json_forms import print_json, print_line
+from stentor.cli.options import JsonOption
 from stentor.notation.counts import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stentor.pipeline.bridges import Bridge
     from stentor.pipeline.runs import Outcome, Pipeline, Runner
+    from stentor.pipeline.runs.figures import Figures
     from stentor.pipeline.runs.loader import Loaded
+    from stentor.pipeline.steps.registry import StepKind
 
 pipeline = Group(
     "pipeline",
@@ -64,7 +72,7 @@ def run(
     ] = None,
     once: Annotated[
         bool,
-        Option("--once", metavar="", help="Deal with everything that is there by now, and end."),
+        Option("--once", metavar="", help="Process everything that is there by now, and end."),
     ] = False,
     set: _Set = None,
     metrics: Annotated[
@@ -97,8 +105,9 @@ def run(
             "--grace",
             metavar="SECONDS",
             min=0.0,
-            help="How long queries may take to finish the batch they are at, when they are told to "
-            "stop.",
+            help="How many seconds queries may take to finish their present batch when they "
+            "are told "
+            "to stop.",
         ),
     ] = 30.0,
     spark_log: Annotated[
@@ -109,15 +118,19 @@ def run(
             help="Where Spark's own log goes. By default .stentor/NAME/spark.log beside the file.",
         ),
     ] = None,
+    json: JsonOption = False,
 ) -> None:
     """Run a pipeline until it is told to stop.
 
-    Each sink is a query with a checkpoint: run again, it goes on where it was, with nothing lost
-    or repeated. SIGTERM or Ctrl-C end it in good order, after the batches that are under way; a
-    second one ends it at once. If one query fails, all are stopped.
+    Each sink is a query with a checkpoint: when it is run again, it goes on where it was, with
+    nothing lost or repeated. SIGTERM or Ctrl-C ends it in good order, after the batches that are
+    under way; a second one ends it at once. If one query fails, all are stopped.
 
     A pipeline that only carries events between Kafka and brokers is a bridge, and needs no Spark
     (see `engine` in the documentation). It goes on trying while Kafka or a broker is away.
+
+    With --json, each micro-batch and each change of a query's state is a line on stdout; the last
+    line says how the run ended.
 
     \b
     Exit codes:
@@ -142,7 +155,7 @@ def run(
         from stentor.pipeline.runs.plots import check_plot
 
         check_plot(plot)
-    console = Console(stderr=True)
+    console = Console(stderr=True, force_terminal=None if shows_progress() else False)
     runner: Runner | Bridge
     with ExitStack() as stack:
         log = None
@@ -150,7 +163,7 @@ def run(
             from stentor.pipeline.bridges import Bridge
 
             _refuse_spark(master, spark_log)
-            runner = Bridge(definition, once=once, tell=lambda text: complain(f"stentor: {text}"))
+            runner = Bridge(definition, once=once, tell=note)
         else:
             from stentor.pipeline.runs.spark_session import (
                 check_requirements,
@@ -168,7 +181,9 @@ def run(
 
             runner = Runner(definition, spark, once=once, grace=grace)
         received = _stop_on_signals(runner)
-        outcome = _watched(runner, console, metrics, monitor, plot)
+        outcome = _watched(runner, console, metrics, monitor, plot, json=json)
+    if json:
+        print_line(_ended(definition, outcome))
     raise Exit(_told(outcome, console, received, log, once=once))
 
 
@@ -194,14 +209,15 @@ def check(
             help="Without Spark: columns, functions and types in expressions are not checked.",
         ),
     ] = False,
+    json: JsonOption = False,
 ) -> None:
     """Say what is wrong with a pipeline, or what it does.
 
     Nothing is read or written, and no broker and no cluster is asked. Spark is started on this
     machine for some seconds, to find columns and functions that do not exist; where it is not
-    installed, that is left out, with a warning. A source needs a schema for it. For a bridge, which
-    runs without Spark, there is nothing to ask it. Every mistake is told with its line, and the
-    exit code is then 2.
+    installed, that is left out, with a warning. Sources need a schema for that. A bridge runs
+    without Spark, so Spark is not asked. Every mistake is reported with its line, and the exit code
+    is then 2.
 
     \b
     Examples:
@@ -215,7 +231,10 @@ def check(
     loaded.document.check()
     for warning in (*loaded.pipeline.warnings, *unchecked):
         warn(warning)
-    sys.stdout.write(loaded.pipeline.describe() + "\n")
+    if json:
+        print_json(loaded.pipeline.outline())
+    else:
+        sys.stdout.write(loaded.pipeline.describe() + "\n")
 
 
 def _unchecked(loaded: Loaded) -> list[str]:
@@ -246,6 +265,7 @@ def steps(
         str | None,
         Argument(metavar="NAME", help="A step, to see its options.", show_default=False),
     ] = None,
+    json: JsonOption = False,
 ) -> None:
     """List the steps that a pipeline can have, or the options of one.
 
@@ -258,10 +278,16 @@ def steps(
     from stentor.pipeline.steps.registry import steps
 
     known = steps()
+    if name is not None and name not in known:
+        raise InvalidConfiguration(f"there is no step {name!r}; known: {', '.join(known)}")
+    if json:
+        about = [_step(kind) for kind in known.values() if name in (None, kind.name)]
+        print_json(about if name is None else about[0])
+        return
     if name is None:
         width = max(map(len, known))
         lines = [f"{kind.name:<{width}}  {kind.about}" for kind in known.values()]
-    elif name in known:
+    else:
         kind = known[name]
         lines = [kind.about, ""]
         for key, option in kind.options.items():
@@ -270,9 +296,21 @@ def steps(
             note = f" ({', '.join(notes)})" if notes else ""
             lines.append(f"  {key}: {option.about}{note}")
             lines.append(f"      {option.form}")
-    else:
-        raise InvalidConfiguration(f"there is no step {name!r}; known: {', '.join(known)}")
     sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _step(kind: StepKind) -> dict[str, Any]:
+    options = [
+        {
+            "name": name,
+            "about": option.about,
+            "form": option.form,
+            "required": option.required,
+            "main": name == kind.main,
+        }
+        for name, option in kind.options.items()
+    ]
+    return {"name": kind.name, "about": kind.about, "options": options}
 
 
 def _load(file: Path, set: list[str] | None) -> Pipeline:
@@ -291,10 +329,10 @@ def _stop_on_signals(runner: Runner | Bridge) -> list[signal.Signals]:
     def stop(number: int, frame: Any) -> None:
         name = signal.Signals(number)
         if received:
-            complain(f"stentor: {name.name} a second time; ending at once")
+            note(f"{name.name} a second time; ending at once")
             os._exit(_code(name))
         received.append(name)
-        complain(f"stentor: {name.name}: finishing the batches that are under way")
+        note(f"{name.name}: finishing the batches that are under way")
         runner.stop()
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -308,12 +346,13 @@ def _watched(
     metrics: Path | None,
     monitor: str | None,
     plot: Path | None,
+    *,
+    json: bool,
 ) -> Outcome:
     """Run, showing and recording what happens."""
     from collections.abc import Mapping
     from contextlib import ExitStack
 
-    from stentor.pipeline.runs.figures import Figures
     from stentor.pipeline.runs.metrics import MetricsFile, MetricsServer, prometheus
     from stentor.pipeline.runs.plots import Curves
     from stentor.pipeline.runs.view import shown
@@ -330,8 +369,10 @@ def _watched(
             name = runner.pipeline.name
             served = MetricsServer(monitor, lambda: prometheus(name, runner.figures.values()))
             stack.callback(served.close)
-            console.print(f"metrics at http://{served.address}/metrics", highlight=False)
-        changed = stack.enter_context(shown(console, lambda: runner.figures.values()))
+            note(f"metrics at http://{served.address}/metrics")
+        changed: Callable[[Figures], None] = _print_figures
+        if not json:
+            changed = stack.enter_context(shown(console, lambda: runner.figures.values()))
 
         def watch(figures: Figures, progress: Mapping[str, Any] | None) -> None:
             changed(figures)
@@ -343,6 +384,20 @@ def _watched(
         return runner.run()
 
 
+def _print_figures(figures: Figures) -> None:
+    print_line(figures.summary())
+
+
+def _ended(definition: Pipeline, outcome: Outcome) -> dict[str, Any]:
+    return {
+        "pipeline": definition.name,
+        "ended": "failed" if outcome.problem else "stopped" if outcome.stopped else "done",
+        "problem": outcome.problem,
+        "seconds": round(outcome.seconds, 3),
+        "rows": {name: each.rows for name, each in outcome.figures.items()},
+    }
+
+
 def _told(
     outcome: Outcome,
     console: Any,
@@ -352,6 +407,7 @@ def _told(
     once: bool,
 ) -> int:
     """Say how it ended; the exit code."""
+    from stentor.errors import PipelineError
     from stentor.pipeline.runs.view import table
 
     if console.is_terminal:  # else all of it has been told in lines
@@ -365,7 +421,7 @@ def _told(
             )
     if outcome.problem is not None:
         more = "" if log is None else f" (Spark's log: {log})"
-        complain(f"stentor: STN-701: {outcome.problem}{more}")
+        fail(f"{outcome.problem}{more}", code=PipelineError.code)
         return FAILURE
     # To be told to stop is how a pipeline ends, as a broker does, unless it was to end by itself.
     if outcome.stopped and received and (once or received[0] == signal.SIGINT):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from stentor.cli.exits import FAILURE, OK, complain
+from stentor.cli.exits import FAILURE, OK, note, report
 from stentor.cli.json_forms import to_json
 from stentor.cli.options import Connecting
 from stentor.cli.streams import Worker, watch_reader, write_all
@@ -55,13 +55,13 @@ async def print_from(
     """Connect, subscribe in this way, print; the exit code."""
     bus = how.bus(name)
     if verbose:
-        bus.on_state(lambda state: complain(f"stentor: {state}"))
+        bus.on_state(lambda state: note(f"{state}"))
     # What could not be printed must not count as dealt with, so that a durable subscription brings
     # it again: the subscription has to see the exception.
     with suppress(_NobodyReads):
         async with bus, subscribe(bus) as subscription:
             if verbose:
-                complain(f"stentor: subscribed at {bus.broker}")
+                note(f"subscribed at {bus.broker}")
             enough = await printer.run(subscription)
             if forget:
                 await subscription.close(forget=True)
@@ -138,9 +138,11 @@ class Printer:
                 notification = await subscription.get(self._patience)
             except NoReply:
                 if self._count:
-                    complain(
-                        f"stentor: {printed:,} of {self._count:,} came, then nothing for "
-                        f"{self._patience:g} s"
+                    report(
+                        NoReply(
+                            f"{printed:,} of {self._count:,} came, then nothing for "
+                            f"{self._patience:g} s"
+                        )
                     )
                 return not self._count
             line = self._line(notification)

@@ -42,8 +42,8 @@ def publish(
         Option(
             "--ack/--no-ack",
             metavar="",
-            help="Whether to wait until all of them are in the broker's journal, on disk if it has "
-            "a directory for it, and to fail if they are not.",
+            help="Whether to wait until all of them are in the broker's journal (on disk, if the "
+            "broker has a data directory), and to fail if they are not.",
         ),
     ] = True,
     volatile: Annotated[
@@ -57,7 +57,9 @@ def publish(
     type: Annotated[
         str | None,
         Option(
-            "--type", metavar="NAME", help="The event type of those that have no _type themselves."
+            "--type",
+            metavar="NAME",
+            help="The event type of events that have no _type of their own.",
         ),
     ] = None,
     retain: Annotated[
@@ -65,7 +67,7 @@ def publish(
         Option(
             "--retain",
             metavar="KEY",
-            help="Keep the newest under this key, for subscribers who ask for last values.",
+            help="Keep the newest event under this key, for subscribers who ask for last values.",
         ),
     ] = None,
     retain_by: Annotated[
@@ -73,7 +75,7 @@ def publish(
         Option(
             "--retain-by",
             metavar="ATTRIBUTE",
-            help="The same with a key for each value of an attribute.",
+            help="Like --retain, with a key for each value of an attribute.",
         ),
     ] = None,
     deliver_at: Annotated[
@@ -81,8 +83,8 @@ def publish(
         Option(
             "--deliver-at",
             metavar="TIME",
-            help="Deliver to nobody before: 10m from now on, tomorrow 9:00, or an ISO time. Until "
-            "then the broker keeps it on disk.",
+            help="Deliver to nobody before this time: 10m from now on, tomorrow 9:00, or an ISO "
+            "time. Until then the broker keeps it on disk.",
         ),
     ] = None,
     expires: Annotated[
@@ -90,7 +92,7 @@ def publish(
         Option(
             "--expires",
             metavar="TIME",
-            help="Deliver to nobody from then on: an ISO time, or a duration such as 1h, which "
+            help="Deliver to nobody after this time: an ISO time, or a duration such as 1h, which "
             "begins when it may be delivered.",
         ),
     ] = None,
@@ -101,7 +103,8 @@ def publish(
             metavar="0..9",
             min=0,
             max=9,
-            help="Higher ones come first to whoever subscribes by priority; 4 is the usual one.",
+            help="Higher priorities come first to those who subscribe by priority; the "
+            "default is 4.",
         ),
     ] = None,
     rate: Annotated[
@@ -113,7 +116,7 @@ def publish(
         Option(
             "--skip-bad",
             metavar="",
-            help="Go on after a line that is no notification; otherwise it is the end.",
+            help="Go on after a line that is not a notification; otherwise it ends there.",
         ),
     ] = False,
     sequencer: Annotated[
@@ -121,8 +124,8 @@ def publish(
         Option(
             "--sequencer",
             metavar="BROKER",
-            help="Publish at the broker with this name, wherever it is: everything that is "
-            "published there has the same order for all who get it.",
+            help="Publish at the broker with this name, wherever it is: all who get what is "
+            "published there get it in the same order.",
         ),
     ] = None,
     record: Annotated[
@@ -138,7 +141,7 @@ def publish(
 ) -> None:
     """Publish events: JSON objects, files of them, or stdin.
 
-    It ends when all of them are safe, and says how many are published. If the broker refuses some,
+    It ends when all of them are safe, and says how many were published. If the broker refuses some,
     it says how many and why, reads no further, and the exit code is 1. Nested objects become
     attributes with dotted names; null leaves an attribute out.
 
@@ -158,7 +161,7 @@ def publish(
       stentor publish 127.0.0.1:7411 --deliver-at 10m --expires 1h '{"remind": "ann"}'
       stentor subscribe b1:7411 --meta | stentor publish b2:7411
     """
-    from stentor.cli.exits import USAGE, complain, describe
+    from stentor.cli.exits import USAGE, report
     from stentor.cli.publishing import Publishing, bad_argument, key_of
     from stentor.cli.running import run
     from stentor.errors import InvalidConfiguration
@@ -193,7 +196,7 @@ def publish(
 
     bad = None if skip_bad else bad_argument(events or [])
     if bad is not None:  # nobody has to wait for a broker to be told that
-        complain(describe(bad))
+        report(bad)
         raise Exit(USAGE)
 
     async def main() -> int:

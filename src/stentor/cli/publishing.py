@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from stentor.cli.exits import FAILURE, OK, complain, describe, exit_code
+from stentor.cli.exits import FAILURE, OK, exit_code, note, report, shows_progress, warn
 from stentor.cli.input_files import check_files, lines_of
 from stentor.cli.json_forms import from_json
 from stentor.cli.options import Connecting
@@ -164,7 +164,7 @@ class Publishing:
             # Whoever does not wait for answers has them when the bus is closed.
             self._sum_up(bus.rejected)
             for problem in [*refusals.told(), *problems]:
-                complain(describe(problem))
+                report(problem)
         if problems:
             return exit_code(problems[0])
         return FAILURE if bus.rejected else OK
@@ -222,9 +222,9 @@ class Publishing:
     def _skip(self, error: Exception) -> None:
         self.skipped += 1
         if self.skipped <= _NAMED:
-            complain(f"stentor: skipped {error}")
+            warn(f"skipped {error}")
         elif self.skipped == _NAMED + 1:
-            complain("stentor: more are skipped without a word")
+            warn("further bad lines are skipped without a word")
 
     async def _publish(self, bus: Bus, notifications: list[Notification]) -> None:
         if self.rate is None:
@@ -260,12 +260,12 @@ class Publishing:
             told.append(f"{self.unanswered:,} without an answer")
         if self.skipped:
             told.append(f"{counted(self.skipped, 'line')} skipped")
-        complain(f"stentor: {', '.join(told)}")
+        note(", ".join(told))
 
     @contextmanager
     def _progress(self, size: int | None) -> Iterator[None]:
         """A bar on stderr, if somebody can see it."""
-        if not (sys.stderr.isatty() and find_spec("rich")):
+        if not (shows_progress() and find_spec("rich")):
             yield
             return
         from stentor.cli.progress import progress  # a lot to load, and seldom seen

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from stentor.cli.command import Argument, Option
-from stentor.cli.options import BrokerArgument, NameOption, connects
+from stentor.cli.options import BrokerArgument, JsonOption, NameOption, connects
 
 if TYPE_CHECKING:
     from stentor.client import Bus
@@ -30,7 +30,7 @@ def record(
             "--out",
             "-o",
             metavar="FILE",
-            help="The recording, which ends with .jsonl. If it exists, it is gone on with.",
+            help="The recording, whose name ends with .jsonl. If it exists, it is continued.",
         ),
     ] = Path("recording.jsonl"),
     durable: Annotated[
@@ -42,13 +42,13 @@ def record(
         ),
     ] = None,
     name: NameOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Subscribe, and record what comes for `stentor check`.
 
     Each line of the file is an action: a subscription, a notification, the end of one. What several
-    filters match comes once. Record publishers by `stentor publish --record` and programs by
-    `stentor.connect(..., record=FILE)`; the files of all of them together are what `stentor check`
-    judges.
+    filters match comes once. Record publishers with `stentor publish --record`, and programs with
+    `stentor.connect(..., record=FILE)`; `stentor check` judges the files of all of them together.
 
     \b
     Examples:
@@ -62,22 +62,27 @@ def record(
 
     async def main() -> None:
         async with how.bus(name, record=out) as bus:
-            await _record(bus, wanted, durable, out)
+            await _record(bus, wanted, durable, out, json=json)
 
     run(main)
 
 
-async def _record(bus: Bus, filters: list[Filter], durable: str | None, out: Path) -> None:
+async def _record(
+    bus: Bus, filters: list[Filter], durable: str | None, out: Path, *, json: bool
+) -> None:
     """Take everything until it is cancelled; the client writes it down."""
-    from stentor.cli.exits import complain
+    from stentor.cli.exits import note
+    from stentor.cli.json_forms import print_json
     from stentor.cli.printing import subscribed
     from stentor.notation.counts import counted
 
     count = 0
     async with subscribed(bus, filters, durable=durable) as subscription:
-        complain(f"stentor: recording at {bus.broker}, in {out}")
+        note(f"recording at {bus.broker}, in {out}")
         try:
             async for batch in subscription.batches():
                 count += len(batch)
         finally:
-            complain(f"stentor: {counted(count, 'notification')} recorded")
+            if json:
+                print_json({"recorded": count, "file": out})
+            note(f"{counted(count, 'notification')} recorded")

@@ -9,7 +9,7 @@ from typing import Annotated
 from click.exceptions import Exit
 
 from stentor.cli.command import Argument, Option
-from stentor.cli.options import Connecting, asks
+from stentor.cli.options import Connecting, JsonOption, asks
 
 
 @asks
@@ -52,8 +52,8 @@ def replay(
         Option(
             "--since",
             metavar="TIME",
-            help="Only events from this time on: 2026-01-01T00:00:00Z, yesterday 14:00, or 2h "
-            "for so long ago.",
+            help="Only events from this time on: 2026-01-01T00:00:00Z, yesterday 14:00, or 2h for "
+            "two hours ago.",
         ),
     ] = None,
     until: Annotated[
@@ -82,18 +82,19 @@ def replay(
         Option(
             "--note",
             metavar="FILE",
-            help="Where to keep how far the replay is. By default inside the archive.",
+            help="Where to keep how far the replay has come. By default inside the archive.",
         ),
     ] = None,
     yes: Annotated[
         bool, Option("--yes", "-y", metavar="", help="Do not ask before it begins.")
     ] = False,
+    json: JsonOption = False,
 ) -> None:
     """Publish archived events again, in their order.
 
-    They are new notifications with the old contents, at the old distances in time, divided by the
-    speed. Each is on the broker's disk before the next batch goes. After an interruption, by Ctrl-C
-    or by a crash, --resume goes on exactly there.
+    They are published as new notifications with the old contents, at the old intervals divided by
+    the speed. Each batch is on the broker's disk before the next one goes. After an interruption,
+    by Ctrl-C or by a crash, --resume goes on exactly there.
 
     \b
     Examples:
@@ -118,7 +119,7 @@ def replay(
         tls=to.tls,
         timeout=to.timeout,
     )
-    raise Exit(run(request, ask=not yes and sys.stdin.isatty()))
+    raise Exit(run(request, ask=not yes and sys.stdin.isatty(), json=json))
 
 
 def _moment(text: str | None) -> str | None:

@@ -11,7 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
-from stentor.cli.exits import INTERRUPTED, OK, TERMINATED, complain, warn
+from stentor.cli.exits import INTERRUPTED, OK, TERMINATED, note, shows_progress, warn
+from stentor.cli.json_forms import print_json
 from stentor.notation.counts import counted
 from stentor.pipeline.archives.replayer import Progressed, outlook, replay
 
@@ -38,49 +39,56 @@ class Request:
     timeout: float
 
 
-def run(request: Request, *, ask: bool) -> int:
+def run(request: Request, *, ask: bool, json: bool = False) -> int:
     """Replay; the exit code."""
     view = _View()
     expected = outlook(
         request.path, filter=request.filter, since=request.since, until=request.until
     )
     if ask and not _confirmed(request, expected):
-        complain("stentor: nothing was published")
+        note("nothing was published")
         return OK
     with _terminable(), view.shown(expected):
-        try:
-            replay(
-                None,
-                request.path,
-                request.brokers,
-                filter=request.filter,
-                since=request.since,
-                until=request.until,
-                speed=request.speed,
-                keep_time=request.keep_time,
-                resume=request.resume,
-                note=request.note,
-                progress=view.advance,
-                token=request.token,
-                tls=request.tls,
-                timeout=request.timeout,
-            )
-        except (KeyboardInterrupt, _Terminated) as error:
-            view.end()
-            complain(
-                f"stentor: interrupted after {counted(view.events, 'event')}; go on with --resume"
-            )
-            return INTERRUPTED if isinstance(error, KeyboardInterrupt) else TERMINATED
-        except BaseException:
-            view.end()
-            if view.events:
-                complain(f"stentor: {counted(view.events, 'event')} published; go on with --resume")
-            raise
-    complain(f"stentor: {counted(view.events, 'event')} published")
+        code = _replay(request, view)
+    if json:
+        print_json({"published": view.events, "incomplete": view.incomplete})
+    return code
+
+
+def _replay(request: Request, view: _View) -> int:
+    try:
+        replay(
+            None,
+            request.path,
+            request.brokers,
+            filter=request.filter,
+            since=request.since,
+            until=request.until,
+            speed=request.speed,
+            keep_time=request.keep_time,
+            resume=request.resume,
+            note=request.note,
+            progress=view.advance,
+            token=request.token,
+            tls=request.tls,
+            timeout=request.timeout,
+        )
+    except (KeyboardInterrupt, _Terminated) as error:
+        view.end()
+        note(f"interrupted after {counted(view.events, 'event')}; go on with --resume")
+        return INTERRUPTED if isinstance(error, KeyboardInterrupt) else TERMINATED
+    except BaseException:
+        view.end()
+        if view.events:
+            note(f"{counted(view.events, 'event')} published; go on with --resume")
+        raise
+    view.end()
+    note(f"{counted(view.events, 'event')} published")
     if view.incomplete:
         warn(
-            f"{view.incomplete:,} of them lack an attribute that did not fit the archive's schema; "
-            "the column _corrupt says which"
+            f"{counted(view.incomplete, 'event')} of them "
+            f"{'lacks' if view.incomplete == 1 else 'lack'} an attribute that did not fit the "
+            "archive's schema; the column _corrupt says which"
         )
     return OK
 
@@ -90,7 +98,7 @@ def _confirmed(request: Request, expected: Progressed) -> bool:
     if expected.span is not None:
         first, last = expected.span
         times = f" from {_written(first)} to {_written(last)}"
-    question = f"Publish up to {expected.most:,} events{times} to {request.brokers}"
+    question = f"Publish up to {counted(expected.most, 'event')}{times} to {request.brokers}"
     if request.speed is not None and expected.span is not None:
         seconds = (expected.span[1] - expected.span[0]).total_seconds() / request.speed
         question += f", which takes about {_rough(seconds)}"
@@ -150,7 +158,7 @@ class _View:
 
     @contextmanager
     def shown(self, expected: Progressed) -> Iterator[None]:
-        if not sys.stderr.isatty():
+        if not shows_progress():
             yield
             return
         from stentor.cli.replay_progress import bar  # a lot to load, and seldom seen

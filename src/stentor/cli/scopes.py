@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from click.exceptions import BadParameter, Exit
 
 from stentor.cli.command import Argument, Group, Option
-from stentor.cli.exits import FAILURE, complain
+from stentor.cli.exits import FAILURE, fail, warn
+from stentor.cli.options import JsonOption
 from stentor.notation.counts import counted
 
 if TYPE_CHECKING:
@@ -45,11 +46,12 @@ def check(
         Option("--svg", metavar="FILE", help="Write a picture of the graph.", show_default=False),
     ] = None,
     quiet: Annotated[bool, Option("--quiet", "-q", help="Check, and draw nothing.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Check scope graphs without a network, and draw them.
 
-    What is wrong is told with its place, and nothing is drawn. What may be meant otherwise is told
-    as a warning. Several files make one graph, in the order given.
+    Mistakes are reported with their place, and nothing is drawn. What may be meant differently is a
+    warning. Several files make one graph, in the order given.
 
     \b
     Examples:
@@ -67,11 +69,15 @@ def check(
         found.deploy(deployment)
         notes += [*found.notes, *warnings(found)]
     notes += [("", words) for words in findings(deployment)]
-    if not quiet:
+    if json:
+        from stentor.cli.json_forms import print_json
+
+        print_json(_described(deployment) | {"warnings": [_warning(*each) for each in notes]})
+    elif not quiet:
         drawn = draw(deployment.graph)
         sys.stdout.write((drawn + "\n\n" if drawn else "") + _summary(deployment))
     for place, words in notes:
-        complain(f"{place}: warning: {words}" if place else f"warning: {words}")
+        warn(words, place=place)
     if svg is not None:
         from stentor.scopes.picture import svg as picture
 
@@ -87,10 +93,11 @@ def format(
     unchanged: Annotated[
         bool, Option("--check", help="Fail if a file is not formatted, and change nothing.")
     ] = False,
+    json: JsonOption = False,
 ) -> None:
     """Print scope graphs in their one form, comments kept.
 
-    Each comment stays with the clause that it stands at.
+    Each comment stays with its clause.
 
     \b
     Examples:
@@ -100,19 +107,25 @@ def format(
     from stentor.scopes.language import format_script, parse
 
     stale = []
+    found = []
     for file in files:
         text = text_of(str(file))
         formatted = format_script(parse(text, file=str(file)))
         if formatted != text:
             stale.append(str(file))
+        found.append({"file": file, "formatted": formatted == text, "text": formatted})
         if write and str(file) != "-":
             if formatted != text:
                 file.write_text(formatted, "utf-8")
-        elif not unchanged:
+        elif not unchanged and not json:
             sys.stdout.write(formatted)
+    if json:
+        from stentor.cli.json_forms import print_json
+
+        print_json(found)
     if unchanged and stale:
         for name in stale:
-            complain(f"{name}: not formatted; run stentor scopes format --write {name}")
+            fail(f"{name} is not formatted; run stentor scopes format --write {name}")
         raise Exit(FAILURE)
 
 
@@ -123,6 +136,22 @@ def text_of(name: str) -> str:
     from stentor.scopes.language.composition import read_text
 
     return read_text(name)
+
+
+def _described(deployment: Deployment) -> dict[str, Any]:
+    """The graph that files make, as `stentor scopes show --json` has that of brokers."""
+    nodes = sorted(deployment.graph.nodes.items())
+    return {
+        "scopes": [{"scope": id, "in": sorted(n.parents)} for id, n in nodes if n.is_scope],
+        "components": [
+            {"component": id, "in": sorted(n.parents)} for id, n in nodes if not n.is_scope
+        ],
+        "definitions": sorted(deployment.definitions),
+    }
+
+
+def _warning(place: str, words: str) -> dict[str, str | None]:
+    return {"place": place or None, "message": words}
 
 
 def _summary(deployment: Deployment) -> str:

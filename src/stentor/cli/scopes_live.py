@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from stentor.cli.command import Argument, Option
-from stentor.cli.options import BrokerArgument, Connecting, asks
-from stentor.errors import InvalidScopeGraph, ScopesElsewhere, StentorError
+from stentor.cli.options import BrokerArgument, Connecting, JsonOption, asks
+from stentor.errors import InvalidScopeGraph, Overloaded, ScopesElsewhere, StentorError
 
 #: Bytes of a graph that one question carries.
 PART: Final = 48 * 1024
@@ -30,16 +30,17 @@ def deploy(
         bool,
         Option(
             "--take-over",
-            help="Order changes here from now on, as the broker that did is gone for good.",
+            help="Order changes here from now on, because the broker that did so is gone for good.",
         ),
     ] = False,
+    json: JsonOption = False,
 ) -> None:
     """Give running brokers the scope graph of a file.
 
     All brokers of the overlay get it. What has not changed goes on as it was: nothing in flight is
-    lost, and nothing is seen by whom it was not meant for when it was published. It takes a grant
-    with `scopes = true`, where there are grants. Changes are ordered by one broker, which is turned
-    to by itself.
+    lost, and nobody sees what was not meant for them when it was published. Where there are grants,
+    this takes one with `scopes = true`. One broker orders all changes; the command finds it by
+    itself.
 
     \b
     Examples:
@@ -51,19 +52,18 @@ def deploy(
     graph = _graph(str(file))
     data = encode(Change(list(records_of(graph).values())))
     found = run(lambda: _deploy(how, data, take_over=take_over))
-    words = f"{found['broker']} has deployed it, as epoch {found['epoch']}"
-    sys.stdout.write(words + "\n")
+    _print_change(found, "deployed", json=json)
 
 
 @asks
 def show(
     how: BrokerArgument,
-    json: Annotated[bool, Option("--json", metavar="", help="JSON, for scripts.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Show the scope graph as the brokers have it now.
 
-    All brokers of the overlay are asked for their members, and for how much has crossed each edge
-    of what was published there.
+    All brokers of the overlay are asked for their members, and for how many of the events published
+    there have crossed each edge.
 
     \b
     Examples:
@@ -85,12 +85,13 @@ def join(
     member: Annotated[str, Argument(metavar="MEMBER", help="A component, or a scope.")],
     scope: Annotated[str, Argument(metavar="SCOPE", help="The scope that it becomes a member of.")],
     how: BrokerArgument,
+    json: JsonOption = False,
 ) -> None:
     """Make a component or a scope a member of a scope.
 
-    A name that the graph does not have yet is a component that joins when it connects. From then
-    on it is what the graph says of it: rules do not take it in by its attributes any longer, and
-    that is told. It takes the right that `deploy` takes; so do `leave` and `alter`.
+    A name that the graph does not have yet is a component that joins when it connects. From then on
+    it is what the graph says it is: rules no longer take it in by its attributes, and a note says
+    so. This takes the same right as `deploy`; so do `leave` and `alter`.
 
     \b
     Examples:
@@ -105,7 +106,7 @@ def join(
             graph.add_component(member)
         graph.join(member, scope)
 
-    _change(how, joined)
+    _change(how, joined, json=json)
 
 
 @asks
@@ -113,10 +114,11 @@ def leave(
     member: Annotated[str, Argument(metavar="MEMBER", help="A component, or a scope.")],
     scope: Annotated[str, Argument(metavar="SCOPE", help="The scope that it is to leave.")],
     how: BrokerArgument,
+    json: JsonOption = False,
 ) -> None:
     """Have a component or a scope leave a scope.
 
-    Whom a rule takes in cannot leave by name: alter the rule.
+    A member that a rule takes in cannot leave by name: alter the rule.
 
     \b
     Examples:
@@ -131,21 +133,25 @@ def leave(
             )
         graph.leave(member, scope)
 
-    _change(how, left)
+    _change(how, left, json=json)
 
 
 @asks
 def alter(
     statements: Annotated[
         str,
-        Argument(metavar="STATEMENTS", help="In the scope graph language; - is standard input."),
+        Argument(
+            metavar="STATEMENTS",
+            help="Statements in the scope graph language; - is standard input.",
+        ),
     ],
     how: BrokerArgument,
+    json: JsonOption = False,
 ) -> None:
     """Change scopes by statements of their language.
 
-    ALTER and DROP change scopes that are there; DEFINE and DEPLOY add others. All statements are
-    carried out, or none.
+    ALTER and DROP change existing scopes; DEFINE and DEPLOY add others. All statements are carried
+    out, or none.
 
     \b
     Examples:
@@ -157,20 +163,29 @@ def alter(
     from stentor.scopes.language import alter as altered
 
     text = text_of("-") if statements == "-" else statements
-    _change(how, lambda graph: altered(graph, text))
+    _change(how, lambda graph: altered(graph, text), json=json)
 
 
-def _change(how: Connecting, change: Callable[[ScopeGraph], None]) -> None:
-    from stentor.cli.exits import complain
+def _change(how: Connecting, change: Callable[[ScopeGraph], None], *, json: bool) -> None:
+    from stentor.cli.exits import note
     from stentor.cli.running import run
 
     found, named = run(lambda: _changed(how, change))
     for name in named:
-        complain(
-            f"the graph names {name!r} now: what it says of itself counts no longer, and no rule "
+        note(
+            f"the graph now names {name!r}: what it says of itself no longer counts, and no rule "
             "takes it in by that"
         )
-    sys.stdout.write(f"{found['broker']} has changed it, as epoch {found['epoch']}\n")
+    _print_change(found | {"named": named}, "changed", json=json)
+
+
+def _print_change(found: dict[str, Any], done: str, *, json: bool) -> None:
+    if json:
+        from stentor.cli.json_forms import print_json
+
+        print_json(found)
+    else:
+        sys.stdout.write(f"{found['broker']} has {done} it, as epoch {found['epoch']}\n")
 
 
 async def _changed(
@@ -203,7 +218,7 @@ async def _changed(
             except InvalidScopeGraph:
                 if (await operator.ask("scopes", how.timeout))["epoch"] == known["epoch"]:
                     raise
-    raise InvalidScopeGraph("others keep changing the scope graph; try again")
+    raise Overloaded(f"others changed the scope graph {ATTEMPTS} times meanwhile; try again")
 
 
 def _graph(name: str) -> ScopeGraph:

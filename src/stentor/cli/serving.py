@@ -10,13 +10,14 @@ import signal
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from stentor.broker.config import Configuration
 from stentor.broker.host import Broker
 from stentor.broker.logs import LogHandler, configure, reconfigure
 from stentor.broker.settings import Settings
-from stentor.cli.exits import FAILURE, OK, complain, describe
+from stentor.cli.exits import FAILURE, OK, note, report
+from stentor.cli.json_forms import print_line
 from stentor.errors import InvalidAddress, StentorError
 from stentor.notation.counts import counted
 from stentor.transport.address import Address
@@ -25,7 +26,9 @@ from stentor.transport.event_loop import new_event_loop
 _log: Final = logging.getLogger("stentor.broker")
 
 
-def serve(read: Callable[[], Configuration], *, reloads: bool, supervised: bool) -> int:
+def serve(
+    read: Callable[[], Configuration], *, reloads: bool, supervised: bool, json: bool = False
+) -> int:
     """Run the broker that is configured; the exit code.
 
     `read` reads the configuration, now and when it is to be reloaded, which SIGHUP asks for if it
@@ -35,12 +38,12 @@ def serve(read: Callable[[], Configuration], *, reloads: bool, supervised: bool)
     handler = configure(configuration.settings)
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            life = _Life(read, handler, reloads=reloads)
+            life = _Life(read, handler, reloads=reloads, json=json)
             return runner.run(life.live(configuration, supervised=supervised))
     except InvalidAddress as error:
         # The address is well formed, or it would not have come this far: somebody else has it. That
         # may pass, so it is a failure and no misuse, and a supervisor will try again.
-        complain(describe(error))
+        report(error)
         return FAILURE
     finally:
         handler.close()
@@ -50,11 +53,12 @@ class _Life:
     """One broker from its start to its end."""
 
     def __init__(
-        self, read: Callable[[], Configuration], handler: LogHandler, *, reloads: bool
+        self, read: Callable[[], Configuration], handler: LogHandler, *, reloads: bool, json: bool
     ) -> None:
         self._read = read
         self._handler = handler
         self._reloads = reloads
+        self._json = json
         self._asked = asyncio.Event()
         self._reload: asyncio.Task[None] | None = None
 
@@ -77,7 +81,10 @@ class _Life:
         _collect_rarely()
         self._handler.name_broker(broker.name)
         try:
-            print(banner(broker), flush=True)
+            if self._json:
+                print_line(readiness(broker))
+            else:
+                print(banner(broker), flush=True)
             stopping = asyncio.ensure_future(self._asked.wait())
             closed = asyncio.ensure_future(broker.wait_closed())
             await asyncio.wait([stopping, closed], return_when=asyncio.FIRST_COMPLETED)
@@ -89,7 +96,7 @@ class _Life:
 
     def _stop(self, number: signal.Signals) -> None:
         if self._asked.is_set():
-            complain(f"stentor: {number.name} a second time; ending at once")
+            note(f"{number.name} a second time; ending at once")
             os._exit(FAILURE)
         self._asked.set()
         _log.info("%s: shutting down", number.name, extra={"event": "stopping"})
@@ -138,6 +145,24 @@ def open_doors(settings: Settings) -> list[str]:
         for text in settings.listen
         if (address := Address.parse(text)).kind in exposed and not address.is_loopback
     ]
+
+
+def readiness(broker: Broker) -> dict[str, Any]:
+    """The same as `banner`, for machines."""
+    settings = broker.settings
+    return {
+        "broker": broker.name,
+        "listening": broker.addresses,
+        "announced": broker.advertised,
+        "data": settings.data,
+        "overlay": settings.overlay,
+        "neighbors": [] if settings.parent else settings.neighbors,
+        "parent": settings.parent,
+        "routing": settings.routing,
+        "advertisements": settings.advertisements,
+        "grants": len(settings.grants),
+        "monitor": broker.monitor_address,
+    }
 
 
 def banner(broker: Broker) -> str:

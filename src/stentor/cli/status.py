@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from stentor.cli.command import Option
-from stentor.cli.options import BrokerArgument, asks
+from stentor.cli.options import BrokerArgument, JsonOption, asks
 
 #: Rows of a table, unless all are asked for.
 ROWS: Final = 20
@@ -35,19 +35,12 @@ def status(
             "--all", "-a", metavar="", help="Every client and subscription, not only the busiest."
         ),
     ] = False,
-    json: Annotated[
-        bool,
-        Option(
-            "--json",
-            metavar="",
-            help="One JSON object, for scripts; with --watch, one per line and interval.",
-        ),
-    ] = False,
+    json: JsonOption = False,
 ) -> None:
     """Show everything about a running broker.
 
-    Its neighbors, clients, subscriptions, routing table, queues, drops, journal and rates. If the
-    broker has grants, yours must allow you to operate it.
+    This shows its neighbors, clients, subscriptions, routing table, queues, drops, journal and
+    rates. If the broker has grants, yours must allow you to operate it.
 
     \b
     Examples:

@@ -274,8 +274,8 @@ def numbers_table(status: dict[str, Any], before: dict[str, Any] | None = None) 
     lost = sum(dropped.values())
     grid.add_row(
         "routing table",
-        f"{table['local']:,} entries of clients, {table['remote']:,} of neighbors, "
-        f"{table['offers']:,} offers; {plain(status['routing'])}",
+        f"{counted(table['local'], 'entry', 'entries')} of clients, {table['remote']:,} of "
+        f"neighbors, {counted(table['offers'], 'offer')}; {plain(status['routing'])}",
     )
     grid.add_row(
         "queues",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from click.exceptions import Exit
 
 from stentor.cli.command import Argument, Option
-from stentor.cli.options import BrokerArgument, NameOption, connects
+from stentor.cli.options import BrokerArgument, JsonOption, NameOption, connects
 
 if TYPE_CHECKING:
     from stentor.filters import Filter
@@ -26,15 +26,15 @@ def subscribe(
         ),
     ] = None,
     count: Annotated[
-        int, Option("--count", "-n", metavar="N", min=0, help="End after N; 0 is never.")
+        int, Option("--count", "-n", metavar="N", min=0, help="End after N; 0 means never.")
     ] = 0,
     timeout: Annotated[
         str | None,
         Option(
             "--timeout",
             metavar="DURATION",
-            help="End when nothing came for so long, such as 500ms, 30s or 5m. If --count asked "
-            "for more, it says how many came, and the exit code is 1.",
+            help="End when nothing has come for this long, such as 500ms, 30s or 5m. If --count "
+            "asked for more, it says how many came, and the exit code is 1.",
         ),
     ] = None,
     meta: Annotated[
@@ -43,8 +43,8 @@ def subscribe(
             "--meta",
             metavar="",
             help="Add _id, _time, _type, _subject, _channel, _content_type, _payload, _deliver_at, "
-            "_expires and _priority, as far as there are any, and of several filters under "
-            "_filters those that match.",
+            "_expires and _priority where there are any, and with several filters those that "
+            "match, as _filters.",
         ),
     ] = False,
     durable: Annotated[
@@ -52,8 +52,8 @@ def subscribe(
         Option(
             "--durable",
             metavar="NAME",
-            help="Let the broker keep the position under this name. The next time you go on there, "
-            "whatever was published meanwhile.",
+            help="Let the broker remember under this name how far you are. Next time you go on "
+            "there, with whatever was published meanwhile.",
         ),
     ] = None,
     expires: Annotated[
@@ -61,7 +61,7 @@ def subscribe(
         Option(
             "--expires",
             metavar="DURATION",
-            help="Leave out what is older, by its time: 10s, 1h.",
+            help="Leave out events that are older than this, by their time: 10s, 1h.",
         ),
     ] = None,
     forget: Annotated[
@@ -74,7 +74,7 @@ def subscribe(
             "--since",
             metavar="TIME",
             help="History first, then what is new: 2h for the last two hours, yesterday 14:00, "
-            "2026-01-01T00:00:00Z, or earliest for all there is.",
+            "2026-01-01T00:00:00Z, or earliest for everything there is.",
         ),
     ] = None,
     archive: Annotated[
@@ -82,8 +82,8 @@ def subscribe(
         Option(
             "--archive",
             metavar="PATH",
-            help="History from this archive first, then from the journals behind it, then what is "
-            "new. --since says from when on.",
+            help="History from this archive first, then from the journals after it, then what is "
+            "new. --since says where to begin.",
         ),
     ] = None,
     group: Annotated[
@@ -122,11 +122,13 @@ def subscribe(
         ),
     ] = False,
     name: NameOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Print what filters match, one JSON object per line.
 
     Each line is complete when it appears. It ends at Ctrl-C, or when its output is closed. A lost
-    connection is made again, and nothing is missed or printed twice.
+    connection is made again, and nothing is missed or printed twice. With --json, warnings and
+    errors are JSON, too.
 
     Values that JSON lacks are objects with one member: {"$time": "2026-01-01T12:00:00Z"},
     {"$bytes": "00ff"} in hexadecimal, {"$set": ["a", "b"]}, {"$number": "inf"}. Nested records
@@ -179,7 +181,7 @@ def _filters(words: list[str]) -> dict[Filter, str]:
         except StentorError:
             raise error from None
         raise InvalidConfiguration(
-            f'the filter comes in {len(words)} words; put it in quotes: "{whole}"'
+            f'the filter came in {len(words)} words; put it in quotes: "{whole}"'
         ) from None
 
 
@@ -187,7 +189,7 @@ def _advise(wanted: dict[Filter, str], strict: bool) -> None:
     """Say if nothing can match a filter, or if it reads otherwise than it was probably meant."""
     import warnings
 
-    from stentor.cli.exits import complain
+    from stentor.cli.exits import warn
     from stentor.errors import FilterWarning, NeverMatches
     from stentor.filters.advice import advice
 
@@ -196,7 +198,7 @@ def _advise(wanted: dict[Filter, str], strict: bool) -> None:
         for each in advice(word, filter):
             if strict and each.never:
                 raise NeverMatches(each.text)
-            complain(f"stentor: warning: {each.text}")
+            warn(each.text)
 
 
 def _since(text: str | None, archive: str | None) -> Any:

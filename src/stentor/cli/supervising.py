@@ -14,8 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from stentor.broker.overlay import OverlaySettings
-from stentor.broker.supervisor import Supervisor
+from stentor.broker.supervisor import Observer, Supervisor
 from stentor.cli.exits import FAILURE, OK
+from stentor.cli.json_forms import print_line
 from stentor.cli.operator import Operator
 from stentor.cli.options import Connecting
 from stentor.cli.status_view import plain
@@ -26,31 +27,51 @@ from stentor.notation.units import format_duration
 _COLORS: Final = ("cyan", "magenta", "green", "yellow", "blue", "bright_red")
 
 
+def outline(overlay: OverlaySettings) -> dict[str, Any]:
+    """What the file says, for machines."""
+    brokers = []
+    for name, own in overlay.brokers.items():
+        settings = overlay.settings(name)
+        linked = [link.other for link in overlay.links if link.dialer == name]
+        linked += [link.dialer for link in overlay.links if link.other == name]
+        brokers.append(
+            {
+                "broker": name,
+                "listen": list(settings.listen),
+                "neighbors": [*linked, *own.neighbors],
+                "data": settings.data,
+            }
+        )
+    return {
+        "file": overlay.file,
+        "brokers": brokers,
+        "links": [[link.dialer, link.other] for link in overlay.links],
+        "warnings": list(overlay.warnings),
+    }
+
+
 def describe(overlay: OverlaySettings) -> str:
     """What the file says, in a few lines."""
     count, links = len(overlay.brokers), len(overlay.links)
     lines = [f"{overlay.file}: {counted(count, 'broker')}, {counted(links, 'link')}"]
-    for name in overlay.brokers:
-        settings = overlay.settings(name)
-        linked = [link.other for link in overlay.links if link.dialer == name]
-        linked += [link.dialer for link in overlay.links if link.other == name]
-        linked += overlay.brokers[name].neighbors
+    for broker in outline(overlay)["brokers"]:
         lines.append(
-            f"  {name}  {', '.join(settings.listen)}  neighbors: {', '.join(linked) or 'none'}"
-            f"  data: {settings.data or 'in memory'}"
+            f"  {broker['broker']}  {', '.join(broker['listen'])}"
+            f"  neighbors: {', '.join(broker['neighbors']) or 'none'}"
+            f"  data: {broker['data'] or 'in memory'}"
         )
     return "\n".join(lines)
 
 
-def supervise(overlay: OverlaySettings, *, watch: bool) -> int:
+def supervise(overlay: OverlaySettings, *, watch: bool, json: bool = False) -> int:
     """Run the overlay until it is told to stop; the exit code."""
     with asyncio.Runner() as runner:
-        return runner.run(_run(overlay, watch=watch))
+        return runner.run(_run(overlay, watch=watch, json=json))
 
 
-async def _run(overlay: OverlaySettings, *, watch: bool) -> int:
+async def _run(overlay: OverlaySettings, *, watch: bool, json: bool) -> int:
     console = Console(highlight=False, soft_wrap=True)
-    observer = _Observer(console, list(overlay.brokers))
+    observer: Observer = _Lines() if json else _Observer(console, list(overlay.brokers))
     supervisor = Supervisor(overlay, observer)
     loop = asyncio.get_running_loop()
 
@@ -66,6 +87,18 @@ async def _run(overlay: OverlaySettings, *, watch: bool) -> int:
     else:
         well = await supervisor.run()
     return OK if well else FAILURE
+
+
+class _Lines:
+    """Prints everything as JSON, a line for each line of a log and each event."""
+
+    def line(self, broker: str, text: str) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            print_line({"broker": broker, "log": text})
+
+    def event(self, broker: str | None, text: str, *, bad: bool = False) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            print_line({"broker": broker, "event": text, "bad": bad})
 
 
 class _Observer:

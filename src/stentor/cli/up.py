@@ -10,12 +10,13 @@ from click.exceptions import Exit
 
 from stentor.cli.command import Argument, Option
 from stentor.cli.exits import warn
+from stentor.cli.options import JsonOption
 
 
 def up(
     file: Annotated[
         Path,
-        Argument(metavar="FILE", help="The overlay, in TOML.", show_default=False),
+        Argument(metavar="[FILE]", help="The overlay, in TOML."),
     ] = Path("overlay.toml"),
     check: Annotated[
         bool,
@@ -29,11 +30,12 @@ def up(
         bool,
         Option("--watch", "-w", metavar="", help="Show a table of the brokers below their logs."),
     ] = False,
+    json: JsonOption = False,
 ) -> None:
     """Run a whole overlay as processes of this machine.
 
-    Each broker is a process. One that dies is started again; what they log is shown together.
-    SIGTERM or Ctrl-C end all of them in good order, a second one at once. If this command is
+    Each broker is a process. One that dies is started again; the logs of all are shown together.
+    SIGTERM or Ctrl-C ends all of them in good order, a second one at once. If this command is
     killed, the brokers end by themselves.
 
     The file has a table [overlay] with what all brokers share, and a table [[broker]] for
@@ -54,12 +56,20 @@ def up(
       stentor up --watch overlay.toml
     """
     from stentor.broker.overlay import read_overlay
-    from stentor.cli.supervising import describe, supervise
+    from stentor.cli.supervising import describe, outline, supervise
+    from stentor.errors import InvalidConfiguration
+
+    if json and watch:
+        raise InvalidConfiguration("--watch draws a table, and --json prints lines; choose one")
 
     overlay = read_overlay(file)
     for warning in overlay.warnings:
         warn(warning)
-    if check:
+    if check and json:
+        from stentor.cli.json_forms import print_json
+
+        print_json(outline(overlay))
+    elif check:
         sys.stdout.write(describe(overlay) + "\n")
-        return
-    raise Exit(supervise(overlay, watch=watch))
+    else:
+        raise Exit(supervise(overlay, watch=watch, json=json))

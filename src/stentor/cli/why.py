@@ -13,8 +13,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from stentor.cli.command import Option
-from stentor.cli.options import BrokerArgument, Connecting, asks
-from stentor.errors import StentorError
+from stentor.cli.options import BrokerArgument, Connecting, JsonOption, asks
+from stentor.errors import InvalidConfiguration, InvalidValue, StentorError
 
 if TYPE_CHECKING:
     from stentor.cli.operator import Operator
@@ -44,7 +44,7 @@ def why(
             show_default=False,
         ),
     ],
-    json: Annotated[bool, Option("--json", metavar="", help="JSON, for scripts.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Say why a client got an event, or why not.
 
@@ -59,7 +59,12 @@ def why(
       stentor why 127.0.0.1:7411 --notification ticker:1789000000000:17 --client desk
     """
     from stentor.cli.running import run
+    from stentor.model import NotificationId
 
+    try:
+        NotificationId.parse(notification)
+    except InvalidValue as error:
+        raise InvalidConfiguration(f"--notification: {error}") from None
     found = run(lambda: _inquire(how, notification, client))
     if json:
         from stentor.cli.json_forms import print_json

@@ -35,7 +35,7 @@ def why_not(
     Examples:
       stentor why-not "price > 100 and symbol = 'IBM'" '{"symbol": "IBM", "price": 99}'
     """
-    from stentor.cli.exits import USAGE, complain, describe
+    from stentor.cli.exits import USAGE, report
     from stentor.cli.json_forms import from_json
     from stentor.errors import StentorError
     from stentor.filters import Filter
@@ -45,7 +45,7 @@ def why_not(
     try:
         notification = from_json(event.encode("utf-8", "surrogateescape"))
     except StentorError as error:
-        complain(describe(error))
+        report(error)
         raise Exit(USAGE) from None
     if json:
         from stentor.cli.json_forms import print_json

@@ -15,6 +15,7 @@ from collections.abc import (
 )
 from contextlib import aclosing
 from datetime import datetime, timedelta
+from functools import wraps
 from html import escape
 from types import TracebackType
 from typing import (
@@ -678,6 +679,7 @@ class Bus:
         """
 
         def register(provider: F) -> F:
+            @wraps(provider)  # so that it is named in the log
             async def handle(event: Any) -> None:
                 assert subscription.last is not None  # it is the request behind the event
                 await answered(self, subscription.last, lambda: provider(event), volatile)

@@ -15,6 +15,7 @@ from stentor.client.local_broker import LocalBroker
 from stentor.client.outbox import LIMIT, LIMIT_BYTES, Outbox
 from stentor.client.sequencer import Sequencer
 from stentor.client.trust import Trust
+from stentor.client.waiting import checked_seconds
 from stentor.errors import InvalidAddress, InvalidConfiguration
 from stentor.transport import DEFAULT_PORT, Address, client_context
 
@@ -86,6 +87,7 @@ def connect(
         own_authority=_has_own_authority(tls),
         trust=trust,
     )
+    checked_seconds(timeout)
     client = partial(
         LocalBroker,
         addresses,

@@ -192,8 +192,8 @@ class Outbox:
             )
         if 0 < self.window < len(items):
             raise Overloaded(
-                f"{len(items)} notifications at once, and the broker allows {self.window} that "
-                "are not yet answered; publish fewer at once, or raise the broker's limit"
+                f"{len(items)} notifications at once, and the broker allows {self.window} "
+                "without an answer; publish fewer at once, or raise the broker's limit"
             )
 
     def barrier(self, waiter: Waiter) -> None:

@@ -78,8 +78,8 @@ class Recorder:
         self.path = Path(path)
         if self.path.suffix not in (".jsonl", ".json"):
             raise InvalidConfiguration(
-                f"a recording is a file of JSON lines, and {self.path.name!r} is not called so; "
-                "end the name with .jsonl"
+                f"a recording is a file of JSON lines, and {self.path.name!r} is not named "
+                "like one; end the name with .jsonl"
             )
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
@@ -140,7 +140,7 @@ def _end(file: int, path: Path) -> int:
         pos = decoded(last).pos if last else 0
     except DecodeError as error:
         raise InvalidConfiguration(
-            f"{str(path)!r} is no recording to go on with: {error}; give another name"
+            f"{str(path)!r} is not a recording that can be continued: {error}; give another name"
         ) from None
     os.ftruncate(file, size - len(tail) + len(whole))
     return pos

@@ -34,6 +34,7 @@ from stentor.client.encoding import notification_of
 from stentor.client.subscription import Subscription, Terms
 from stentor.client.times import resolve
 from stentor.client.typed import filter_of
+from stentor.client.waiting import checked_seconds
 from stentor.errors import (
     InvalidConfiguration,
     InvalidNotification,
@@ -105,7 +106,7 @@ class Requests:
                 raise InvalidNotification(
                     f"the attribute {name!r} of a request is set by the library; rename it"
                 )
-        deadline = asyncio.get_running_loop().time() + timeout
+        deadline = asyncio.get_running_loop().time() + (checked_seconds(timeout) or 0.0)
         replies: asyncio.Queue[Notification | None] = asyncio.Queue()
         count = good = 0
         failure: ProviderFailed | None = None

@@ -37,7 +37,9 @@ class Retry:
 
     def __post_init__(self) -> None:
         if self.attempts is not None and self.attempts < 1:
-            raise InvalidConfiguration(f"attempts={self.attempts} never gives anything")
+            raise InvalidConfiguration(
+                f"attempts={self.attempts} would deliver nothing; give at least 1"
+            )
         self.terms()
 
     def terms(

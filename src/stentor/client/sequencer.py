@@ -66,9 +66,9 @@ class Sequencer:
                 delay = backoff.next()
                 if monotonic() + delay > deadline:
                     raise Unreachable(
-                        f"broker {welcome.broker!r} knows no broker {self._broker!r}, by which "
-                        "what is published here is to be sequenced; is that its name, does it run, "
-                        "and is it linked with the others?"
+                        f"broker {welcome.broker!r} knows no broker {self._broker!r}, the "
+                        "sequencer of this client; is that its name, is it running, and is it "
+                        "linked with the others?"
                     )
                 await asyncio.sleep(delay)
             places, refused = self._trust.followed(texts, via)
@@ -85,8 +85,7 @@ class Sequencer:
         """Raise unless it is this broker that bids welcome."""
         if welcome.broker != self._broker:
             raise Unreachable(
-                f"broker {welcome.broker!r} is not {self._broker!r}, by which what is published "
-                "here is sequenced"
+                f"broker {welcome.broker!r} is not {self._broker!r}, the sequencer of this client"
             )
         if self._stream not in (None, welcome.stream):
             _log.warning(

@@ -161,12 +161,12 @@ class Terms:
             )
         if self.expires is not None and not self.expires > 0:
             raise InvalidConfiguration(
-                f"what is older than expires={self.expires} seconds is everything; give more"
+                f"expires={self.expires} leaves out every event; give a longer time"
             )
         if self.settlement is not None and self.durable is None and self.group is None:
             raise InvalidConfiguration(
-                "only a durable subscription or a group settles notifications one by one, or has "
-                "some again; subscribe with durable= or group="
+                "only a durable subscription or a group settles notifications one by one, or "
+                "receives some again; subscribe with durable= or group="
             )
         if self.past is not None:
             self._check_past()

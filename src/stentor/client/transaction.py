@@ -103,7 +103,8 @@ class Transaction:
         self._check_open()
         if notification.delivery is None:
             raise InvalidConfiguration(
-                "this one is not settled by itself; subscribe with durable= and settle=True"
+                "this notification is not settled on its own; subscribe with durable= and "
+                "settle=True"
             )
         notification.delivery.subscription.check_takeable()
         self._taken.append(notification)

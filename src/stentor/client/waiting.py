@@ -6,7 +6,7 @@ import asyncio
 from types import TracebackType
 
 from stentor.client.outbox import Waiter
-from stentor.errors import NoReply, StentorError
+from stentor.errors import InvalidConfiguration, NoReply, StentorError
 
 
 def settles(future: asyncio.Future[None]) -> Waiter:
@@ -23,13 +23,27 @@ def settles(future: asyncio.Future[None]) -> Waiter:
     return waiter
 
 
+def checked_seconds(timeout: float | None) -> float | None:
+    """The timeout, if it is one: other durations may be written `"10s"`, and this looks like them.
+
+    >>> checked_seconds("3s")  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    stentor.errors.InvalidConfiguration: a timeout is a number of seconds, such as 2.5, and not '3s'
+    """
+    if timeout is not None and not isinstance(timeout, int | float):
+        raise InvalidConfiguration(
+            f"a timeout is a number of seconds, such as 2.5, and not {timeout!r}"
+        )
+    return timeout
+
+
 class TimeLimit:
     """`NoReply` if what is inside takes longer; no limit if that is None."""
 
     __slots__ = ("_seconds", "_timeout", "_what")
 
     def __init__(self, seconds: float | None, what: str) -> None:
-        self._seconds = seconds
+        self._seconds = checked_seconds(seconds)
         self._what = what
         self._timeout: asyncio.Timeout | None = None
 

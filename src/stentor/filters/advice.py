@@ -5,10 +5,11 @@ Such a filter is no mistake for the language. `x > 5 and x < 3` has a meaning, a
 filters together make some like it on purpose; `high-low > 5` is arithmetic. Whoever subscribes to
 one by hand waits for ever, though, and is told: by a warning, or by an error if that was asked for.
 
-There are four such things. Parts of the filter contradict each other; then the two that do are
+There are five such things. Parts of the filter contradict each other; then the two that do are
 named. It asks for a reserved name that there is not. It looks into events of a class by a name
-that no such event has. Or two names stand beside a minus without a space, as in `order-id`, where a
-single name with a hyphen may have been meant.
+that no such event has. Two names stand beside a minus without a space, as in `order-id`, where a
+single name with a hyphen may have been meant. Or a date stands there without quotes, which is a
+subtraction.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from stentor.model.names import RESERVED
 
 #: Parts of a conjunction that are compared pair by pair.
 _COMPARED = 30
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}\Z")
 _NAME = re.compile(r"[^\W\d][\w.$]*\Z")
 
 
@@ -48,11 +50,14 @@ def advice(text: str, filter: Filter | None = None) -> list[Advice]:
     'nothing can match this filter: price > 100 contradicts price < 50'
     >>> advice("order-id = 7")[0].text
     'order-id is read as order minus id; for a name with a hyphen write "order-id"'
+    >>> advice("due < 2026-01-31")[0].text
+    "2026-01-31 is read as the number 1994; for the date write date '2026-01-31'"
     >>> advice("price > 100")
     []
     """
     filter = Filter(text) if filter is None else filter
     found = [_hyphen(*each) for each in _hyphenated(text)]
+    found += [_date(*each) for each in _bare_dates(text)]
     if filter.is_never and text.strip().lower() != "false":
         found.insert(0, Advice(f"nothing can match this filter{_contradiction(text)}", True))
     for name in sorted(filter.names):
@@ -134,6 +139,23 @@ def _hyphenated(text: str) -> list[tuple[str, int]]:
             found.append((text[places[i] : places[end] + len(tokens[end])], places[i]))
         i = end + 1
     return found
+
+
+def _bare_dates(text: str) -> list[tuple[str, int]]:
+    """Dates that are written as numbers with minus signs between them, and where they begin."""
+    tokens, places = scan(text), offsets(text)
+    found = []
+    for i in range(len(tokens) - 4):
+        date = "".join(tokens[i : i + 5])
+        if _DATE.match(date) and text.startswith(date, places[i]):
+            found.append((date, places[i]))
+    return found
+
+
+def _date(date: str, offset: int) -> Advice:
+    year, month, day = map(int, date.split("-"))
+    text = f"{date} is read as the number {year - month - day}; for the date write date '{date}'"
+    return Advice(text, False, offset)
 
 
 def _hyphen(name: str, offset: int) -> Advice:

@@ -257,7 +257,7 @@ def _normal_subclass(value: Any) -> Any:
             return normal(plain_value)
     names = ", ".join([*_types, COLLECTION])
     raise InvalidValue(
-        f"a {type(value).__name__} cannot be an attribute value; known value types: {names}"
+        f"{type(value).__name__} is no type of an attribute's value; known are {names}"
     )
 
 

@@ -31,8 +31,8 @@ spill, or have the grant widened
     >>> Allowance(groups=2).check("groups", 2)
     Traceback (most recent call last):
     ...
-    stentor.errors.Overloaded: 2 groups are there by this grant, the most that it allows; end \
-some, or raise `groups` in the grant
+    stentor.errors.Overloaded: this grant has 2 groups, the most that it allows; end some, or \
+raise `groups` in the grant
     """
 
     #: What their subscriptions may do with what does not fit.
@@ -54,8 +54,8 @@ some, or raise `groups` in the grant
         most = getattr(self, what)
         if most is not None and count >= most:
             raise Overloaded(
-                f"{count} {what} are there by this grant, the most that it allows; end some, or "
-                f"raise `{what}` in the grant"
+                f"this grant has {count} {what}, the most that it allows; end some, or raise "
+                f"`{what}` in the grant"
             )
 
     def check_overflow(self, name: str, overflow: str) -> None:

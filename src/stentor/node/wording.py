@@ -104,7 +104,7 @@ class Wording:
                 tuple([self._unwritten(key) for key in message.removed]),
             )
         except StentorError as error:
-            raise ProtocolError(f"a neighbor sent a filter that is none: {error}") from error
+            raise ProtocolError(f"a neighbor sent an invalid filter: {error}") from error
 
     def _entry(self, key: m.Key, text: str) -> tuple[FilterId | Filter, Filter]:
         filter = self._filter(text)

@@ -101,7 +101,7 @@ class Transfer:
         deadline = asyncio.get_running_loop().time() + PATIENCE
         while not connection.writable and not connection.is_closing:
             if asyncio.get_running_loop().time() > deadline:
-                raise NoReply("it does not take what is sent to it")
+                raise NoReply("it does not accept what is sent to it")
             await asyncio.sleep(0.01)
         if connection.is_closing:
             raise ShuttingDown("the link was lost")

@@ -163,6 +163,11 @@ def _unexpected(
         hint = f"double quotes name attributes; write {single} in single quotes"
     elif kind == "_RPAR" and shape[:index].count("_LPAR") <= shape[:index].count("_RPAR"):
         hint = "no '(' is open here"
+    elif index > 1 and kind in ("IN", "_OF") and tokens[index - 2].lower() in ("any", "all"):
+        word, name = tokens[index - 2 : index]
+        hint = f"write {word} {name} in LIST: CONDITION, with the colon"
+    elif kind == "_LPAR" and index and shape[index - 1] == "EXISTS":
+        hint = "write exists and the name, without parentheses"
     elif kind == "_LPAR" and index and shape[index - 1] in ("NAME", "QUOTED"):
         hint = "filters call no functions; compare the attribute itself"
     elif token.lower() in KEYWORDS and "QUOTED" in accepted and hint is None:

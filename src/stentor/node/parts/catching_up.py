@@ -168,7 +168,7 @@ class CatchingUp:
         try:
             parsed(message.filter)
         except StentorError as error:
-            raise ProtocolError(f"a neighbor asks by a filter that is none: {error}") from error
+            raise ProtocolError(f"a neighbor asks with an invalid filter: {error}") from error
         border = self._borders.with_(neighbor)
         if border is not None:
             message.filter = border.fetchable(message.filter)

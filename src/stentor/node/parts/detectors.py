@@ -287,8 +287,9 @@ class Detectors:
         allowance.check("detectors", counts[owner])
         if not self.shares.has_room(owner, counts):
             raise Overloaded(
-                f"{counts.total()} detectors are there, and no more are allowed to this grant; end "
-                "some that nobody needs, or raise limits.detectors"
+                f"there are {counts.total()} detectors, and this grant may have no more; end "
+                "some that "
+                "nobody needs, or raise limits.detectors"
             )
 
     def _attach(

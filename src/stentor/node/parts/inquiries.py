@@ -55,6 +55,7 @@ from stentor.node.subscription import Subscription
 from stentor.node.subscriptions import Subscriptions
 from stentor.node.trail import Ending, Trail, client_of
 from stentor.node.ways import Ways
+from stentor.notation.counts import counted
 from stentor.protocol import messages as m
 
 #: Entries of journals that are looked at for one question, and in one step.
@@ -497,7 +498,8 @@ def _refused(durable: Durable, stream: str, offset: int) -> Answer | None:
     refusal = durable.refused.get(stream, {}).get(offset)
     if refusal is None:
         return None
-    return _said("resting", f"refused {refusal.attempts} times, comes again: {refusal.cause}")
+    times = counted(refusal.attempts, "time")
+    return _said("resting", f"refused {times}, comes again: {refusal.cause}")
 
 
 def _unmatched(interest: Iterable[Filter], envelope: Envelope) -> Steps:

@@ -199,7 +199,7 @@ class Subscribing:
             raise InvalidConfiguration(f"a lease of {message.lease} seconds ends before it begins")
         if message.expires is not None and not message.expires > 0:
             raise InvalidConfiguration(
-                f"what is older than {message.expires} seconds is everything; give more"
+                f"expires={message.expires} leaves out every event; give a longer time"
             )
         if message.since is not None and not isfinite(message.since):
             raise InvalidConfiguration(f"since={message.since} is no time")

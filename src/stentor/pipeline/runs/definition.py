@@ -141,6 +141,32 @@ class Pipeline:
     #: What the user should know, though it is no mistake.
     warnings: tuple[str, ...] = ()
 
+    def outline(self) -> dict[str, Any]:
+        """What it does, for machines."""
+        return {
+            "file": str(self.file),
+            "pipeline": self.name,
+            "engine": self.engine,
+            "sources": [
+                {"name": each.name, "kind": each.kind, "stream": each.stream}
+                for each in self.sources.values()
+            ],
+            "steps": [
+                {"name": each.name, "kind": each.kind.name, "tables": list(each.tables)}
+                for each in self.steps.values()
+            ],
+            "sinks": [
+                {
+                    "name": each.name,
+                    "input": each.input,
+                    "kind": each.kind,
+                    "how": self._how_written(each),
+                }
+                for each in self.sinks.values()
+            ],
+            "warnings": list(self.warnings),
+        }
+
     def describe(self) -> str:
         """What it does, in a few lines."""
         runs = "runs on Spark" if self.engine == "spark" else "a bridge, runs without Spark"
@@ -151,9 +177,12 @@ class Pipeline:
         for step in self.steps.values():
             lines.append(f"  step {step.name}: {step.kind.name} of {', '.join(step.tables)}")
         for sink in self.sinks.values():
-            how = sink.mode if sink.stream else f"once, {_EXISTING[sink.existing]}"
-            if sink.kind == "kafka":
-                once = self.engine == "bridge" and sink.options.get("exactly_once", True)
-                how = "each record once" if once else "each record at least once"
+            how = self._how_written(sink)
             lines.append(f"  sink {sink.name}: {sink.input} to {sink.kind}, {how}")
         return "\n".join(lines)
+
+    def _how_written(self, sink: Sink) -> str:
+        if sink.kind == "kafka":
+            once = self.engine == "bridge" and sink.options.get("exactly_once", True)
+            return "each record once" if once else "each record at least once"
+        return sink.mode if sink.stream else f"once, {_EXISTING[sink.existing]}"
