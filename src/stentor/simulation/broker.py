@@ -69,6 +69,8 @@ class SimulatedBroker:
             else:
                 first = self.log.write(action, self._host.time)
                 self.durables |= action.states
+        elif self._host.disks_fail:
+            first = -1
         elif action.data is None:
             self.durables.pop(action.name, None)
         else:
@@ -77,10 +79,11 @@ class SimulatedBroker:
 
     def written(self, action: Append | Persist, first: int) -> None:
         """The core hears that something was written, and from which offset on."""
+        error = JournalUnavailable("the disk is full") if first < 0 else None
         if isinstance(action, Persist):
-            self.core.stored(action.context, None)
-        elif first < 0:
-            self.core.failed(action.context, JournalUnavailable("the disk is full"))
+            self.core.stored(action.context, error)
+        elif error is not None:
+            self.core.failed(action.context, error)
         else:
             self.core.committed([(action.context, first, action.items)])
 

@@ -850,6 +850,8 @@ class Client:
         if self.host.thorough:
             self.answers.append(message)
         inbox = self.inboxes.get(getattr(message, "number", -1))
+        if inbox is not None and inbox.waits:
+            inbox = None  # that was said before it ended there
         match message:
             case m.Deliver() if inbox is not None:
                 inbox.take(message)
@@ -917,6 +919,8 @@ class Client:
                     each.stored.update(each.storing.pop(number, ()))
                     for stream, position in each.asked.pop(number, {}).items():
                         each.confirmed[stream] = max(position, each.confirmed.get(stream, 0))
+            case m.Failure(code=JournalUnavailable.code) if self.host.thorough:
+                self._not_stored(message.number, inbox)
             case m.Rejected() | m.Failure():
                 self._refused(message)
 
@@ -928,6 +932,18 @@ class Client:
         self._problem = error_of(message.code, message.message)
         if self.host.thorough and message.code != LeaseExpired.code:  # it ended while this was said
             raise AssertionError(f"{self.id} was told {message}")
+
+    def _not_stored(self, number: int | None, inbox: SimulatedInbox | None) -> None:
+        """The disk is full: the application subscribes again, or takes note."""
+        if inbox is not None:
+            inbox.lost_connection()
+            inbox.waits = True
+        if number is None:
+            return
+        for each in self.inboxes.values():
+            each.asked.pop(number, None)
+            each.storing.pop(number, None)
+            each.amendments.pop(number, None)
 
     def ask_again(self) -> None:
         """Ask for what was elsewhere."""

@@ -162,6 +162,20 @@ def test_the_same_notification_in_two_streams_is_given_once() -> None:
     assert (durable.is_done("b0#", 1), durable.is_done("b1#", 1)) == (True, True)
 
 
+def test_a_member_that_was_told_that_it_could_not_be_stored_is_given_nothing() -> None:
+    """Its client has no such subscription, and would settle nothing."""
+    sim, inbox = settled(m.Settlement(), group="g")
+    late = sim.client(at="b0")
+    sim.disks_fail = True
+    refused = late.open("exists x", **inbox.options)
+    sim.advance()
+    assert refused.in_force is None
+    sim.disks_fail = False
+    sim.client(at="b0").send([{"x": x} for x in range(10)])
+    sim.advance()
+    assert len(inbox.waiting) == 10
+
+
 def test_dead_letters_reach_those_who_ask_where_advertisements_steer() -> None:
     sim = Overlay([("b0", "b1")], advertisements="covering")
     publisher = sim.client(at="b0")

@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from stentor.errors import StentorError
 from stentor.node.agenda import Agenda
 from stentor.node.assurance import Assurance
 from stentor.node.clock import Clock
@@ -362,4 +363,13 @@ class Probing:
         if subscription.durable is None:
             self._agenda.to_client(session.id, answer)
         else:
-            self._durables.store(subscription.durable, self._durables.answer(session, answer))
+            tell = self._durables.answer(session, answer)
+
+            def stored(error: StentorError | None) -> None:
+                held = session.subscriptions.get(consumer.number)
+                if error is not None and held == (subscription, consumer):
+                    # For its client it has ended: nobody would deal with what it is given.
+                    self._subscriptions.leave(session, consumer.number)
+                tell(error)
+
+            self._durables.store(subscription.durable, stored)
