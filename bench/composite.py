@@ -1,6 +1,7 @@
 """How fast composite events are detected, and what open runs take.
 
-bench/composite.py                     1,000 patterns, and 100, with few, half and all events of use
+bench/composite.py                     1,000 patterns, and 100, with few, half and all events of
+                                       use; one with a condition across its events
 bench/composite.py --against-bobocep   beside the engine bobocep, which has to be installed
 
 Sequences of two events within ten seconds, one partition for each host. An event is *of use* if it
@@ -50,21 +51,28 @@ def main(arguments: list[str]) -> None:
     for patterns in (100, 1_000):
         for share in (0.05, 0.5, 1.0):
             for policy in (None, Guaranteed()):
-                rate, found = speed(patterns, share, given.events, policy)
+                events = stream(patterns, share, given.events)
+                rate, found = speed(pairs(patterns), events, policy)
                 name = "best effort" if policy is None else "guaranteed"
                 print(
                     f"{patterns:>5,} patterns, {share:4.0%} of use, {name:11}: "
                     f"{rate:>9,.0f} events/s, {found:,} detected"
                 )
+    for apart in (10, 1):
+        rate, found = speed([spike()], quotes(given.events // 2, apart), None)
+        print(
+            f"B.price > A.price * 1.1, {apart:>2} ms apart: "
+            f"{rate:>9,.0f} events/s, {found:,} detected"
+        )
     print("{:.0f} bytes for each open run; the detector's status says {:.0f}".format(*memory()))
 
 
-def speed(patterns: int, share: float, count: int, policy: Policy | None) -> tuple[float, int]:
+def speed(
+    wanted: list[Pattern], events: list[Notification], policy: Policy | None
+) -> tuple[float, int]:
     """Events in a second of processor time, and how many composite events there were."""
     from stentor.composite import Detector
 
-    wanted = pairs(patterns)
-    events = stream(patterns, share, count)
     detector = Detector(wanted, policy=policy)
     detector.feed(events[:BATCH])  # compiles what is compiled
     detector = Detector(wanted, policy=policy)
@@ -75,6 +83,36 @@ def speed(patterns: int, share: float, count: int, policy: Policy | None) -> tup
     for start in range(0, len(events), BATCH):
         found += len(detector.feed(events[start : start + BATCH]).detections)
     return len(events) / (thread_time() - before), found
+
+
+def spike() -> Pattern:
+    """A pattern with a condition across its events."""
+    from stentor.composite import Pattern
+
+    return Pattern(
+        "(A ; B) within 10s where B.price > A.price * 1.1 partition by host",
+        events={"A": "type = 'a'", "B": "type = 'b'"},
+    )
+
+
+def quotes(count: int, apart: int) -> list[Notification]:
+    """Events of fifty hosts for that, so many milliseconds apart: the closer, the more runs are
+    open that an event has to be tested for.
+    """
+    from stentor.model import Notification
+
+    rng = random.Random(2)
+    return [
+        Notification(
+            {
+                "type": rng.choice("ab"),
+                "price": rng.uniform(90, 110),
+                "host": f"h{rng.randrange(50)}",
+            },
+            time=START + timedelta(milliseconds=apart * i),
+        )
+        for i in range(count)
+    ]
 
 
 def memory(runs: int = 20_000) -> tuple[float, float]:

@@ -11,6 +11,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from rich.console import Console
 from scripted import looped, until
 from test_live import overlay
@@ -21,8 +22,11 @@ from stentor.broker.host import Broker
 from stentor.broker.settings import Grant, Settings
 from stentor.cli.status_view import status_view
 from stentor.composite import Pattern, detect_local, sub_events
-from stentor.errors import InvalidConfiguration, InvalidPattern, NotPermitted
+from stentor.errors import FilterSyntaxError, InvalidConfiguration, InvalidPattern, NotPermitted
 from stentor.filters import Filter
+from stentor.node.parts.detectors import Detectors
+from stentor.node.session import Session
+from stentor.protocol.messages import Subscribe
 from stentor.scopes import MembershipRule, ScopeGraph
 from stentor.scopes.definition import records_of
 
@@ -85,6 +89,21 @@ async def test_what_makes_no_sense_is_refused_with_reasons() -> None:
             with pytest.raises(InvalidPattern):
                 await wrong.open()
             assert not broker.core.detectors.held
+
+
+@looped
+async def test_a_broker_that_does_not_know_detection_refuses_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    subscribe = Detectors.subscribe
+
+    def unknowing(self: Detectors, session: Session, message: Subscribe) -> object:
+        return subscribe(self, session, structs.replace(message, detect=None))
+
+    monkeypatch.setattr(Detectors, "subscribe", unknowing)
+    async with overlay(1) as (broker,), stentor.connect(broker.address) as bus:
+        with pytest.raises(FilterSyntaxError, match="detect"):
+            await bus.detect(LOCKOUT).open()
 
 
 @looped

@@ -135,7 +135,7 @@ def plain_pattern(r: Random) -> Pattern:
 
 
 def random_pattern(r: Random) -> Pattern:
-    partition = ("host",) if r.random() < 0.3 else ()
+    partition = r.choice(((), (), (), (), ("host",), ("host",), ("_producer",)))
     if r.random() < 0.1:
         labels = tuple(r.choices(list(NAMES), k=r.choice((1, 2, 3))))
         return Pattern(e.Window(labels, r.random() < 0.5), NAMES, partition=partition)
@@ -259,6 +259,8 @@ def check(seed: int | Random) -> int:
         )
         if way is guaranteed and portion is None:
             assert [d.interval.high for d in found] == sorted(d.interval.high for d in found)
+    for each in expected:
+        assert each.notification().id == each.id
     return len(expected)
 
 

@@ -62,6 +62,7 @@ from stentor.model import Notification, any_handled
 from stentor.notation.completion import offering
 from stentor.notation.counts import counted
 from stentor.protocol.messages import (
+    DETECT,
     Amended,
     Confirm,
     Credit,
@@ -705,7 +706,7 @@ class Subscription(Generic[T]):
 
     def _asks(self) -> str | list[str]:
         """What it asks for, in the words of the protocol."""
-        return str(self.filter)
+        return str(self.filter) if self._terms.detect is None else DETECT
 
     def amended(self, message: Amended) -> None:
         """What it asks for has changed at the broker, which is so for inboxes only."""

@@ -18,7 +18,8 @@ from functools import lru_cache
 from typing import Final
 
 from stentor.composite import expressions as e
-from stentor.composite.conditions import Condition, names_in, needs_of
+from stentor.composite.compiled_conditions import Test, test_of_all, test_of_event
+from stentor.composite.conditions import Condition
 from stentor.composite.residuals import (
     DONE,
     Guards,
@@ -74,17 +75,18 @@ class Edge:
     raised: tuple[tuple[int, int], ...]
     cleared: tuple[int, ...]
     differing: tuple[tuple[int, str], ...]
-    #: Conditions on the event, with the names in them and what they need to be tested; those on
-    #: what it leaves, and those on what it ends.
-    conditions: tuple[tuple[Condition, frozenset[str], frozenset[tuple[str, int]]], ...]
-    leaving: tuple[Condition, ...]
-    finally_: tuple[Condition, ...]
+    #: Conditions on the event; those on what it leaves, and those on what it ends.
+    conditions: tuple[Test, ...]
+    leaving: tuple[Test, ...]
+    finally_: tuple[Test, ...]
     #: Timers to set: register, when, and the ways in which the part before them is complete.
     armed: tuple[tuple[int, e.Spec, tuple[Guards, ...]], ...]
     #: Whether there is nothing to do but to compare it with the hull of the run.
     is_plain: bool
     #: Whether it only has to be strictly behind that hull, too.
     is_strict: bool
+    #: Whether it is one of these two, but for conditions on the event.
+    is_tested: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,11 +268,9 @@ class _Compiler:
             for n, scope in move.entered
             for side in (0, 1)
         )
-        conditions = tuple(
-            (c, names_in(c), needs_of(c)) for n in move.conditions for c in operators.tested[n]
-        )
-        leaving = tuple(c for n in sorted(move.leaving) for c in operators.final[n])
-        finally_ = tuple(c for n in sorted(move.finally_) for c in operators.final[n])
+        conditions = tuple(test_of_event(c) for n in move.conditions for c in operators.tested[n])
+        leaving = tuple(test_of_all(c) for n in sorted(move.leaving) for c in operators.final[n])
+        finally_ = tuple(test_of_all(c) for n in sorted(move.finally_) for c in operators.final[n])
         armed = tuple(
             (self._register(("timer", n)), operators.timers[n].spec, ways) for n, ways in move.armed
         )
@@ -280,13 +280,14 @@ class _Compiler:
             or entered
             or move.cleared
             or move.differing
-            or conditions
             or leaving
             or finally_
             or armed
             or floors
         )
         is_floor_kept = bool({n for n, _ in move.raised} & live(move.rest).floors)
+        is_tested = only_ordered and bool(conditions) and not is_floor_kept
+        only_ordered = only_ordered and not conditions
         return Edge(
             atom,
             wanted=binds,
@@ -310,6 +311,7 @@ class _Compiler:
             armed=armed,
             is_plain=only_ordered and not raised,
             is_strict=only_ordered and bool(raised) and not is_floor_kept,
+            is_tested=is_tested,
         )
 
     def _unused(self, term: Term) -> tuple[int, ...]:

@@ -416,15 +416,23 @@ class Detector:
             self._is_sorted = False
 
     def _taken_before(self, time: int, most: int) -> list[tuple[Any, ...]]:
-        """What waited and ended before that time, in its order, or as much of it as this."""
-        waiting = self._waiting
+        """What waited and ended before that time, in its order, or as much of it as this.
+
+        Where patterns are made of patterns, what has ended at one moment is not taken apart: what
+        is found in the last of it comes before the first.
+        """
+        waiting, is_flat = self._waiting, self._levels == 1 or not most
         if self._is_sorted:
-            place = min(bisect_left(waiting, (time,)), most)
+            place = bisect_left(waiting, (time,))
+            if place > most:
+                place = most if is_flat else bisect_left(waiting, (waiting[most - 1][0] + 1,))
             taken = waiting[:place]
             del waiting[:place]
             return taken
         taken = []
-        while len(taken) < most and waiting and waiting[0][0] < time:
+        while waiting and waiting[0][0] < time:
+            if len(taken) >= most and (is_flat or waiting[0][0] > taken[-1][0]):
+                break
             taken.append(heappop(waiting))
         return taken
 
@@ -493,7 +501,7 @@ class Detector:
                 before = oldest + 1
                 self._forced += 1
             taken = self._taken_before(before, room)
-            room -= len(taken)
+            room = max(room - len(taken), 0)
             self._is_releasing = bool(self._waiting) and self._waiting[0][0] < before
             if before > self._released:
                 self._released = before

@@ -409,8 +409,11 @@ def _stays_whole(pattern: Pattern) -> bool:
     """Whether it is too large to be taken apart, or would see that it is.
 
     That is so if a filter may match composite events that are no more than detections of parts.
-    These have the attributes of their partition, and others whose names hold a dot.
+    These have the attributes of their partition, and others whose names hold a dot. It is so as
+    well if it parts events by what is no attribute: a part has a producer and a type of its own.
     """
+    if any(name.startswith("_") for name in pattern.partition):
+        return True
     if len(pattern.events) > MOST_NAMES or _uses(pattern.expression).total() > MOST_ATOMS:
         return True
     shown = {name for each in parts(pattern) for name in each.partition}

@@ -58,8 +58,8 @@ def _timer(state: State, register: int) -> str:
 
 def _label(edge: Edge) -> str:
     label = format_expression(edge.atom)
-    tests = [format_condition(condition) for condition, *_ in edge.conditions]
-    tests += [format_condition(condition) for condition in (*edge.leaving, *edge.finally_)]
+    every = (*edge.conditions, *edge.leaving, *edge.finally_)
+    tests = [format_condition(test.condition) for test in every]
     tests += [f"{attribute} differs" for _, attribute in edge.differing]
     if tests:
         label += f" [{' and '.join(tests)}]"

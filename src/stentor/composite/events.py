@@ -12,11 +12,15 @@ attributes of the last event of each name (`B.price`), how many events each name
 and `composite.start`, `.end`, `.events` and `.pattern`. Its payload holds the events. Its id is
 made from the pattern and the ids of its events: whoever detects the same again gives it the same
 id (06/T8). Ids of one pattern rise with the end of the interval.
+
+Where a pattern parts its events by what is no attribute (`_producer`), the attribute that says it
+is `composite.producer`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -25,7 +29,9 @@ import msgspec
 
 from stentor.composite.intervals import END, START, Interval, bounds_of
 from stentor.errors import DecodeError
-from stentor.model import MAX_ATTRIBUTES, Notification, NotificationId, decode, encode
+from stentor.model import MAX_ATTRIBUTES, Notification, NotificationId, decode
+from stentor.model.codec import encode_batch
+from stentor.model.names import name_problem
 
 if TYPE_CHECKING:
     from stentor.composite.pattern import Pattern
@@ -149,14 +155,9 @@ class CompositeEvent:
         found = self._notification
         if found is None:
             payload = pack_events(self.events)
-            found = self._notification = Notification(
-                self._attributes(),
-                type=self.pattern.type,
-                payload=payload,
-                content_type=CONTENT_TYPE,
-                id=self.id,
-                time=self.interval.end,
-            )
+            parts = self.pattern.type, None, None, payload, CONTENT_TYPE, self.id
+            found = Notification.from_checked(self._attributes(), *parts, self.interval.end)
+            self._notification = found
         return found
 
     def _attributes(self) -> dict[str, Any]:
@@ -166,7 +167,8 @@ class CompositeEvent:
             "composite.events": len(self.events),
             "composite.pattern": self.pattern.label,
         }
-        attributes.update(zip(self.pattern.partition, self.key, strict=True))
+        for name, value in zip(self.pattern.partition, self.key, strict=True):
+            attributes.setdefault(shown_as(name), value)
         taken = {name.partition(".")[0] for name in attributes}
         counts: dict[str, int] = {}
         last: dict[str, Notification] = {}
@@ -177,12 +179,15 @@ class CompositeEvent:
         for name, event in last.items():
             if name in taken:
                 continue
-            own = {f"{name}.{attribute}": value for attribute, value in event.items()
-                   if not attribute.startswith("composite.")}  # fmt: skip
+            own = {
+                full: value
+                for attribute, value in event.items()
+                if (full := _own_name(name, attribute)) is not None
+            }
             if len(attributes) + len(own) + 1 > MAX_ATTRIBUTES:
                 break
             # An event that has an attribute `count` keeps it.
-            if not any(each.startswith(f"{name}.count") for each in own):
+            if not any(map(_is_count, event)):
                 attributes[f"{name}.count"] = counts[name]
             attributes.update(own)
         return attributes
@@ -216,6 +221,27 @@ class CompositeEvent:
         return f"CompositeEvent({self.pattern.label}, {self.interval}, {inside})"
 
 
+@lru_cache(maxsize=4_096)
+def _own_name(name: str, attribute: str) -> str | None:
+    """An attribute of an event of that name, as composite events have it; None if they do not."""
+    full = f"{name}.{attribute}"
+    is_told = not attribute.startswith("composite.") and name_problem(full) is None
+    return full if is_told else None
+
+
+def _is_count(attribute: str) -> bool:
+    return attribute[:5] == "count" and attribute[5:6] in (".", "")
+
+
+def shown_as(name: str) -> str:
+    """The attribute of composite events that says by which value of a name they are parted.
+
+    >>> shown_as("host"), shown_as("_producer")
+    ('host', 'composite.producer')
+    """
+    return f"{TYPE}.{name[1:]}" if name.startswith("_") else name
+
+
 def detection_order(found: CompositeEvent) -> tuple[Any, ...]:
     """Detections are told in the order of their intervals, then of their patterns and ids."""
     return found.interval.high, found.interval.low, found.pattern.type, found.id.sequence
@@ -235,12 +261,17 @@ def _end(found: CompositeEvent) -> tuple[int, int]:
     return high, low
 
 
-def pack_events(events: Iterable[SubEvent]) -> bytes:
+def pack_events(events: Sequence[SubEvent]) -> bytes:
     """The events of a composite event as its payload."""
-    packed = [(each.names, encode(each.event)) for each in events]
-    if sum(len(data) for _, data in packed) > MAX_CARRIED:
+    return packed(events, encode_batch([each.event for each in events]))
+
+
+def packed(events: Sequence[SubEvent], encoded: Sequence[bytes]) -> bytes:
+    """The same for events that were encoded already."""
+    if sum(map(len, encoded)) > MAX_CARRIED:
         return b""
-    return msgspec.msgpack.encode(packed)
+    names = [each.names for each in events]
+    return msgspec.msgpack.encode(list(zip(names, encoded, strict=True)))
 
 
 _unpack: Final = msgspec.msgpack.Decoder(list[tuple[tuple[str, ...], bytes]]).decode
@@ -253,9 +284,14 @@ def sub_events(notification: Notification) -> tuple[Notification, ...]:
 
 def named_events(notification: Notification) -> list[tuple[tuple[str, ...], Notification]]:
     """The same, each with the names that it was accepted by."""
+    return [(names, decode(data)) for names, data in packed_events(notification)]
+
+
+def packed_events(notification: Notification) -> list[tuple[tuple[str, ...], bytes]]:
+    """The same, and the events encoded."""
     if notification.content_type != CONTENT_TYPE or not notification.payload:
         return []
     try:
-        return [(names, decode(data)) for names, data in _unpack(notification.payload)]
+        return _unpack(notification.payload)
     except msgspec.MsgspecError as error:
         raise DecodeError(f"the payload holds no events: {error}") from None

@@ -20,7 +20,7 @@ from stentor.composite.parser import parse_pattern
 from stentor.errors import FilterSyntaxError, InvalidPattern
 from stentor.filters import Filter
 from stentor.filters.language import format_name
-from stentor.model.names import name_problem
+from stentor.model.names import RESERVED, name_problem
 from stentor.model.values import value_type_of
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 MAX_LEVELS: Final = 8
 #: The most names that a pattern may define.
 MAX_EVENTS: Final = 50
+#: What events may be parted by besides their attributes.
+_PARTING: Final = tuple(name for name in RESERVED if name != "_types")
 
 
 class Pattern:
@@ -97,10 +99,16 @@ class Pattern:
                         f"the condition of `where` speaks of {name}, but no event before it gets "
                         "that name"
                     )
+        for name in self.partition:
+            if name.startswith("_") and name not in _PARTING:
+                raise InvalidPattern(
+                    f"events cannot be parted by {name}; take an attribute, or one of "
+                    f"{', '.join(_PARTING)}"
+                )
         if self.level > MAX_LEVELS:
             raise InvalidPattern(f"patterns are defined by patterns at most {MAX_LEVELS} deep")
 
-    @property
+    @cached_property
     def level(self) -> int:
         """0 if it is defined by filters alone, else one more than the patterns in it."""
         return max(
@@ -135,12 +143,12 @@ class Pattern:
     def digest(self) -> str:
         return blake2b(self.canonical.encode(), digest_size=10).hexdigest()
 
-    @property
+    @cached_property
     def type(self) -> str:
         """The event type of its composite events (R-06.02)."""
         return f"{TYPE}.p{self.digest}"
 
-    @property
+    @cached_property
     def label(self) -> str:
         """How to call it: its name, or its expression."""
         if self.name is not None:
@@ -263,8 +271,10 @@ def _restored(text: str, events: dict[str, Any], name: str | None) -> Pattern:
 def _meaning(
     name: str, meaning: str | Filter | Pattern, read: Callable[[str], Filter] = Filter
 ) -> Filter | Pattern:
-    if not name.isidentifier():
-        raise InvalidPattern(f"{name!r} is no name for an event; use letters, digits and _")
+    if not name.isidentifier() or name.startswith("_"):
+        raise InvalidPattern(
+            f"{name!r} is no name for an event; begin with a letter, and use letters, digits and _"
+        )
     if name == TYPE:
         raise InvalidPattern(f"{TYPE} is no name for an event: composite events have it themselves")
     if isinstance(meaning, (Filter, Pattern)):

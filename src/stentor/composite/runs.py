@@ -26,7 +26,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from stentor.composite.automaton import Automaton, Edge, Outcome, State
-from stentor.composite.conditions import Condition, holds
+from stentor.composite.compiled_conditions import Chain, passes_all, test_of_all
 from stentor.composite.events import Occurrence, SubEvent
 from stentor.composite.expressions import due
 from stentor.composite.pattern import key_token
@@ -35,10 +35,8 @@ from stentor.composite.steps import Steps
 from stentor.errors import DetectorFull
 from stentor.model import Notification
 
-Chain: TypeAlias = Any
 Registers: TypeAlias = tuple[Any, ...]
 Branch: TypeAlias = tuple[int, int, int, Registers, Chain, int]
-Bindings: TypeAlias = dict[str, list[Notification]]
 
 #: What a time event is, to an automaton.
 _TIME: Final = Notification({"time": True})
@@ -422,6 +420,7 @@ class Machine:
 
     __slots__ = (
         "__weakref__",
+        "_final",
         "automaton",
         "full",
         "has_timers",
@@ -446,6 +445,8 @@ class Machine:
         self.limits = limits
         self.full: Any = _stop if limits.when_full == "raise" else _go_on
         self.no_registers: Registers = (None,) * automaton.registers
+        #: The final parts of conditions, by number.
+        self._final = {n: tuple(map(test_of_all, each)) for n, each in automaton.final.items()}
         self.steps = None if one_shot else Steps.of(automaton)
 
     def timers(self, branch: Branch) -> list[tuple[int, int, int]]:
@@ -474,7 +475,7 @@ class Machine:
         for edge in here.edges:
             if not edge.domain & bits:
                 continue
-            if edge.leaving and not _hold(edge.leaving, _bindings(chain)):
+            if edge.leaving and not passes_all(edge.leaving, chain):
                 continue
             if not edge.wanted & bits or edge.unwanted & bits:
                 concerned = True
@@ -489,6 +490,19 @@ class Machine:
                         event_high <= high and (event_high < high or event_low <= low)
                     ):
                         continue
+                new_registers = registers
+            elif edge.is_tested:
+                names = tuple([name for bit, name in edge.names if bit & bits])
+                if not passes_all(edge.conditions, (chain, names, event)):
+                    concerned = concerned or bool(edge.others & bits)
+                    continue
+                concerned = True
+                if chain is not None and (
+                    event_low <= high
+                    if edge.raised
+                    else event_high <= high and (event_high < high or event_low <= low)
+                ):
+                    continue
                 new_registers = registers
             else:
                 made = self._taken(edge, branch, event, bits)
@@ -525,17 +539,9 @@ class Machine:
             value = event.event.facts.get(attribute)
             if value is None or key_token((value,)) in registers[register]:
                 return _BLOCKED if edge.others & bits else _OUT
-        after: Bindings | None = None
-        if edge.conditions or edge.finally_:
-            after = _bindings((chain, names, event))
-        for condition, spoken_of, needs in edge.conditions:
-            assert after is not None
-            if (
-                not spoken_of.isdisjoint(names)
-                and all(len(after.get(name, ())) >= least for name, least in needs)
-                and not holds(condition, after)
-            ):
-                return _BLOCKED if edge.others & bits else _OUT
+        after = (chain, names, event)
+        if not passes_all(edge.conditions, after):
+            return _BLOCKED if edge.others & bits else _OUT
         event_high, event_low = event[0], event[1]
         reached = registers[edge.sides[-1]] if edge.sides else hull
         if reached is not None and (event_high, event_low) <= (reached[1], reached[0]):
@@ -549,10 +555,8 @@ class Machine:
             if event_low <= left[1]:
                 return _BLOCKED
             registers[register] = left[1]
-        if edge.finally_:
-            assert after is not None
-            if not _hold(edge.finally_, after):
-                return _OUT
+        if not passes_all(edge.finally_, after):
+            return _OUT
         for side in edge.sides:
             was = registers[side]
             registers[side] = (
@@ -563,7 +567,7 @@ class Machine:
         for register, attribute in edge.differing:
             registers[register] |= {key_token((event.event.facts[attribute],))}
         for register, spec, ways in edge.armed:
-            is_set = any(self._may_end(way, (chain, names, event)) for way in ways)
+            is_set = any(self._may_end(way, after) for way in ways)
             registers[register] = due(spec, event_high) if is_set else None
         return tuple(registers)
 
@@ -587,10 +591,7 @@ class Machine:
                 found.append((target, low, high, registers, chain, length))
 
     def _may_end(self, way: Guards, chain: Chain) -> bool:
-        if not way:
-            return True
-        bindings = _bindings(chain)
-        return all(_hold(self.automaton.final[n], bindings) for n in way)
+        return all(passes_all(self._final[n], chain) for n in way)
 
     def fire(self, branch: Branch, now: int, done: list[Branch]) -> list[Branch]:
         """The branches after the timers of that moment; limits first, then what has a name."""
@@ -631,18 +632,6 @@ def _with(branch: Branch, register: int, value: Any) -> Branch:
     registers = list(branch[3])
     registers[register] = value
     return (*branch[:3], tuple(registers), *branch[4:])
-
-
-def _bindings(chain: Chain) -> Bindings:
-    found: Bindings = {}
-    for names, event in events_of(chain):
-        for name in names:
-            found.setdefault(name, []).append(event.event)
-    return found
-
-
-def _hold(conditions: tuple[Condition, ...], bindings: Bindings) -> bool:
-    return all(holds(condition, bindings) for condition in conditions)
 
 
 def _go_on(what: str, limit: int) -> None:

@@ -24,6 +24,8 @@ _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
     ">": op.gt,
     ">=": op.ge,
 }
+#: Numbers of these classes need no closer look.
+_NUMBERS: Final = frozenset({int, float})
 _ARITHMETIC: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "+": op.add,
     "-": op.sub,
@@ -62,6 +64,8 @@ class Residual:
 
 def compared(operator: str, left: Any, right: Any) -> bool:
     """`left operator right` for two values; false if one is missing, or they do not compare."""
+    if left.__class__ in _NUMBERS and right.__class__ in _NUMBERS:
+        return bool(_COMPARE[operator](left, right))
     if left is None or right is None:
         return False
     kind = value_type_of(left)
@@ -74,7 +78,9 @@ def compared(operator: str, left: Any, right: Any) -> bool:
 
 def evaluate(operator: str, left: Any, right: Any) -> float | None:
     """`left operator right` for two numbers; None if it has no value."""
-    if value_type_of(left) != "number" or value_type_of(right) != "number":
+    if not (left.__class__ in _NUMBERS and right.__class__ in _NUMBERS) and not (
+        value_type_of(left) == value_type_of(right) == "number"
+    ):
         return None
     try:
         result = _ARITHMETIC[operator](left, right)

@@ -14,6 +14,7 @@ found good are remembered, in a memory that is bounded.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import count
 from typing import Annotated, Any, Final
 
@@ -97,6 +98,29 @@ class NotificationId(
                 f"{shown(text)} is not a notification id; write producer:epoch:sequence"
             )
         return cls(match[1], int(match[2]), int(match[3]))
+
+
+def parse_ids(texts: Iterable[str | None]) -> list[NotificationId | None]:
+    """As `NotificationId.parse` for each, and None for None. Most ids go on where another ends.
+
+    >>> [str(id) for id in parse_ids(["p:1:7", "p:1:8", None])]
+    ['p:1:7', 'p:1:8', 'None']
+    """
+    found: list[NotificationId | None] = []
+    lives: dict[str, tuple[str, int]] = {}
+    for text in texts:
+        if text is None:
+            found.append(None)
+            continue
+        head, _, last = text.rpartition(":")
+        life = lives.get(head)
+        if life is None or not (last.isdecimal() and str(number := int(last)) == last):
+            id = NotificationId.parse(text)
+            lives[head] = id.producer, id.epoch
+            found.append(id)
+        else:
+            found.append(NotificationId(*life, number))
+    return found
 
 
 def _check_number(field: str, value: object) -> None:

@@ -182,6 +182,11 @@ class Settlement(Struct, array_like=True, frozen=True, gc=False):
     ranked: bool = False
 
 
+#: What stands in place of a filter where something is to be detected. It is no filter, so a broker
+#: that does not know detection refuses it, and does not take it for a plain subscription.
+DETECT: Final = "detect"
+
+
 class Detection(Struct, array_like=True, gc=False):
     """What a broker is to detect for a subscriber: a pattern over events."""
 

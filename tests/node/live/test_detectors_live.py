@@ -7,7 +7,7 @@ import pytest
 from detector_histories import check
 from overlay import Overlay
 
-from stentor.composite import Pattern
+from stentor.composite import Pattern, sub_events
 from stentor.composite.intervals import moment
 from stentor.model import Notification
 from stentor.node import detection
@@ -80,6 +80,21 @@ def test_one_that_has_found_nothing_yet_waits_after_a_crash_for_who_cannot_be_re
         sim.settle()
     [hosted] = sim.hosts["b0"].core.detectors.held.values()
     assert (hosted.status()["late"], hosted.found) == (0, 1), repr(hosted.status())
+
+
+def test_each_producer_by_itself() -> None:
+    sim = Overlay([("b0", "b1")], seed=1)
+    client, sources = sim.client(at="b0"), [sim.client(at="b1") for _ in range(2)]
+    client.open("true", detect=said(PAIR.replace(partition=["_producer"])))
+    sim.settle()
+    ids = []
+    for source, name in zip((*sources, sources[0]), "abb", strict=True):
+        sim.tick(0.1)
+        ids += source.send([Notification({"n": name}, time=moment(int(sim.time * 1e6)))])
+        sim.settle()
+    [found] = client.received
+    assert [each.id for each in sub_events(found)] == [ids[0], ids[2]]
+    assert found["composite.producer"] == ids[0].producer
 
 
 @pytest.mark.spec("R-06.32")

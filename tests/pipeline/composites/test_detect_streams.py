@@ -99,6 +99,17 @@ def _filters(patterns: list[Pattern]) -> list[Any]:
     return [each.filters() for each in patterns]
 
 
+def test_time_passes_with_events_that_do_not_matter(session: SparkSession, tmp_path: Path) -> None:
+    alone = Pattern("A not followed by B within 5s partition by host",
+                    events={"A": "n = 'a'", "B": "n = 'b'"})  # fmt: skip
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write(folder, 0, [(0, "a", 0, "h", (moment(0), moment(0)), "p:1:0", moment(0))])
+    write(folder, 1, [(*ending()[:3], None, *ending()[4:])])
+    found, _ = ran(session, folder, [alone], tmp_path)
+    assert len(found) == 1
+
+
 def test_mistakes_are_told(session: SparkSession, tmp_path: Path) -> None:
     stream = session.readStream.schema(SCHEMA).json(str(tmp_path))
     pattern = Pattern("A ; B partition by host", events={"A": "n = 'a'", "B": "n = 'b'"})

@@ -9,6 +9,7 @@ from keyed_histories import SCHEMA, Histories, row, shared
 from pyspark.sql import DataFrame, SparkSession
 
 from stentor.composite import Limits, Pattern, sub_events
+from stentor.composite.intervals import END, START, moment
 from stentor.errors import PipelineDefinitionError, PipelineError
 from stentor.model import Notification, NotificationId
 from stentor.pipeline import detect
@@ -78,6 +79,21 @@ def test_a_row_is_the_composite_event(spark: SparkSession) -> None:
     assert event.id == NotificationId.parse(one["_id"])
     outer = Pattern("X partition by host", events={"X": f"_type = '{BY_HOST.type}'"})
     assert detect(found, outer).count() == 1  # it is an event table itself
+
+
+def test_each_producer_by_itself(spark: SparkSession) -> None:
+    events = [
+        Notification(
+            {"history": 0, "n": name, "x": 0, "host": "h", START: moment(i), END: moment(i)},
+            id=NotificationId(source, 1, i),
+            time=moment(i),
+        )
+        for i, (source, name) in enumerate([("p", "a"), ("q", "b"), ("p", "b")])
+    ]
+    inner = Pattern("A ; B partition by _producer", {"A": "n = 'a'", "B": "n = 'b'"})
+    outer = Pattern("X partition by _producer", {"X": inner})
+    rows = detect(table(spark, events), [inner, outer]).collect()
+    assert sorted(each.composite.producer for each in rows) == [inner.type, "p"]
 
 
 def test_the_example_of_the_page(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:

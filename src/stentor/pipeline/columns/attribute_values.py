@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final, NoReturn
 
@@ -19,6 +20,8 @@ from stentor.model.names import shown
 from stentor.model.notification import MAX_PAYLOAD_BYTES, MAX_VALUE_BYTES, check_size
 from stentor.model.values import INT_MAX, INT_MIN
 from stentor.pipeline.columns.types import TIME, is_instant, is_list, no_value, sql_name
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 #: How a column becomes values; called with the column, and what raises an error about a row of it.
 Values = Callable[[pa.Array, Callable[[int, str], NoReturn]], list[Any]]
@@ -102,9 +105,12 @@ def _check_longest(array: pa.Array, limit: int, wrong: Callable[[int, str], NoRe
 
 def _times(array: pa.Array, wrong: Callable[[int, str], NoReturn]) -> list[Any]:
     instants = array.cast(TIME)
-    try:
-        return instants.to_pylist()  # type: ignore[no-any-return]
-    except (ValueError, OverflowError):
+    try:  # Arrow would take eight times as long
+        return [
+            None if micros is None else _EPOCH + timedelta(0, 0, micros)
+            for micros in instants.cast(pa.int64()).to_pylist()
+        ]
+    except OverflowError:
         for row in range(len(instants)):
             try:
                 instants[row].as_py()

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ import pyarrow.compute as pc
 from stentor.errors import InvalidNotification, StentorError, UnsupportedColumn
 from stentor.model.codec import encode_batch
 from stentor.model.handling import DEFAULT, Handling, handling
-from stentor.model.identity import IdSource, NotificationId
+from stentor.model.identity import IdSource, NotificationId, parse_ids
 from stentor.model.names import check_attribute_names
 from stentor.model.notification import Notification, check_texts
 from stentor.pipeline.columns.attribute_values import (
@@ -116,17 +117,24 @@ class RowEncoder:
 
     def notifications(self, batch: pa.RecordBatch) -> list[Notification]:
         """The rows as notifications under their own ids and times, as far as they have them."""
-        drafts = self.drafts(batch)
-        ids: list[str | None] = [None] * len(drafts)
+        ids: list[NotificationId | None] = [None] * batch.num_rows
         if "_id" in batch.schema.names:
-            ids = batch.column("_id").to_pylist()
-        return [
-            draft.notification(None if id is None else NotificationId.parse(id))
-            for draft, id in zip(drafts, ids, strict=True)
-        ]
+            ids = parse_ids(batch.column("_id").to_pylist())
+        rows, (*parts, times), handled = self._read(batch)
+        found = zip(rows, *parts, ids, times, handled, strict=True)
+        return list(starmap(Notification.from_checked, found))
 
     def drafts(self, batch: pa.RecordBatch) -> list[Draft]:
         """The rows as notifications that have no id yet."""
+        rows, parts, handled = self._read(batch)
+        return list(map(Draft, rows, *parts, handled))
+
+    def _read(
+        self, batch: pa.RecordBatch
+    ) -> tuple[list[dict[str, Any]], list[Sequence[Any]], Sequence[Handling | None]]:
+        """The attributes of each row, the parts in the order in which drafts have them, and how
+        each is to be handled.
+        """
         rows = self._rows(batch)
         parts = {
             name: values(batch.column(index), objection(name))
@@ -135,31 +143,15 @@ class RowEncoder:
         for name in _TEXTS:
             if name in parts:
                 _check_texts(name, parts[name])
-        nothing = [None] * batch.num_rows
+        nothing: Sequence[Any] = [None] * batch.num_rows
         types, subjects, channels, contents, payloads, times = (
             parts.get(name, nothing) for name in _PARTS
         )
-        handled = _handlings(parts) or nothing
-        found = []
-        for row, attributes in enumerate(rows):
-            if not attributes and types[row] is subjects[row] is channels[row] is None:
-                raise RowFault(
-                    row,
-                    "all attributes are null, so there is nothing to publish; filter such rows out",
-                )
-            found.append(
-                Draft(
-                    attributes,
-                    types[row],
-                    subjects[row],
-                    channels[row],
-                    payloads[row] or b"",
-                    contents[row],
-                    times[row],
-                    handled[row],
-                )
-            )
-        return found
+        if not all(rows):
+            _check_empty(rows, types, subjects, channels)
+        payloads = [payload or b"" for payload in payloads]
+        ordered = [types, subjects, channels, payloads, contents, times]
+        return rows, ordered, _handlings(parts) or nothing
 
     def _rows(self, batch: pa.RecordBatch) -> list[dict[str, Any]]:
         """The attributes of each row."""
@@ -203,6 +195,15 @@ def _handlings(parts: Mapping[str, Sequence[Any]]) -> list[Handling | None]:
         except InvalidNotification as error:
             raise RowFault(row, str(error)) from None
     return found
+
+
+def _check_empty(rows: Sequence[dict[str, Any]], *texts: Sequence[str | None]) -> None:
+    for row, (attributes, *said) in enumerate(zip(rows, *texts, strict=True)):
+        if not attributes and not any(said):
+            raise RowFault(
+                row,
+                "all attributes are null, so there is nothing to publish; filter such rows out",
+            )
 
 
 def _check_texts(name: str, values: Sequence[str | None]) -> None:

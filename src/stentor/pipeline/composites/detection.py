@@ -29,12 +29,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from stentor.composite import Limits, Pattern
-from stentor.composite.intervals import END
+from stentor.composite.intervals import END, START
 from stentor.composite.reference import Mode
 from stentor.composite.runs import DEFAULTS
 from stentor.errors import PipelineDefinitionError, PipelineError
 from stentor.filters import Filter
 from stentor.pipeline.composites.composite_rows import composite_schema
+from stentor.pipeline.composites.waiting_rows import HIGH
 from stentor.pipeline.composites.worker import MASK, Plan, detected, parcels_by_shard
 from stentor.pipeline.filters import is_native, to_column
 from stentor.pipeline.matching.parcels import unwrapped
@@ -43,6 +44,7 @@ from stentor.pipeline.spark_features import check_state
 from stentor.pipeline.steps.durations import Duration
 from stentor.pipeline.steps.events import (
     WATERMARK,
+    NoColumn,
     column,
     find,
     has_watermark,
@@ -128,10 +130,11 @@ def detect(
         if not is_reserved(name):
             find(events.schema, name)  # `NoColumn`, which nothing could match
     keys = _keys(wanted, events)
+    high = _high(source, uncertainty)
     kept = noticeable(events)
     for key in keys:
-        kept = kept.where(key.isNotNull())
-    columns = [column(name) for name in names]
+        kept = kept.where(_seen(key.isNotNull().cast("long"), high))
+    columns = [*map(column, names), high.alias(HIGH)]
     if _is_small(filters, events.schema):
         plan = plan._replace(is_masked=True)
         bits = [
@@ -139,8 +142,9 @@ def detect(
             for number, each in enumerate(filters)
         ]
         mask = reduce(lambda one, other: one.bitwiseOR(other), bits).cast("long")
-        kept = kept.select(*columns, mask.alias(MASK)).where(column(MASK) != 0)
-        columns.append(column(MASK))
+        kept = kept.select(*columns, mask.alias(MASK)).where(_seen(column(MASK), column(HIGH)))
+    else:
+        kept = kept.select(*columns)
     if not keys:
         _log.warning(
             "no attribute parts the events of %s, so one core has to look at all of them; write "
@@ -148,8 +152,8 @@ def detect(
             ", ".join(each.label for each in wanted),
         )
     if events.isStreaming:
-        return _of_stream(kept.select(*columns, *_shard(keys, shards)), plan, shards, events)
-    return _of_table(kept.select(*columns), plan, keys)
+        return _of_stream(kept.withColumns(_shard(keys, shards)), plan, shards, events)
+    return _of_table(kept, plan, keys)
 
 
 def detect_as_written(
@@ -202,7 +206,10 @@ def _keys(patterns: tuple[Pattern, ...], events: DataFrame) -> list[Column]:
                     raise no_column(events.schema, name)
             else:
                 find(events.schema, name)  # a mistake is told here, not by a worker
+    is_flat = len(every) == len(patterns)
     for name in every[0].partition:
+        if is_reserved(name) and not is_flat:
+            continue  # composite events have their own, not that of their events
         if all(name in each.partition for each in every):
             if name == "_producer":
                 found.append(producer(column("_id")))
@@ -211,9 +218,30 @@ def _keys(patterns: tuple[Pattern, ...], events: DataFrame) -> list[Column]:
     return found
 
 
-def _shard(keys: list[Column], shards: int) -> list[Column]:
+def _high(source: T.StructType, uncertainty: int) -> Column:
+    """When an event was over at the latest, in microseconds since 1970."""
+    high = F.unix_micros(column("_time")) + F.lit(uncertainty)
+    try:
+        (start, one), (end, other) = find(source, START), find(source, END)
+    except NoColumn:
+        return high
+    if not isinstance(one, T.TimestampType) or not isinstance(other, T.TimestampType):
+        return high  # an event that has them cannot take part, and says so
+    return F.when(start.isNull(), high).otherwise(F.unix_micros(end))
+
+
+def _seen(mask: Column, high: Column) -> Column:
+    """Whether a mask is not 0, for rows that the watermark has seen.
+
+    What does not speak of time Spark would move to before the watermark. Then time would stand
+    still as long as no event matters, and what waits for its end would never be found.
+    """
+    return mask.bitwiseOR(F.coalesce(high, F.lit(0)).bitwiseAND(F.lit(0))) != 0
+
+
+def _shard(keys: list[Column], shards: int) -> dict[str, Column]:
     number = F.pmod(F.xxhash64(*keys), F.lit(shards)) if keys else F.lit(0)
-    return [number.cast("int").alias("_stentor_shard")]
+    return {"_stentor_shard": number.cast("int")}
 
 
 # -- a table
@@ -221,14 +249,11 @@ def _shard(keys: list[Column], shards: int) -> list[Column]:
 
 def _of_table(kept: DataFrame, plan: Plan, keys: list[Column]) -> DataFrame:
     parted = kept.repartition(*keys) if keys else kept.repartition(1)
-    ends = column("_time")
-    if "composite" in plan.source.fieldNames() or END in plan.source.fieldNames():
-        ends = F.coalesce(find(plan.source, END)[0], ends)
 
     def stentor_detect(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return detected(batches, plan)
 
-    return parted.sortWithinPartitions(ends).mapInArrow(stentor_detect, plan.result)
+    return parted.sortWithinPartitions(column(HIGH)).mapInArrow(stentor_detect, plan.result)
 
 
 # -- a stream

@@ -1,36 +1,41 @@
 """What Spark's Python workers do: feed a detector with rows, and make rows of what it finds.
 
 Rows come with a mask that says which of the detector's filters match them, worked out by Spark
-itself, or without one; then the detector's index finds it out.
+itself, or without one; then the detector's index finds it out. The detector gets them in the order
+of their upper ends, once nothing can come before them (`waiting_rows`), so it holds nothing back.
 """
 
 from __future__ import annotations
 
+import gc
 from collections import OrderedDict
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Final, NamedTuple, ParamSpec, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
-from stentor.composite import CompositeEvent, Detector, Limits, Pattern, Watermarked
-from stentor.composite.intervals import END
+from stentor.composite import CompositeEvent, Detector, Limits, Pattern
+from stentor.composite.detector import SECOND
+from stentor.composite.intervals import END_OF_TIME
 from stentor.composite.reference import Mode
-from stentor.model import Notification
 from stentor.pipeline.columns import RowEncoder
 from stentor.pipeline.composites.composite_rows import CompositeRows
+from stentor.pipeline.composites.waiting_rows import HIGH, WaitingRows
 from stentor.pipeline.matching.kernel_cache import claim_kernel_cache
 from stentor.pipeline.matching.vocabulary import Vocabulary
 
 #: The column that says which filters match, a bit for each.
 MASK: Final = "_stentor_mask"
-#: The one source that a detector hears of here.
-WATERMARK: Final = "watermark"
 #: Composite events that are made rows of at a time.
 _FOUND: Final = 2_000
 #: Detectors that a worker keeps ready.
 _READY: Final = 4
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 class Plan(NamedTuple):
@@ -49,11 +54,28 @@ class Plan(NamedTuple):
     def detector(self) -> Detector:
         return Detector(
             self.patterns,
-            policy=Watermarked((WATERMARK,)),
             mode=self.mode,
             limits=self.limits,
             uncertainty=self.uncertainty,
         )
+
+
+def uncollected(call: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Without a search for cyclic garbage meanwhile: among so many events that stay for a moment,
+    and have no cycles, it would take a quarter of the time.
+    """
+
+    @wraps(call)
+    def undisturbed(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        was_on = gc.isenabled()
+        gc.disable()
+        try:
+            return call(*args, **kwargs)
+        finally:
+            if was_on:
+                gc.enable()
+
+    return undisturbed
 
 
 class Worker:
@@ -66,15 +88,21 @@ class Worker:
         #: What a detector knows that has seen nothing.
         self.nothing = self.detector.snapshot()
         self._encoder = RowEncoder(plan.source)
-        self._rows = CompositeRows(plan.result)
+        self._rows = CompositeRows(plan.patterns, plan.source, plan.result)
         self._is_masked = plan.is_masked
         self._numbers = range(len(self.detector.filters))
 
-    def feed(self, batch: pa.RecordBatch) -> tuple[list[Notification], list[CompositeEvent]]:
-        """The events of a batch, and what the detector has found on the way."""
+    @uncollected
+    def found(self, waiting: WaitingRows, before: int) -> list[CompositeEvent]:
+        """What there is in the rows before a time, and in those that have to be taken with them."""
+        batch = waiting.take(before)
+        assert waiting.taken is not None
+        now = waiting.taken / SECOND
+        if batch is None:
+            return self.detector.advance(now).detections
         events = self._encoder.notifications(batch)
         matched = self._matched(batch.column(MASK)) if self._is_masked else None
-        return events, self.detector.feed(events, matched=matched).detections
+        return self.detector.feed(events, now, matched=matched).detections
 
     def _matched(self, masks: pa.Array) -> tuple[list[int], list[int]]:
         rows: list[int] = []
@@ -93,7 +121,11 @@ class Worker:
     def made(self, found: list[CompositeEvent]) -> Iterator[pa.RecordBatch]:
         """The rows of what was found."""
         for start in range(0, len(found), _FOUND):
-            yield self._rows.batch(found[start : start + _FOUND])
+            yield self._batch(found[start : start + _FOUND])
+
+    @uncollected
+    def _batch(self, found: list[CompositeEvent]) -> pa.RecordBatch:
+        return self._rows.batch(found)
 
 
 _ready: Final[OrderedDict[bytes, Worker]] = OrderedDict()
@@ -112,18 +144,15 @@ def ready_worker(digest: bytes, plan: Plan) -> Worker:
 def detected(batches: Iterator[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
     """What a detector finds in events that come in the order of their upper ends."""
     worker = Worker(plan)
-    detector = worker.detector
+    waiting = WaitingRows(plan.limits)
     for batch in batches:
-        if not batch.num_rows:
-            continue
-        events, found = worker.feed(batch)
-        last = events[-1].get(END) or events[-1].time
-        if last is not None:
-            found += detector.heartbeat(
-                WATERMARK, last.timestamp() + plan.uncertainty / 1_000_000
-            ).detections
-        yield from worker.made(found)
-    yield from worker.made(detector.finish().detections)
+        if batch.num_rows:
+            waiting.add(batch)
+            # More may come with the last of these times.
+            last = batch.column(HIGH)[-1].as_py()
+            yield from worker.made(worker.found(waiting, last))
+    yield from worker.made(worker.found(waiting, END_OF_TIME))
+    yield from worker.made(worker.detector.finish().detections)
 
 
 def parcels_by_shard(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
