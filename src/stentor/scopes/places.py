@@ -5,6 +5,7 @@ See `stentor.scopes.entry`, which says what a place is.
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from functools import cached_property, lru_cache
 from typing import Any, Final
@@ -44,16 +45,16 @@ class Waiting(Struct, array_like=True, frozen=True):
 
     @property
     def key(self) -> str:
-        return _WAITING + msgspec.json.encode(self).decode()
+        return _WAITING + b64encode(msgspec.msgpack.encode(self)).decode()
 
     @classmethod
     def of(cls, stamp: Stamp) -> Waiting:
         (key,) = stamp.keys
-        return _waiting.decode(key[len(_WAITING) :])
+        return _waiting.decode(b64decode(key[len(_WAITING) :]))
 
 
 _WAITING: Final = "~"
-_waiting: Final = msgspec.json.Decoder(Waiting)
+_waiting: Final = msgspec.msgpack.Decoder(Waiting)
 
 
 def waits(stamp: Stamp) -> bool:

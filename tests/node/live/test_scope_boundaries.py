@@ -49,7 +49,7 @@ def looped(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None
 
     @wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 30))
+        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 120))
 
     return run
 
