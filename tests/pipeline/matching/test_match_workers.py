@@ -102,14 +102,14 @@ def test_portions_stay_small_where_many_matches_begin(monkeypatch: pytest.Monkey
     monkeypatch.setattr(packed_index, "PAIRS_AT_A_TIME", 2_000)
     searched: list[int] = []
     filters = small(*[f"kind = 'hot' and x >= {n}" for n in range(100)])
-    search = filters._index.match_batch
+    search = filters.index.match_batch
 
     def counted(batch: pa.RecordBatch) -> Any:
         found = search(batch)
         searched.append(len(found[0]))
         return found
 
-    monkeypatch.setattr(filters._index, "match_batch", counted)
+    monkeypatch.setattr(filters.index, "match_batch", counted)
     mixed = events_batch(
         ["kind", "x", "x"],
         [
@@ -137,7 +137,7 @@ def test_however_many_ids_there_are_they_fit_one_array(monkeypatch: pytest.Monke
 
 def test_the_more_filters_the_fewer_rows_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed_index, "_TRIED_PAIRS", 400)
-    index = small(*["" for _ in range(20)])._index
+    index = small(*["" for _ in range(20)]).index
     batch = pa.record_batch({"x": pa.array(range(4_000))})
     assert list(packed_index.portions(index, batch)) == [(0, 2_560), (2_560, 4_000)]  # 20 rows each
 

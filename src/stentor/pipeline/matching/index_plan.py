@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from threading import Lock
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -46,16 +46,9 @@ def match_indexed(events: DataFrame, subscriptions: Subscriptions, id: str) -> D
     def stentor_match_index(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         return matched(part, names, batches)
 
-    function = id_lists(stentor_match_index, subscriptions.id_type)
+    function = arrow_function(stentor_match_index, T.ArrayType(subscriptions.id_type, False))
     found = function(*(columns or [F.lit(True)]))
     return events.select(F.explode(found).alias(id), "*")
-
-
-def id_lists(
-    function: Callable[[Iterator[tuple[pa.Array, ...]]], Iterator[pa.Array]], id_type: T.DataType
-) -> Callable[..., Column]:
-    """A function of columns that gives a list of ids for each row."""
-    return arrow_function(function, T.ArrayType(id_type, False))
 
 
 def part_of(spark: SparkSession, subscriptions: Subscriptions) -> tuple[Part, frozenset[str]]:

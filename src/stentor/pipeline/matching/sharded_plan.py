@@ -22,10 +22,10 @@ import pyarrow as pa
 from pyspark import StorageLevel, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from stentor.pipeline.matching.broadcasts import parallelism, shipped
 from stentor.pipeline.matching.filter_columns import flat, inputs
-from stentor.pipeline.matching.index_plan import id_lists
 from stentor.pipeline.matching.kernel_cache import claim_kernel_cache
 from stentor.pipeline.matching.packed_index import Packed
 from stentor.pipeline.matching.subscriptions import (
@@ -38,6 +38,7 @@ from stentor.pipeline.matching.subscriptions import (
 )
 from stentor.pipeline.matching.vocabulary import Vocabulary
 from stentor.pipeline.matching.worker import Part, matched_in_shards
+from stentor.pipeline.spark_features import arrow_function
 
 #: Filters that a part has, at most, unless the user decides.
 SHARD_SIZE: Final = 500_000
@@ -74,8 +75,8 @@ def match_sharded(
     def stentor_match_shard(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         return matched_in_shards(parts, names, batches)
 
-    id_type = subscriptions.schema["id"].dataType
-    function = id_lists(stentor_match_shard, id_type)
+    ids = T.ArrayType(subscriptions.schema["id"].dataType, False)
+    function = arrow_function(stentor_match_shard, ids)
     everywhere = F.explode(F.array(*map(F.lit, range(len(parts))))).alias(_SHARD)
     spread = events.select("*", everywhere) if parts else events.select("*", F.lit(0).alias(_SHARD))
     spread = spread.repartitionById(max(1, len(parts)), F.col(_SHARD))

@@ -8,7 +8,7 @@ Spark gives as a list.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -140,16 +140,7 @@ def jdbc_options(options: Mapping[str, Any], url: str) -> dict[str, str]:
     return found
 
 
-def jdbc_table(spark: SparkSession, options: Mapping[str, Any]) -> DataFrame:
-    """A table of a database, or what a query finds there."""
-    return spark.read.format("jdbc").options(**jdbc_options(options, options["jdbc"])).load()
-
-
-def jdbc_writer(sink: Sink, mode: str) -> Callable[[DataFrame], None]:
-    """Writes a table to a database; in one transaction for each partition."""
+def write_jdbc(events: DataFrame, sink: Sink, mode: str) -> None:
+    """Write a table to a database; in one transaction for each partition."""
     options = jdbc_options(sink.options, sink.options["url"])
-
-    def write(events: DataFrame) -> None:
-        events.write.format("jdbc").options(**options).mode(mode).save()
-
-    return write
+    events.write.format("jdbc").options(**options).mode(mode).save()

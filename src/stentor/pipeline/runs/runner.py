@@ -35,7 +35,7 @@ from stentor.pipeline.registration import require_own
 from stentor.pipeline.runs.definition import Pipeline, Sink
 from stentor.pipeline.runs.figures import Figures, Outcome, Watcher
 from stentor.pipeline.runs.lateness import Lateness, checkpointed_watermark
-from stentor.pipeline.runs.sinks import batch, query_name, start
+from stentor.pipeline.runs.sinks import query_name, start, write
 from stentor.pipeline.runs.tables import Tables, cause, explained
 
 #: Seconds between two looks at the queries.
@@ -123,7 +123,7 @@ class Runner:
                 self._changed(each, "stopped")
                 continue
             self._changed(each, "running")
-            job = _Job(self.spark, each.sink, partial(_write, table, each.sink, name))
+            job = _Job(self.spark, each.sink, partial(write, table, each.sink, name))
             try:
                 stopped = not self._finished(job)
             finally:
@@ -287,10 +287,6 @@ class _Job:
         while self._thread.is_alive() and time.monotonic() < deadline:
             self._spark.sparkContext.cancelJobsWithTag(self._tag)
             self._thread.join(_LOOK)
-
-
-def _write(table: DataFrame, sink: Sink, name: str) -> None:
-    batch(table, sink, name)()
 
 
 def _attempt(sink: Sink, action: Callable[[], Any]) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, cast
 
 import pyspark.sql.functions as F
@@ -12,9 +11,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from stentor.errors import PipelineError
 from stentor.pipeline.runs.connectors import (
     found_connector,
-    jdbc_writer,
     kafka_options,
     kafka_records,
+    write_jdbc,
 )
 from stentor.pipeline.runs.definition import Sink
 from stentor.pipeline.runs.kinds import EXISTING
@@ -32,8 +31,7 @@ def start(events: DataFrame, sink: Sink, name: str, *, once: bool) -> StreamingQ
     writer = _prepared(events, sink).writeStream.outputMode(sink.mode)
     if sink.kind == "jdbc":
         # A batch that is done again after a crash is written again: databases know of no batches.
-        write = jdbc_writer(sink, "append")
-        writer = writer.foreachBatch(lambda batch, number: write(batch))
+        writer = writer.foreachBatch(lambda batch, number: write_jdbc(batch, sink, "append"))
     else:
         writer = writer.format(sink.kind).options(**_written(sink))
     if sink.checkpoint is not None:
@@ -53,27 +51,23 @@ def query_name(sink: Sink, name: str) -> str:
     return str(sink.options["table"]) if sink.kind == "memory" else name
 
 
-def batch(events: DataFrame, sink: Sink, name: str) -> Callable[[], Any]:
-    """What writes a table that is no stream."""
-    table = _prepared(events, sink)
+def write(events: DataFrame, sink: Sink, name: str) -> None:
+    """Write a table that is no stream."""
+    table, mode = _prepared(events, sink), EXISTING[sink.existing]
     if sink.kind == "archive":
-        return lambda: _archive(events, sink, name, None)
-    if sink.kind == "console":
-        return lambda: table.show(sink.options.get("rows", 20), truncate=False)
-    if sink.kind == "memory":
-        return lambda: table.createOrReplaceTempView(sink.options["table"])
-    mode = EXISTING[sink.existing]
-    if sink.kind == "jdbc":
-        return lambda: jdbc_writer(sink, mode)(table)
-    writer = table.write.format(sink.kind).mode(mode).options(**_written(sink))
-    if "partition_by" in sink.options:
-        writer = writer.partitionBy(*sink.options["partition_by"])
-
-    def save() -> None:
+        _archive(events, sink, name, None)
+    elif sink.kind == "console":
+        table.show(sink.options.get("rows", 20), truncate=False)
+    elif sink.kind == "memory":
+        table.createOrReplaceTempView(sink.options["table"])
+    elif sink.kind == "jdbc":
+        write_jdbc(table, sink, mode)
+    else:
+        writer = table.write.format(sink.kind).mode(mode).options(**_written(sink))
+        if "partition_by" in sink.options:
+            writer = writer.partitionBy(*sink.options["partition_by"])
         with found_connector():
             writer.save()
-
-    return save
 
 
 def _prepared(events: DataFrame, sink: Sink) -> DataFrame:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from stentor.errors import PipelineError, StentorError
 from stentor.pipeline.event_table import events
-from stentor.pipeline.runs.connectors import check_filter, jdbc_table, kafka_table
+from stentor.pipeline.runs.connectors import check_filter, jdbc_options, kafka_table
 from stentor.pipeline.runs.definition import Pipeline, Source, Step
 from stentor.pipeline.runs.reader import is_remote
 from stentor.pipeline.source.options import FORMAT
@@ -84,7 +84,8 @@ class Tables:
         if source.kind == "kafka":
             return kafka_table(self._spark, source)
         if source.kind == "jdbc":
-            return jdbc_table(self._spark, source.options)
+            options = jdbc_options(source.options, source.options["jdbc"])
+            return self._spark.read.format("jdbc").options(**options).load()
         table = self._events(source) if source.kind == FORMAT else self._files(source)
         if source.stream and "_corrupt" in table.columns:
             return counted(table, f"source.{source.name}")  # in every query that reads it

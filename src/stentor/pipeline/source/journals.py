@@ -13,13 +13,14 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic, sleep
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from stentor.client.backoff import TRANSIENT, Backoff
 from stentor.client.direct import Direct
 from stentor.errors import InvalidConfiguration, StentorError, Unreachable
 from stentor.pipeline.source.options import EARLIEST, Connecting, Offsets
-from stentor.protocol.messages import Stretch
+
+T = TypeVar("T")
 
 #: Seconds for one attempt to reach a broker.
 TIMEOUT: Final = 5.0
@@ -185,50 +186,16 @@ class Journals:
         """The first offset of a journal at this time or later."""
         if since <= 0.0:
             return journal.low
-        found: list[int] = []
-        self._ask(journal, lambda direct: found.append(direct.offset_at(journal.stream, since)))
-        return max(found[0], journal.low)
+        return max(self.ask(journal, lambda d: d.offset_at(journal.stream, since)), journal.low)
 
-    def times(
-        self,
-        journal: JournalPlace,
-        first: int,
-        last: int,
-        filter: str,
-        column: str,
-        *,
-        skip_lost: bool,
-        headers: bool,
-        attributes: list[str] | None,
-    ) -> list[Stretch]:
-        """When the events of a journal were, between two offsets, and how large: not the events.
-
-        They are as large as what is read of them: with `headers` without their payloads, and with
-        `attributes` without others than these.
-        """
-        found: list[Stretch] = []
-
-        def look(direct: Direct) -> None:
-            found[:] = direct.read(
-                journal.stream,
-                first,
-                last,
-                filter,
-                skip_lost=skip_lost,
-                times=column,
-                headers=headers,
-                attributes=attributes,
-            )
-
-        self._ask(journal, look)
-        return found
-
-    def _ask(self, journal: JournalPlace, question: Callable[[Direct], object]) -> None:
+    def ask(self, journal: JournalPlace, question: Callable[[Direct], T]) -> T:
         """Ask the broker that has a journal; raises what is wrong with it."""
         (broker,) = (each for each in self._brokers if each.address == journal.address)
-        error = broker.ask(question)
+        found: list[T] = []
+        error = broker.ask(lambda direct: found.append(question(direct)))
         if error is not None:
             raise error
+        return found[0]
 
     def offset_of(self, journal: JournalPlace, wanted: str | Offsets | float, default: str) -> int:
         """The offset of a journal that an option means; `default` if it does not name it."""

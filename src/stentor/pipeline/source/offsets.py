@@ -17,7 +17,7 @@ the last ones that were taken, or the attribute that `timeColumn` names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,15 +85,10 @@ def ranges(
     for stream, behind in sorted(end.streams.items()):
         first = end.begin.get(stream, start.streams.get(stream, behind))
         address = (addresses or {}).get(stream)
-        for at, last in cut(first, behind - 1, size):
+        for at in range(first, behind, size):
+            last = min(at + size, behind) - 1
             found.append(Range(stream, broker_of(stream), at, last, address))
     return found
-
-
-def cut(first: int, last: int, size: int) -> Iterator[tuple[int, int]]:
-    """A range in pieces of at most `size`."""
-    for at in range(first, last + 1, size):
-        yield at, min(at + size - 1, last)
 
 
 def shares(available: Mapping[str, int], limit: int | None) -> dict[str, int]:

@@ -34,6 +34,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from stentor.client.backoff import TRANSIENT
+from stentor.client.direct import Direct
 from stentor.errors import HistoryGone
 from stentor.model.moments import TIME
 from stentor.pipeline.columns import BatchMaker, Layout
@@ -244,18 +245,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._timelines.earliest(positions, heads, most)
 
     def _times(self, stream: str, first: int, last: int) -> list[Stretch]:
+        """When the events of a journal were, between two offsets, and how large: not the events.
+
+        They are as large as what is read of them.
+        """
         options = self._options
-        skip_lost = not options.fail_on_data_loss
-        return self._opened().times(
-            self._found[stream],
-            first,
-            last,
-            options.filter,
-            options.time_column,
-            skip_lost=skip_lost,
-            headers=self._headers,
-            attributes=self._attributes if options.bytes_per_batch is not None else None,
-        )
+
+        def read(direct: Direct) -> list[Stretch]:
+            return list(
+                direct.read(
+                    stream,
+                    first,
+                    last,
+                    options.filter,
+                    skip_lost=not options.fail_on_data_loss,
+                    times=options.time_column,
+                    headers=self._headers,
+                    attributes=None if options.bytes_per_batch is None else self._attributes,
+                )
+            )
+
+        return self._opened().ask(self._found[stream], read)
 
     def _beginning(self, journal: JournalPlace, before: Offset) -> int:
         """Where a journal begins that was not there when the query began."""
