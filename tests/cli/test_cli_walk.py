@@ -135,10 +135,10 @@ def test_wrong_use_is_2_and_told(name: str) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_address_may_be_left_out(name: str) -> None:
     """Of all that connect to a broker; `replay` has to be told where it publishes."""
-    arguments = [each for each in COMMANDS[name].params if isinstance(each, click.Argument)]
-    first = arguments[0] if arguments else None
-    if first is not None and first.name == "how":
-        assert first.make_metavar(click.Context(COMMANDS[name])).startswith("[")
+    for each in COMMANDS[name].params:
+        if isinstance(each, click.Argument) and each.name == "how":
+            assert each.make_metavar(click.Context(COMMANDS[name])).startswith("[")
+            assert each is COMMANDS[name].params[0] or each.default == "127.0.0.1:7411"
 
 
 @pytest.mark.parametrize(
@@ -151,6 +151,9 @@ def test_the_address_may_be_left_out(name: str) -> None:
         ("backup", ["./b1", "/backup/b1"], {"how": "./b1"}),
         ("durables", ["show", "desk"], {"how": "127.0.0.1:7411", "name": "desk"}),
         ("subscribe", ["price > 1"], {"how": "127.0.0.1:7411"}),
+        ("scopes join", ["ann", "acme"], {"how": "127.0.0.1:7411"}),
+        ("scopes deploy", ["graph.scopes", "b2:7411"], {"how": "b2:7411"}),
+        ("scopes alter", ["DROP SCOPE acme"], {"how": "127.0.0.1:7411"}),
     ],
 )
 def test_what_is_left_out_is_known_by_what_is_there(

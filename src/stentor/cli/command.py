@@ -104,8 +104,8 @@ class Option:
 class Argument:
     """How an argument is written: its place is its name.
 
-    The first may be `omitted` although others follow, and this is its value then. It stands there
-    if all the others do, or if `told_by` says so of what is in its place.
+    One may be `omitted`, and this is its value then, even the first although others follow: it
+    stands there if all the others do, or if `told_by` says so of what is in its place.
     """
 
     def __init__(
@@ -151,6 +151,11 @@ class _Argument(click.Argument):
     def __init__(self, *given: Any, about: Argument, **more: Any) -> None:
         super().__init__(*given, **more)
         self.about = about
+
+    def has_default(self) -> None:
+        """It comes after others, so it is simply left out."""
+        if self.about.omitted is not None:
+            self.required, self.default = False, self.about.omitted
 
     def get_help_record(self, context: click.Context) -> tuple[str, str]:
         notes = ""
@@ -204,12 +209,15 @@ def command(function: Callable[..., Any], name: str | None = None) -> click.Comm
     you ['a', 'b']
     """
     forms: dict[str, _Form] = {}
-    parameters = []
+    parameters: list[click.Parameter] = []
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
         assert get_origin(parameter.annotation) is Annotated, parameter
         kind, written = get_args(parameter.annotation)
         form = forms[parameter.name] = _Form.of(kind)
-        parameters.append(written.parameter(parameter, form))
+        made = written.parameter(parameter, form)
+        if isinstance(made, _Argument) and any(isinstance(each, _Argument) for each in parameters):
+            made.has_default()
+        parameters.append(made)
 
     def call(**given: Any) -> Any:
         return function(**{each: forms[each].value(value) for each, value in given.items()})

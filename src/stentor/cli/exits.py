@@ -33,6 +33,7 @@ from stentor.errors import (
     ScopeSyntaxError,
     StentorError,
     UnknownScope,
+    UnknownStrategy,
     UnsupportedPattern,
 )
 
@@ -59,6 +60,7 @@ _USAGE_ERRORS: Final = (
     PipelineDefinitionError,
     ScopeSyntaxError,
     UnknownScope,
+    UnknownStrategy,
     UnsupportedPattern,
 )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from click.exceptions import BadParameter, Exit
 
 from stentor.cli.command import Argument, Option
-from stentor.cli.exits import FAILURE
+from stentor.cli.exits import FAILURE, note
 from stentor.cli.json_forms import print_json
 from stentor.cli.options import JsonOption
 
@@ -96,6 +96,8 @@ def _complete(text: str, types: EventTypes | None, json: bool) -> None:
     if json:
         print_json([each._asdict() for each in found])
         return
+    if not found:
+        note("nothing is known that could follow; --types names attributes")
     for each in found:
         detail = f" ({each.detail})" if each.detail else ""
         sys.stdout.write(f"{each.text}  {each.kind}{detail}\n")

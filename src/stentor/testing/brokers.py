@@ -142,6 +142,7 @@ class TestBroker:
         The pattern is a mapping of attributes (others may be there as well), a filter, or an event
         class. `to` is the name of a client, a durable subscription or a group.
         """
+        __tracebackhide__ = True
         found = self._call(self._stage.until_delivered(pattern, to, count, timeout))
         return found[-1].notification
 
@@ -149,6 +150,7 @@ class TestBroker:
         self, pattern: Pattern | None = None, *, to: str | None = None
     ) -> None:
         """Wait until all is at rest, and see that nothing that fits was delivered."""
+        __tracebackhide__ = True
         self._call(self._stage.nothing_delivered(pattern, to))
 
     # -- faults
@@ -169,15 +171,21 @@ class TestBroker:
         self._call(self._stage.link(other._stage))
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        __tracebackhide__ = True  # pytest shows the line of the test, which is what matters
         try:
             asyncio.get_running_loop()
         except RuntimeError:
+            pass
+        else:
+            work.close()
+            raise InvalidConfiguration(
+                "this would hold up the event loop, and with it the clients of the test; await the "
+                "same call of `broker.aio`"
+            )
+        try:
             return loop_thread().call(work)
-        work.close()
-        raise InvalidConfiguration(
-            "this would hold up the event loop, and with it the clients of the test; await the "
-            "same call of `broker.aio`"
-        )
+        except AssertionError as error:
+            raise error.with_traceback(None) from None
 
 
 class AsyncTestBroker:
