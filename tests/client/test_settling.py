@@ -269,7 +269,7 @@ async def test_what_is_refused_without_a_connection_comes_again() -> None:
             first = await orders.get(timeout=60)
             for client in list(broker.clients.values()):
                 client.connection.abort()
-            await until(lambda: not orders._settled)
+            await until(lambda: not orders.attachment.in_force)
             first.nack(reason="not now")
             again = await orders.get(timeout=60)
             await again.ack()
@@ -490,7 +490,7 @@ async def test_what_was_settled_before_the_connection_was_lost_holds_up_nothing(
         async with bus.subscribe("exists x", durable="d", settle=True) as wanted:
             await bus.publish({"x": 1}, ack=True)
             first = await wanted.get(timeout=30)
-            unsettled = wanted._unsettled
+            unsettled = wanted.settlements.unsettled
             assert unsettled is not None
             # As if the message about it had been lost with the connection.
             unsettled.ack(first)

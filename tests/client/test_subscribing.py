@@ -134,7 +134,7 @@ class TestSubscribing:
         async with world.broker() as broker, stentor.connect(broker) as bus:
             async with bus.subscribe("k >= 0", window=4) as sub:
                 for _ in range(3):
-                    broker.send(m.Deliver(sub._number, "x#0", [1, 2], [item(1), item(2)]))
+                    broker.send(m.Deliver(sub.attachment.number, "x#0", [1, 2], [item(1), item(2)]))
                 await until(lambda: any(isinstance(x, m.Credit) for x in world.heard))
                 assert len(sub._arrivals) == 2
 
@@ -185,7 +185,7 @@ class TestSubscribing:
         async with World().broker() as broker, stentor.connect(broker) as bus:
             async with bus.subscribe("k > 0") as sub:
                 await bus.publish({"k": 1}, ack=True)
-                broker.send(m.Ended(sub._number, "STN-611", "expired"))
+                broker.send(m.Ended(sub.attachment.number, "STN-611", "expired"))
                 assert (await sub.get())["k"] == 1
                 with pytest.raises(LeaseExpired):
                     await sub.get()
@@ -209,8 +209,8 @@ class TestSubscribing:
     async def test_gaps_are_told(self) -> None:
         async with World().broker() as broker, stentor.connect(broker) as bus:
             async with bus.subscribe("k > 0") as sub:
-                broker.send(m.Gap(sub._number, "old#0", 3, 7))
-                broker.send(m.Deliver(sub._number, "old#0", [7, 8], [item(7), item(8)]))
+                broker.send(m.Gap(sub.attachment.number, "old#0", 3, 7))
+                broker.send(m.Deliver(sub.attachment.number, "old#0", [7, 8], [item(7), item(8)]))
                 assert (await sub.get())["k"] == 8
                 assert (list(sub.gaps), sub.lost) == ([("old#0", 3, 7)], 5)
 
@@ -220,8 +220,8 @@ class TestSubscribing:
     ) -> None:
         async with World().broker() as broker, stentor.connect(broker) as bus:
             async with bus.subscribe("k > 0", overflow="block") as sub:
-                broker.send(m.Yielded(sub._number, 1.0))
-                broker.send(m.Deliver(sub._number, "old#0", [1], [item(1)]))
+                broker.send(m.Yielded(sub.attachment.number, 1.0))
+                broker.send(m.Deliver(sub.attachment.number, "old#0", [1], [item(1)]))
                 await sub.get()
                 assert sub.yields == 1
         assert "choose another overflow policy" in caplog.text
@@ -370,7 +370,7 @@ class TestDurable:
     async def test_one_that_takes_over_ends_the_other(self) -> None:
         async with World().broker() as broker, stentor.connect(broker) as bus:
             async with bus.subscribe("k > 0", durable="desk") as sub:
-                broker.send(m.Ended(sub._number, "STN-605", "taken over"))
+                broker.send(m.Ended(sub.attachment.number, "STN-605", "taken over"))
                 with pytest.raises(NameTaken, match="taken over"):
                     await sub.get()
 

@@ -38,7 +38,8 @@ from stentor.client.outbox import pieces
 from stentor.client.past import Past
 from stentor.client.requests import Requests, answered, requests_of
 from stentor.client.retry import Retry
-from stentor.client.subscription import WINDOW, Subscription, Terms
+from stentor.client.subscription import Subscription
+from stentor.client.terms import WINDOW, Terms
 from stentor.client.times import resolve, since_seconds
 from stentor.client.transaction import Transaction
 from stentor.client.typed import Reader, filter_of, is_event_class

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 from stentor.client.arrivals import Arrivals
 from stentor.client.interest import InboxInterest, SubId
 from stentor.client.local_broker import LocalBroker
-from stentor.client.subscription import Subscription, Terms
+from stentor.client.subscription import Subscription
+from stentor.client.terms import Terms
 from stentor.client.typed import filter_of
 from stentor.client.waiting import TimeLimit
 from stentor.errors import InvalidConfiguration
@@ -80,7 +81,7 @@ class Inbox(Subscription[Notification]):
         timeout: float | None = None,
     ) -> SubId:
         """Ask for what a filter matches, too; that is in force everywhere when this returns."""
-        if not self._number:
+        if not self.attachment.number:
             await self.open()
         id = self._interest.add(self._local.run_hooks("subscribe", filter_of(filter, where)))
         self._record()
@@ -119,11 +120,11 @@ class Inbox(Subscription[Notification]):
         def word(number: int) -> Amend:
             nonlocal said
             said = self._interest.word(filters)
-            return Amend(number, self._number, *said)
+            return Amend(number, self.attachment.number, *said)
 
         try:
             while said != self._interest.word(filters):
-                await self._put(word)
+                await self.attachment.put(word)
         finally:
             self._interest.end(filters)
             self._record()
@@ -146,7 +147,9 @@ class Inbox(Subscription[Notification]):
         try:
             await super()._begin()
             if self._interest.unsaid:  # the durable inbox, or the group, was there with others
-                await self._put(lambda n: Amend(n, self._number, *self._interest.word(first)))
+                await self.attachment.put(
+                    lambda n: Amend(n, self.attachment.number, *self._interest.word(first))
+                )
         finally:
             self._interest.end(first)
             self._record()

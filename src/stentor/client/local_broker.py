@@ -246,9 +246,8 @@ class LocalBroker:
     def welcomed(self, link: Uplink, welcome: Welcome) -> None:
         if link is self._link:
             self._take_up(welcome)
-        for subscription in list(self.subscriptions.values()):
-            if subscription.link is link:
-                subscription.subscribe_again()
+        for subscription in self._attached(link):
+            subscription.subscribe_again()
         if link is not self._link:
             return
         for advertisement in self.advertisements.values():
@@ -308,11 +307,10 @@ class LocalBroker:
         else:
             self._away = {places: each for places, each in self._away.items() if each is not link}
             self.start(link.close())
-        for subscription in list(self.subscriptions.values()):
-            if subscription.link is link:
-                subscription.connection_lost(error, link.lost_at + clock.ahead)
-                if link is not self._link and not subscription.over:
-                    self._go_home(subscription)
+        for subscription in self._attached(link):
+            subscription.connection_lost(error, link.lost_at + clock.ahead)
+            if link is not self._link and not subscription.over:
+                self._go_home(subscription)
 
     def gone(self, link: Uplink, error: StentorError) -> None:
         """Nothing will ever be answered any more."""
@@ -373,54 +371,53 @@ class LocalBroker:
             _log.warning("%s refused: %s", what, error)
         self._unlogged = 0
 
+    def _attached(self, link: Uplink, number: int | None = None) -> list[Subscription[Any]]:
+        """Subscriptions that are attached over this link: that of a number, or all."""
+        held = self.subscriptions
+        if number is None:
+            return [each for each in held.values() if each.attachment.link is link]
+        found = held.get(number)
+        return [found] if found is not None and found.attachment.link is link else []
+
     def _deliver(self, link: Uplink, message: Deliver) -> None:
-        subscription = self.subscriptions.get(message.number)
-        if subscription is not None and subscription.link is link:
+        for subscription in self._attached(link, message.number):
             subscription.deliver(message)
 
     def _subscribed(self, link: Uplink, message: Subscribed) -> None:
-        subscription = self.subscriptions.get(message.number)
-        if subscription is not None and subscription.link is link:
+        for subscription in self._attached(link, message.number):
             subscription.subscribed(message)
 
     def _amended(self, link: Uplink, message: Amended) -> None:
-        subscription = self.subscriptions.get(message.number)
-        if subscription is not None and subscription.link is link:
+        for subscription in self._attached(link, message.number):
             subscription.amended(message)
 
     def _progress(self, link: Uplink, message: Progress) -> None:
-        subscription = self.subscriptions.get(message.number)
-        if subscription is not None and subscription.link is link:
+        for subscription in self._attached(link, message.number):
             subscription.progress(message.positions)
 
     def _withdrawn(self, link: Uplink, message: Withdrawn) -> None:
-        subscription = self.subscriptions.get(message.number)
-        if subscription is not None and subscription.link is link:
+        for subscription in self._attached(link, message.number):
             subscription.withdrawn(message)
 
     def _gap(self, link: Uplink, message: Gap) -> None:
-        subscription = self.subscriptions.get(message.number)
-        if subscription is not None and subscription.link is link:
+        for subscription in self._attached(link, message.number):
             subscription.gap(message)
 
     def _yielded(self, link: Uplink, message: Yielded) -> None:
-        subscription = self.subscriptions.get(message.number)
-        if subscription is not None and subscription.link is link:
+        for subscription in self._attached(link, message.number):
             subscription.yielded(message)
 
     def _ended(self, link: Uplink, message: Ended) -> None:
-        subscription = self.subscriptions.get(message.number)
-        if subscription is None or subscription.link is not link:
-            return
-        if message.instead and not subscription.closing:
-            self._move(subscription, message, link.address)
-        elif message.cut_off and not subscription.closing:  # it is on its way to that broker
-            elsewhere = error_of(message.code or DurableElsewhere.code, message.message)
-            subscription.sent_on(elsewhere, self.monotonic)
-            self._go_home(subscription)
-        else:
-            error = None if message.code is None else error_of(message.code, message.message)
-            subscription.ended(error)
+        for subscription in self._attached(link, message.number):
+            if message.instead and not subscription.closing:
+                self._move(subscription, message, link.address)
+            elif message.cut_off and not subscription.closing:  # it is on its way to that broker
+                elsewhere = error_of(message.code or DurableElsewhere.code, message.message)
+                subscription.sent_on(elsewhere, self.monotonic)
+                self._go_home(subscription)
+            else:
+                error = None if message.code is None else error_of(message.code, message.message)
+                subscription.ended(error)
 
     def _demand(self, link: Uplink, message: Demand) -> None:
         advertisement = self.advertisements.get(message.number)
@@ -653,20 +650,21 @@ class LocalBroker:
     # -- groups and durable subscriptions that live elsewhere
 
     def _move(self, subscription: Subscription[Any], message: Ended, via: Address) -> None:
-        subscription.moves += 1
+        attachment = subscription.attachment
+        attachment.moves += 1
         elsewhere = error_of(message.code or GroupElsewhere.code, message.message)
         subscription.sent_on(elsewhere, self.monotonic)
         places, refused = self._trust.followed(message.instead, via)
         if not places:
             text = f"{message.message}, which this client does not do: {refused}"
             subscription.ended(RedirectRefused(text))
-        elif subscription.moves > MAX_MOVES and not subscription.durable:
+        elif attachment.moves > MAX_MOVES and not subscription.durable:
             text = f"{message.message}; it was sent on {MAX_MOVES} times, brokers disagree"
             subscription.ended(type(elsewhere)(text))
-        elif subscription.moves > MAX_MOVES:  # while it moves, brokers disagree for a moment
-            if not subscription.waits:
+        elif attachment.moves > MAX_MOVES:  # while it moves, brokers disagree for a moment
+            if not attachment.waits:
                 _log.warning("%r waits: it was sent on %d times", subscription, MAX_MOVES)
-            subscription.waits, subscription.moves = True, 0
+            attachment.wait(cut_off=attachment.cut_off)
             self._go_home(subscription)
         else:
             self.start(self._move_to(subscription, tuple(places), message))
@@ -680,32 +678,33 @@ class LocalBroker:
             said = hello("client", name, self._token, attributes=self._attributes)
             link = Uplink(places, said, self, tls=self._tls, trust=self._trust, lasting=False)
             self._away[places] = link
-            subscription.link = link
+            subscription.attachment.link = link
             try:
                 await link.open(5.0)
             except StentorError as error:
                 self._away.pop(places, None)
-                for each in list(self.subscriptions.values()):
-                    if each.link is link:
-                        if not each.waits:
-                            _log.warning("%r waits: %s (%s)", each, message.message, error)
-                        each.waits, each.cut_off, each.moves = True, not message.cut_off, 0
-                        self._go_home(each)
+                for each in self._attached(link):
+                    if not each.attachment.waits:
+                        _log.warning("%r waits: %s (%s)", each, message.message, error)
+                    each.attachment.wait(cut_off=not message.cut_off)
+                    self._go_home(each)
             return
-        subscription.link = link
+        subscription.attachment.link = link
         if link.connected:
             subscription.subscribe_again()
 
     def _go_home(self, subscription: Subscription[Any]) -> None:
         """Ask the own broker again where the group is, after a moment in which it may find out."""
 
+        attachment = subscription.attachment
+
         def ask() -> None:
             self._timers.discard(timer)
-            if not subscription.over and subscription.link is self._link and self.link.connected:
+            if attachment.link is self._link and self.link.connected:
                 subscription.subscribe_again()
 
-        subscription.link = self.link
-        timer = self.loop.call_later(subscription.patience.next(), ask)
+        attachment.link = self.link
+        timer = self.loop.call_later(attachment.patience.next(), ask)
         self._timers.add(timer)
 
     # -- the end

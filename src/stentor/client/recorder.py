@@ -51,7 +51,7 @@ from stentor.semantics.lines import (
 )
 
 if TYPE_CHECKING:
-    from stentor.client.subscription import Terms
+    from stentor.client.terms import Terms
     from stentor.protocol.messages import StreamId, Withdrawn
 
 #: Bytes that are read at once when the end of a file is looked for.

@@ -31,7 +31,8 @@ from inspect import isasyncgen, isawaitable, isgenerator
 from typing import TYPE_CHECKING, Any, Final
 
 from stentor.client.encoding import notification_of
-from stentor.client.subscription import Subscription, Terms
+from stentor.client.subscription import Subscription
+from stentor.client.terms import Terms
 from stentor.client.times import resolve
 from stentor.client.typed import filter_of
 from stentor.client.waiting import checked_seconds

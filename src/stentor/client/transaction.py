@@ -21,8 +21,9 @@ import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
+from stentor.client.attachment import AGAIN
 from stentor.client.encoding import EventEncoder, notification_of, utc_now
-from stentor.client.subscription import AGAIN, Subscription
+from stentor.client.subscription import Subscription
 from stentor.client.times import resolve
 from stentor.client.waiting import TimeLimit, settles
 from stentor.client.words import Parts
@@ -92,7 +93,7 @@ class Transaction:
         what was taken comes again.
         """
         self._check_open()
-        subscription.check_takeable()
+        subscription.takeable()
         event = await subscription.get(timeout)
         assert subscription.last is not None
         self.ack(subscription.last)
@@ -106,7 +107,7 @@ class Transaction:
                 "this notification is not settled on its own; subscribe with durable= and "
                 "settle=True"
             )
-        notification.delivery.subscription.check_takeable()
+        notification.delivery.subscription.takeable()
         self._taken.append(notification)
 
     def _check_open(self) -> None:
@@ -132,7 +133,8 @@ class Transaction:
         """What was taken comes again, unless the broker knows better."""
         taken, self._taken = self._taken, []
         for notification in taken:
-            if notification.delivery.subscription.has(notification):
+            settlements = notification.delivery.subscription.takeable()
+            if settlements.unsettled.has(notification):
                 notification.nack(reason=reason)
 
     async def _commit(self) -> None:
@@ -195,7 +197,7 @@ class Transaction:
             local.put([], skip=max(1, len(sent)))
             name = local.id(first)
             while True:
-                links = {await subscription.served() for subscription in subscriptions}
+                links = {await each.attachment.served() for each in subscriptions}
                 if len(links) > 1:
                     raise InvalidConfiguration(
                         "the transaction takes from subscriptions that live at different brokers, "
@@ -213,8 +215,11 @@ class Transaction:
                     local.recording.published(items, local.id(first))
                 answer = local.expect(number := local.number())
                 for subscription in subscriptions:
-                    subscription.ask(answer)
-                settled = {s.number: s.places(found) for s, found in subscriptions.items()}
+                    subscription.attachment.ask(answer)
+                settled = {
+                    each.attachment.number: each.takeable().unsettled.places(found)
+                    for each, found in subscriptions.items()
+                }
                 parts = name.producer, name.epoch, name.sequence
                 link.send(Commit(number, items, settled, parts, retain))
                 self.state = "unknown"
@@ -225,7 +230,7 @@ class Transaction:
                     self.state = "rolled back"
                     raise
         for subscription, found in subscriptions.items():
-            subscription.committed(found)
+            subscription.takeable().committed(found)
         if local.recording is not None and items:
             local.recording.acknowledged(items)
         for i, (held, _) in enumerate(sent):
