@@ -45,7 +45,7 @@ class TestSince:
         ("wrong", "said"),
         [
             ("2026-01-01T00:00:00", "no time zone"),
-            ("yesterday", "is no time"),
+            ("yesterday", "is not a time"),
             (datetime(2026, 1, 1), "no time zone"),
             (timedelta(hours=-1), "future"),
             (3600, "timedelta"),

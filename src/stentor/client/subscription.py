@@ -266,8 +266,9 @@ class Subscription(Generic[T]):
         #: Whether the broker where it lives could not be reached; and whether other brokers can.
         self.waits = False
         self.cut_off = False
-        #: Whether the application has ended it, and whether nothing more will come in any case.
+        #: Whether the application has ended it.
         self.closing = False
+        #: Whether nothing more will come.
         self.over = False
         #: Whether nothing more is handed out, although something may wait.
         self.stopped = False
@@ -275,15 +276,17 @@ class Subscription(Generic[T]):
         self.resumed = False
         #: The notification behind what was handed out last.
         self.last: Notification | None = None
-        #: Stretches that were lost by retention, and how many offsets all in all.
+        #: Stretches of history that retention had already removed, the newest ones.
         self.gaps: deque[LostRange] = deque(maxlen=MAX_GAPS)
+        #: How many notifications retention had already removed, at most.
         self.lost = 0
-        #: How often publishers had waited for it ("block") for as long as they do.
+        #: With `overflow="block"`: how often publishers stopped waiting for it.
         self.yields = 0
-        #: Whether something of it may expire, and notifications that have, here.
+        #: Whether something of it may expire.
         self._perishable = terms.expires is not None
+        #: Notifications that expired here, before the application took them.
         self.expired = 0
-        #: Handlers that failed, and notifications that did not fit the class subscribed to.
+        #: How many handlers failed, and notifications did not fit the class subscribed to.
         self.errors = 0
 
     __dir__ = offering(
