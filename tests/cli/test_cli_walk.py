@@ -207,7 +207,7 @@ def test_files_and_times_as_people_write_them(tmp_path: Path) -> None:
                 {"x": 4.5},
             ]
             for words, said in (
-                (("publish", at, "nowhere.jsonl"), "no file that can be read"),
+                (("publish", at, "nowhere.jsonl"), "nor a file that can be read"),
                 (("subscribe", at, "--since", "soonish"), "yesterday 14:00"),
                 (("publish", at, "--deliver-at", "25:00", "{}"), "yesterday 14:00"),
             ):

@@ -436,7 +436,7 @@ def test_a_char_travels_and_prints() -> None:
 @pytest.mark.parametrize(
     ("constraint", "message"),
     [
-        (("x", "integer", "=", 1.0), "integer x = 1.0: the value is no integer: a float"),
+        (("x", "integer", "=", 1.0), "integer x = 1.0: the value is not of type integer: a float"),
         (("x", "integer", "=", True), "no integer: a bool"),
         (("x", "float", "<", 2**53 + 1), "no float is equal to"),
         (("x", "float", "<", float("nan")), "NaN"),

@@ -216,9 +216,9 @@ def test_a_value_of_the_wrong_type_is_an_error_where_it_is_written() -> None:
         QUOTES.template(price=True)
     with pytest.raises(FilterTypeError, match="no field sumbol; it has symbol, price"):
         QUOTES.template(sumbol="IBM")
-    with pytest.raises(InvalidNotification, match="is no Quote"):
+    with pytest.raises(InvalidNotification, match="is not a Quote"):
         QUOTES.notification("IBM")  # type: ignore[arg-type]
-    with pytest.raises(InvalidNotification, match="is no Quote"):
+    with pytest.raises(InvalidNotification, match="is not a Quote"):
         QUOTES.instance(tuple_notification("IBM", 120.5, 7, False))
 
 

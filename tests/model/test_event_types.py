@@ -212,7 +212,7 @@ def test_type_safety_of_notifications(types):
 def test_strict_type_safety(types):
     types.declare("quote", attributes={"price": "number"})
     types.check(Notification({"price": 1}, type="quote"), strict=True)
-    with pytest.raises(InvalidNotification, match="'extra' is no declared attribute"):
+    with pytest.raises(InvalidNotification, match="'extra' is not a declared attribute"):
         types.check(Notification({"price": 1, "extra": 2}, type="quote"), strict=True)
     with pytest.raises(UnknownEventType, match="never declared"):
         types.check(Notification({"price": 1}, type="quote.stock"), strict=True)

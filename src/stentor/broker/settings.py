@@ -212,7 +212,8 @@ class Grant:
             name, equals, _ = text.partition("=")
             if not equals or name_problem(name) or name in RESERVED_CLAIMS:
                 raise InvalidConfiguration(
-                    f"{shown(text)} is no attribute of a client; write NAME=TEXT, as in tenant=acme"
+                    f"{shown(text)} is not an attribute of a client; write NAME=TEXT, as in "
+                    "tenant=acme"
                 )
 
 
@@ -416,8 +417,7 @@ class Settings:
             "How the brokers of an overlay are linked: a tree of peers; a hierarchy, where each "
             "has one parent; a hybrid of peers with hierarchies below them; a graph, where links "
             "may form cycles and stand in for each other; or rendezvous, where brokers "
-            "link with those "
-            "that deal with the same event types.",
+            "link with those that deal with the same event types.",
             "text",
             choices=tuple(OVERLAYS),
         ),

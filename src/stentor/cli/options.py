@@ -26,7 +26,7 @@ R = TypeVar("R")
 LOCAL: Final = "127.0.0.1:7411"
 #: How long clients try to reach a broker. One that starts for the first time compiles its matching
 #: code before it listens, and whoever types the second command meanwhile need not do so again.
-PATIENCE: Final = "1m"
+PATIENCE: Final = "5m"
 _ADDRESS: Final = re.compile(r"unix:.+|\w+://\S+|[\w.\[\]:,-]*[.:][\w.\[\]:,-]*|localhost")
 
 

@@ -273,10 +273,13 @@ def _meaning(
 ) -> Filter | Pattern:
     if not name.isidentifier() or name.startswith("_"):
         raise InvalidPattern(
-            f"{name!r} is no name for an event; begin with a letter, and use letters, digits and _"
+            f"{name!r} is not a name for an event; begin with a letter, and use letters, digits "
+            "and _"
         )
     if name == TYPE:
-        raise InvalidPattern(f"{TYPE} is no name for an event: composite events have it themselves")
+        raise InvalidPattern(
+            f"{TYPE} is not a name for an event: composite events have it themselves"
+        )
     if isinstance(meaning, (Filter, Pattern)):
         return meaning
     try:

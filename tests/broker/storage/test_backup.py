@@ -80,7 +80,7 @@ def test_nothing_is_overwritten_and_nobody_is_disturbed(journal: Journal, tmp_pa
     write(journal, b"one")
     copy = tmp_path / "copy"
     backup(tmp_path / "b1", copy)
-    with pytest.raises(InvalidConfiguration, match="is there already"):
+    with pytest.raises(InvalidConfiguration, match="already exists"):
         backup(tmp_path / "b1", copy)
     with pytest.raises(InvalidConfiguration, match="no journal"):
         backup(tmp_path / "nowhere", tmp_path / "other")

@@ -165,12 +165,12 @@ def test_what_is_no_archive_is_said(tmp_path: Path, spark: SparkSession) -> None
         lambda: compact(None, other),
         lambda: past(other).recall(Filter("")),
     ):
-        with pytest.raises(ArchiveError, match="a Delta table that is no archive of Stentor's"):
+        with pytest.raises(ArchiveError, match="a Delta table that is not an archive of Stentor's"):
             attempt()
     assert DeltaTable(other).version() == 0
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
-    with pytest.raises(ArchiveError, match=r"is no archive, and holds .mine\.txt."):
+    with pytest.raises(ArchiveError, match=r"is not an archive, and holds .mine\.txt."):
         archive(events, tmp_path / "full")
     with pytest.raises(ArchiveError, match="cannot be written"):
         archive(events, "/proc/archive")  # where nobody can write
