@@ -75,8 +75,8 @@ class Pattern:
         used = _check_names(self.expression, frozenset())
         for name in sorted(used - self.events.keys()):
             raise InvalidPattern(
-                f"the pattern names {name}, which is not defined; events has "
-                f"{', '.join(self.events) or 'nothing'}"
+                f"the pattern names {name}, which is not defined; define it in events=, or with "
+                f"--event '{name}: FILTER'"
             )
         self.events = {name: self.events[name] for name in self.events if name in used}
         if len(self.events) > MAX_EVENTS:
