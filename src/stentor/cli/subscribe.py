@@ -25,7 +25,7 @@ def subscribe(
         list[str] | None,
         Argument(
             metavar="[FILTER]...",
-            help="What you want, in the subscription language. Nothing means everything. What "
+            help="What you want, in the subscription language; without it, everything. What "
             "several filters match is printed once.",
             show_default=False,
         ),
