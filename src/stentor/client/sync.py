@@ -274,7 +274,7 @@ class SyncBus:
         atexit.unregister(self._close_at_exit)
         if self._open:
             for subscription, _ in self._handlers:
-                self._loop.call(subscription.stop())
+                subscription.stop()
             deadline = monotonic() + self._bus._close_timeout
             for _, thread in self._handlers:
                 if thread is not threading.current_thread():
@@ -435,7 +435,7 @@ class SyncBus:
                     try:
                         handler(event)
                     except Exception as error:
-                        subscription.failed(handler, behind, error)
+                        subscription._subscription.failed(handler, behind, error)
                     else:
                         if behind is not None and behind.delivery is not None:
                             behind.ack()
@@ -687,12 +687,6 @@ class SyncSubscription(Generic[T]):
         """See `Subscription.renew`."""
         self._loop.call(self._subscription.renew(timeout))
 
-    def failed(
-        self, handler: Callable[..., Any], on: Notification | None, error: Exception
-    ) -> None:
-        """See `Subscription.failed`."""
-        self._subscription.failed(handler, on, error)
-
     def open(self) -> Self:
         """Does nothing, since it is open; after `close` an error."""
         if self._opened and not self._subscription.closing:
@@ -707,8 +701,11 @@ class SyncSubscription(Generic[T]):
         """See `Subscription.close`."""
         self._loop.call(self._subscription.close(forget=forget))
 
-    async def stop(self) -> None:
-        """Hand out no more; runs in the loop."""
+    def stop(self) -> None:
+        """See `Subscription.stop`."""
+        self._loop.call(self._stop())
+
+    async def _stop(self) -> None:
         self._subscription.stop()
 
     def __enter__(self) -> Self:
