@@ -519,7 +519,7 @@ class TestMistakes:
 
     def test_options_and_variables_are_named_by_their_own_names(self) -> None:
         with pytest.raises(
-            InvalidConfiguration, match=r"^--limits-queue: limits.queue: 'x' is not a"
+            InvalidConfiguration, match=r"^--limits-queue: 'x' is not a"
         ):
             load(environment={}, flags={"limits.queue": "x"})
         with pytest.raises(

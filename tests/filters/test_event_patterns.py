@@ -683,5 +683,5 @@ def test_a_test_that_every_string_passes_wants_a_string(test: dict[str, object])
 
 @pytest.mark.parametrize("block", ["'10.0.0.0/33'", "5", "'fe80::1%eth0/64'", "('::/0', '::/1')"])
 def test_a_block_that_is_none_is_a_mistake(block: str) -> None:
-    with pytest.raises(FilterTypeError, match="no block of addresses"):
+    with pytest.raises(FilterTypeError, match="not a block of addresses"):
         Filter(f"ip in_network {block}")

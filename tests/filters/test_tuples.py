@@ -104,9 +104,9 @@ def test_values_come_back_in_order() -> None:
     assert tuple_values(n) == values
     assert n.channel == "c"
     assert n["10"] == 10
-    with pytest.raises(InvalidNotification, match="no positional notification"):
+    with pytest.raises(InvalidNotification, match="not a positional notification"):
         tuple_values(Notification({"x": 1}))
-    with pytest.raises(InvalidNotification, match="no positional notification"):
+    with pytest.raises(InvalidNotification, match="not a positional notification"):
         tuple_values(Notification({"arity": 2, "0": 1}))
 
 

@@ -179,8 +179,8 @@ def test_impossible_names_are_refused(types, name):
 @pytest.mark.parametrize(
     ("attributes", "message"),
     [
-        ({"x": "integer"}, "no value type"),
-        ({"x": int}, "no value type"),
+        ({"x": "integer"}, "not a value type"),
+        ({"x": int}, "not a value type"),
         ({"": "number"}, "empty"),
         ({"_type": "string"}, "reserved"),
         ({"_mine": "string"}, "reserved"),

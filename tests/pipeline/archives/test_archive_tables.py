@@ -286,7 +286,7 @@ def test_paths_as_users_write_them(tmp_path: Path, spark: SparkSession) -> None:
     assert place_of("hdfs://nn:8020/x/", spark) == Place("hdfs://nn:8020/x")
     options = {"AWS_REGION": "x", "AWS_ENDPOINT_URL": "y"}
     assert place_of("s3a://b/x", None, options).storage_options == options
-    with pytest.raises(ArchiveError, match="no path"):
+    with pytest.raises(ArchiveError, match="not a path"):
         place_of(" ")
 
 
