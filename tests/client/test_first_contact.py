@@ -329,11 +329,19 @@ class TestEmbedding:
             await bus.close()
             await broker.stop()
 
+    def test_settings_that_make_no_sense_are_refused(self) -> None:
+        with pytest.raises(UnknownStrategy, match="there is no overlay 'tre'; choose one of tree"):
+            Settings(overlay="tre")  # type: ignore[arg-type]
+        with pytest.raises(InvalidConfiguration, match="data=5 is not a path"):
+            Settings(data=5)  # type: ignore[arg-type]
+
 
 @pytest.mark.slow
 def test_a_type_checker_finds_typos(tmp_path: Path) -> None:
     right = """
         import stentor
+        from stentor.broker import Settings
+        Settings(data="b1", listen="127.0.0.1:0", neighbors=["b2:7411"], overlay="graph")
         bus = stentor.connect_sync()
         bus.subscribe("x = 1", overflow="drop_oldest", order="priority", group="g", key="x")
         bus.publish({"x": 1}, priority=3, type="t")
@@ -348,6 +356,8 @@ def test_a_type_checker_finds_typos(tmp_path: Path) -> None:
         'bus.publish_many([{"x": 1}], tpye="t")',
         'bus.inbox("x = 1", overflow="dropoldest")',
         'bus.on("x = 1", order="fifo")',
+        'Settings(routing="coverng")',
+        'Settings(date="b1")',
     ]
     source = dedent(right) + "\n".join(wrong) + "\n"
     (tmp_path / "app.py").write_text(source)

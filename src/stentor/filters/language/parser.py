@@ -41,7 +41,7 @@ def parse(text: str) -> Expression:
     Truth(value=True)
     """
     if not isinstance(text, str):
-        raise FilterTypeError(f"a filter is written as a string, not as a {type(text).__name__}")
+        raise FilterTypeError(f"a filter is written as a string, not as {type(text).__name__}")
     if len(text) > MAX_LENGTH:
         raise FilterSyntaxError(
             f"the filter has {len(text)} characters; at most {MAX_LENGTH} are allowed"
