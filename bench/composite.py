@@ -4,7 +4,7 @@ bench/composite.py                     1,000 patterns, and 100, with few, half a
                                        use; one with a condition across its events
 bench/composite.py --against-bobocep   beside the engine bobocep, which has to be installed
 
-Sequences of two events within ten seconds, one partition for each host. An event is *of use* if it
+Sequences of two events within ten seconds, one partition for each host. An event is *relevant* if it
 can advance a pattern. Times are processor time, because others use the machine, too.
 
 Beside bobocep, the patterns are `(A+ ; B) within 10s` without partitions, which it does not have:
@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> None:
                 rate, found = speed(pairs(patterns), events, policy)
                 name = "best effort" if policy is None else "guaranteed"
                 print(
-                    f"{patterns:>5,} patterns, {share:4.0%} of use, {name:11}: "
+                    f"{patterns:>5,} patterns, {share:4.0%} relevant, {name:11}: "
                     f"{rate:>9,.0f} events/s, {found:,} detected"
                 )
     for apart in (10, 1):
@@ -144,7 +144,7 @@ def against_bobocep() -> None:
             if found != found_there:
                 sys.exit(f"{len(found)} were detected here, and {len(found_there)} by bobocep")
             print(
-                f"{patterns:>5,} patterns, {share:4.0%} of use: {count / own:>9,.0f} events/s, "
+                f"{patterns:>5,} patterns, {share:4.0%} relevant: {count / own:>9,.0f} events/s, "
                 f"bobocep {count / other:>7,.0f} events/s, {other / own:,.0f} times as long, "
                 f"{len(found):,} detected by both"
             )

@@ -80,6 +80,19 @@ def test_variables_and_options_are_settings() -> None:
             assert set(re.findall(r"--[a-z-]+", line)) <= options, path
 
 
+def test_containers_have_compiled_code_that_their_user_may_use() -> None:
+    image = (DEPLOY / "Containerfile").read_text()
+    (kernels,) = re.findall(r"STENTOR_KERNELS=(\S+)", image)
+    (user,) = re.findall(r"^USER (\w+)$", image, re.MULTILINE)
+    assert f"prepare(Path('{kernels}')" in image
+    assert f"chown -R {user}:{user} {kernels}\n" in image
+    chart = (DEPLOY / "helm" / "stentor" / "templates" / "statefulset.yaml").read_text()
+    assert "readOnlyRootFilesystem: true" in chart
+    (copy,) = re.findall(r'cp -r "\$STENTOR_KERNELS" (\S+)', chart)
+    assert f"export STENTOR_KERNELS={copy}\n" in chart
+    assert f"mountPath: {copy.rpartition('/')[0]}}}" in chart  # where it may write
+
+
 def test_files_of_yaml_can_be_read_and_name_each_other() -> None:
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
     assert set(compose["services"]) == {"b1", "b2", "prometheus", "grafana"}

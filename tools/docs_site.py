@@ -42,26 +42,25 @@ REFERENCE = {
     "stentor.pipeline": "Events, filters and archives on Spark.",
     "stentor.errors": "Every error.",
 }
+HOW_TO = [
+    {"Use the client library": "client.md"},
+    {"Write filters": "language.md"},
+    {"Bring channels, subjects and types": "addressing.md"},
+    {"Register types and operators": "extending.md"},
+    {"Draw scopes": "scopes.md"},
+    {"Detect composite events": "composite.md"},
+    {"Test services": "testing.md"},
+    {"Rely on durability": "durability.md"},
+    {"Operate brokers": "operation.md"},
+    {"Deploy brokers": "deploy.md"},
+    {"Use the data pipeline": "pipeline.md"},
+    {"Run it on clusters": "clusters.md"},
+    {"Choose a routing strategy": "routing.md"},
+]
 NAVIGATION = [
     {"Home": "index.md"},
     {"Tutorial": "tutorial.md"},
-    {
-        "How to": [
-            {"Use the client library": "client.md"},
-            {"Write filters": "language.md"},
-            {"Bring channels, subjects and types": "addressing.md"},
-            {"Register types and operators": "extending.md"},
-            {"Draw scopes": "scopes.md"},
-            {"Detect composite events": "composite.md"},
-            {"Test services": "testing.md"},
-            {"Rely on durability": "durability.md"},
-            {"Operate brokers": "operation.md"},
-            {"Deploy brokers": "deploy.md"},
-            {"Use the data pipeline": "pipeline.md"},
-            {"Run it on clusters": "clusters.md"},
-            {"Choose a routing strategy": "routing.md"},
-        ]
-    },
+    {"How to": HOW_TO},
     {
         "Reference": [
             {"Commands": "reference/commands.md"},
@@ -99,6 +98,7 @@ def stage() -> None:
         for other, target in OTHERS.items():
             text = text.replace(f"]({other})", f"]({target})")
         (PAGES / name).write_text(re.sub(r"\]\(docs/", "](", text), "utf-8")
+    guides = {"tutorial.md", *(name for page in HOW_TO for name in page.values())}
     for page in PAGES.glob("*.md"):
         text = page.read_text("utf-8")
         for other, target in OTHERS.items():
@@ -106,6 +106,8 @@ def stage() -> None:
         text = plain_fences(text)
         if page.name == "conformance.md":  # a table of thousands of rows, which nobody searches
             text = f"---\nsearch:\n  exclude: true\n---\n{text}"
+        elif page.name in guides:  # whoever searches wants to do something, most of all
+            text = f"---\nsearch:\n  boost: 4\n---\n{text}"
         page.write_text(text, "utf-8")
     (PAGES / "wide.css").write_text(".md-grid { max-width: 72rem; }\n", "utf-8")
     reference = PAGES / "reference"
@@ -176,6 +178,7 @@ def configuration() -> dict[str, object]:
             "inherited_members": True,
             "separate_signature": True,
             "show_signature_annotations": True,
+            "extensions": [str(ROOT / "tools" / "attribute_comments.py")],
         },
     }
     return {

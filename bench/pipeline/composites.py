@@ -4,7 +4,7 @@
 
 Events of a thousand hosts are in files, which are read one for each micro-batch. The aggregate
 counts events and adds up their loads for each host and minute. The pattern is a sequence of two
-events of a host within ten seconds; an event is *of use* if it can advance the pattern. Both run in
+events of a host within ten seconds; an event is *relevant* if it can advance the pattern. Both run in
 one session, one after the other, in turns; the best of each counts. What is measured is the time
 of the micro-batches after the first, as Spark says it: the first starts workers and compiles.
 """
@@ -53,7 +53,7 @@ def measure(spark: SparkSession, home: Path, share: float, count: int, turns: in
             best[name] = min(seconds, best.get(name, seconds))
     measured = count * (FILES - 1) / FILES
     print(
-        f"{share:4.0%} of use: aggregate {measured / best['aggregate']:>9,.0f} events/s, "
+        f"{share:4.0%} relevant: aggregate {measured / best['aggregate']:>9,.0f} events/s, "
         f"detect {measured / best['detect']:>9,.0f} events/s, "
         f"{best['detect'] / best['aggregate']:.1f} times as long",
         flush=True,

@@ -22,6 +22,7 @@ from pathlib import Path
 from time import perf_counter as clock
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -160,6 +161,7 @@ async def run(
     `tell` hears now and then how far it is.
     """
     began = clock()
+    queries: dict[str, str] = {}
     wanted = subscriptions(SUBSCRIPTIONS)
     table = pa.table({"subscription_id": list(wanted), "filter": list(wanted.values())})
     pq.write_table(table, home / "subscriptions.parquet")
@@ -168,9 +170,9 @@ async def run(
     file.write_text(DEFINITION.read_text("utf-8").replace(_ADDRESSES, listed), "utf-8")
     charts = Charts(addresses[0])
     await charts.open()
-    telling = asyncio.create_task(_tell_progress(tell, charts, home, began))
+    telling = asyncio.create_task(_tell_progress(tell, charts, queries, began))
     try:
-        await _stentor("pipeline", "run", str(file), "--once")
+        await _run_pipeline(file, queries)
         due = bars_of(trades)
         deadline = clock() + PATIENCE
         while charts.bars != due and clock() < deadline:
@@ -193,37 +195,43 @@ async def run(
 
 
 async def _tell_progress(
-    tell: Callable[[str], None], charts: Charts, home: Path, began: float
+    tell: Callable[[str], None], charts: Charts, queries: dict[str, str], began: float
 ) -> None:
     """Say where it is, until that is over."""
     while True:
         await asyncio.sleep(TOLD_EVERY)
+        where = ", ".join(f"{name} {state}" for name, state in queries.items()) or "it starts"
         if charts.bars:
-            where = f"{len(charts.bars):,} bars are there"
-        elif (home / "wanted").exists():
-            where = "it matches the stored subscriptions"
-        elif (home / "archive").exists():
-            where = "it archives the trades"
-        else:
-            where = "it starts"
+            where += f"; {len(charts.bars):,} bars have arrived"
         tell(f"Spark has been at work for {clock() - began:.0f} s: {where}")
 
 
-async def _stentor(*arguments: str) -> None:
-    """Run the command; what it says is kept for the case that it fails."""
+async def _run_pipeline(file: Path, queries: dict[str, str]) -> None:
+    """Run the command, which says on its standard output how its queries are."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "stentor", *arguments),
+        *(sys.executable, "-m", "stentor", "pipeline", "run", str(file), "--once", "--json"),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
+        stderr=asyncio.subprocess.PIPE,
+        limit=2**20,
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
     )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    problems = asyncio.create_task(process.stderr.read())
     try:
-        said, _ = await process.communicate()
+        async for line in process.stdout:
+            told = msgspec.json.decode(line)
+            if "query" in told:
+                queries[told["query"]] = told["state"]
+        said = await problems
+        await process.wait()
     except asyncio.CancelledError:
         process.terminate()
         await process.wait()
         raise
+    finally:
+        problems.cancel()
     if process.returncode:
         raise PipelineFailed(said.decode(errors="replace").strip()[-2_000:])
 

@@ -518,9 +518,7 @@ class TestMistakes:
         ]
 
     def test_options_and_variables_are_named_by_their_own_names(self) -> None:
-        with pytest.raises(
-            InvalidConfiguration, match=r"^--limits-queue: limits.queue: 'x' is not a"
-        ):
+        with pytest.raises(InvalidConfiguration, match=r"^--limits-queue: 'x' is not a"):
             load(environment={}, flags={"limits.queue": "x"})
         with pytest.raises(
             InvalidConfiguration, match=r"^STENTOR_LIMITS_QUEUE: .*'x' is not a whole"

@@ -91,7 +91,7 @@ class TestHelp:
         assert "..." not in commands
 
     def test_clients_wait_for_a_broker_that_compiles_before_it_listens(self, run: Run) -> None:
-        for command, patience in (("subscribe", "1m"), ("publish", "1m"), ("status", "10s")):
+        for command, patience in (("subscribe", "5m"), ("publish", "5m"), ("status", "10s")):
             assert f"default: {patience}]" in " ".join(
                 run(command, "--help").out.partition("--connect-timeout")[2].split()
             )
@@ -172,7 +172,7 @@ class TestMistakes:
             (["journal", "show"], "Choose from info, check, repair."),
             (["subscribe", "--count", "x"], "'x' is not a valid whole number"),
             (["filter", "check", "/nowhere"], "/nowhere cannot be read: No such file"),
-            (["publish", "nowhere.jsonl"], "'nowhere.jsonl' is no JSON object, and no file"),
+            (["publish", "nowhere.jsonl"], "'nowhere.jsonl' is neither a JSON object nor a file"),
             (["publish", '{"x": 1}', "{'x': 1}"], "argument 2: not JSON"),
             (["broker", "--lisen", "x"], "No such option '--lisen'"),
             (["publish", "127.0.0.1:1", "--rate", "fast"], "--rate"),
@@ -180,6 +180,8 @@ class TestMistakes:
             (["links", "remove"], "Missing argument 'NEIGHBOR'"),
             (["subscribe", "a:1", "x", "=", "1"], 'in 3 words; put it in quotes: "x = 1"'),
             (["subscribe", "a:1", "x = 1", "y =="], "y =="),
+            (["subscribe", "x", "=", "IBM"], "put it in quotes, with single quotes within"),
+            (["subscribe", "x = 1", "a:1"], "a:1 looks like an address, which comes before"),
         ],
     )
     def test_of_usage(self, run: Run, arguments: list[str], says: str) -> None:
@@ -221,7 +223,7 @@ class TestMistakes:
             ),
             (
                 ["broker", "--routing", "best", "--show-config"],
-                "stentor: STN-406: --routing: routing: 'best' is not one of covering",
+                "stentor: STN-406: --routing: 'best' is not one of covering",
             ),
             (["explain", "STN-6000"], "stentor: STN-406: there is no error and no setting"),
             (["journal", "info", "/nowhere"], "stentor: STN-406: there is no journal in /nowhere"),

@@ -136,7 +136,7 @@ class TestMistakes:
         [
             ("", "not JSON"),
             ("{", "not JSON"),
-            ('{"x": NaN}', "NaN compares with nothing, so it is no value here"),
+            ('{"x": NaN}', "NaN compares with nothing, so it is not a value here"),
             ('{"x": [1, -Infinity]}', r'write \{"\$number": "-inf"\} instead of -Infinity'),
             ('{"x": True}', "write true instead of True"),
             ('{"x": "None", "y": 01}', "not JSON: invalid number"),

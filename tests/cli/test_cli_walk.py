@@ -207,7 +207,7 @@ def test_files_and_times_as_people_write_them(tmp_path: Path) -> None:
                 {"x": 4.5},
             ]
             for words, said in (
-                (("publish", at, "nowhere.jsonl"), "no file that can be read"),
+                (("publish", at, "nowhere.jsonl"), "nor a file that can be read"),
                 (("subscribe", at, "--since", "soonish"), "yesterday 14:00"),
                 (("publish", at, "--deliver-at", "25:00", "{}"), "yesterday 14:00"),
             ):
@@ -249,3 +249,37 @@ def test_values_are_completed() -> None:
             return await asyncio.to_thread(completed, "durables", broker.address, "show", "de")
 
     assert asyncio.run(main()) == ["desk-7"]
+
+
+def test_a_broker_that_is_down_is_reported_while_commands_go_on_trying() -> None:
+    import asyncio
+    import socket
+
+    from stentor.cli.contact import MOMENT
+
+    assert MOMENT < 2
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+
+    async def begin(*words: str) -> tuple[asyncio.subprocess.Process, str]:
+        trying = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "stentor", *words),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        assert trying.stderr is not None
+        return trying, (await asyncio.wait_for(trying.stderr.readline(), 30)).decode()
+
+    async def main() -> None:
+        begun = await asyncio.gather(
+            begin("subscribe", address, "x = 1", "--since", "earliest", "--count", "1"),
+            begin("publish", address, '{"x": 1}'),
+        )
+        async with Broker(Settings(listen=(address,))):
+            for (trying, said), expected in zip(begun, ('{"x":1}\n', ""), strict=True):
+                assert said.startswith("stentor: not connected, still trying: ")
+                out, rest = await asyncio.wait_for(trying.communicate(), 30)
+                assert (trying.returncode, out.decode()) == (0, expected)
+                assert f"stentor: connected to {address}\n" in rest.decode()
+
+    asyncio.run(main())

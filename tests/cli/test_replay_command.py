@@ -168,10 +168,10 @@ def test_goes_on_where_it_was_interrupted(
         (
             ["--speed", "fast"],
             2,
-            "STN-406: --speed: 'fast' is no speed; write 1x, 10x or 0.5x, or max",
+            "STN-406: --speed: 'fast' is not a speed; write 1x, 10x or 0.5x, or max",
         ),
-        (["--speed", "0x"], 2, "STN-406: --speed: '0x' is no speed"),
-        (["--since", "soon"], 2, "STN-406: 'soon' is no time"),
+        (["--speed", "0x"], 2, "STN-406: --speed: '0x' is not a speed"),
+        (["--since", "soon"], 2, "STN-406: 'soon' is not a time"),
         (["--filter", "n >"], 2, "STN-201"),
         (["--resume"], 2, "STN-406: there is no interrupted replay"),
         (["--to", "127.0.0.1:1"], 1, "STN-602: 127.0.0.1:1 cannot be reached"),

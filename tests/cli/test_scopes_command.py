@@ -39,7 +39,7 @@ def test_a_graph_is_checked_and_drawn(run, file):
     assert code == 0
     assert out.startswith("[world]\n├── reader\n└── [market]  out: Quote\n    └── ticker\n")
     assert out.endswith("2 scopes, 2 components, 2 definitions\n")
-    assert "warning: market takes in 'ticker', which nothing defines" in err
+    assert "warning: market has the member 'ticker', which nothing defines" in err
 
 
 @pytest.mark.parametrize("name", ["market", "tenants", "building"])

@@ -127,5 +127,5 @@ def test_what_is_an_event_class() -> None:
 @pytest.mark.parametrize("cls", [Order, OrderStruct, OrderModel])
 def test_what_does_not_fit_the_class_is_told(cls: type) -> None:
     other = Notification({"id": 1, "orderId": 1, "lines": [{"sku": 5}]}, type=cls.__name__)
-    with pytest.raises(InvalidNotification, match=f"this is no {cls.__name__}"):
+    with pytest.raises(InvalidNotification, match=f"this is not a {cls.__name__}"):
         Reader(cls)(other)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,6 +23,13 @@ from scripted import looped
 
 import stentor
 from stentor.broker import Broker, Settings
+from stentor.client.sync import (
+    SyncAdvertisement,
+    SyncBus,
+    SyncInbox,
+    SyncSubscription,
+    SyncTransaction,
+)
 from stentor.errors import (
     FilterTooComplex,
     FilterWarning,
@@ -37,6 +45,7 @@ from stentor.errors import (
 )
 from stentor.filters import Filter
 from stentor.filters.advice import advice
+from stentor.testing import TestBroker
 
 
 @asynccontextmanager
@@ -225,6 +234,8 @@ class TestMany:
                     await bus.publish_many([{"price": 1}], type="no type\n")
                 with pytest.raises(InvalidConfiguration, match="volatile"):
                     await bus.publish_many([{"price": 1}], volatile=True, deliver_at="1h")
+                with pytest.raises(InvalidNotification, match="for a single one there is publish"):
+                    await bus.publish_many({"price": 1})
 
 
 class TestNotebooks:
@@ -241,6 +252,22 @@ class TestNotebooks:
             assert [n["x"] for n in seen] == [2], "what was given to `on` began with it"
             with pytest.raises(ShuttingDown, match="make another"):
                 bus.publish({"x": 3})
+
+    def test_a_subscription_is_in_force_at_once_and_with_only_closes_it(
+        self, stentor_broker: TestBroker
+    ) -> None:
+        handled = threading.Event()
+        with stentor.connect_sync(stentor_broker.address) as bus:
+            first = bus.subscribe("k >= 0")
+            bus.subscribe("k >= 0", handler=lambda n: handled.set())
+            inbox = bus.inbox("k >= 0")
+            bus.publish({"k": 1}, ack=True)
+            with first as same, inbox:
+                assert same is first.open()
+                assert (first.get(10)["k"], inbox.get(10)["k"]) == (1, 1)
+            with pytest.raises(InvalidConfiguration, match="begins only once"):
+                first.open()
+            assert handled.wait(10)
 
     def test_the_end_of_a_program_loses_nothing(self) -> None:
         with stentor.testing.broker() as broker, broker.connect() as bus:
@@ -271,6 +298,18 @@ class TestNotebooks:
         assert "subscribe" in dir(bus.inbox())
         assert "TYPE_CHECKING" not in dir(stentor)
         assert {"connect", "testing", "errors"} <= set(dir(stentor))
+        # Without async there is the same.
+        for thing, kind in (
+            (bus, SyncBus),
+            (bus.subscribe(), SyncSubscription),
+            (bus.inbox(), SyncInbox),
+            (bus.advertise("x = 1"), SyncAdvertisement),
+            (bus.transaction(), SyncTransaction),
+        ):
+            for_async, for_others = (
+                {name for name in dir(each) if not name.startswith("_")} for each in (thing, kind)
+            )
+            assert for_async == for_others
         assert set(dir(stentor.Notification({"x": 1}))) >= {"ack", "id", "replace"}
 
 
@@ -290,11 +329,19 @@ class TestEmbedding:
             await bus.close()
             await broker.stop()
 
+    def test_settings_that_make_no_sense_are_refused(self) -> None:
+        with pytest.raises(UnknownStrategy, match="there is no overlay 'tre'; choose one of tree"):
+            Settings(overlay="tre")  # type: ignore[arg-type]
+        with pytest.raises(InvalidConfiguration, match="data=5 is not a path"):
+            Settings(data=5)  # type: ignore[arg-type]
+
 
 @pytest.mark.slow
 def test_a_type_checker_finds_typos(tmp_path: Path) -> None:
     right = """
         import stentor
+        from stentor.broker import Settings
+        Settings(data="b1", listen="127.0.0.1:0", neighbors=["b2:7411"], overlay="graph")
         bus = stentor.connect_sync()
         bus.subscribe("x = 1", overflow="drop_oldest", order="priority", group="g", key="x")
         bus.publish({"x": 1}, priority=3, type="t")
@@ -309,6 +356,8 @@ def test_a_type_checker_finds_typos(tmp_path: Path) -> None:
         'bus.publish_many([{"x": 1}], tpye="t")',
         'bus.inbox("x = 1", overflow="dropoldest")',
         'bus.on("x = 1", order="fifo")',
+        'Settings(routing="coverng")',
+        'Settings(date="b1")',
     ]
     source = dedent(right) + "\n".join(wrong) + "\n"
     (tmp_path / "app.py").write_text(source)

@@ -45,7 +45,7 @@ class TestSince:
         ("wrong", "said"),
         [
             ("2026-01-01T00:00:00", "no time zone"),
-            ("yesterday", "is no time"),
+            ("yesterday", "is not a time"),
             (datetime(2026, 1, 1), "no time zone"),
             (timedelta(hours=-1), "future"),
             (3600, "timedelta"),
@@ -216,7 +216,7 @@ class TestTyped:
         assert Reader(Quote)(n) == StockQuote("IBM", 1.0)
 
     def test_what_does_not_fit_says_where(self) -> None:
-        with pytest.raises(InvalidNotification, match=r"no Quote.*price"):
+        with pytest.raises(InvalidNotification, match=r"not a Quote.*price"):
             Reader(Quote)(Notification({"symbol": "IBM", "price": "high"}, type="Quote"))
 
     def test_two_event_classes_as_bases_are_refused(self) -> None:

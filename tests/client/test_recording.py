@@ -369,7 +369,7 @@ def test_a_damaged_recording_is_told_by_its_line(tmp_path: Path) -> None:
     file = tmp_path / "run.jsonl"
     good = Line(pos=1, op="quiescent").encoded()
     file.write_bytes(good + b"oops\n" + good)
-    with pytest.raises(DecodeError, match=r"run\.jsonl, line 2: this is no line of a trace"):
+    with pytest.raises(DecodeError, match=r"run\.jsonl, line 2: this is not a line of a trace"):
         stentor.recorded(file)
     with pytest.raises(InvalidConfiguration, match="cannot be read"):
         stentor.recorded(tmp_path / "nothing.jsonl")

@@ -136,7 +136,7 @@ async def test_a_question_without_a_name_is_refused() -> None:
     async with line() as (b1, b2), stentor.connect(b1) as bus:
         assert await bus._local.ask("where", {"broker": "b2"}) == [b2.address]
         assert await bus._local.ask("where", {"broker": "b3"}) == []
-        with pytest.raises(ProtocolError, match="broker=None is no name of a broker"):
+        with pytest.raises(ProtocolError, match="broker=None is not a name of a broker"):
             await bus._local.ask("where")
 
 

@@ -141,7 +141,7 @@ def test_several_threads_share_a_subscription(broker: ScriptedBroker) -> None:
         got.extend(n["k"] for n in sub)
 
     with stentor.connect_sync(broker) as bus:
-        sub = bus.subscribe("k >= 0").open()
+        sub = bus.subscribe("k >= 0")
         readers = [threading.Thread(target=read) for _ in range(3)]
         writers = [
             threading.Thread(
@@ -267,6 +267,7 @@ async def _soon(act: Any) -> None:
     act()
 
 
+@pytest.mark.filterwarnings("error::stentor.errors.FilterWarning")  # they ask for `reply_to`
 def test_request_and_reply(broker: ScriptedBroker) -> None:
     bus = stentor.connect_sync(broker)
 

@@ -170,7 +170,7 @@ def test_what_does_not_pass(text: str) -> None:
         ("hop = 3000000000", "32-bit"),
         ("2000000000 + 2000000000 = 1", "32-bit"),
         ("1 / 0 = 1", "division by zero"),
-        ("name < 'x'", "'x' is no integer"),
+        ("name < 'x'", "'x' is not an integer"),
         ("hop = ", "ends too early"),
         ("hop == 3", "unexpected"),
         ("hop", None),

@@ -612,7 +612,7 @@ def test_arrays_that_no_notification_can_hold_are_refused_by_name(value: Any, wo
         ({"x": [{"wildcard": "a\\b"}]}, "at $.x[0].wildcard: a backslash"),
         ({"x": [{"wildcard": "a\\"}]}, "at $.x[0].wildcard: a backslash"),
         ({"x": [{"numeric": [">"]}]}, "at $.x[0].numeric: numeric takes"),
-        ({"x": [{"numeric": ["==", 5]}]}, "at $.x[0].numeric[0]: '==' is no comparison"),
+        ({"x": [{"numeric": ["==", 5]}]}, "at $.x[0].numeric[0]: '==' is not a comparison"),
         ({"x": [{"numeric": ["=", "5"]}]}, 'at $.x[0].numeric[1]: "5" is not a number'),
         ({"x": [{"numeric": ["=", True]}]}, "at $.x[0].numeric[1]: true is not a number"),
         ({"x": [{"numeric": ["<", 5, ">", 0]}]}, "at $.x[0].numeric: a range is a lower bound"),
@@ -622,8 +622,8 @@ def test_arrays_that_no_notification_can_hold_are_refused_by_name(value: Any, wo
         ({"x": [{"anything-but": [1, "a"]}]}, "at $.x[0].anything-but: anything-but takes only"),
         ({"x": [{"anything-but": None}]}, "at $.x[0].anything-but: null cannot be matched"),
         ({"x": [{"anything-but": {"cidr": "a"}}]}, "at $.x[0].anything-but: there is no test"),
-        ({"x": [{"cidr": "10.0.0.0/33"}]}, "at $.x[0].cidr: '10.0.0.0/33' is no block"),
-        ({"x": [{"cidr": "2001:db8::/129"}]}, "at $.x[0].cidr: '2001:db8::/129' is no block"),
+        ({"x": [{"cidr": "10.0.0.0/33"}]}, "at $.x[0].cidr: '10.0.0.0/33' is not a block"),
+        ({"x": [{"cidr": "2001:db8::/129"}]}, "at $.x[0].cidr: '2001:db8::/129' is not a block"),
         ({"$or": [{"x": [1]}]}, "at $.$or: $or takes an array of at least two"),
         ({"$or": [{"x": [1]}, 5]}, "at $.$or[1]: $or takes objects"),
         ({"x": [2**63]}, "at $.x[0]: 9223372036854775808 does not fit"),
@@ -683,5 +683,5 @@ def test_a_test_that_every_string_passes_wants_a_string(test: dict[str, object])
 
 @pytest.mark.parametrize("block", ["'10.0.0.0/33'", "5", "'fe80::1%eth0/64'", "('::/0', '::/1')"])
 def test_a_block_that_is_none_is_a_mistake(block: str) -> None:
-    with pytest.raises(FilterTypeError, match="no block of addresses"):
+    with pytest.raises(FilterTypeError, match="not a block of addresses"):
         Filter(f"ip in_network {block}")

@@ -173,7 +173,7 @@ def test_publishers_are_held_to_the_schema() -> None:
 
 
 def test_a_schema_agrees_with_the_declarations() -> None:
-    with pytest.raises(UnknownEventType, match="'volume' is no declared attribute"):
+    with pytest.raises(UnknownEventType, match="'volume' is not a declared attribute"):
         Schema({"quote": ["volume"]}, types())
     with pytest.raises(UnknownEventType, match="empty segment"):
         Schema({"a..b": ["x"]})

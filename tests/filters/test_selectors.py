@@ -393,7 +393,7 @@ def test_precedence_is_not_and_or() -> None:
         ("x = 010", 5, "without leading zeros"),
         ("x = 9223372036854775808", 5, "64-bit"),
         ("x = 0x1F", 5, "is not a number"),
-        ("5", 1, "a value alone is no condition"),
+        ("5", 1, "a value alone is not a condition"),
         ("(x > 1) + 1 = 2", 1, "this is a condition, not a value"),
         ("x + 1 = 'a'", 7, "arithmetic needs numbers"),
         ("x = 1 / 0", 7, "has no value"),

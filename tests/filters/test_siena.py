@@ -436,13 +436,13 @@ def test_a_char_travels_and_prints() -> None:
 @pytest.mark.parametrize(
     ("constraint", "message"),
     [
-        (("x", "integer", "=", 1.0), "integer x = 1.0: the value is no integer: a float"),
-        (("x", "integer", "=", True), "no integer: a bool"),
+        (("x", "integer", "=", 1.0), "integer x = 1.0: the value is not of type integer: a float"),
+        (("x", "integer", "=", True), "not of type integer: a bool"),
         (("x", "float", "<", 2**53 + 1), "no float is equal to"),
         (("x", "float", "<", float("nan")), "NaN"),
-        (("x", "string", "<", None), "no string"),
+        (("x", "string", "<", None), "not of type string"),
         (("x", "char", "=", "ab"), "one character"),
-        (("x", "char", "=", 1), "no char: a int"),
+        (("x", "char", "=", 1), "not of type char: a int"),
         (("x", "integer", ">*", 1), "works on strings and byte arrays"),
         (("x", "integer", "!=", 1), "there is no operator '!='"),
         (("x", "integer", "any", 1), "any takes no value"),

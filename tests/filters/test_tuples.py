@@ -104,9 +104,9 @@ def test_values_come_back_in_order() -> None:
     assert tuple_values(n) == values
     assert n.channel == "c"
     assert n["10"] == 10
-    with pytest.raises(InvalidNotification, match="no positional notification"):
+    with pytest.raises(InvalidNotification, match="not a positional notification"):
         tuple_values(Notification({"x": 1}))
-    with pytest.raises(InvalidNotification, match="no positional notification"):
+    with pytest.raises(InvalidNotification, match="not a positional notification"):
         tuple_values(Notification({"arity": 2, "0": 1}))
 
 
@@ -216,9 +216,9 @@ def test_a_value_of_the_wrong_type_is_an_error_where_it_is_written() -> None:
         QUOTES.template(price=True)
     with pytest.raises(FilterTypeError, match="no field sumbol; it has symbol, price"):
         QUOTES.template(sumbol="IBM")
-    with pytest.raises(InvalidNotification, match="is no Quote"):
+    with pytest.raises(InvalidNotification, match="is not a Quote"):
         QUOTES.notification("IBM")  # type: ignore[arg-type]
-    with pytest.raises(InvalidNotification, match="is no Quote"):
+    with pytest.raises(InvalidNotification, match="is not a Quote"):
         QUOTES.instance(tuple_notification("IBM", 120.5, 7, False))
 
 

@@ -207,7 +207,7 @@ def test_who_waits_for_a_compilation_is_told_why(tmp_path: Path) -> None:
         subprocess.run(command, capture_output=True, text=True, timeout=900, check=True)
         for _ in range(2)
     )
-    assert first.stderr.startswith("compiling matching code first")
+    assert first.stderr.startswith("compiling the matching code first")
     assert str(tmp_path / "kernels") in first.stderr
     assert float(first.stdout) < 0.2
     assert again.stderr == ""

@@ -179,8 +179,8 @@ def test_impossible_names_are_refused(types, name):
 @pytest.mark.parametrize(
     ("attributes", "message"),
     [
-        ({"x": "integer"}, "no value type"),
-        ({"x": int}, "no value type"),
+        ({"x": "integer"}, "not a value type"),
+        ({"x": int}, "not a value type"),
         ({"": "number"}, "empty"),
         ({"_type": "string"}, "reserved"),
         ({"_mine": "string"}, "reserved"),
@@ -212,7 +212,7 @@ def test_type_safety_of_notifications(types):
 def test_strict_type_safety(types):
     types.declare("quote", attributes={"price": "number"})
     types.check(Notification({"price": 1}, type="quote"), strict=True)
-    with pytest.raises(InvalidNotification, match="'extra' is no declared attribute"):
+    with pytest.raises(InvalidNotification, match="'extra' is not a declared attribute"):
         types.check(Notification({"price": 1, "extra": 2}, type="quote"), strict=True)
     with pytest.raises(UnknownEventType, match="never declared"):
         types.check(Notification({"price": 1}, type="quote.stock"), strict=True)

@@ -216,7 +216,7 @@ def test_what_stands_for_a_builtin_value_becomes_one(value, expected):
     [None, object(), Color.RED, 1j, {"a": 1}, OrderedDict(), int],
 )
 def test_other_objects_are_refused(value):
-    with pytest.raises(InvalidValue, match="known are bool, number"):
+    with pytest.raises(InvalidValue, match="the types are bool, number"):
         normal(value)
     with pytest.raises(InvalidValue):
         value_type_of(value)

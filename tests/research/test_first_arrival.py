@@ -284,7 +284,7 @@ def test_offers_are_the_brokers_own() -> None:
 def test_mistakes_of_the_host_are_named() -> None:
     router = FirstArrivalRouter("a")
     assert isinstance(router, Router)
-    with pytest.raises(UnknownBroker, match="'b' is no neighbor of 'a'"):
+    with pytest.raises(UnknownBroker, match="'b' is not a neighbor of 'a'"):
         router.receive("b", Topology(()))
     with pytest.raises(UnknownBroker, match="no link to 'b'"):
         router.link_down("b")

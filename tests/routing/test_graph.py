@@ -790,7 +790,7 @@ class Alien(Message, frozen=True):
 
 def test_mistakes_of_the_host_are_named() -> None:
     router = GraphRouter("a")
-    with pytest.raises(UnknownBroker, match="'b' is no neighbor of 'a'"):
+    with pytest.raises(UnknownBroker, match="'b' is not a neighbor of 'a'"):
         router.receive("b", Alien())
     with pytest.raises(UnknownBroker, match="no link to 'b'"):
         router.link_down("b")

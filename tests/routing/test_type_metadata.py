@@ -260,7 +260,7 @@ def test_the_first_declaration_counts() -> None:
 @pytest.mark.spec("R-07.70")
 def test_a_declaration_must_be_well_formed_and_wanted() -> None:
     bad = EventType("quote", frozenset(), {"price": "money"}, False)
-    with pytest.raises(UnknownEventType, match="no value type"):
+    with pytest.raises(UnknownEventType, match="not a value type"):
         TypeRendezvousRouter(Pastry(1), schemas=True).declare(bad)
     plain = TypeRendezvousRouter(Pastry(1))
     with pytest.raises(InvalidConfiguration, match="make all routers with schemas"):

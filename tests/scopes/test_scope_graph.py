@@ -69,7 +69,7 @@ def test_an_unknown_name_is_told_with_the_nearest_one():
     g = graph_of("ticker>market")
     with pytest.raises(UnknownScope, match="did you mean 'market'"):
         g.visible("ticker", "markt")
-    with pytest.raises(UnknownScope, match="no member"):
+    with pytest.raises(UnknownScope, match="not a member"):
         g.leave("market", "ticker")
 
 

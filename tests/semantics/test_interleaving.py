@@ -206,7 +206,7 @@ def test_nothing_is_owed_to_who_left_before_the_end_or_came_too_late() -> None:
     "text", [b"", b"{", b"[]", b'{"pos": 1}', b'{"pos": "1", "op": "sub"}', b"\xff"]
 )
 def test_what_is_no_line_is_refused(text: bytes) -> None:
-    with pytest.raises(DecodeError, match="no line of a trace"):
+    with pytest.raises(DecodeError, match="not a line of a trace"):
         decoded(text)
 
 

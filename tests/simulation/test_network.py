@@ -478,9 +478,9 @@ def test_a_client_that_left_can_do_nothing() -> None:
         (lambda: Network.tree([(1, 2), (2, 1)]), InvalidTopology, "the link 2-1 is given twice"),
         (lambda: Network.tree([]), InvalidTopology, "a network needs at least one broker"),
         (lambda: Network.mesh(0), InvalidTopology, "a network needs at least one broker"),
-        (lambda: Network.tree([(1, 2.5)]), InvalidTopology, "2.5 is no broker id"),  # type: ignore[list-item]
-        (lambda: Network.tree([(1, True)]), InvalidTopology, "True is no broker id"),
-        (lambda: Network.tree([(1, 2, 3)]), InvalidTopology, "is no link; a link is a pair"),  # type: ignore[list-item]
+        (lambda: Network.tree([(1, 2.5)]), InvalidTopology, "2.5 is not a broker id"),  # type: ignore[list-item]
+        (lambda: Network.tree([(1, True)]), InvalidTopology, "True is not a broker id"),
+        (lambda: Network.tree([(1, 2, 3)]), InvalidTopology, "is not a link; a link is a pair"),  # type: ignore[list-item]
         (
             lambda: Network.tree([(1, 2)], "covering", looseness=0.2),
             InvalidConfiguration,

@@ -109,7 +109,7 @@ class Permissions:
         """The attributes of a client that says it has these; `AccessDenied` if it may not."""
         for name, value in said.items():
             if name in RESERVED_CLAIMS or name_problem(name) is not None:
-                raise AccessDenied(f"{shown(name)} is no attribute that a client can have")
+                raise AccessDenied(f"{shown(name)} is not an attribute that a client can have")
             if not isinstance(value, str | int | float | bool) or len(str(value)) > MAX_CLAIM:
                 raise AccessDenied(
                     f"the attribute {name} of a client is a text, a number or a truth value, and "

@@ -307,7 +307,8 @@ def _converted(key: Key, given: Given, problems: Problems) -> Any:
     try:
         return convert(key, given)
     except StentorError as error:
-        problems.add(given.origin, f"{key.dotted}: {error}")
+        what = "" if given.origin == key.flag else f"{key.dotted}: "  # the option is named already
+        problems.add(given.origin, f"{what}{error}")
         return MISSING
 
 

@@ -38,7 +38,7 @@ def asked(broker: Broker, arguments: dict[str, Any]) -> Any:
     if name is None:
         return [_listed(core, home) for home in core.homes.registry if home.broker is not None]
     if not isinstance(name, str):
-        raise ProtocolError(f"name={name!r} is no name of a durable subscription")
+        raise ProtocolError(f"name={name!r} is not a name of a durable subscription")
     home = _named(core, name)
     name = home.name
     match arguments.get("do"):
@@ -49,7 +49,7 @@ def asked(broker: Broker, arguments: dict[str, Any]) -> Any:
         case "reset":
             to = arguments.get("to")
             if not isinstance(to, int | float) or to != to:
-                raise ProtocolError(f"to={to!r} is no time; give seconds since 1970")
+                raise ProtocolError(f"to={to!r} is not a time; give seconds since 1970")
             reset = partial(core.homes.reset, _held(core, home), float(to))
             return _stored(broker, reset, home)
         case "delete":

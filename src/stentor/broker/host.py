@@ -108,15 +108,18 @@ class Broker:
         is ahead of the machine's, 0 unless a test lets time pass. `watch` is called with all that
         the core has the broker do.
         """
+        #: What it was configured with.
         self.settings = settings or Settings()
         self._engine = engine
         self._ahead = ahead
         self._watch = watch
+        #: Functions that are called with what comes by.
         self.hooks = hooks or Hooks()
         self.guests: set[Guest] = set()
         #: Those that have not said who they are, the oldest first.
         self.strangers: dict[Guest, None] = {}
         self.room = room_of(self.settings)
+        #: The links with other brokers.
         self.links = Links(self)
         self.clients: dict[int, ConnectedClient] = {}
         self.access = Access(self.settings.grants)
@@ -337,10 +340,12 @@ class Broker:
 
     @property
     def name(self) -> str:
+        """Its name, unique in the overlay."""
         return self.core.name
 
     @property
     def stream(self) -> str:
+        """The name of its journal: that of the broker, and which of its journals it is."""
         return self.core.stream
 
     @property
@@ -358,6 +363,7 @@ class Broker:
 
     @property
     def monitor_address(self) -> str | None:
+        """Where it answers about its metrics and health, if anywhere."""
         return None if self._monitor is None else str(self._monitor.address)
 
     async def stop(self, reason: str = "the broker is shutting down") -> None:
@@ -763,6 +769,7 @@ class Broker:
         return report.status(self)
 
     def metrics(self) -> list[Any]:
+        """Its metrics, as `/metrics` shows them."""
         return report.metrics(self)
 
     def health(self) -> tuple[bool, dict[str, Any]]:

@@ -94,7 +94,7 @@ def render_metrics(metrics: Iterable[Metric]) -> str:
     seen: set[str] = set()
     for name, kind, help, samples in metrics:
         if not _NAME.fullmatch(name) or name in seen:
-            raise InvalidConfiguration(f"{name!r} is no name for a metric, or is used twice")
+            raise InvalidConfiguration(f"{name!r} is not a name for a metric, or is used twice")
         if kind not in _TYPES:
             raise InvalidConfiguration(f"{name}: there is no type {kind!r} of metrics")
         seen.add(name)
@@ -124,7 +124,7 @@ def _labels(metric: str, labels: Mapping[str, str]) -> str:
     pairs = []
     for name, value in labels.items():
         if not _LABEL.fullmatch(name):
-            raise InvalidConfiguration(f"{metric}: {name!r} is no name for a label")
+            raise InvalidConfiguration(f"{metric}: {name!r} is not a name for a label")
         text = str(value).replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
         pairs.append(f'{name}="{text}"')
     return "{" + ",".join(pairs) + "}"

@@ -85,7 +85,7 @@ async def _in_turn(
 def _offers(broker: Broker, arguments: dict[str, Any], client: ConnectedClient) -> Any:
     text = arguments.get("overlapping")
     if text is not None and (not isinstance(text, str) or len(text) > m.MAX_FILTER):
-        raise ProtocolError("overlapping= is no filter, or too long a one")
+        raise ProtocolError("overlapping= is not a filter, or too long a one")
     overlapping = None if text is None else Filter.received(text)
     if broker.core.scopes.active and not client.is_operator:
         raise NotPermitted(
@@ -112,14 +112,14 @@ def _offered(
 def _streams(broker: Broker, arguments: dict[str, Any], client: ConnectedClient) -> Any:
     since = arguments.get("since")
     if since is not None and not isinstance(since, int | float):
-        raise ProtocolError(f"since={since!r} is no time; give seconds since 1970")
+        raise ProtocolError(f"since={since!r} is not a time; give seconds since 1970")
     return broker.core.streams(since)
 
 
 def _where(broker: Broker, arguments: dict[str, Any], client: ConnectedClient) -> Any:
     name = arguments.get("broker")
     if not isinstance(name, str):
-        raise ProtocolError(f"broker={name!r} is no name of a broker")
+        raise ProtocolError(f"broker={name!r} is not a name of a broker")
     directory = broker.core.directory
     named = (o for o in (directory.own, *directory.others) if o.broker == name)
     return list(next((origin.addresses for origin in named), ()))
@@ -137,7 +137,7 @@ async def _cancel(broker: Broker, arguments: dict[str, Any], client: ConnectedCl
     """Whether something that is to be delivered later will not be."""
     id = arguments.get("id")
     if not isinstance(id, str):
-        raise ProtocolError(f"id={id!r} is no id of a publication")
+        raise ProtocolError(f"id={id!r} is not an id of a publication")
     answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     def answer(cancelled: bool, error: StentorError | None) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, get_args
 
-from stentor.errors import InvalidConfiguration
+from stentor.errors import InvalidConfiguration, UnknownStrategy
 from stentor.model.names import name_problem, shown, text_problem
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from os import PathLike
 
     from stentor.routing.protocol import Place
@@ -25,8 +26,22 @@ if TYPE_CHECKING:
         def __get__(self, owner: object, cls: object = None) -> Path | None: ...
         def __set__(self, owner: object, value: str | PathLike[str] | None) -> None: ...
 
+    class Addresses:
+        """A field that is given as an address or several, and read as several."""
+
+        def __get__(self, owner: object, cls: object = None) -> tuple[str, ...]: ...
+        def __set__(self, owner: object, value: Iterable[str]) -> None: ...
+
 else:
     Directory = Path | None
+    Addresses = tuple[str, ...]
+
+#: What may be written for some settings, for type checkers.
+Overlay: TypeAlias = Literal["tree", "hierarchy", "hybrid", "graph", "rendezvous"]
+Routing: TypeAlias = Literal["covering", "identity", "simple", "merging", "flooding"]
+Advertising: TypeAlias = Literal["none"] | Routing
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+LogFormat: TypeAlias = Literal["text", "json"]
 
 #: A broker's usual port.
 DEFAULT_PORT: Final = 7411
@@ -49,7 +64,7 @@ Kind: TypeAlias = Literal[
 ]
 
 #: How links may be made, and what a neighbor can be in each of these overlays.
-OVERLAYS: Final[dict[str, tuple[Place, ...]]] = {
+OVERLAYS: Final[dict[Overlay, tuple[Place, ...]]] = {
     "tree": ("peer",),
     "hierarchy": ("parent", "child"),
     "hybrid": ("peer", "parent", "child"),
@@ -57,15 +72,15 @@ OVERLAYS: Final[dict[str, tuple[Place, ...]]] = {
     "rendezvous": ("peer", "visitor"),
 }
 #: How filters are announced to neighbors.
-ROUTING: Final = ("covering", "identity", "simple", "merging", "flooding")
+ROUTING: Final = get_args(Routing)
 #: The same for advertisements that steer subscriptions; or they do not.
 ADVERTISEMENTS: Final = ("none", *ROUTING)
 #: What subscriptions do with what does not fit into their queues.
 OVERFLOW: Final = ("spill", "block", "drop_oldest", "drop_newest", "disconnect")
 #: What brokers themselves say of a client to rules of scopes.
 RESERVED_CLAIMS: Final = frozenset({"name", "roles"})
-LOG_LEVELS: Final = ("debug", "info", "warning", "error")
-LOG_FORMATS: Final = ("text", "json")
+LOG_LEVELS: Final = get_args(LogLevel)
+LOG_FORMATS: Final = get_args(LogFormat)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +227,8 @@ class Grant:
             name, equals, _ = text.partition("=")
             if not equals or name_problem(name) or name in RESERVED_CLAIMS:
                 raise InvalidConfiguration(
-                    f"{shown(text)} is no attribute of a client; write NAME=TEXT, as in tenant=acme"
+                    f"{shown(text)} is not an attribute of a client; write NAME=TEXT, as in "
+                    "tenant=acme"
                 )
 
 
@@ -371,20 +387,20 @@ class Settings:
     """
 
     listen: Annotated[
-        tuple[str, ...],
+        Addresses,
         About(
             "Where to listen: host:port, tls://host:port or unix:path. Port 0 picks a free one.",
             "addresses",
         ),
-    ] = (f"127.0.0.1:{DEFAULT_PORT}",)
+    ] = (f"127.0.0.1:{DEFAULT_PORT}",)  # type: ignore[assignment]
     advertise: Annotated[
-        tuple[str, ...],
+        Addresses,
         About(
             "Where others are told to connect, best first, if that differs from where it listens. "
             "Port 0 stands for the port at which it listens.",
             "addresses",
         ),
-    ] = ()
+    ] = ()  # type: ignore[assignment]
     name: Annotated[
         str | None,
         About(
@@ -403,21 +419,20 @@ class Settings:
         ),
     ] = None  # type: ignore[assignment]
     neighbors: Annotated[
-        tuple[str, ...],
+        Addresses,
         About(
             "Brokers to link with. Links form a tree, unless the overlay is a graph; in a "
             "rendezvous overlay, brokers hear of all others through them.",
             "addresses",
         ),
-    ] = ()
+    ] = ()  # type: ignore[assignment]
     overlay: Annotated[
-        str,
+        Overlay,
         About(
             "How the brokers of an overlay are linked: a tree of peers; a hierarchy, where each "
             "has one parent; a hybrid of peers with hierarchies below them; a graph, where links "
             "may form cycles and stand in for each other; or rendezvous, where brokers "
-            "link with those "
-            "that deal with the same event types.",
+            "link with those that deal with the same event types.",
             "text",
             choices=tuple(OVERLAYS),
         ),
@@ -427,11 +442,11 @@ class Settings:
         About("The broker above this one, in a hierarchy.", "address"),
     ] = None
     routing: Annotated[
-        str,
+        Routing,
         About("How subscriptions are announced to neighbors.", "text", choices=ROUTING),
     ] = "covering"
     advertisements: Annotated[
-        str,
+        Advertising,
         About(
             "How advertisements are announced to neighbors, if subscriptions are to go only where "
             "something that overlaps them is advertised. Publications then have to be advertised. "
@@ -481,13 +496,13 @@ class Settings:
         ),
     ] = None  # type: ignore[assignment]
     log_level: Annotated[
-        str,
+        LogLevel,
         About(
             "The least important messages to log.", "text", choices=LOG_LEVELS, group="Operation"
         ),
     ] = "info"
     log_format: Annotated[
-        str,
+        LogFormat,
         About(
             "Lines for people, or one JSON object per line.",
             "text",
@@ -500,6 +515,12 @@ class Settings:
         for name in ("data", "kernels"):
             if isinstance(given := getattr(self, name), str):
                 object.__setattr__(self, name, Path(given))
+            elif not isinstance(given, Path | None):
+                raise InvalidConfiguration(f"{name}={given!r} is not a path; give a text or a Path")
         for name in ("listen", "advertise", "neighbors"):
-            if isinstance(given := getattr(self, name), str):
-                object.__setattr__(self, name, (given,))
+            given = getattr(self, name)
+            object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
+        if self.overlay not in OVERLAYS:
+            raise UnknownStrategy(
+                f"there is no overlay {shown(self.overlay)}; choose one of {', '.join(OVERLAYS)}"
+            )

@@ -69,7 +69,7 @@ def restore(
         Option(
             "--replace",
             metavar="",
-            help="Replace a journal that is there; it is kept below the directory.",
+            help="Replace an existing journal, which is kept below the directory.",
         ),
     ] = False,
     json: JsonOption = False,

@@ -16,8 +16,8 @@ def explain(
         str | None,
         Argument(
             metavar="[CODE|KEY|errors|settings]",
-            help="An error such as STN-606, or a setting such as limits.queue. Nothing lists all "
-            "codes.",
+            help="An error such as STN-606, or a setting such as limits.queue. Without it, "
+            "all codes are listed.",
             show_default=False,
             complete=completing.codes,
         ),

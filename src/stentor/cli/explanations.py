@@ -242,7 +242,7 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
         "Limit the journal: `retention.bytes` and `retention.seconds`.",
     ),
     errors.InvalidAddress: (
-        "Text that is no address of a broker, or an address at which a broker cannot listen.",
+        "Text that is not an address of a broker, or an address at which a broker cannot listen.",
         "Write `host:port`, `[ipv6]:port`, `tls://host:port` or `unix:/path`.",
         "If the address is in use, something listens there already, perhaps another broker: stop "
         "it, or choose another port.",

@@ -155,7 +155,10 @@ def _text(name: str) -> str:
     try:
         return sys.stdin.read() if name == "-" else Path(name).read_text("utf-8")
     except OSError as error:
-        raise BadParameter(f"{name} cannot be read: {error.strerror}") from None
+        text = f"{name} cannot be read: {error.strerror}"
+        if isinstance(error, FileNotFoundError) and " " in name:
+            text += "; a single filter can be piped in: echo FILTER | stentor filter check -"
+        raise BadParameter(text) from None
     except UnicodeError as error:
         raise BadParameter(f"{name} is not text in UTF-8: {error}") from None
 

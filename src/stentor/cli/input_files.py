@@ -36,7 +36,8 @@ def check_files(events: list[str]) -> None:
                 pass
         except OSError as error:
             raise InvalidConfiguration(
-                f"{each!r} is no JSON object, and no file that can be read ({error.strerror}); "
+                f"{each!r} is neither a JSON object nor a file that can be read "
+                f"({error.strerror}); "
                 """write an object as in '{"price": 9}', or name a file"""
             ) from None
 
@@ -81,7 +82,7 @@ def _csv(path: str) -> Iterator[tuple[int, bytes]]:
                 event = {name: _value(text) for name, text in row.items() if text}
                 yield rows.line_num, msgspec.json.encode(event)
     except (csv.Error, UnicodeDecodeError) as error:
-        raise InvalidNotification(f"{path} is no CSV file in UTF-8: {error}") from None
+        raise InvalidNotification(f"{path} is not a CSV file in UTF-8: {error}") from None
 
 
 def _value(text: str) -> Any:

@@ -15,7 +15,7 @@ from stentor.cli.options import JsonOption
 
 journal = Group(
     "journal",
-    "Look at, check and repair the journal in a data directory.",
+    "Inspect, check and repair the journal in a data directory.",
     {
         "info": "stentor.cli.journal:info",
         "check": "stentor.cli.journal:check",
@@ -74,7 +74,7 @@ def repair(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Save what is good of a damaged journal. The broker must not be running.
+    """Save what is intact in a damaged journal. The broker must not be running.
 
     All notifications that are intact go into a new journal, in order. It is a new stream, so that
     nobody mistakes a position in the old one for one in the new. The old file is kept beside it.

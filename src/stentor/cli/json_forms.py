@@ -185,7 +185,7 @@ def _kind(value: Any) -> str:
     return names.get(type(value), "an object" if isinstance(value, dict) else "a number")
 
 
-_NAN: Final = "NaN compares with nothing, so it is no value here; leave the attribute out"
+_NAN: Final = "NaN compares with nothing, so it is not a value here; leave the attribute out"
 #: Words that other languages write, and what to do about them.
 _FOREIGN: Final = {
     "NaN": _NAN,

@@ -26,7 +26,10 @@ R = TypeVar("R")
 LOCAL: Final = "127.0.0.1:7411"
 #: How long clients try to reach a broker. One that starts for the first time compiles its matching
 #: code before it listens, and whoever types the second command meanwhile need not do so again.
-PATIENCE: Final = "1m"
+PATIENCE: Final = "5m"
+#: Seconds between two attempts, at first and at most. Whoever sees that the broker listens goes on
+#: at once, and a subscriber should be there by then.
+DELAYS: Final = (0.05, 1.0)
 _ADDRESS: Final = re.compile(r"unix:.+|\w+://\S+|[\w.\[\]:,-]*[.:][\w.\[\]:,-]*|localhost")
 
 
@@ -65,6 +68,7 @@ class Connecting:
             tls=self.tls,
             timeout=self.timeout,
             trust=self.trust,
+            delays=DELAYS,
             **options,
         )
         Contact(bus)

@@ -168,7 +168,8 @@ def publish(
 
     if not events and sys.stdin.isatty():
         raise InvalidConfiguration(
-            "nothing to publish; give JSON objects as arguments, or pipe lines into this command"
+            "nothing to publish; give JSON objects or files as arguments, or pipe lines into this "
+            "command"
         )
     if retain is not None and retain_by is not None:
         raise InvalidConfiguration("--retain and --retain-by contradict each other; choose one")

@@ -141,5 +141,7 @@ def _speed(text: str) -> float | None:
     except ValueError:
         speed = 0.0
     if not (isfinite(speed) and speed > 0):
-        raise InvalidConfiguration(f"--speed: {text!r} is no speed; write 1x, 10x or 0.5x, or max")
+        raise InvalidConfiguration(
+            f"--speed: {text!r} is not a speed; write 1x, 10x or 0.5x, or max"
+        )
     return speed

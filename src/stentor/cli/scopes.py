@@ -95,7 +95,7 @@ def format(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Print scope graphs in their one form, comments kept.
+    """Print scope graphs in their canonical form, comments kept.
 
     Each comment stays with its clause.
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+import os
+import stat
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from click.exceptions import Exit
 
 from stentor.cli.command import Argument, Option
-from stentor.cli.options import BrokerArgument, JsonOption, NameOption, connects
+from stentor.cli.options import BrokerArgument, JsonOption, NameOption, connects, is_address
 
 if TYPE_CHECKING:
     from stentor.filters import Filter
+
+#: Words of a filter whose quotes the shell has taken away.
+_OPERATORS: Final = frozenset({"=", "!=", "<>", "<", "<=", ">", ">=", "and", "or", "in", "like"})
 
 
 @connects
@@ -20,7 +25,7 @@ def subscribe(
         list[str] | None,
         Argument(
             metavar="[FILTER]...",
-            help="What you want, in the subscription language. Nothing means everything. What "
+            help="What you want, in the subscription language; without it, everything. What "
             "several filters match is printed once.",
             show_default=False,
         ),
@@ -174,15 +179,45 @@ def _filters(words: list[str]) -> dict[Filter, str]:
 
     try:
         return {Filter(word): word for word in words}
-    except StentorError as error:
+    except StentorError:
+        hint = _misplaced(words)
+        if hint is None:
+            raise
+        raise InvalidConfiguration(hint) from None
+
+
+def _misplaced(words: list[str]) -> str | None:
+    """What the shell has made of a filter, or the user of the order of words, if that explains it.
+
+    >>> _misplaced(["symbol", "=", "IBM"])
+    'the filter came in 3 words; put it in quotes, with single quotes within: "symbol = \'IBM\'"'
+    """
+    from stentor.errors import StentorError
+    from stentor.filters import Filter
+
+    address = next(filter(is_address, words), None)
+    if address is not None:
+        return f"{address} looks like an address, which comes before the filters"
+    if len(words) > 1:
         whole = " ".join(words)
         try:
             Filter(whole)
         except StentorError:
-            raise error from None
-        raise InvalidConfiguration(
-            f'the filter came in {len(words)} words; put it in quotes: "{whole}"'
-        ) from None
+            if not _OPERATORS.intersection(words):
+                return None
+            # The shell has taken the quotes away.
+            whole = "symbol = 'IBM'"
+            return (
+                f"the filter came in {len(words)} words; put it in quotes, with single quotes "
+                f'within: "{whole}"'
+            )
+        return f'the filter came in {len(words)} words; put it in quotes: "{whole}"'
+    if words[0].isidentifier() and stat.S_ISREG(os.fstat(1).st_mode):
+        return (
+            f"an attribute alone is not a condition; if the shell has taken > for a redirection, "
+            f'put the filter in quotes: "{words[0]} > 100"'
+        )
+    return None
 
 
 def _advise(wanted: dict[Filter, str], strict: bool) -> None:

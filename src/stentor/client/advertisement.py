@@ -41,10 +41,11 @@ class Advertisement:
         self._filters: list[Filter] | None = None
         self._callbacks: list[OnDemand] = []
         self._open = False
+        #: What is offered.
         self.filter = filter
         #: Whether publications that nobody asks for are held back.
         self.quench = quench
-        #: Publications that were.
+        #: How many publications were held back.
         self.quenched = 0
 
     __dir__ = offering(

@@ -11,6 +11,7 @@ from collections.abc import (
     Callable,
     Generator,
     Iterable,
+    Mapping,
     Sequence,
 )
 from contextlib import aclosing
@@ -340,6 +341,7 @@ class Bus:
             await bus.publish_many(({"price": p} for p in prices), type="Quote")
         """
         self._local.check_open()
+        check_several(events)
         shared = {name: value for name, value in parts.items() if value is not None}
         if "deliver_at" in shared:
             _check_delay(volatile)
@@ -742,6 +744,14 @@ def _check_key(key: str, volatile: bool) -> None:
     problem = text_problem(key)
     if problem is not None:
         raise InvalidNotification(f"the key retain={shown(key)} {problem}")
+
+
+def check_several(events: object) -> None:
+    """Raise if this is one event rather than many."""
+    if isinstance(events, Mapping):
+        raise InvalidNotification(
+            "publish_many takes several events, as in a list; for a single one there is publish"
+        )
 
 
 def _check_delay(volatile: bool) -> None:

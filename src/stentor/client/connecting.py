@@ -77,7 +77,7 @@ def connect(
         raise InvalidConfiguration(f"a buffer of {buffer} publications takes none; give at least 1")
     if not 0 < delays[0] <= delays[1]:
         raise InvalidConfiguration(
-            f"delays={delays} are no delays; give (first, longest), both > 0"
+            f"delays={delays} are not delays; give (first, longest), both > 0"
         )
     addresses = list(_addresses(brokers)) or [Address("tcp", "127.0.0.1", DEFAULT_PORT)]
     name = _random_name() if name is None else name
@@ -130,8 +130,8 @@ def _addresses(brokers: Iterable[Any]) -> Iterable[Address]:
             yield Address.parse(broker.address)
         else:
             raise InvalidAddress(
-                f"{broker!r} is no broker; give an address such as '127.0.0.1:7411', or an object "
-                "with an `address`"
+                f"{broker!r} is not a broker; give an address such as '127.0.0.1:7411', or an "
+                "object with an `address`"
             )
 
 

@@ -96,7 +96,7 @@ class InboxInterest:
         """End a subscription; whether its filter is not wanted any more."""
         ids = self._ids.get(id.filter, [])
         if id not in ids:
-            raise InvalidConfiguration(f"{id!r} is no subscription of this inbox, or no longer")
+            raise InvalidConfiguration(f"{id!r} is not a subscription of this inbox, or no longer")
         if len(ids) == 1:
             self._end(id.filter)
             return True

@@ -165,7 +165,9 @@ class LocalBroker:
     @property
     def link(self) -> Uplink:
         if self._link is None:
-            raise Unreachable("the bus is not open; use it within `async with`")
+            raise Unreachable(
+                "the bus is not open; use it within `async with`, or await its `open()`"
+            )
         return self._link
 
     @property
@@ -523,7 +525,9 @@ class LocalBroker:
     @property
     def encoder(self) -> EventEncoder:
         if self._encoder is None:
-            raise Unreachable("the bus is not open; use it within `async with`")
+            raise Unreachable(
+                "the bus is not open; use it within `async with`, or await its `open()`"
+            )
         return self._encoder
 
     @property

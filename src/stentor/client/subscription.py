@@ -156,15 +156,17 @@ class Subscription(Generic[T]):
         self.resumed = False
         #: The notification behind what was handed out last.
         self.last: Notification | None = None
-        #: Stretches that were lost by retention, and how many offsets all in all.
+        #: Stretches of history that retention had already removed, the newest ones.
         self.gaps: deque[LostRange] = deque(maxlen=MAX_GAPS)
+        #: How many notifications retention had already removed, at most.
         self.lost = 0
-        #: How often publishers had waited for it ("block") for as long as they do.
+        #: With `overflow="block"`: how often publishers stopped waiting for it.
         self.yields = 0
-        #: Whether something of it may expire, and notifications that have, here.
+        #: Whether something of it may expire.
         self._perishable = terms.expires is not None
+        #: Notifications that expired here, before the application took them.
         self.expired = 0
-        #: Handlers that failed, and notifications that did not fit the class subscribed to.
+        #: How many handlers failed, and notifications did not fit the class subscribed to.
         self.errors = 0
 
     __dir__ = offering(
@@ -205,7 +207,7 @@ class Subscription(Generic[T]):
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will come in any case."""
+        """Whether nothing more will come."""
         return self.attachment.over
 
     @property

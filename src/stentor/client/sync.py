@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from datetime import timedelta
+from functools import wraps
 from inspect import iscoroutinefunction, isgenerator
 from time import monotonic
 from types import TracebackType
@@ -39,6 +40,7 @@ from stentor.client.bus import (
     InboxOptions,
     ReplyOptions,
     SubscribeOptions,
+    check_several,
     shown_as_table,
 )
 from stentor.client.connecting import connect
@@ -272,7 +274,7 @@ class SyncBus:
         atexit.unregister(self._close_at_exit)
         if self._open:
             for subscription, _ in self._handlers:
-                self._loop.call(subscription.stop())
+                subscription.stop()
             deadline = monotonic() + self._bus._close_timeout
             for _, thread in self._handlers:
                 if thread is not threading.current_thread():
@@ -318,6 +320,7 @@ class SyncBus:
         **parts: Unpack[Parts],
     ) -> int:
         """See `Bus.publish_many`. The events are taken from their source in this thread."""
+        check_several(events)
         count = 0
         iterator = iter(events)
         while chunk := list(itertools.islice(iterator, CHUNK)):
@@ -355,7 +358,15 @@ class SyncBus:
     def subscribe(
         self, filter: str | Filter | type[Any] = "", **options: Unpack[SubscribeOptions]
     ) -> SyncSubscription[Any]:
-        """See `Bus.subscribe`. A plain `handler` runs in a thread of its own."""
+        """See `Bus.subscribe`; it is in force when this returns. `with` closes it at the end.
+
+        A plain `handler` runs in a thread of its own.
+        """
+        return self._subscription(filter, **options).open()
+
+    def _subscription(
+        self, filter: str | Filter | type[Any], **options: Unpack[SubscribeOptions]
+    ) -> SyncSubscription[Any]:
         handler = options.get("handler")
         if handler is None or iscoroutinefunction(handler):
             return SyncSubscription(self, self._bus.subscribe(filter, **options))
@@ -373,7 +384,7 @@ class SyncBus:
         placement: PlacementPolicy = "minimum_latency",
         **options: Unpack[DetectOptions],
     ) -> SyncSubscription[Notification]:
-        """See `Bus.detect`. A plain `handler` runs in a thread of its own."""
+        """See `Bus.detect` and `subscribe`."""
         handler = options.get("handler")
         is_plain = handler is not None and not iscoroutinefunction(handler)
         if is_plain:
@@ -383,18 +394,18 @@ class SyncBus:
         subscription = self._bus.detect(
             pattern, policy=policy, lateness=lateness, mode=mode, placement=placement, **options
         )
-        return SyncSubscription(self, subscription, handler if is_plain else None)
+        return SyncSubscription(self, subscription, handler if is_plain else None).open()
 
     def inbox(
         self, *filters: str | Filter | type[Any], **options: Unpack[InboxOptions]
     ) -> SyncInbox:
-        """See `Bus.inbox`. A plain `handler` runs in a thread of its own."""
+        """See `Bus.inbox` and `subscribe`."""
         handler = options.get("handler")
         if handler is None or iscoroutinefunction(handler):
-            return SyncInbox(self, self._bus.inbox(*filters, **options))
+            return SyncInbox(self, self._bus.inbox(*filters, **options)).open()
         without: InboxOptions = {**options, "handler": None}
         without["settle"] = _settles(options)
-        return SyncInbox(self, self._bus.inbox(*filters, **without), handler)
+        return SyncInbox(self, self._bus.inbox(*filters, **without), handler).open()
 
     def on(
         self, filter: str | Filter | type[Any] = "", **options: Unpack[SubscribeOptions]
@@ -403,7 +414,7 @@ class SyncBus:
 
         def register(handler: F) -> F:
             changed: SubscribeOptions = {**options, "handler": handler}
-            self._soon(lambda: self.subscribe(filter, **changed).open())
+            self._soon(lambda: self.subscribe(filter, **changed))
             return handler
 
         return register
@@ -424,7 +435,7 @@ class SyncBus:
                     try:
                         handler(event)
                     except Exception as error:
-                        subscription.failed(handler, behind, error)
+                        subscription._subscription.failed(handler, behind, error)
                     else:
                         if behind is not None and behind.delivery is not None:
                             behind.ack()
@@ -436,6 +447,10 @@ class SyncBus:
         self._handlers.append((subscription, thread))
         thread.start()
 
+    def ready(self) -> None:
+        """Open the bus, if it is not; then all functions given to `on` and `reply` are in force."""
+        self._open_at_first_use()
+
     # -- advertising
 
     def advertise(
@@ -445,9 +460,12 @@ class SyncBus:
         demand: OnDemand | bool = True,
         quench: bool = False,
     ) -> SyncAdvertisement:
-        """See `Bus.advertise`. Callbacks run in the thread of the bus."""
+        """See `Bus.advertise`; the broker has it when this returns. `with` ends it.
+
+        Callbacks run in the thread of the bus.
+        """
         advertisement = self._bus.advertise(filter, demand=demand, quench=quench)
-        return SyncAdvertisement(self._loop, advertisement)
+        return SyncAdvertisement(self._loop, advertisement).open()
 
     def offers(
         self, overlapping: str | Filter | None = None, timeout: float | None = None
@@ -500,6 +518,7 @@ class SyncBus:
                 )
                 return provider
 
+            @wraps(provider)
             def handle(event: Any) -> None:
                 request = subscription.last
                 assert request is not None  # the request behind the event
@@ -514,7 +533,7 @@ class SyncBus:
             where = requests_of(filter_of(options.get("where") or ""))
             changed: ReplyOptions = {**options, "where": where, "handler": handle}
             changed.setdefault("settle", False)
-            subscription = self.subscribe(filter, **changed)
+            subscription = self._subscription(filter, **changed)
             self._soon(subscription.open)
             return provider
 
@@ -551,6 +570,7 @@ class SyncSubscription(Generic[T]):
         self._subscription = subscription
         self._handler = handler
         self._lock = threading.Lock()
+        self._opened = False
         #: Notifications that were fetched and not yet handed out, the next one last.
         self._fetched: list[T] = []
         # What is confirmed counts as dealt with when the next one is asked for, so it is fetched
@@ -560,6 +580,31 @@ class SyncSubscription(Generic[T]):
 
     def __repr__(self) -> str:
         return repr(self._subscription)
+
+    @property
+    def filter(self) -> Filter:
+        """What it asks for."""
+        return self._subscription.filter
+
+    @property
+    def durable(self) -> bool:
+        """Whether it outlives its application."""
+        return self._subscription.durable
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will come."""
+        return self._subscription.over
+
+    @property
+    def expired(self) -> int:
+        """See `Subscription.expired`."""
+        return self._subscription.expired
+
+    @property
+    def yields(self) -> int:
+        """See `Subscription.yields`."""
+        return self._subscription.yields
 
     @property
     def positions(self) -> Positions:
@@ -630,6 +675,10 @@ class SyncSubscription(Generic[T]):
 
     # -- the rest
 
+    def in_force(self) -> None:
+        """See `Subscription.in_force`."""
+        self._loop.call(self._subscription.in_force())
+
     def confirm(self, timeout: float | None = None) -> None:
         """See `Subscription.confirm`."""
         self._loop.call(self._subscription.confirm(timeout))
@@ -638,14 +687,11 @@ class SyncSubscription(Generic[T]):
         """See `Subscription.renew`."""
         self._loop.call(self._subscription.renew(timeout))
 
-    def failed(
-        self, handler: Callable[..., Any], on: Notification | None, error: Exception
-    ) -> None:
-        """See `Subscription.failed`."""
-        self._subscription.failed(handler, on, error)
-
     def open(self) -> Self:
-        """Subscribe; it is in force everywhere when this returns."""
+        """Does nothing, since it is open; after `close` an error."""
+        if self._opened and not self._subscription.closing:
+            return self
+        self._opened = True
         self._loop.call(self._subscription.open())
         if self._handler is not None:
             self._bus._run(self, self._handler)
@@ -655,8 +701,11 @@ class SyncSubscription(Generic[T]):
         """See `Subscription.close`."""
         self._loop.call(self._subscription.close(forget=forget))
 
-    async def stop(self) -> None:
-        """Hand out no more; runs in the loop."""
+    def stop(self) -> None:
+        """See `Subscription.stop`."""
+        self._loop.call(self._stop())
+
+    async def _stop(self) -> None:
         self._subscription.stop()
 
     def __enter__(self) -> Self:
@@ -706,6 +755,11 @@ class SyncAdvertisement:
     def __init__(self, loop: LoopThread, advertisement: Advertisement) -> None:
         self._loop = loop
         self._advertisement = advertisement
+
+    @property
+    def filter(self) -> Filter:
+        """What is offered."""
+        return self._advertisement.filter
 
     @property
     def demanded(self) -> bool:

@@ -43,7 +43,7 @@ def since_seconds(since: str | datetime | timedelta) -> float:
         moment = datetime.fromisoformat(since)
     except ValueError:
         raise InvalidValue(
-            f"since={since!r} is no time; write it as in '2026-01-01T00:00:00Z', or 'earliest'"
+            f"since={since!r} is not a time; write it as in '2026-01-01T00:00:00Z', or 'earliest'"
         ) from None
     if moment.utcoffset() is None:
         raise InvalidValue(
@@ -67,8 +67,8 @@ def moment_of(value: str | float | timedelta | datetime, what: str, now: datetim
             return now + timedelta(seconds=seconds_of(value, what))
         except (InvalidConfiguration, OverflowError, TypeError, ValueError) as error:
             raise InvalidValue(
-                f"{what}={value!r} is no moment; give a duration such as '10m', a datetime, or a "
-                "text such as '2026-01-01T00:00:00Z'"
+                f"{what}={value!r} is not a moment; give a duration such as '10m', a datetime, or "
+                "a text such as '2026-01-01T00:00:00Z'"
             ) from error
     if value.utcoffset() is None:
         raise InvalidValue(f"{what}={value!r} has no time zone; give it one, such as UTC")

@@ -194,7 +194,7 @@ def filter_of(filter: object, where: str | Filter | None = None) -> Filter:
         filter = Filter(filter)
     if not isinstance(filter, Filter):
         raise InvalidConfiguration(
-            f'{filter!r} is no filter; give a text such as "price > 100", a Filter, or a class '
+            f'{filter!r} is not a filter; give a text such as "price > 100", a Filter, or a class '
             "of events"
         )
     return filter if where is None else filter & filter_of(where)
@@ -277,7 +277,7 @@ def _maker(cls: type[T]) -> Callable[[Notification], T]:
             return convert(_nested(notification))
         except (msgspec.ValidationError, ValueError) as error:  # pydantic's is a ValueError
             raise InvalidNotification(
-                f"{notification.id}: this is no {cls.__name__}: {error}; "
+                f"{notification.id}: this is not a {cls.__name__}: {error}; "
                 "publisher and subscriber use different definitions of the event"
             ) from None
 

@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from stentor.client.requests import CORRELATION, IN_REPLY_TO, REPLY_TO
 from stentor.client.typed import event_type_of, field_names, filter_of, is_event_class
 from stentor.errors import FilterWarning, NeverMatches
 
@@ -31,7 +32,8 @@ def told(filter: str | Filter | type[Any], where: str | Filter | None, strict: b
         found.append(Advice("nothing can match this filter", never=True))
     if is_event_class(filter) and where is not None:
         narrowing = filter_of(where)
-        found += unknown_fields(narrowing, event_type_of(filter), field_names(filter))
+        fields = {*field_names(filter), REPLY_TO, IN_REPLY_TO, CORRELATION}
+        found += unknown_fields(narrowing, event_type_of(filter), fields)
     for each in found:
         if strict and each.never:
             raise NeverMatches(each.text)

@@ -82,7 +82,7 @@ class Built:
         """Only events for which the condition holds, written as in the language."""
         inner = parse_pattern(f"E where {condition}").expression
         if not isinstance(inner, e.Where) or inner.body != e.Atom(("E",), ("E",)):
-            raise InvalidPattern(f"{condition!r} is no condition by itself")
+            raise InvalidPattern(f"{condition!r} is not a condition by itself")
         return Built(e.Where(self.expression, inner.condition), self.events)
 
     def pattern(

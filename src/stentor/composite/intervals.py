@@ -96,7 +96,7 @@ def micros_of(duration: str | float | timedelta) -> int:
         exact = None
     if exact is None or not 0 < round(exact * 1_000_000) < END_OF_TIME // 2:
         raise InvalidPattern(
-            f"{duration!r} is no duration that can be waited for; write 500ms, 30s, 1h 30m or 7d"
+            f"{duration!r} is not a duration that can be waited for; write 500ms, 30s, 1h 30m or 7d"
         )
     return round(exact * 1_000_000)
 

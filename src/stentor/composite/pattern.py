@@ -75,8 +75,8 @@ class Pattern:
         used = _check_names(self.expression, frozenset())
         for name in sorted(used - self.events.keys()):
             raise InvalidPattern(
-                f"the pattern names {name}, which is not defined; events has "
-                f"{', '.join(self.events) or 'nothing'}"
+                f"the pattern names {name}, which is not defined; define it in events=, or with "
+                f"--event '{name}: FILTER'"
             )
         self.events = {name: self.events[name] for name in self.events if name in used}
         if len(self.events) > MAX_EVENTS:
@@ -273,10 +273,13 @@ def _meaning(
 ) -> Filter | Pattern:
     if not name.isidentifier() or name.startswith("_"):
         raise InvalidPattern(
-            f"{name!r} is no name for an event; begin with a letter, and use letters, digits and _"
+            f"{name!r} is not a name for an event; begin with a letter, and use letters, digits "
+            "and _"
         )
     if name == TYPE:
-        raise InvalidPattern(f"{TYPE} is no name for an event: composite events have it themselves")
+        raise InvalidPattern(
+            f"{TYPE} is not a name for an event: composite events have it themselves"
+        )
     if isinstance(meaning, (Filter, Pattern)):
         return meaning
     try:

@@ -113,7 +113,7 @@ def unpack(data: bytes) -> Any:
     try:
         version, state = msgspec.msgpack.decode(data)
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
-        raise DecodeError(f"this is no snapshot of a detector: {error}") from None
+        raise DecodeError(f"this is not a snapshot of a detector: {error}") from None
     if version != VERSION:
         raise DecodeError(
             f"the snapshot is of version {version}, and this is version {VERSION}; "

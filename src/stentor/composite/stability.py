@@ -64,7 +64,7 @@ class Probabilistic:
     def __post_init__(self) -> None:
         if not 0 < self.threshold < 1:
             raise InvalidConfiguration(
-                f"threshold={self.threshold} is no probability between 0 and 1"
+                f"threshold={self.threshold} is not a probability between 0 and 1"
             )
         if not 1 <= self.remembered <= 65_536:
             raise InvalidConfiguration(f"remembered={self.remembered} must lie in 1..65536")

@@ -188,7 +188,7 @@ def _integer(value: Any) -> int:
         return int(value)
     if isinstance(value, str):
         if not re.fullmatch(r"[+-]?[0-9]+", value):
-            _refuse(f"'{value}' is no integer")
+            _refuse(f"'{value}' is not an integer")
         value = int(value)
     if not _LEAST <= value <= _MOST:
         _refuse(f"{value} does not fit a 32-bit integer")
@@ -571,7 +571,9 @@ def _condition(value: Value, place: int = -1) -> Condition:
         return _constant(_boolean(value.value))
     if isinstance(value, Constant) and isinstance(value.value, bool):
         return _constant(value.value)
-    raise TextError("this is no condition: it is neither true nor false", place, ("a condition",))
+    raise TextError(
+        "this is not a condition: it is neither true nor false", place, ("a condition",)
+    )
 
 
 def _refuse(message: str) -> NoReturn:

@@ -314,7 +314,7 @@ def _numeric(name: str, argument: Any, path: str) -> Expression:
     bounds: list[tuple[str, Any]] = []
     for i in range(0, len(argument), 2):
         if argument[i] not in _COMPARISONS:
-            _refuse(f"{path}[{i}]", f"{argument[i]!r} is no comparison", *_COMPARISONS)
+            _refuse(f"{path}[{i}]", f"{argument[i]!r} is not a comparison", *_COMPARISONS)
         bounds.append((argument[i], _number(argument[i + 1], f"{path}[{i + 1}]")))
     if len(bounds) == 1:
         return _either(name, bounds[0][0], bounds[0][1])
@@ -413,7 +413,9 @@ def _cidr(name: str, argument: Any, path: str) -> Expression:
     try:
         block = network(_string(argument, path))
     except FilterTypeError:
-        _refuse(path, f"{argument!r} is no block of addresses", '"10.0.0.0/24"', '"2001:db8::/32"')
+        _refuse(
+            path, f"{argument!r} is not a block of addresses", '"10.0.0.0/24"', '"2001:db8::/32"'
+        )
     return _either(name, "in_network", *block)
 
 

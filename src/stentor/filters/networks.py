@@ -53,7 +53,7 @@ def network(*constants: object) -> tuple[str]:
             pass
     shown = ", ".join(map(repr, constants))
     raise FilterTypeError(
-        f"{shown} is no block of addresses; write one such as '10.0.0.0/24' or '2001:db8::/32'"
+        f"{shown} is not a block of addresses; write one such as '10.0.0.0/24' or '2001:db8::/32'"
     )
 
 

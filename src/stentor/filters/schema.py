@@ -83,7 +83,7 @@ class Schema:
             undeclared = sorted([attribute for attribute, kind in own.items() if kind is None])
             if declared and undeclared:
                 raise UnknownEventType(
-                    f"{shown(undeclared[0])} is no declared attribute of the event type "
+                    f"{shown(undeclared[0])} is not a declared attribute of the event type "
                     f"{shown(name)}; declare it there, or leave it out here"
                 )
             self._own[name] = own

@@ -428,7 +428,7 @@ def _condition(node: _Node) -> Condition:
         return _compare("=", node.value, Constant(True))
     if isinstance(node.value, Constant) and isinstance(node.value.value, bool):
         return _constant(node.value.value)
-    raise TextError("a value alone is no condition", node.place, ("a condition such as x > 1",))
+    raise TextError("a value alone is not a condition", node.place, ("a condition such as x > 1",))
 
 
 def _term(node: _Node) -> Term:

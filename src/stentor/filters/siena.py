@@ -152,7 +152,9 @@ def values_of(found: SienaConstraint) -> Constraint:
     try:
         value = convert(found.value)
     except (FilterTypeError, InvalidValue) as error:
-        raise FilterTypeError(f"{_shown(found)}: the value is no {found.type}: {error}") from None
+        raise FilterTypeError(
+            f"{_shown(found)}: the value is not of type {found.type}: {error}"
+        ) from None
     if test == "char":
         return _chars(operator, ord(value))
     # The type test keeps a float away from an integer's range, and says the type where the range

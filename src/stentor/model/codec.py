@@ -658,7 +658,7 @@ def _single(name: str, value: Any) -> Any:
     if type(value) is Ext and value.code == _REGISTERED:
         return _load(name, _registered_decoder.decode(value.data))
     described = f"extension {value.code}" if type(value) is Ext else type(value).__name__
-    raise DecodeError(f"attribute {shown(name)}: {described} is no value at this place")
+    raise DecodeError(f"attribute {shown(name)}: {described} is not a value at this place")
 
 
 def _load(name: str, registered: _Registered) -> Any:

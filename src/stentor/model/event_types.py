@@ -169,7 +169,7 @@ as number
             if expected is None:
                 if strict:
                     raise InvalidNotification(
-                        f"{shown(attribute)} is no declared attribute of the event type "
+                        f"{shown(attribute)} is not a declared attribute of the event type "
                         f"{shown(name)}"
                     )
             elif value_type_of(value) != expected:
@@ -247,7 +247,7 @@ def _check_declaration(declaration: EventType) -> None:
         if value_type not in known:
             raise UnknownEventType(
                 f"{shown(attribute)} is declared as {shown(value_type)}, "
-                f"which is no value type; known: {', '.join(sorted(known))}"
+                f"which is not a value type; known: {', '.join(sorted(known))}"
             )
 
 

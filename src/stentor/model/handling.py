@@ -84,10 +84,10 @@ def check(found: Handling) -> None:
     deliver_at, expires, priority = found.deliver_at, found.expires, found.priority
     for what, moment in (("deliver_at", deliver_at), ("expires", expires)):
         if moment is not None and (type(moment) is not datetime or moment.tzinfo is not UTC):
-            raise InvalidNotification(f"{what}={shown(moment)} is no moment in UTC")
+            raise InvalidNotification(f"{what}={shown(moment)} is not a moment in UTC")
     if type(priority) is not int or not LEAST <= priority <= MOST:
         raise InvalidNotification(
-            f"priority={shown(priority)} is no priority; give one from {LEAST} to {MOST}, "
+            f"priority={shown(priority)} is not a priority; give one from {LEAST} to {MOST}, "
             f"where {MOST} is the highest and {DEFAULT} the usual one"
         )
     if deliver_at is not None and expires is not None and expires <= deliver_at:

@@ -393,15 +393,18 @@ class Notification(Mapping[str, Any]):
         return name in self._attributes
 
     def get(self, name: str, default: Any = None) -> Any:
+        """The value of an attribute, or the default if there is none."""
         return self._attributes.get(name, default)
 
     def keys(self) -> KeysView[str]:
+        """The names of its attributes."""
         return self._attributes.keys()
 
     def values(self) -> ValuesView[Any]:
         return self._attributes.values()
 
     def items(self) -> ItemsView[str, Any]:
+        """Its attributes, each with its value."""
         return self._attributes.items()
 
     def __eq__(self, other: object) -> bool:

@@ -256,9 +256,7 @@ def _normal_subclass(value: Any) -> Any:
         if type(plain_value) in _type_of_class:
             return normal(plain_value)
     names = ", ".join([*_types, COLLECTION])
-    raise InvalidValue(
-        f"{type(value).__name__} is no type of an attribute's value; known are {names}"
-    )
+    raise InvalidValue(f"a value cannot be of type {type(value).__name__}; the types are {names}")
 
 
 def _from_decimal(value: Decimal) -> int | float:

@@ -918,7 +918,7 @@ class Core:
         if session is None:
             return True
         if not isinstance(request, bytes):
-            raise ProtocolError("request= is no encoded notification")
+            raise ProtocolError("request= is not an encoded notification")
         return self._offers.is_provided(session, request, self.directory.root(self.stream))
 
 

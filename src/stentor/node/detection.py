@@ -116,7 +116,7 @@ def unpack_memo(data: bytes) -> Memo:
     try:
         return _memos.decode(data[8:])
     except msgspec.MsgspecError as error:
-        raise DecodeError(f"this is no memo of a detector: {error}") from None
+        raise DecodeError(f"this is not a memo of a detector: {error}") from None
 
 
 def _read(text: str) -> Pattern:
@@ -127,7 +127,7 @@ def _read(text: str) -> Pattern:
     except TooCostly:
         raise _too_complex() from None
     except (msgspec.MsgspecError, UnicodeError, TypeError, RecursionError) as error:
-        raise InvalidPattern(f"this is no pattern: {error}") from None
+        raise InvalidPattern(f"this is not a pattern: {error}") from None
     if sum(filter.weight for filter in leaves(pattern)) > RECEIVED_STEPS:
         raise _too_complex()
     return _compiled(pattern)

@@ -90,7 +90,7 @@ class Hooks:
         _check_point(point)
         hooks = list(self._hooks.get(point, ()))
         if hook not in hooks:
-            raise InvalidConfiguration(f"{hook!r} is no hook at {point!r}; nothing to remove")
+            raise InvalidConfiguration(f"{hook!r} is not a hook at {point!r}; nothing to remove")
         hooks.remove(hook)
         self._hooks[point] = tuple(hooks)
 

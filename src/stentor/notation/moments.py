@@ -75,12 +75,12 @@ def _moment(text: str, ahead: bool, now: datetime) -> datetime:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidConfiguration(f"{text!r} is no time; {FORM}") from None
+        raise InvalidConfiguration(f"{text!r} is not a time; {FORM}") from None
     return found.replace(tzinfo=zone) if found.tzinfo is None and zone is not None else found
 
 
 def _time(clock: str) -> time:
     found = _CLOCK.fullmatch(clock.strip())
     if found is None:
-        raise InvalidConfiguration(f"{clock!r} is no time of day; write it as in 14:00")
+        raise InvalidConfiguration(f"{clock!r} is not a time of day; write it as in 14:00")
     return time(int(found[1]), int(found[2]), int(found[3] or 0))

@@ -73,7 +73,7 @@ def seconds_of(duration: str | float | timedelta, what: str) -> float:
     else:
         seconds = float(duration)
     if not 0 <= seconds < float("inf"):
-        raise InvalidConfiguration(f"{what}={duration!r} is no time to wait; give a duration")
+        raise InvalidConfiguration(f"{what}={duration!r} is not a time to wait; give a duration")
     return seconds
 
 

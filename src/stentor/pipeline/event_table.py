@@ -223,7 +223,9 @@ def _options(options: Mapping[str, Any]) -> dict[str, str]:
     found = {}
     for name, value in options.items():
         if name.lower() in _ARGUMENTS:
-            raise InvalidConfiguration(f"{name!r} is no option; use the argument {name.lower()}")
+            raise InvalidConfiguration(
+                f"{name!r} is not an option; use the argument {name.lower()}"
+            )
         if isinstance(value, datetime):
             value = value.isoformat()
         elif isinstance(value, dict):

@@ -64,7 +64,7 @@ def _active(spark: SparkSession) -> Iterator[None]:
         session = spark._jsparkSession
     except AttributeError:
         raise PipelineError(
-            f"this is no session that Spark {pyspark.__version__} is known to have: a "
+            f"this is not a session that Spark {pyspark.__version__} is known to have: a "
             f"{type(spark).__module__}.{type(spark).__name__}. Make one with "
             "stentor.pipeline.session(), or with SparkSession.builder of pyspark 4.1 to 4.3"
         ) from None

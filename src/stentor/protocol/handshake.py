@@ -141,7 +141,7 @@ class Handshake:
             return None
         what = type(message).__name__
         if state is _State.CALLING:
-            raise ProtocolError(f"{what} is no answer to Hello")
+            raise ProtocolError(f"{what} is not an answer to Hello")
         raise ProtocolError(f"the first message must be Hello, not {what}")
 
     def refuse(self, error: StentorError) -> Failure | Goodbye:

@@ -146,7 +146,8 @@ class FirstArrivalRouter:
     def receive(self, sender: BrokerId, message: Message) -> Outputs:
         if sender not in self._neighbors:
             raise UnknownBroker(
-                f"{sender!r} is no neighbor of {self._id!r}; announce the link with link_up first"
+                f"{sender!r} is not a neighbor of {self._id!r}; announce the link with link_up "
+                "first"
             )
         match message:
             case Passed(notification):
@@ -154,7 +155,7 @@ class FirstArrivalRouter:
             case Statement():
                 return self._stated(sender, message)
         raise InvalidConfiguration(
-            f"{sender!r} sent {self._id!r} a {type(message).__name__}, which is no message of "
+            f"{sender!r} sent {self._id!r} a {type(message).__name__}, which is not a message of "
             "first-arrival routing; all brokers of an overlay must run the same kind of router"
         )
 

@@ -177,7 +177,7 @@ def decode(data: bytes) -> Change:
     try:
         return _decoder.decode(data)
     except (msgspec.DecodeError, msgspec.ValidationError, ValueError) as error:
-        raise InvalidScopeGraph(f"this is no change of a scope graph: {error}") from None
+        raise InvalidScopeGraph(f"this is not a change of a scope graph: {error}") from None
 
 
 # -- from a graph
@@ -479,7 +479,7 @@ def _mapping_of(data: list[Any] | None) -> NotificationMapping | None:
                 None if keep is None else tuple(keep),
                 tuple(gone),
             )
-    raise InvalidScopeGraph(f"{data!r} is no mapping")
+    raise InvalidScopeGraph(f"{data!r} is not a mapping")
 
 
 def _expression_of(data: Any) -> Expression:
@@ -493,7 +493,7 @@ def _expression_of(data: Any) -> Expression:
             return found  # type: ignore[no-any-return]
         case ["call", str(function), *arguments]:
             return Call(function, tuple(map(_expression_of, arguments)))
-    raise InvalidScopeGraph(f"{data!r} is no expression")
+    raise InvalidScopeGraph(f"{data!r} is not an expression")
 
 
 def policy_from(data: list[Any]) -> Policy | Custom:
@@ -502,7 +502,7 @@ def policy_from(data: list[Any]) -> Policy | Custom:
     try:
         return classes[data[0]](*map(_value_of, data[1:]))  # type: ignore[no-any-return]
     except (KeyError, IndexError, TypeError):
-        raise InvalidScopeGraph(f"{data!r} is no policy") from None
+        raise InvalidScopeGraph(f"{data!r} is not a policy") from None
 
 
 def _value_of(value: Any) -> Any:

@@ -184,7 +184,7 @@ class ScopeGraph:
         node = self.node(child)
         found = node.parents.get(parent) or node.groups.get(parent)
         if found is None:
-            raise UnknownScope(f"{child!r} is no member of {parent!r}")
+            raise UnknownScope(f"{child!r} is not a member of {parent!r}")
         return found
 
     def parents(self, id: str) -> tuple[str, ...]:
@@ -509,7 +509,7 @@ class ScopeGraph:
         """Put a policy on a scope, or on a component for publishing; None takes it off."""
         node = self.node(id)
         if not node.is_scope and kind is not Kind.PUBLISHING:
-            raise InvalidScopeGraph(f"{id!r} is no scope and can only have a publishing policy")
+            raise InvalidScopeGraph(f"{id!r} is not a scope and can only have a publishing policy")
         self._special += (policy is not None) - (kind in node.policies)
         before = node.policies.pop(kind, None)
         self._delaying += _may_delay(policy) - _may_delay(before)

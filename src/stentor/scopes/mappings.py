@@ -170,7 +170,7 @@ def named_function(name: str) -> Callable[[Notification], Notification | None]:
     except (ImportError, AttributeError) as error:
         raise InvalidScopeGraph(f"the mapping {name!r} cannot be loaded: {error}") from None
     if not callable(found):
-        raise InvalidScopeGraph(f"{name!r} is no function")
+        raise InvalidScopeGraph(f"{name!r} is not a function")
     return found  # type: ignore[no-any-return]
 
 

@@ -141,4 +141,4 @@ def decoded(text: bytes) -> Line:
     try:
         return _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DecodeError(f"this is no line of a trace: {error}") from None
+        raise DecodeError(f"this is not a line of a trace: {error}") from None

@@ -171,7 +171,7 @@ or use Network.graph, which routes on cycles
         roots = set(flooded)
         if not roots <= set(names):
             raise UnknownBroker(
-                f"{sorted(roots - set(names), key=str)} are to be flooded, but are no brokers here"
+                f"{sorted(roots - set(names), key=str)} are to be flooded, but are not brokers here"
             )
         return cls._hybrid(
             names, edges, dict(subtrees), routing, advertisements, looseness, sample, seed, roots

@@ -31,12 +31,12 @@ def brokers_of(edges: Iterable[Edge], more: Iterable[BrokerId] = ()) -> list[Bro
 
 def check_id(broker: object) -> None:
     if type(broker) not in (int, str):
-        raise InvalidTopology(f"{broker!r} is no broker id; ids are integers or strings")
+        raise InvalidTopology(f"{broker!r} is not a broker id; ids are integers or strings")
 
 
 def _ends(edge: object) -> tuple[Any, ...]:
     if not isinstance(edge, tuple | list) or len(edge) != 2:
-        raise InvalidTopology(f"{edge!r} is no link; a link is a pair of broker ids")
+        raise InvalidTopology(f"{edge!r} is not a link; a link is a pair of broker ids")
     return tuple(edge)
 
 

@@ -80,7 +80,7 @@ def test_nothing_is_overwritten_and_nobody_is_disturbed(journal: Journal, tmp_pa
     write(journal, b"one")
     copy = tmp_path / "copy"
     backup(tmp_path / "b1", copy)
-    with pytest.raises(InvalidConfiguration, match="is there already"):
+    with pytest.raises(InvalidConfiguration, match="already exists"):
         backup(tmp_path / "b1", copy)
     with pytest.raises(InvalidConfiguration, match="no journal"):
         backup(tmp_path / "nowhere", tmp_path / "other")
@@ -95,7 +95,7 @@ def test_nothing_is_overwritten_and_nobody_is_disturbed(journal: Journal, tmp_pa
     assert check(Path(report.before)).head == 2
     assert check(tmp_path / "b1").head == 1
     assert not (tmp_path / "b1" / "restore.part").exists()
-    with pytest.raises(InvalidConfiguration, match="no backup"):
+    with pytest.raises(InvalidConfiguration, match="not a backup"):
         restore(Path(report.before), tmp_path / "b3")
 
 

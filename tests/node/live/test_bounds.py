@@ -977,7 +977,7 @@ def test_an_advertisement_calls_for_many_subscriptions_in_steps(graph: bool) -> 
 
 @pytest.mark.parametrize("heard", [False, True])
 def test_a_new_neighbor_is_told_what_is_asked_for_in_steps(heard: bool) -> None:
-    """Until it knows all of it, it is no neighbor and is not heard."""
+    """Until it knows all of it, it is not a neighbor and is not heard."""
     alone = Alone()
     core = alone.core
     count = 1_000

@@ -165,12 +165,12 @@ def test_what_is_no_archive_is_said(tmp_path: Path, spark: SparkSession) -> None
         lambda: compact(None, other),
         lambda: past(other).recall(Filter("")),
     ):
-        with pytest.raises(ArchiveError, match="a Delta table that is no archive of Stentor's"):
+        with pytest.raises(ArchiveError, match="a Delta table that is not an archive of Stentor's"):
             attempt()
     assert DeltaTable(other).version() == 0
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
-    with pytest.raises(ArchiveError, match=r"is no archive, and holds .mine\.txt."):
+    with pytest.raises(ArchiveError, match=r"is not an archive, and holds .mine\.txt."):
         archive(events, tmp_path / "full")
     with pytest.raises(ArchiveError, match="cannot be written"):
         archive(events, "/proc/archive")  # where nobody can write
@@ -286,7 +286,7 @@ def test_paths_as_users_write_them(tmp_path: Path, spark: SparkSession) -> None:
     assert place_of("hdfs://nn:8020/x/", spark) == Place("hdfs://nn:8020/x")
     options = {"AWS_REGION": "x", "AWS_ENDPOINT_URL": "y"}
     assert place_of("s3a://b/x", None, options).storage_options == options
-    with pytest.raises(ArchiveError, match="no path"):
+    with pytest.raises(ArchiveError, match="not a path"):
         place_of(" ")
 
 

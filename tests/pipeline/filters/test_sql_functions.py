@@ -146,5 +146,5 @@ def test_a_set_of_subscriptions_in_sql(spark: SparkSession) -> None:
     assert Counter(row.who for row in joined.collect()) == {"ibm": 2, "dear": 2, "all": 4}
     with pytest.raises(PipelineDefinitionError, match="1 subscription cannot be used"):
         register_subscriptions(spark, {"a": "price >"})
-    with pytest.raises(PipelineDefinitionError, match="no name for a function"):
+    with pytest.raises(PipelineDefinitionError, match="not a name for a function"):
         register_subscriptions(spark, {"a": Filter("price > 1")}, "two words")

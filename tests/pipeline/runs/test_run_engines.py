@@ -101,7 +101,7 @@ def test_everything_else_is_for_spark(tmp_path: Path, text: str) -> None:
         ),
         (
             TOPIC.replace("k2:9092", "k2") + INTO_BROKER,
-            "p.toml:3: servers: 'k2' is no address of a Kafka broker: host:port",
+            "p.toml:3: servers: 'k2' is not an address of a Kafka broker: host:port",
         ),
         (
             TOPIC + "dead_letter = { folder = 'x' }\n" + INTO_BROKER,

@@ -201,7 +201,7 @@ def test_the_least_that_can_be_written(tmp_path: Path) -> None:
         (HEAD + "[source.x]\nschema = 'x int'\n" + SINK, 6, "where does it read?"),
         (HEAD + "[source.x]\njson = 'a'\nstream = true\n" + SINK, 6, "schema is missing"),
         (HEAD + "[source.x]\narchive = 'a'\nstream = true\n" + SINK, 8, "not as a stream"),
-        (HEAD + "[source.'a b']\njson = 'a'\n" + SINK, 6, "'a b' is no name"),
+        (HEAD + "[source.'a b']\njson = 'a'\n" + SINK, 6, "'a b' is not a name"),
         (HEAD + "[[step]]\nname = 'a'\n" + SINK, 6, "what does it do?"),
         (HEAD + "[[step]]\nselect = 'x = 1'\n" + SINK, 6, "name is missing"),
         (
@@ -269,7 +269,7 @@ def test_the_least_that_can_be_written(tmp_path: Path) -> None:
         ("python = ['README.md']\n" + HEAD[16:] + SINK, 1, "neither a Python file"),
         ("spark = 3\n" + HEAD[16:] + SINK, 1, "write [spark]"),
         (HEAD + SINK + "[spark.config]\nfoo = 1\n", 9, "begin with spark."),
-        ("name = 'a/b'\n" + HEAD[16:] + SINK, 1, "'a/b' is no name"),
+        ("name = 'a/b'\n" + HEAD[16:] + SINK, 1, "'a/b' is not a name"),
         ("name = \n", 1, "invalid value"),
     ],
 )

@@ -104,7 +104,7 @@ def backup(source: Path, to: Path, progress: Progress = lambda done, of: None) -
         raise InvalidConfiguration(f"there is no journal in {source}; name a data directory")
     if to.exists():
         raise InvalidConfiguration(
-            f"{to} is there already; name a directory that does not exist, so that no older copy "
+            f"{to} already exists; name a directory that does not exist, so that no older copy "
             "is lost"
         )
     part = to.with_name(f"{to.name}.part")
@@ -123,7 +123,9 @@ def restore(
 ) -> BackupReport:
     """Put a copy into a data directory. What is there is kept aside, if it may be replaced."""
     if not (copy / ENDS).exists():
-        raise InvalidConfiguration(f"{copy} is no backup; name a directory that `backup` has made")
+        raise InvalidConfiguration(
+            f"{copy} is not a backup; name a directory that `backup` has made"
+        )
     prepare(to)
     lock = Lock(to)
     try:

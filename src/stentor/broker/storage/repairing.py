@@ -124,7 +124,7 @@ def check(directory: Path) -> JournalReport:
 
 
 def repair(directory: Path, *, force: bool = False) -> JournalReport:
-    """Save what is good of a damaged journal in a new one, and keep the old file.
+    """Save what is intact in a damaged journal in a new one, and keep the old file.
 
     The broker must not run. A journal that is in order is left alone; with `force` it becomes a
     new stream as well, which is right for one that was restored from a backup.

@@ -76,7 +76,7 @@ class TupleClass(Generic[T]):
     def notification(self, instance: T, **parts: Any) -> Notification:
         """The instance as a notification. Keyword arguments are those of `Notification`."""
         if not isinstance(instance, self.cls):
-            raise InvalidNotification(f"{instance!r} is no {self.cls.__name__}")
+            raise InvalidNotification(f"{instance!r} is not a {self.cls.__name__}")
         values: list[Any] = []
         for field in self._fields:
             value = normal(getattr(instance, field.name))
@@ -90,7 +90,7 @@ class TupleClass(Generic[T]):
         values = tuple_values(notification)
         if notification.type != self.name or len(values) != len(self._fields):
             raise InvalidNotification(
-                f"the notification is no {self.cls.__name__}: it has the event type "
+                f"the notification is not a {self.cls.__name__}: it has the event type "
                 f"{notification.type!r} and {len(values)} fields"
             )
         arguments = {f.name: value for f, value in zip(self._fields, values, strict=True)}

@@ -222,7 +222,7 @@ def _refuse_wild(pattern: Pattern, element: str, offset: int) -> None:
     if element in _WILD_ELEMENTS:
         raise pattern.error(
             offset,
-            f"{element!r} is no wildcard of this dialect, and no name either because it is one in "
+            f"{element!r} is neither a wildcard of this dialect nor a name, because it is one in "
             "others",
         )
 

@@ -66,7 +66,7 @@ def tuple_values(notification: Mapping[str, Any]) -> tuple[Any, ...]:
     arity = notification.get(ARITY)
     if type(arity) is not int or not all(str(i) in notification for i in range(arity)):
         raise InvalidNotification(
-            f"this is no positional notification: it needs {ARITY!r} and the attributes '0', "
+            f"this is not a positional notification: it needs {ARITY!r} and the attributes '0', "
             "'1', ... up to it; make one with tuple_notification"
         )
     return tuple([notification[str(i)] for i in range(arity)])

@@ -41,7 +41,7 @@ def parse(text: str) -> Expression:
     Truth(value=True)
     """
     if not isinstance(text, str):
-        raise FilterTypeError(f"a filter is written as a string, not as a {type(text).__name__}")
+        raise FilterTypeError(f"a filter is written as a string, not as {type(text).__name__}")
     if len(text) > MAX_LENGTH:
         raise FilterSyntaxError(
             f"the filter has {len(text)} characters; at most {MAX_LENGTH} are allowed"
@@ -128,7 +128,7 @@ def _explain(
         and shape[before] == "NAME"
     ):  # a word where only constants may stand was taken for the name of a value type
         word = shown(tokens[before])
-        message = f"{word} is no value; write '{word}' in single quotes if it is a string"
+        message = f"{word} is not a value; write '{word}' in single quotes if it is a string"
         return syntax_error(text, starts[before], message, ("a value",))
     if (
         isinstance(problem, UnexpectedTextError)
@@ -173,7 +173,7 @@ def _unexpected(
     elif token.lower() in KEYWORDS and "QUOTED" in accepted and hint is None:
         hint = f'{token} is a keyword; to name an attribute, write "{token}" in double quotes'
     elif _is_bare_attribute(index, shape, accepted):
-        hint = f"an attribute alone is no condition; write {shown(tokens[index - 1])} = true"
+        hint = f"an attribute alone is not a condition; write {shown(tokens[index - 1])} = true"
     elif "_RPAR" in accepted and kind == "$END":
         place = line_and_column(text, starts[_open_parenthesis(shape, index)])
         hint = f"the '(' at line {place[0]}, column {place[1]} is never closed"

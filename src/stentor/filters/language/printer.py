@@ -70,7 +70,7 @@ def format_literal(value: Any) -> str:
         return f"x'{value.hex()}'"
     name = value_type_of(value)
     if name == COLLECTION:
-        raise FilterTypeError("a collection is no literal; its elements are")
+        raise FilterTypeError("a collection is not a literal; its elements are")
     write = value_type(name).format
     if write is None:
         raise FilterTypeError(

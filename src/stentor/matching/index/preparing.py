@@ -38,13 +38,10 @@ from stentor.matching.index.ragged import COMMON
 #: Called with what to tell who waits.
 Notice: TypeAlias = Callable[[str], object]
 
-_COMPILING: Final = "compiling matching code first, which may take half a minute: {}"
-_ONCE: Final = (
-    "the next start finds it in {}, until there is a new version of Stentor (brokers may share "
-    "the directory; the setting `kernels` names another)"
-)
+_COMPILING: Final = "compiling the matching code first, which takes up to half a minute; {}"
+_ONCE: Final = "the next start finds it in {} (the setting `kernels`)"
 _EVERY_TIME: Final = (
-    "this happens at every start until the setting `kernels` names a directory that can be written"
+    "this happens at every start until the setting `kernels` names a writable directory"
 )
 #: Seconds of waiting for another process before it is told.
 _QUIETLY: Final = 5.0
@@ -134,7 +131,7 @@ def _own_turn(folder: Path, notice: Notice) -> Iterator[None]:
         raise PermissionError(f"others could write to {folder}")
     with (folder / _LOCK).open("a") as lock:
         if not _taken(lock):
-            notice(f"waiting for another process that prepares matching code in {folder}")
+            notice(f"waiting for another process, which is compiling the matching code in {folder}")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -114,7 +114,7 @@ class Inquiries:
                 try:
                     id = NotificationId.parse(text)
                 except StentorError as error:
-                    raise ProtocolError(f"notification={text!r} is no id: {error}") from error
+                    raise ProtocolError(f"notification={text!r} is not an id: {error}") from error
                 begin = rest.get("from", {})
                 if not isinstance(begin, dict):
                     raise ProtocolError("from= says for each stream at which offset to go on")

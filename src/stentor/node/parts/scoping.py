@@ -299,7 +299,7 @@ class Scoping:
         try:
             found = _whole.decode(data)
         except (msgspec.DecodeError, ValueError) as error:
-            raise ProtocolError(f"this is no scope graph: {error}") from None
+            raise ProtocolError(f"this is not a scope graph: {error}") from None
         self.owner = found.owner
         self._scopes.entry.restore(found.epoch, found.records, found.open, found.past, found.begin)
 

@@ -202,7 +202,7 @@ class Subscribing:
                 f"expires={message.expires} leaves out every event; give a longer time"
             )
         if message.since is not None and not isfinite(message.since):
-            raise InvalidConfiguration(f"since={message.since} is no time")
+            raise InvalidConfiguration(f"since={message.since} is not a time")
         _check_settlement(message)
         past = message.durable, message.since, message.positions, message.group
         if message.volatile and (message.retained or any(each is not None for each in past)):
@@ -420,8 +420,8 @@ class Subscribing:
         feed, interest = subscription.feed, subscription.interest
         if interest.fixed:
             raise InvalidConfiguration(
-                f"subscription {message.subscription} is no inbox, so its filter stays; subscribe "
-                "with a list of filters"
+                f"subscription {message.subscription} is not an inbox, so its filter stays; "
+                "subscribe with a list of filters"
             )
         added = [check_names(received(text)) for text in message.added]
         check_permitted(session, added)

@@ -105,7 +105,9 @@ def compact(
     `history` goes on where the slowest query is.
     """
     if target_bytes < 1:
-        raise InvalidConfiguration(f"target_bytes={target_bytes} is no size; give some megabytes")
+        raise InvalidConfiguration(
+            f"target_bytes={target_bytes} is not a size; give some megabytes"
+        )
     seconds = grace_seconds(grace)
     archive = Archive(place_of(path, spark, storage_options))
     _retire(archive.table(), retire)
@@ -125,7 +127,7 @@ def grace_seconds(grace: timedelta | str) -> float:
     found = duration(grace) if isinstance(grace, str) else grace
     if not isinstance(found, timedelta) or found < timedelta(0):
         raise InvalidConfiguration(
-            f"grace={grace!r} is no duration; give a timedelta, or a text such as '1 day'"
+            f"grace={grace!r} is not a duration; give a timedelta, or a text such as '1 day'"
         )
     return found.total_seconds()
 

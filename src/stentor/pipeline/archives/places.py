@@ -165,7 +165,7 @@ def place_of(
     options = tuple(sorted((storage_options or {}).items()))
     text = os.fspath(path)
     if not text.strip():
-        raise ArchiveError(f"{text!r} is no path of an archive; give a directory")
+        raise ArchiveError(f"{text!r} is not a path of an archive; give a directory")
     match = _SCHEME.fullmatch(text)
     if match is None and spark is not None:
         default = _default_file_system(spark)

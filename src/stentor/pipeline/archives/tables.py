@@ -511,7 +511,7 @@ def _check_own(place: Place, delta: DeltaTable) -> None:
     mark = metadata.configuration.get(_MARK)
     if mark is None or list(metadata.partition_columns) != PARTITIONS:
         raise ArchiveError(
-            f"{place.root} is a Delta table that is no archive of Stentor's; read it with "
+            f"{place.root} is a Delta table that is not an archive of Stentor's; read it with "
             "spark.read.format('delta') or deltalake, and archive to another directory"
         )
     if not mark.isdigit() or int(mark) > _FORMAT:
@@ -534,8 +534,8 @@ def _check_free(place: Place) -> None:
     others = sorted(n for n in os.listdir(place.root) if not n.startswith((".", "_")))
     if others:
         raise ArchiveError(
-            f"{place.root} is no archive, and holds {others[0]!r}; give a directory that is empty "
-            "or does not exist"
+            f"{place.root} is not an archive, and holds {others[0]!r}; give a directory that is "
+            "empty or does not exist"
         )
 
 

@@ -79,7 +79,7 @@ def register_subscriptions(
     them as they are now. To register a name again replaces the set for queries that are made later.
     """
     if not name.isidentifier():
-        raise PipelineDefinitionError(f"{shown(name)} is no name for a function in SQL")
+        raise PipelineDefinitionError(f"{shown(name)} is not a name for a function in SQL")
     found = _subscriptions(subscriptions, id, filter)
     part, names = part_of(spark, found)
 

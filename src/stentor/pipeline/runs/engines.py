@@ -122,7 +122,7 @@ def _reasons(
             if key in source.options:
                 yield (*reader.places[name], key), f"{key!r} is for Spark"
         if source.kind in _SPARK_SOURCE_KEYS and not source.stream:
-            yield (*reader.places[name], "stream"), "what is no stream needs Spark"
+            yield (*reader.places[name], "stream"), "what is not a stream needs Spark"
         if isinstance(source.options.get("starting_offsets"), dict):
             yield (*reader.places[name], "starting_offsets"), "a table of offsets is for Spark"
     for name, sink in sinks.items():

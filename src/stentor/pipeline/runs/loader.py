@@ -127,7 +127,7 @@ def _spark(reader: Reader, value: Any) -> tuple[str | None, dict[str, str]]:
             text = f"settings of Spark begin with spark., not {key!r}"
             reader.problem(("spark", "config", key), text)
         elif not isinstance(given, (str, int, float)):
-            reader.problem(("spark", "config", key), f"{given!r} is no value of a setting")
+            reader.problem(("spark", "config", key), f"{given!r} is not a value of a setting")
     return master, {key: setting(each) for key, each in flat.items()}
 
 

@@ -59,7 +59,7 @@ class Reader:
         """Whether something can be called so."""
         if _NAME.fullmatch(name):
             return True
-        self.problem(path, f"{name!r} is no name: {NAME_FORM}")
+        self.problem(path, f"{name!r} is not a name: {NAME_FORM}")
         return False
 
     def add_table(self, name: str, path: KeyPath, place: KeyPath) -> None:

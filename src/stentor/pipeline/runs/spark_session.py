@@ -153,8 +153,8 @@ def _address(url: str, part: str) -> tuple[str, int]:
     match = _ADDRESS.fullmatch(part)
     if match is None or not 0 < int(match["port"]) < 65_536:
         raise InvalidConfiguration(
-            f"{url!r} is no address of a Spark master; write spark://host:port, the port is 7077 "
-            "unless it was chosen, and several with commas: spark://h1:7077,h2:7077"
+            f"{url!r} is not an address of a Spark master; write spark://host:port, the port is "
+            "7077 unless it was chosen, and several with commas: spark://h1:7077,h2:7077"
         )
     return match["host"].strip("[]"), int(match["port"])
 

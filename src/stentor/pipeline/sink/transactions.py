@@ -87,7 +87,8 @@ def slotted(frame: DataFrame, key: tuple[str, ...] = ()) -> DataFrame:
     missing = [name for name in key if name not in frame.columns]
     if missing:
         raise PipelineError(
-            f"txnKey names {missing[0]!r}, which is no column; there are {', '.join(frame.columns)}"
+            f"txnKey names {missing[0]!r}, which is not a column; there are "
+            f"{', '.join(frame.columns)}"
         )
     columns = [F.col(quoted(name)) for name in key or frame.columns]
     slot = F.pmod(F.xxhash64(*columns), F.lit(SLOTS)).cast("int")

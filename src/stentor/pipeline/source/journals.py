@@ -222,8 +222,8 @@ class Journals:
             unknown = sorted(set(wanted) - known)
             if unknown:
                 raise InvalidConfiguration(
-                    f"{option} names {unknown[0]!r}, which is no listed broker and no journal of "
-                    f"one; there are {', '.join(sorted(known))}"
+                    f"{option} names {unknown[0]!r}, which is neither a listed broker nor a "
+                    f"journal of one; there are {', '.join(sorted(known))}"
                 )
 
 

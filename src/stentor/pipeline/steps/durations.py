@@ -40,7 +40,7 @@ def microseconds(duration: Duration) -> int:
     total = seconds * 1_000_000
     if not 0 < total <= _MOST:
         raise PipelineDefinitionError(
-            f"{str(duration)!r} is no length of time to work with; it must be more than nothing "
+            f"{str(duration)!r} is not a length of time to work with; it must be more than nothing "
             "and at most 100 years"
         )
     if total.denominator != 1:

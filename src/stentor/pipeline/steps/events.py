@@ -90,7 +90,8 @@ def require(events: DataFrame, *names: str) -> None:
             continue
         if is_reserved(name):
             raise PipelineError(
-                f"this is no event table: it has no column {name}, only {', '.join(events.columns)}"
+                f"this is not an event table: it has no column {name}, only "
+                f"{', '.join(events.columns)}"
             )
         raise no_column(events.schema, name)
 

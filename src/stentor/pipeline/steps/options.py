@@ -103,7 +103,9 @@ def _servers(value: Any) -> list[str] | None:
     parts = [part.strip() for each in found or [] for part in each.split(",") if part.strip()]
     for part in parts:
         if not re.fullmatch(r"[^\s:/]+:[0-9]{1,5}|\[[0-9A-Fa-f:.]+\]:[0-9]{1,5}", part):
-            raise PipelineDefinitionError(f"{part!r} is no address of a Kafka broker: host:port")
+            raise PipelineDefinitionError(
+                f"{part!r} is not an address of a Kafka broker: host:port"
+            )
     return parts or None
 
 

@@ -46,7 +46,7 @@ class Region:
         for low, high in self.sides:
             if not (isfinite(low) and isfinite(high) and low <= high):
                 raise InvalidConfiguration(
-                    f"[{low}, {high}] is no side of a region; give the lower bound first"
+                    f"[{low}, {high}] is not a side of a region; give the lower bound first"
                 )
 
     @staticmethod

@@ -134,7 +134,7 @@ class Can:
             raise DuplicateBroker(f"{member!r} has a zone already; let it leave first")
         if len(point) != self.dimensions or not self._root.zone.contains(point):
             raise InvalidConfiguration(
-                f"{point} is no point of this space; "
+                f"{point} is not a point of this space; "
                 f"give {self.dimensions} integers from 0 to {self.side - 1}"
             )
         leaf = self._leaf(point)

@@ -230,7 +230,8 @@ class GraphRouter:
             return self._from_below(sender, message)
         if sender not in self._neighbors:
             raise UnknownBroker(
-                f"{sender!r} is no neighbor of {self._id!r}; announce the link with link_up first"
+                f"{sender!r} is not a neighbor of {self._id!r}; announce the link with link_up "
+                "first"
             )
         match message:
             case SubscriptionUpdate():
@@ -242,7 +243,7 @@ class GraphRouter:
             case Topology(states):
                 return self._learn(sender, states)
         raise InvalidConfiguration(
-            f"{sender!r} sent {self._id!r} a {type(message).__name__}, which is no message of "
+            f"{sender!r} sent {self._id!r} a {type(message).__name__}, which is not a message of "
             "graph routing; all brokers of an overlay must run the same kind of router"
         )
 

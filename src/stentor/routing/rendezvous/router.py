@@ -324,7 +324,8 @@ class RendezvousRouter:
     def receive(self, sender: BrokerId, message: Message) -> Outputs:
         if sender not in self._neighbors:
             raise UnknownBroker(
-                f"{sender!r} is no neighbor of {self._id!r}; announce the link with link_up first"
+                f"{sender!r} is not a neighbor of {self._id!r}; announce the link with link_up "
+                "first"
             )
         match message:
             case SubscriptionUpdate(added, removed):
@@ -343,7 +344,7 @@ class RendezvousRouter:
             case Topology(states):
                 return self._learn(sender, states)
         raise InvalidConfiguration(
-            f"{sender!r} sent {self._id!r} a {type(message).__name__}, which is no message of "
+            f"{sender!r} sent {self._id!r} a {type(message).__name__}, which is not a message of "
             "rendezvous routing; all brokers of an overlay must run the same kind of router"
         )
 

@@ -139,11 +139,11 @@ def _open_names(deployment: Deployment) -> Iterator[str]:
         # To look for a name that is alike takes long among very many.
         hint = near(name, sorted(known)) if len(known) < 500 else ";"
         yield (
-            f"{id} takes in {name!r}, which nothing defines: a component of this name joins when "
-            "it appears" + (f" ({hint[2:]})" if hint != ";" else "")
+            f"{id} has the member {name!r}, which nothing defines: it joins when a component of "
+            "this name connects" + (f" ({hint[2:]})" if hint != ";" else "")
         )
     if len(missing) > MAX_NAMES:
-        yield f"{len(missing) - MAX_NAMES:,} more names are taken in that nothing defines"
+        yield f"{len(missing) - MAX_NAMES:,} more members are not defined"
 
 
 def _isolated(graph: ScopeGraph, node: Node) -> Iterator[str]:
