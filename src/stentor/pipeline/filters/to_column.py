@@ -11,13 +11,11 @@ parts:
 
     sql          pieces of SQL text: names, literals, logic
     kinds        which attribute values the types of Spark hold
-    attributes   where a row keeps an attribute
-    lineage      ancestors of event types
+    attributes   where a row keeps an attribute, and the ancestors of its event type
     intervals    sets of values as comparisons, exact for the column's type
     regexes      string patterns as regular expressions of Java
     constraints  what a filter says about one attribute
     residuals    comparisons between attributes
-    wide         collections of decimals that are integers or floats
     fallback     what has no native form: the filter's own code in an Arrow function
 
 Where a conjunct needs the fallback, its other conditions stay native. So does an outline of what
