@@ -25,6 +25,7 @@ evaluates such conditions first, and sends only the rows that are left to Python
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -71,6 +72,13 @@ def is_native(filter: Filter | str, schema: StructType) -> bool:
     True
     """
     return all(alternative.rest is None for alternative in alternatives_of(filter, schema))
+
+
+def are_native(filters: Sequence[Filter], schema: StructType, conditions: int) -> bool:
+    """The same of several, if they have no more conditions than that together."""
+    conjuncts = [conjunct for filter in filters for conjunct in filter.conjuncts]
+    count = sum(len(each.constraints) + len(each.residuals) for each in conjuncts)
+    return count <= conditions and all(is_native(filter, schema) for filter in filters)
 
 
 @dataclass(frozen=True, slots=True)
