@@ -137,5 +137,5 @@ def test_a_moment_is_one_whatever_its_size(spark: SparkSession) -> None:
 
 def test_an_event_without_a_time_is_refused(spark: SparkSession) -> None:
     rows = [("cpu", 1.0, 1.0, "a", "p:1:0", None), ("disk", 1.0, 0.0, "a", "p:1:1", None)]
-    with pytest.raises(Exception, match="time"):
+    with pytest.raises(Exception, match="a notification without a time cannot take part"):
         detect(spark.createDataFrame(rows, HOSTS), BY_HOST).count()
