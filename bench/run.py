@@ -3,13 +3,13 @@
 ./dev bench                the engines at 1,000 to 100,000 filters, five to ten minutes
 ./dev bench routing        routing: messages, table entries, time per change; about five minutes
 ./dev bench live           brokers as processes, beside Mosquitto, NATS and SQLite; about a minute
-./dev bench pipeline       Spark: match beside a join, journals beside Parquet; ten minutes
+./dev bench pipeline       Spark: match beside a join, journals, archives; ten minutes
 ./dev bench --quick        small sizes, about a minute
 ./dev bench --full         a million filters, too; for routing and live, 100,000
 ./dev bench --only stock   only some of: stock, shapes, sweep, tuples, lists;
                            for routing of: traffic, locality, changes, survey, replacement, scale
                            for live of: throughput, durability, latency, overlay, clients
-                           for pipeline of: match, journal
+                           for pipeline of: match, journal, archive
 ./dev bench --write-docs   then put the results into docs/benchmarks.md
 ./dev bench --report       show the results of the last run again, measuring nothing
 """

@@ -24,6 +24,7 @@ from pyspark.sql.utils import to_str
 from stentor.errors import InvalidConfiguration, StentorError
 from stentor.filters import Filter
 from stentor.model.event_types import event_types
+from stentor.model.names import shown
 from stentor.pipeline.columns import MODES, Layout, with_reserved
 from stentor.pipeline.datasource import register_format
 from stentor.pipeline.filters.to_column import given_filter
@@ -195,8 +196,13 @@ def events(
 
 
 def table_of(events: DataFrame | Events) -> DataFrame:
-    """The DataFrame that is meant, where either may be given."""
-    return events.table() if isinstance(events, Events) else events
+    """The DataFrame that is meant, where either may be given; `InvalidConfiguration` if none is."""
+    found = events.table() if isinstance(events, Events) else events
+    if not isinstance(found, DataFrame):
+        raise InvalidConfiguration(
+            f"events are a DataFrame, or what events(spark, brokers=...) gives, not {shown(found)}"
+        )
+    return found
 
 
 def _columns(given: str | StructType) -> StructType:

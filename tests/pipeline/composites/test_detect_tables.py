@@ -117,3 +117,25 @@ def test_mistakes_are_told(spark: SparkSession, caplog: pytest.LogCaptureFixture
         unparted = detect(events, BY_HOST.replace(partition=()), limits=Limits(runs=1))
     assert "one core" in caplog.text
     assert [each.A.host for each in unparted.collect()] == ["b"]  # the older run was given up
+
+
+def test_a_moment_is_one_whatever_its_size(spark: SparkSession) -> None:
+    """Rows of one time are consumed together, or it is refused; none of them is late."""
+    start = moment(1_000_000)
+    rows = [("cpu", 1.0, 1.0, f"h{i % 4}", f"p:1:{i}", start) for i in range(40)]
+    rows += [("disk", 1.0, 0.0, f"h{i}", f"p:1:{40 + i}", moment(2_000_000)) for i in range(4)]
+    events = spark.createDataFrame(rows, HOSTS)
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 10)
+    try:
+        found = detect(events, BY_HOST, limits=Limits(waiting=50))
+        assert found.count() == detect(events, BY_HOST).count() > 0
+        with pytest.raises(Exception, match=r"more than 5 events .* have the same time"):
+            detect(events, BY_HOST, limits=Limits(waiting=5)).count()
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+
+
+def test_an_event_without_a_time_is_refused(spark: SparkSession) -> None:
+    rows = [("cpu", 1.0, 1.0, "a", "p:1:0", None), ("disk", 1.0, 0.0, "a", "p:1:1", None)]
+    with pytest.raises(Exception, match="a notification without a time cannot take part"):
+        detect(spark.createDataFrame(rows, HOSTS), BY_HOST).count()

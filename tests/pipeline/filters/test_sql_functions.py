@@ -78,6 +78,8 @@ def test_what_is_wrong_with_a_filter_or_a_record_is_told() -> None:
         answers(NOTHING, pa.array(["many.x = 1"]), rows)
     with pytest.raises(PipelineDefinitionError, match=r"write struct\(\*\)"):
         answers(NOTHING, pa.array(["n = 1"]), pa.array([1]))
+    with pytest.raises(PipelineDefinitionError, match="first the filter, then the record"):
+        answers(NOTHING, rows, pa.array(["n = 1"]))
 
 
 def test_an_attribute_in_several_fields_is_in_the_first_that_has_it() -> None:

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "bench"))
 import matching_cases as cases
 
 from stentor import Filter
-from stentor.errors import PipelineDefinitionError, UnsupportedColumn
+from stentor.errors import InvalidConfiguration, PipelineDefinitionError, UnsupportedColumn
 from stentor.pipeline.filters import is_native
 from stentor.pipeline.matching import match
 from workloads import KNOWN_MATCHES, stock
@@ -190,6 +190,8 @@ def test_what_is_wrong_with_subscriptions_is_said(spark: SparkSession) -> None:
         match(frame, {}, plan="best")
     with pytest.raises(PipelineDefinitionError, match="shards=0"):
         match(frame, {}, shards=0)
+    with pytest.raises(InvalidConfiguration, match="events are a DataFrame"):
+        match("quotes", {})  # type: ignore[arg-type]
     with pytest.raises(PipelineDefinitionError, match="have a column 'price' already"):
         match(frame, table, id="price")
     with pytest.raises(PipelineDefinitionError, match="cannot be said in Spark's expressions"):

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 
 from stentor.errors import PipelineDefinitionError, StentorError
 from stentor.filters import Filter
+from stentor.pipeline.filters.sql import quoted
 from stentor.pipeline.matching.vocabulary import Vocabulary
 
 _PARSED: Final = "filter string, alike string, subscriptions bigint, problem string"
@@ -43,7 +44,7 @@ def distinct_filters(subscriptions: DataFrame, *, filter: str = "filter") -> Dat
             "name the column of the filters with filter=..."
         )
     vocabulary = Vocabulary.of_this_process()
-    texts = subscriptions.select(F.col(f"`{filter}`").cast("string").alias("filter"))
+    texts = subscriptions.select(F.col(quoted(filter)).cast("string").alias("filter"))
     parsed = (
         texts.groupBy("filter")
         .agg(F.count("*").alias("subscriptions"))

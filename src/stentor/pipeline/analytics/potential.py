@@ -48,6 +48,7 @@ from stentor.model.event_types import event_types
 from stentor.model.names import RESERVED
 from stentor.model.values import normal
 from stentor.pipeline.analytics.filters import arrow_rows, distinct_filters
+from stentor.pipeline.filters.sql import quoted
 from stentor.pipeline.matching.vocabulary import Vocabulary
 from stentor.routing.reducers import MergingStage, Reduction, Sample
 
@@ -168,7 +169,7 @@ def _dealt(filters: DataFrame, shards: int, vocabulary: Vocabulary) -> DataFrame
 def _sample(events: DataFrame) -> list[dict[str, Any]]:
     """Some events as filters see them; the same ones each time."""
     kept = [n for n in events.columns if not n.startswith("_") or n in RESERVED or n == "_id"]
-    chosen = events.select(*[f"`{name}`" for name in kept]).orderBy(F.rand(7)).limit(SAMPLE)
+    chosen = events.select(*map(quoted, kept)).orderBy(F.rand(7)).limit(SAMPLE)
     return [_facts(row) for row in chosen.toArrow().to_pylist()]
 
 

@@ -70,10 +70,7 @@ class Place:
         try:
             return fs.PyFileSystem(DeltaStorageHandler(self.root, self.storage_options))
         except (DeltaError, OSError, ValueError) as error:
-            raise ArchiveError(
-                f"{self.root} cannot be opened: {error}; archives can be on local paths, HDFS, S3, "
-                "Google Cloud Storage and Azure, and storage_options say how to get there"
-            ) from error
+            raise unreachable(self, error) from error
 
     def open(self, name: str) -> pa.NativeFile:
         """A file to read from; `FileNotFoundError` if there is none."""
@@ -144,6 +141,26 @@ class Place:
         """Bytes of a file; None if there is none."""
         found = self.files().get_file_info(name)
         return found.size if found.type == fs.FileType.File else None
+
+
+def in_words(error: Exception) -> str:
+    """What an error of the store says, which may be a chain of causes in colors, as one line.
+
+    >>> in_words(OSError("no such\\n  \\x1b[31m↳\\x1b[0m bucket"))
+    'no such: bucket'
+    """
+    return re.sub(r"\s*\n[\s↳]*", ": ", re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip(" .\n"))
+
+
+def unreachable(place: Place, error: Exception) -> ArchiveError:
+    """What to say if a store does not open a place."""
+    hint = "see to the path and the permissions"
+    if not place.is_local:
+        hint = (
+            "archives can be on local paths, HDFS, S3, Google Cloud Storage and Azure, and "
+            "storage_options say how to get there"
+        )
+    return ArchiveError(f"{place.root} cannot be opened: {in_words(error)}; {hint}")
 
 
 def place_of(

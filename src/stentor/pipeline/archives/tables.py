@@ -42,7 +42,7 @@ import pyarrow.parquet as pq
 
 from stentor.errors import ArchiveError
 from stentor.pipeline.archives.columns import DAY, grown, logical
-from stentor.pipeline.archives.places import Place
+from stentor.pipeline.archives.places import Place, in_words, unreachable
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -473,7 +473,8 @@ def _delta(place: Place, version: Any = None) -> DeltaTable:
     except (DeltaError, OSError, ValueError) as error:
         if version is None:
             raise ArchiveError(
-                f"the archive at {place.root} cannot be read: {error}; restore it from a backup"
+                f"the archive at {place.root} cannot be read: {in_words(error)}; restore it from a "
+                "backup"
             ) from error
         raise ArchiveError(
             f"version {version} of the archive at {place.root} is no longer known, or not yet; "
@@ -503,7 +504,7 @@ def _is_delta(place: Place) -> bool:
     try:
         return bool(DeltaTable.is_deltatable(_uri(place), place.storage_options))
     except (DeltaError, OSError, ValueError) as error:
-        raise ArchiveError(f"{place.root} cannot be opened: {error}") from error
+        raise unreachable(place, error) from error
 
 
 def _check_own(place: Place, delta: DeltaTable) -> None:
@@ -541,8 +542,8 @@ def _check_free(place: Place) -> None:
 
 def _unwritable(place: Place, error: Exception) -> ArchiveError:
     return ArchiveError(
-        f"{place.root} cannot be written: {error}; nothing is changed. Make room, or see to the "
-        "path and the permissions, and try again"
+        f"{place.root} cannot be written: {in_words(error)}; nothing is changed. Make room, or see "
+        "to the path and the permissions, and try again"
     )
 
 

@@ -33,11 +33,10 @@ from stentor.composite.intervals import END, START
 from stentor.composite.reference import Mode
 from stentor.composite.runs import DEFAULTS
 from stentor.errors import PipelineDefinitionError, PipelineError
-from stentor.filters import Filter
 from stentor.pipeline.composites.composite_rows import composite_schema
 from stentor.pipeline.composites.waiting_rows import HIGH
 from stentor.pipeline.composites.worker import MASK, Plan, detected, parcels_by_shard
-from stentor.pipeline.filters import is_native, to_column
+from stentor.pipeline.filters import are_native, to_column
 from stentor.pipeline.matching.parcels import unwrapped
 from stentor.pipeline.matching.vocabulary import Vocabulary
 from stentor.pipeline.spark_features import check_state
@@ -135,7 +134,7 @@ def detect(
     for key in keys:
         kept = kept.where(_seen(key.isNotNull().cast("long"), high))
     columns = [*map(column, names), high.alias(HIGH)]
-    if _is_small(filters, events.schema):
+    if len(filters) <= FILTERS and are_native(filters, events.schema, CONDITIONS):
         plan = plan._replace(is_masked=True)
         bits = [
             F.when(to_column(each, events.schema), F.lit(1 << number)).otherwise(F.lit(0))
@@ -179,18 +178,6 @@ def detect_as_written(
 
 
 # -- which events, and where
-
-
-def _is_small(filters: list[Filter], schema: T.StructType) -> bool:
-    """Whether they can be expressions."""
-    conditions = sum(
-        len(each.constraints) + len(each.residuals) for f in filters for each in f.conjuncts
-    )
-    return (
-        len(filters) <= FILTERS
-        and conditions <= CONDITIONS
-        and all(is_native(each, schema) for each in filters)
-    )
 
 
 def _keys(patterns: tuple[Pattern, ...], events: DataFrame) -> list[Column]:

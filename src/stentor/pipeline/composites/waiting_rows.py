@@ -67,7 +67,8 @@ class WaitingRows:
         if too_many > 0:
             if self._limits.when_full == "raise":
                 raise DetectorFull(
-                    f"more than {self._limits.waiting} events wait for the watermark to pass them"
+                    f"more than {self._limits.waiting} events wait for the watermark to pass them, "
+                    "or have the same time; Limits(waiting=...) lets more wait"
                 )
             last = highs[place + too_many - 1]
             end = int(np.searchsorted(highs, last, side="right"))

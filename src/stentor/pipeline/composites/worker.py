@@ -144,12 +144,13 @@ def ready_worker(digest: bytes, plan: Plan) -> Worker:
 def detected(batches: Iterator[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
     """What a detector finds in events that come in the order of their upper ends."""
     worker = Worker(plan)
-    waiting = WaitingRows(plan.limits)
+    # Those of one moment wait for each other; if some were taken before, the others would be late.
+    waiting = WaitingRows(plan.limits._replace(when_full="raise"))
     for batch in batches:
-        if batch.num_rows:
-            waiting.add(batch)
-            # More may come with the last of these times.
-            last = batch.column(HIGH)[-1].as_py()
+        waiting.add(batch)
+        # More may come with the last of these times; those without any come first.
+        last = batch.column(HIGH)[-1].as_py() if batch.num_rows else None
+        if last is not None:
             yield from worker.made(worker.found(waiting, last))
     yield from worker.made(worker.found(waiting, END_OF_TIME))
     yield from worker.made(worker.detector.finish().detections)

@@ -1,5 +1,5 @@
 """Filters in Spark: as columns of a DataFrame."""
 
-from stentor.pipeline.filters.to_column import is_native, to_column
+from stentor.pipeline.filters.to_column import are_native, is_native, to_column
 
-__all__ = ["is_native", "to_column"]
+__all__ = ["are_native", "is_native", "to_column"]

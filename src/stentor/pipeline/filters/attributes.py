@@ -9,7 +9,7 @@ search.
 Names that start with an underscore belong to the system, and filters see only those that brokers
 show them. Two of these have no column of their own: the producer is a part of `_id`, and the
 ancestors of the event type follow from `_type` and the types that are declared when the filter is
-compiled (see `lineage`). The other columns of an event table, such as `_offset`, are no attributes
+compiled. The other columns of an event table, such as `_offset`, are no attributes
 and absent to a filter, whatever is in them.
 """
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 from pyspark.sql import types as T
@@ -123,6 +124,10 @@ def _reserved(schema: T.StructType, name: str) -> tuple[Place, ...]:
 
 # -- ancestors of event types
 
+# A type is a kind of every prefix of its path: `quote.stock` of `quote`. Beyond that it has the
+# parents that were declared for it or for one of these prefixes. Declarations are read where the
+# filter is compiled, in the driver: executors need not know them.
+
 
 def descends_sql(event_type: str, ancestor: str) -> Sql:
     """Whether a type is a kind of another one."""
@@ -140,9 +145,8 @@ def ancestors_sql(event_type: str) -> str:
     prefixes = f"transform(sequence(1, size({path})), i -> array_join(slice({path}, 1, i), '.'))"
     parts = [prefixes]
     for name in sorted(event_types.known()):
-        parts = name.split(".")
-        own = {".".join(parts[:size]) for size in range(1, len(parts) + 1)}
-        more = sorted(event_types.ancestors(name) - own)
+        above = set(accumulate(name.split("."), "{}.{}".format))
+        more = sorted(event_types.ancestors(name) - above)
         if more:
             listed = ", ".join(map(string_sql, more))
             below = _at_or_below(event_type, name)

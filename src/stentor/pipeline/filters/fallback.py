@@ -114,6 +114,10 @@ def _operators(constraints: Iterable[Constraint]) -> Iterable[Operator]:
 
 # -- collections of wide decimals
 
+# A decimal with more digits than a 64-bit integer has is that integer, if it is one, and else the
+# nearest float. A column of such decimals has two places for that (see `attributes`), but elements
+# of one array may be of either kind. So arrays stay as they are until they come to a worker.
+
 
 def told_apart(array: pa.Array) -> pa.Array:
     """Lists of decimals as lists of integers and floats; any other array as it is.

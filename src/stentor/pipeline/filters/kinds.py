@@ -84,7 +84,7 @@ _KINDS: Final[dict[type[spark.DataType], Kind]] = {
 _COLLATED: Final = Kind("string", "string", "({} COLLATE UTF8_BINARY)")
 _INTEGRAL: Final = Kind("number", "bigint", "CAST({} AS BIGINT)")
 _FRACTIONAL: Final = Kind("number", "double", "CAST({} AS DOUBLE)")
-#: Elements of a collection that are integers or floats, each by itself (see `wide_decimals`).
+#: Elements of a collection that are integers or floats, each by itself (see `fallback`).
 WIDE: Final = Kind("number", "wide")
 LONG: Final = Kind("number", "bigint", "try_cast({} AS BIGINT)")
 DOUBLE: Final = _FRACTIONAL

@@ -11,13 +11,11 @@ parts:
 
     sql          pieces of SQL text: names, literals, logic
     kinds        which attribute values the types of Spark hold
-    attributes   where a row keeps an attribute
-    lineage      ancestors of event types
+    attributes   where a row keeps an attribute, and the ancestors of its event type
     intervals    sets of values as comparisons, exact for the column's type
     regexes      string patterns as regular expressions of Java
     constraints  what a filter says about one attribute
     residuals    comparisons between attributes
-    wide         collections of decimals that are integers or floats
     fallback     what has no native form: the filter's own code in an Arrow function
 
 Where a conjunct needs the fallback, its other conditions stay native. So does an outline of what
@@ -27,6 +25,7 @@ evaluates such conditions first, and sends only the rows that are left to Python
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -73,6 +72,13 @@ def is_native(filter: Filter | str, schema: StructType) -> bool:
     True
     """
     return all(alternative.rest is None for alternative in alternatives_of(filter, schema))
+
+
+def are_native(filters: Sequence[Filter], schema: StructType, conditions: int) -> bool:
+    """The same of several, if they have no more conditions than that together."""
+    conjuncts = [conjunct for filter in filters for conjunct in filter.conjuncts]
+    count = sum(len(each.constraints) + len(each.residuals) for each in conjuncts)
+    return count <= conditions and all(is_native(filter, schema) for filter in filters)
 
 
 @dataclass(frozen=True, slots=True)

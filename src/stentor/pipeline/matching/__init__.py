@@ -8,7 +8,7 @@
 the columns that filters look at, and `broadcasts` brings compiled filters to the workers. What runs
 in Spark's Python workers is in `worker`, `packed_index` and `event_batches`, and for changing
 subscriptions in `parcels`, `shard_state` and `shard_index`; a worker loads just what it needs of
-these. `sql_functions` offers the same in SQL, and `records` what filters see of its arguments.
+these. `sql_functions` offers the same in SQL.
 """
 
 from __future__ import annotations

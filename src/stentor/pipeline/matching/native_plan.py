@@ -12,7 +12,6 @@ them, and hardly longer for a hundred times as many.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import DataFrame
@@ -20,7 +19,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from stentor.errors import PipelineDefinitionError
-from stentor.filters import Filter
 from stentor.pipeline.filters import is_native, to_column
 
 if TYPE_CHECKING:
@@ -29,15 +27,6 @@ if TYPE_CHECKING:
 #: Filters, and conditions on attributes in all of them, that are expressions.
 FILTERS: Final = 16
 CONDITIONS: Final = 40
-
-
-def few_enough(filters: Sequence[Filter], schema: T.StructType) -> bool:
-    """Whether Spark's own expressions can say what these filters say, and fast."""
-    if len(filters) > FILTERS:
-        return False
-    conjuncts = [conjunct for filter_ in filters for conjunct in filter_.conjuncts]
-    conditions = sum(len(c.constraints) + len(c.residuals) for c in conjuncts)
-    return conditions <= CONDITIONS and all(is_native(filter_, schema) for filter_ in filters)
 
 
 def match_native(events: DataFrame, subscriptions: Subscriptions, id: str) -> DataFrame:

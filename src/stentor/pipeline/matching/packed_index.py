@@ -79,7 +79,12 @@ _APART_AT_LEAST: Final = 16
 
 
 def portions(index: Index[int], batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
-    """Where to cut a batch: from which row to before which."""
+    """Where to cut a batch: from which row to before which.
+
+    All matches of one search are in memory together, and how many there are is not known before. So
+    a few rows, evenly spread, are searched first. What one of them has stands for all rows up to
+    the next. The more filters there are, the fewer rows are tried, since each may match all.
+    """
     tried = max(_TRIED_AT_LEAST, min(_TRIED, _TRIED_PAIRS // max(1, len(index))))
     for start in range(0, batch.num_rows, tried * _APART):
         stretch = batch.slice(start, tried * _APART)

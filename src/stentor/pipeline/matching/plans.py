@@ -25,8 +25,9 @@ from pyspark.sql import DataFrame
 
 from stentor.errors import PipelineDefinitionError
 from stentor.pipeline.event_table import Events, table_of
+from stentor.pipeline.filters import are_native
 from stentor.pipeline.matching.index_plan import match_indexed
-from stentor.pipeline.matching.native_plan import FILTERS, few_enough, match_native
+from stentor.pipeline.matching.native_plan import CONDITIONS, FILTERS, match_native
 from stentor.pipeline.matching.sharded_plan import match_sharded
 from stentor.pipeline.matching.stateful_plan import match_changing
 from stentor.pipeline.matching.subscriptions import (
@@ -110,7 +111,7 @@ def _match_known(
     if plan == "auto":
         plan = "sharded" if shards is not None or len(subscriptions) > INDEX_LIMIT else "index"
         few = len(subscriptions) <= FILTERS and shards is None
-        if few and few_enough(subscriptions.parsed(), events.schema):
+        if few and are_native(subscriptions.parsed(), events.schema, CONDITIONS):
             plan = "native"
     if plan == "native":
         return match_native(events, subscriptions, id)

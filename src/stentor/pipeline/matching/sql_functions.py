@@ -130,6 +130,8 @@ def _compiled(text: str) -> tuple[Index[int], frozenset[str]]:
 def answers(vocabulary: Vocabulary, filters: pa.Array, records: pa.Array) -> pa.Array:
     """Whether each filter matches the record beside it; null where there is no filter."""
     _install(vocabulary)
+    if pa.types.is_struct(filters.type):
+        raise PipelineDefinitionError(f"first the filter, then the record: {MATCH}('…', struct(*))")
     _refuse_others(records.type, MATCH)
     coded = filters.dictionary_encode()
     texts = coded.dictionary.to_pylist()

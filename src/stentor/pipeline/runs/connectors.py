@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from stentor.errors import PipelineError
 from stentor.filters import Filter
 from stentor.pipeline.filters.attributes import places
+from stentor.pipeline.filters.sql import quoted
 from stentor.pipeline.runs.definition import Sink, Source
 from stentor.pipeline.steps.events import no_column
 from stentor.pipeline.steps.options import secret
@@ -126,7 +127,7 @@ def kafka_records(events: DataFrame, options: Mapping[str, Any]) -> DataFrame:
         value = F.col("_payload")
     else:
         names = [name for name in events.columns if name not in _ORIGIN]
-        value = F.to_json(F.struct(*[F.col(f"`{name}`") for name in names]))
+        value = F.to_json(F.struct(*map(quoted, names)))
     return events.select(*columns, value.alias("value"))
 
 

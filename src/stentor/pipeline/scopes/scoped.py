@@ -35,7 +35,7 @@ from stentor.errors import PipelineDefinitionError, PipelineError, StentorError
 from stentor.filters import Filter
 from stentor.model import encode
 from stentor.pipeline.columns import BatchMaker, RowEncoder
-from stentor.pipeline.filters import is_native, to_column
+from stentor.pipeline.filters import are_native, to_column
 from stentor.pipeline.scopes.mapped_columns import mapped_schema
 from stentor.pipeline.steps.events import column, producer, require
 from stentor.pipeline.steps.functions import from_same, noticeable
@@ -137,15 +137,10 @@ def _groups(graph: ScopeGraph, chosen: list[str] | None) -> Groups | None:
 
 
 def _is_small(groups: Groups, schema: StructType) -> bool:
-    filters = [filter for filter, _ in groups]
-    conditions = sum(
-        len(each.constraints) + len(each.residuals) for f in filters for each in f.conjuncts
-    )
     return (
         len(groups) <= GROUPS
-        and conditions <= CONDITIONS
         and sum(len(consumers or ()) for _, consumers in groups) <= CONSUMERS
-        and all(is_native(filter, schema) for filter in filters)
+        and are_native([filter for filter, _ in groups], schema, CONDITIONS)
     )
 
 

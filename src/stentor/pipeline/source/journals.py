@@ -170,10 +170,15 @@ class Journals:
         wanted = len(self._brokers) if at_least is None else at_least
         deadline = monotonic() + self._options.patience
         backoff = Backoff(0.1, 2.0)
+        told = False
         while True:
             seen = self.seen()
             if len(self._brokers) - len(seen.missed) >= wanted:
                 return seen
+            if not told and self._options.patience > TIMEOUT:
+                told = True
+                patience = f"{self._options.patience:g}"
+                _log.warning("waiting for it up to %s seconds (option patience)", patience)
             if monotonic() >= deadline:
                 error = next(iter(seen.missed.values()))
                 raise Unreachable(
