@@ -241,6 +241,8 @@ class Subscription(Generic[T]):
         #: Whether the broker has said that it is in force, over this connection and ever.
         self._settled = False
         self._settled_at: float | None = None
+        #: In which term the broker says that it was made or reset, if it is durable.
+        self._born = 0
         #: How far the broker's clock is ahead of the loop's.
         self._ahead = 0.0
         #: When the connection was lost, by the broker's clock, and the positions behind which lies
@@ -543,6 +545,7 @@ class Subscription(Generic[T]):
         self.waits = self.cut_off = False
         self.patience.reset()
         self.resumed = self.resumed or (self._settled_at is None and message.resumed)
+        self._born = message.born or self._born
         broker_time = message.time or clock()
         self._ahead = broker_time - self._local.monotonic
         if self._settled_at is None:
@@ -702,6 +705,7 @@ class Subscription(Generic[T]):
             terms.settlement,
             terms.expires,
             terms.detect,
+            self._born,
         )
 
     def _asks(self) -> str | list[str]:

@@ -319,6 +319,9 @@ class Homes:
         """Whether a durable subscription lives here or may begin here; else the client is told."""
         name = message.durable
         home = None if name is None else self.registry.get(name)
+        if name is not None and 0 < message.born < self.registry.born(name):
+            self._send(session.id, message.number, _gone_text(name), m.Origin("", ""))
+            return False
         if name is None or home is None:
             return True
         if self._is_ours(home):

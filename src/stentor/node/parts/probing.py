@@ -359,8 +359,10 @@ class Probing:
         """A subscription is in force; one that is durable, when that is on disk."""
         # Where it begins comes first: who knows that it is in force must know from where on.
         self._progress.tell(subscription)
-        answer = m.Subscribed(consumer.number, subscription.lease, resumed, self._clock.time)
-        if subscription.durable is None:
+        durable = subscription.durable
+        born = 0 if durable is None else durable.born
+        answer = m.Subscribed(consumer.number, subscription.lease, resumed, self._clock.time, born)
+        if durable is None:
             self._agenda.to_client(session.id, answer)
         else:
             tell = self._durables.answer(session, answer)
@@ -372,4 +374,4 @@ class Probing:
                     self._subscriptions.leave(session, consumer.number)
                 tell(error)
 
-            self._durables.store(subscription.durable, stored)
+            self._durables.store(durable, stored)
