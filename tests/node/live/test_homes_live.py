@@ -349,6 +349,28 @@ def test_nobody_is_told_of_a_move_that_is_not_on_disk() -> None:
 
 
 @pytest.mark.spec("R-07.60")
+def test_one_that_comes_back_before_it_was_given_away_on_disk_stays() -> None:
+    """The disk was full, and who was to have it was drained since: its heir is who gives it."""
+    sim = line(2)
+    first, _ = reader(sim, "b0")
+    sim.settle()
+    first.disconnect()
+    sim.clients.remove(first)
+    sim.disks_fail = True
+    sim.hosts["b1"].core.homes.fetch("desk")
+    sim.hosts["b1"].flush()
+    sim.advance()
+    assert homes(sim) == []
+    sim.disks_fail = False
+    sim.drain("b1", "b0")
+    sim.settle()
+    assert homes(sim) == ["b0"]
+    sim.crash("b0")
+    sim.restart("b0")
+    sim.settle()
+    assert homes(sim) == ["b0"]
+
+
 @pytest.mark.parametrize("attached", [True, False])
 def test_an_inbox_that_was_made_twice_asks_for_what_both_asked_for(attached: bool) -> None:
     """A process that comes back where its inbox is not known makes another, without filters."""

@@ -526,11 +526,12 @@ class Homes:
         self._outdated.discard(name)
 
         def copied(error: StentorError | None) -> None:
-            if error is None:
+            # While the disk was full it may have come back, or be somebody else's.
+            if error is None and self.registry.get(name) is home:
                 self._store(_HOME, name, to_data(home), stored)
 
         def stored(error: StentorError | None) -> None:
-            if error is None:
+            if error is None and self.registry.get(name) is home:
                 self._durables.delete(name)
                 self._news[name] = None
                 self._towards(to.stream, copy)
