@@ -154,7 +154,7 @@ def _resting(core: Core, durable: Durable) -> list[dict[str, Any]]:
             "stream": stream,
             "offset": offset,
             "attempts": refusal.attempts,
-            "due": max(0.0, refusal.due - core.clock.time),
+            "due": refusal.left(core.clock.time),
             "cause": refusal.cause,
         }
         for stream, refused in durable.refused.items()

@@ -52,6 +52,7 @@ from stentor.client.waiting import TimeLimit
 from stentor.errors import (
     InvalidConfiguration,
     InvalidNotification,
+    JournalUnavailable,
     LeaseExpired,
     NoReply,
     QueueOverflow,
@@ -323,6 +324,11 @@ class Subscription(Generic[T]):
     def durable(self) -> bool:
         """Whether it outlives its application."""
         return self._terms.durable is not None
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether others may be given what this one has not dealt with."""
+        return self._terms.durable is not None or self._terms.group is not None
 
     @property
     def _begun(self) -> bool:
@@ -611,6 +617,8 @@ class Subscription(Generic[T]):
         self.over = True
         if self._error is None:
             self._error = error
+        if error is not None and self._is_shared:
+            self._arrivals.clear()  # it is for whoever goes on with it
         if self._recall is not None:
             self._recall.close()
         self._local.subscriptions.pop(self._number, None)
@@ -711,6 +719,19 @@ class Subscription(Generic[T]):
     def _asks(self) -> str | list[str]:
         """What it asks for, in the words of the protocol."""
         return str(self.filter) if self._terms.detect is None else DETECT
+
+    def survives(self, error: StentorError) -> bool:
+        """Whether it is to be asked for again in a while, although the broker does not give it.
+
+        What was in force before waits until the disk of the broker where it lives has room.
+        """
+        if not (self._begun and self.durable and isinstance(error, JournalUnavailable)):
+            return False
+        if not self.waits:
+            _log.warning("%r waits: %s", self, error)
+        self.waits = True
+        self.sent_on(error, self._local.monotonic)
+        return True
 
     def amended(self, message: Amended) -> None:
         """What it asks for has changed at the broker, which is so for inboxes only."""

@@ -167,11 +167,24 @@ def test_a_member_that_was_told_that_it_could_not_be_stored_is_given_nothing() -
     sim, inbox = settled(m.Settlement(), group="g")
     late = sim.client(at="b0")
     sim.disks_fail = True
+    sim.hosts["b0"].core.durables[NAME].stored = False  # it has come from elsewhere
     refused = late.open("exists x", **inbox.options)
     sim.advance()
     assert refused.in_force is None
     sim.disks_fail = False
     sim.client(at="b0").send([{"x": x} for x in range(10)])
+    sim.advance()
+    assert len(inbox.waiting) == 10
+
+
+def test_who_comes_back_to_what_is_stored_needs_no_room() -> None:
+    sim, inbox = settled(m.Settlement(), group="g")
+    sim.client(at="b0").send([{"x": x} for x in range(10)])
+    sim.settle()
+    sim.disks_fail = True
+    sim.crash("b0")
+    sim.restart("b0")
+    inbox.client.connect(sim.hosts["b0"])
     sim.advance()
     assert len(inbox.waiting) == 10
 

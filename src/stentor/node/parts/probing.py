@@ -369,6 +369,8 @@ class Probing:
 
             def stored(error: StentorError | None) -> None:
                 held = session.subscriptions.get(consumer.number)
+                if durable.stored:  # as it was before: it goes on from there
+                    error = None
                 if error is not None and held == (subscription, consumer):
                     # For its client it has ended: nobody would deal with what it is given.
                     self._subscriptions.leave(session, consumer.number)
