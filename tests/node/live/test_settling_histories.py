@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from overlay import Overlay
 from settling_histories import NAME, run_history
 
+from stentor.errors import DurableElsewhere
 from stentor.filters import Filter
 from stentor.model import Notification, NotificationId, decode, encode
 from stentor.model.codec import decode_headers
@@ -187,6 +188,33 @@ def test_who_comes_back_to_what_is_stored_needs_no_room() -> None:
     inbox.client.connect(sim.hosts["b0"])
     sim.advance()
     assert len(inbox.waiting) == 10
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_an_operator_who_moves_it_waits_for_the_dead_letter_on_its_way(room: bool) -> None:
+    sim = Overlay([("b0", "b1")])
+    terms = m.Settlement(attempts=1, dead_letter=True)
+    inbox = sim.client(at="b0").open("exists x", durable=NAME, settlement=terms)
+    sim.client(at="b0").send([{"x": 1}])
+    sim.settle()
+    sim.disks_fail = True
+    refuse(inbox)
+    sim.advance()
+    heard: list[object] = []
+    new = sim.hosts["b1"].core
+    new.homes.fetch(NAME, heard.append)
+    sim.advance()
+    assert NAME not in new.durables
+    sim.disks_fail = not room
+    for _ in range(12):
+        sim.tick(1.0)
+        sim.advance(10_000)
+    assert (NAME in new.durables) == room
+    if room:
+        assert heard == [None]
+        assert letters(sim) == 1
+    else:
+        assert [type(error) for error in heard] == [DurableElsewhere]
 
 
 def test_dead_letters_reach_those_who_ask_where_advertisements_steer() -> None:

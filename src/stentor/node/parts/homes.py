@@ -68,6 +68,8 @@ COPIED_BYTES: Final = 2**19
 NOTE_EVERY: Final = 1.0
 #: Seconds after which a home is told again what was dealt with elsewhere, unless it has answered.
 TELL_EVERY: Final = 5.0
+#: Seconds for which one that an operator wants here is asked for.
+FETCHING: Final = 10.0
 #: Seconds for which copies are sought.
 SEEKING: Final = 1.0
 #: Seconds for which an heir seeks what was given to the broker before it.
@@ -100,6 +102,15 @@ class _Told:
 
     term: int
     again: float
+
+
+@dataclass(slots=True)
+class _Fetch:
+    """An operator wants one to live here, and waits until then."""
+
+    name: str
+    until: float
+    hear: Hear
 
 
 @dataclass(slots=True, eq=False)
@@ -152,6 +163,7 @@ class Homes:
         self._outdated: Turns[str] = Turns()
         self._next_copies = self._next_ages = clock.now
         self._searches: dict[str, _Search] = {}
+        self._fetches: list[_Fetch] = []
         #: By name, of those that have parted and whose homes can be reached.
         self._told: dict[str, _Told] = {}
         #: The newest words and copies that are not on disk, by what they are stored under.
@@ -441,8 +453,13 @@ class Homes:
         self._dismiss(durable, _gone_text(durable.name))
         self.delete(durable, hear)
 
-    def fetch(self, name: str) -> None:
-        """Let it live here, as soon as its home lets go of it or is given up."""
+    def fetch(self, name: str, hear: Hear | None = None) -> None:
+        """Let it live here, as soon as its home lets go of it or is given up; `hear` then."""
+        if hear is not None:
+            self._fetches.append(_Fetch(name, self._clock.now + FETCHING, hear))
+        self._ask_for(name)
+
+    def _ask_for(self, name: str) -> None:
         home = self.registry.get(name)
         if home is None or home.broker is None or self._is_ours(home):
             return
@@ -451,6 +468,26 @@ class Homes:
             self._towards(home.broker.stream, m.Claim(name, home.broker.stream, own, home.owner))
         else:
             self._seek(name)
+
+    def _fetch_on(self) -> None:
+        """Ask again for what has not come: its home may have something of it on its way to disk."""
+        fetches, self._fetches = self._fetches, []
+        for fetch in fetches:
+            home = self.registry.get(fetch.name)
+            if home is None:
+                fetch.hear(DurableElsewhere(_gone_text(fetch.name)))
+            elif self._is_ours(home) and fetch.name not in self._searches:
+                durable = self._durables.held.get(fetch.name)
+                if durable is None:  # nothing is left of it
+                    fetch.hear(None)
+                else:
+                    self._durables.store(durable, fetch.hear)
+            elif self._clock.now >= fetch.until:
+                text = f"{_lives_at(fetch.name, home.broker)}, and did not come in {FETCHING:g} s"
+                fetch.hear(DurableElsewhere(f"{text}; move it again when that broker has time"))
+            else:
+                self._ask_for(fetch.name)
+                self._fetches.append(fetch)
 
     # -- what others say
 
@@ -754,6 +791,7 @@ class Homes:
 
     def tick(self) -> None:
         self._report()
+        self._fetch_on()
         for key, write in list(self._writes.items()):
             if write.failed:
                 self._write(key, write)
