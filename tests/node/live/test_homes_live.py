@@ -787,6 +787,24 @@ def test_a_home_that_was_fenced_says_what_it_has_dealt_with_until_that_is_kept(l
     assert "desk" not in old.durables
 
 
+def test_what_a_fenced_home_has_dealt_with_counts_if_it_is_the_heir() -> None:
+    """The broker that took over is drained into it before it was told."""
+    sim, new, _ = taken_over()
+    new.disconnect()
+    sim.clients.remove(new)
+    old = sim.hosts["b0"]
+    sim.connect("b0", "b1")
+    while "desk" not in old.core._durables.parted:
+        assert sim.step()
+    sim.disconnect("b0", "b1")
+    stored = dict(sim.hosts["b2"].durables)
+    kept = old.core.import_durables("b2#", stored)["desk"]
+    assert kept is not None
+    assert Durable.from_data("desk", kept).positions["b1#"] == 3
+    assert old.core.durables["desk"].positions["b1#"] == 3
+    assert not old.core._durables.parted
+
+
 @pytest.mark.parametrize("how", ["made again", "reset"])
 def test_what_is_made_again_under_a_name_has_nothing_of_what_was_deleted(how: str) -> None:
     """A broker comes back that had not heard of it, with what it has kept of the first."""

@@ -4,6 +4,7 @@ The histories are in `settling_histories`; thousands run when asked for.
 """
 
 import pytest
+import takeover_histories
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from overlay import Overlay
@@ -51,6 +52,13 @@ def test_any_history(seed: int) -> None:
 def test_two_thousand_histories() -> None:
     for seed in range(1_000, 3_000):
         run_history(seed)
+
+
+@pytest.mark.spec("R-07.41")
+@pytest.mark.parametrize("first", [0, pytest.param(1_000, marks=pytest.mark.slow)])
+def test_nothing_is_lost_by_those_who_take_over(first: int) -> None:
+    for seed in range(first, first + (first or 60)):
+        takeover_histories.run_history(seed)
 
 
 def settled(terms: m.Settlement, **options: object) -> tuple[Overlay, SimulatedInbox]:

@@ -223,9 +223,12 @@ class Homes:
         for name in news:
             durable = self._durables.held.get(name)
             if durable is not None:
+                self._reunite(durable)
+                news[name] = durable.to_data()
                 self._settle_here(durable, moved=True)
         for name, data in left.items():
-            theirs, ours = Durable.from_data(name, data), self._durables.held.get(name)
+            theirs = Durable.from_data(name, data)
+            ours = self._durables.held.get(name) or self._durables.parted.get(name)
             if self._is_over(theirs):
                 continue
             if ours is None:
@@ -234,6 +237,13 @@ class Homes:
                 ours.merge(theirs)
             news[name] = (ours or theirs).to_data()
         return news
+
+    def _reunite(self, durable: Durable) -> None:
+        """It is to live here again: what was dealt with here before it parted counts."""
+        parted = self._durables.parted.pop(durable.name, None)
+        self._told.pop(durable.name, None)
+        if parted is not None:
+            durable.merge(parted)
 
     def _is_over(self, durable: Durable) -> bool:
         """Whether it was deleted or reset since: what lives under its name is something else."""
@@ -641,9 +651,7 @@ class Homes:
 
     def _take(self, durable: Durable, term: int) -> None:
         """It lives here from now on."""
-        parted = self._durables.parted.pop(durable.name, None)
-        if parted is not None:
-            durable.merge(parted)
+        self._reunite(durable)
         self._durables.take(durable)
         self._learn(self._here(durable, term))
         self._outdated.add(durable.name)
