@@ -18,6 +18,7 @@ from stentor.errors import (
     GroupElsewhere,
     InvalidConfiguration,
     InvalidValue,
+    JournalUnavailable,
     LeaseExpired,
     NameTaken,
     NoReply,
@@ -366,13 +367,44 @@ class TestDurable:
                 with pytest.raises(InvalidConfiguration, match="lease="):
                     await sub.renew()
 
+    @pytest.mark.parametrize("terms", [{}, {"settle": True}, {"settle": True, "group": "g"}])
     @looped
-    async def test_one_that_takes_over_ends_the_other(self) -> None:
+    async def test_one_that_takes_over_ends_the_other(self, terms: dict[str, Any]) -> None:
+        """What waits here is for the one that goes on, and is not handed out twice."""
         async with World().broker() as broker, stentor.connect(broker) as bus:
-            async with bus.subscribe("k > 0", durable="desk") as sub:
+            async with bus.subscribe("k > 0", durable="desk", **terms) as sub:
+                await bus.publish_many([{"k": k} for k in range(1, 4)], ack=True)
+                await sub.get()
+                await until(lambda: len(sub._arrivals) == 2)
                 broker.send(m.Ended(sub.attachment.number, "STN-605", "taken over"))
+                await until(lambda: sub.over)
                 with pytest.raises(NameTaken, match="taken over"):
                     await sub.get()
+
+    @looped
+    async def test_one_that_cannot_be_stored_is_asked_for_again(self) -> None:
+        """What was in force waits until there is room; who asks for the first time is told."""
+        world = World()
+        asked: list[int] = []
+
+        def full(session: Session, message: m.Subscribe) -> None:
+            asked.append(message.number)
+            if len(asked) == 3:
+                del session.broker.answers[m.Subscribe]
+            session.send(m.Failure("STN-607", "the disk is full", message.number))
+
+        async with world.broker() as broker, stentor.connect(broker, **FAST) as bus:
+            async with bus.subscribe("k > 0", durable="desk") as sub:
+                broker.answers[m.Subscribe] = full
+                broker.sessions[0].connection.abort()
+                await until(lambda: len(asked) == 3)
+                await sub.in_force()
+                await bus.publish({"k": 1})
+                assert (await sub.get(timeout=PATIENCE))["k"] == 1
+                asked.clear()
+                broker.answers[m.Subscribe] = full
+                with pytest.raises(JournalUnavailable, match="full"):
+                    await bus.subscribe("k > 0", durable="other")
 
 
 @pytest.mark.spec("R-01.69")

@@ -91,6 +91,15 @@ def test_what_is_settled_out_of_order_is_kept() -> None:
     assert not again.refused["b1#"]
 
 
+def test_what_was_refused_rests_no_longer_by_another_clock() -> None:
+    """It was set back by an hour, or is that of another broker."""
+    kept = durable()
+    kept.begin("b1#", 3)
+    kept.refused["b1#"] = {4: Refusal(1, 4_010.0, wait=10.0), 5: Refusal(1, 4_002.0, wait=2.0)}
+    again = Durable.from_data("desk", kept.to_data())
+    assert [again.rests_for(time) for time in (4_005.0, 4_020.0, 400.0)] == [5.0, 0.0, 10.0]
+
+
 def test_what_an_older_release_has_stored_is_read() -> None:
     recent = durable().recent.to_data()
     stored = msgspec.msgpack.encode(["x > 1", 5.0, {"b1#": 7}, recent, True, "ann"])

@@ -210,7 +210,7 @@ class History:
         with suppress(StentorError):
             found = await broker.ask("durables", timeout=2.0, name=NAME)
             if found["reachable"]:
-                await broker.ask("durables", timeout=2.0, name=NAME, do="move")
+                await broker.ask("durables", timeout=15.0, name=NAME, do="move")
                 self.home = to
 
     async def _drain(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -165,5 +166,29 @@ def test_a_lease_ends_when_it_should(overlay: Overlay, clock: Clock, jump: float
                 with pytest.raises(LeaseExpired):
                     await leased.get(timeout=30.0)
                 assert loop.time() - began > 0.7  # nor early, nor never
+
+    asyncio.run(run())
+
+
+def test_what_was_refused_comes_again_although_the_clock_was_set_back(
+    overlay: Overlay, clock: Clock
+) -> None:
+    """It rests for a second, and not for an hour and a second."""
+
+    async def run() -> None:
+        await overlay.linked()
+        async with connect(overlay["b1"].address) as bus:
+            with suppress(RuntimeError):
+                async with bus.subscribe("i >= 0", durable="desk-7") as desk:
+                    await bus.publish({"i": 1}, ack=True)
+                    await desk.get(timeout=30.0)
+                    raise RuntimeError("not now")
+        clock.set(-HOUR)
+        overlay["b1"].restart()
+        async with (
+            connect(overlay["b1"].address, timeout=30.0) as bus,
+            bus.subscribe("i >= 0", durable="desk-7") as desk,
+        ):
+            assert (await desk.get(timeout=30.0))["i"] == 1
 
     asyncio.run(run())

@@ -13,7 +13,7 @@ from overlay_processes import Overlay, until
 from witness import Run
 from workload import under_load
 
-from stentor.client import Bus
+from stentor.client import Bus, connect
 from stentor.errors import JournalUnavailable, NoReply
 
 ROOM = 2 * 2**20
@@ -75,5 +75,39 @@ def test_a_full_disk_stops_durable_publishing_only(overlay: Overlay) -> None:
             full.process.limit(resource.RLIMIT_FSIZE, resource.RLIM_INFINITY)
             await seen.settled()
             assert seen.check().owed > 0
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("terms", [{}, {"settle": True}])
+def test_durable_subscribers_are_served_by_a_broker_that_starts_on_a_full_disk(
+    overlay: Overlay, terms: dict[str, Any]
+) -> None:
+    """What is on disk of a subscription is older than what it has come to, and good enough."""
+
+    async def run() -> None:
+        full = overlay.broker("b1")
+        full.start()
+        await overlay.linked()
+        retries = {"delays": (0.02, 0.2), "timeout": 30.0}
+        async with (
+            connect(full.address, **retries) as publisher,
+            connect(full.address, **retries) as bus,
+            bus.subscribe("exists x", durable="desk-7", window=10, **terms) as desk,
+        ):
+            await publisher.publish_many(({"x": x} for x in range(100)), ack=True)
+            got = [(await desk.get(timeout=30.0))["x"] for _ in range(10)]
+            await desk.confirm()
+            full.kill()
+            most = max(file.stat().st_size for file in full.data.iterdir())
+            full.options = {"limits": {resource.RLIMIT_FSIZE: most}}
+            full.start()
+            got += [(await desk.get(timeout=30.0))["x"] for _ in range(90)]
+            assert got == list(range(100))
+            with pytest.raises(NoReply):
+                await publisher.publish({"x": 100}, ack=True, timeout=0.5)
+            full.process.limit(resource.RLIMIT_FSIZE, resource.RLIM_INFINITY)
+            assert (await desk.get(timeout=30.0))["x"] == 100
+            await desk.confirm(timeout=30.0)
 
     asyncio.run(run())

@@ -6,13 +6,16 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from overlay_processes import Overlay, until
+from overlay_processes import LIMITS, Overlay, until
+from tcp_proxy import TcpProxy
 
 from stentor.client import Bus, connect
 from stentor.client.subscription import Subscription
+from stentor.errors import DurableElsewhere
 
 #: Events that a test publishes at a time.
 MANY = 300
@@ -41,6 +44,11 @@ class Reader:
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
+
+
+async def to_the_end(subscription: Subscription[Any]) -> None:
+    async for _ in subscription:
+        pass
 
 
 @contextlib.asynccontextmanager
@@ -212,5 +220,54 @@ def test_who_prefers_to_go_on_takes_over(overlay: Overlay) -> None:
             ):
                 got += [(await desk.get(timeout=30.0))["x"] for _ in range(10)]
             assert got == wanted
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("do", "terms"),
+    [
+        ({"do": "reset", "to": 0.0}, {}),
+        ({"do": "reset", "to": 0.0}, {"settle": True, "group": "workers"}),
+        ({"do": "delete"}, {"settle": True}),
+    ],
+)
+def test_a_reset_is_not_undone_by_a_consumer_that_was_away(
+    overlay: Overlay, do: dict[str, Any], terms: dict[str, Any]
+) -> None:
+    """It has hung for longer than its broker waits, with an event in hand."""
+
+    async def run() -> None:
+        home = overlay.broker("b1", limits=replace(LIMITS, timeout=0.9))
+        home.start()
+        await overlay.linked()
+        async with (
+            connect(home.address) as publisher,
+            TcpProxy(home.address) as cable,
+            connect(cable.address, delays=(0.02, 0.2)) as bus,
+        ):
+            desk = await bus.subscribe("exists x", durable="desk-7", **terms)
+            wanted = await publish(publisher, 0, 10)
+            for _ in range(5):
+                held = await desk.get(timeout=30.0)
+            await desk.confirm()
+            held = await desk.get(timeout=30.0)
+
+            async def given_up() -> bool:
+                return not (await home.ask("durables", name="desk-7"))["attached"]
+
+            cable.stall()
+            await until(given_up, "its broker has given it up")
+            await home.ask("durables", name="desk-7", **do)
+            cable.release(forget=True)
+            if terms:
+                held.ack()
+            with pytest.raises(DurableElsewhere, match="was deleted or reset"):
+                await asyncio.wait_for(to_the_end(desk), 30.0)
+            async with bus.subscribe(
+                "exists x", durable="desk-7", since="earliest", **terms
+            ) as again:
+                got = [(await again.get(timeout=30.0))["x"] for _ in wanted]
+                assert sorted(got) == wanted
 
     asyncio.run(run())

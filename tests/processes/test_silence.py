@@ -7,16 +7,23 @@ clients notice by the silence, and go on where they were when the other side can
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from threading import Thread
 
 import pytest
+from attacks import DELAY
 from namespaces import Network, may_make_namespaces
 from overlay_processes import LIMITS, BrokerProcess, Overlay, free_port, until
 from tcp_proxy import TcpProxy
+from wire_client import WireClient
 from witness import Run
 from workload import clients, under_load
+
+from stentor.client import connect
+from stentor.protocol import messages as m
 
 SOON = replace(LIMITS, timeout=0.9)
 
@@ -111,6 +118,54 @@ def test_nobody_waits_for_a_broker_that_hangs_beside_the_way(overlay: Overlay) -
                 await publishers[3].publish({"volume": 2_000}, ack=True)
                 await seen.settled()
                 assert seen.check().owed > 0
+
+    asyncio.run(run())
+
+
+class Mute:
+    """A neighbor that answers pings, and nothing else: no probe comes back from it."""
+
+    def __init__(self, address: str) -> None:
+        self._wire = WireClient(address)
+        stream = "mute#00000001"
+        self._wire.hello("mute", "broker", stream=stream)
+        self._wire.send(m.Streams([m.Origin(stream, "mute")], []))
+        self.probes = 0
+        Thread(target=self._answer, daemon=True).start()
+
+    def _answer(self) -> None:
+        for message in self._wire.messages():
+            self.probes += isinstance(message, m.Probe)
+            if isinstance(message, m.Ping):
+                self._wire.send(m.Pong())
+
+
+def test_nobody_waits_for_a_neighbor_that_echoes_nothing(overlay: Overlay) -> None:
+    """Nor does a link that is cut and made again make others wait for it."""
+
+    async def run() -> None:
+        b1, b2 = (overlay[name] for name in overlay.line(2))
+        await overlay.linked()
+        mute = await asyncio.to_thread(Mute, b1.address)
+        await until(lambda: b1.sees({"b2", "mute"}), "b1 sees the neighbor that is mute")
+        waits: list[float] = []
+        async with (
+            connect(b1.address) as here,
+            connect(b2.address, delays=(0.02, 0.1), timeout=30.0) as there,
+            here.subscribe("x >= 0") as numbers,
+        ):
+            for x in range(4):
+                began = time.monotonic()
+                async with here.subscribe(f"x = {x}") as late:
+                    await there.publish({"x": x}, ack=True)
+                    assert (await late.get(timeout=30.0))["x"] == x
+                assert (await numbers.get(timeout=30.0))["x"] == x
+                waits.append(time.monotonic() - began)
+                if x == 1:
+                    b2.restart()
+                    await until(lambda: b1.sees({"b2", "mute"}), "b2 is back")
+        assert mute.probes
+        assert max(waits) < DELAY, waits
 
     asyncio.run(run())
 

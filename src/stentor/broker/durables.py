@@ -57,10 +57,9 @@ def asked(broker: Broker, arguments: dict[str, Any]) -> Any:
         case "move":
             if core.homes.paused:
                 raise ShuttingDown("this broker is being removed; move it to another")
-            core.homes.fetch(name)
+            return _stored(broker, partial(core.homes.fetch, name), home)
         case other:
             raise ProtocolError(f"a durable subscription cannot {other!r}")
-    return _listed(core, core.homes.registry.get(name) or home)
 
 
 def _stored(broker: Broker, act: Callable[[Hear], None], home: m.Home) -> Awaitable[Any]:
@@ -105,9 +104,12 @@ def _held(core: Core, home: m.Home) -> Durable:
     if durable is None:
         assert home.broker is not None
         places = " or ".join(home.broker.addresses)
+        hint = f"; ask {places or 'that broker'}"
+        if core.directory.origin(home.broker.stream) is None:
+            hint = ", which cannot be reached; wait for it, or `move` it to this broker first"
         raise DurableElsewhere(
             f"the durable subscription {label(home.name)!r} lives at broker "
-            f"{home.broker.broker!r}; ask {places or 'that broker'}"
+            f"{home.broker.broker!r}{hint}"
         )
     return durable
 
@@ -154,7 +156,7 @@ def _resting(core: Core, durable: Durable) -> list[dict[str, Any]]:
             "stream": stream,
             "offset": offset,
             "attempts": refusal.attempts,
-            "due": max(0.0, refusal.due - core.clock.time),
+            "due": refusal.left(core.clock.time),
             "cause": refusal.cause,
         }
         for stream, refused in durable.refused.items()

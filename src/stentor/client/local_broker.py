@@ -435,7 +435,9 @@ class LocalBroker:
             return
         error = error_of(message.code, message.message)
         subscription = self.subscriptions.get(number)
-        if subscription is not None:
+        if subscription is not None and subscription.survives(error):
+            self._go_home(subscription)
+        elif subscription is not None:
             subscription.ended(error)
         elif self._answered(number, None, error):
             return

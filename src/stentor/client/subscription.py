@@ -45,6 +45,7 @@ from stentor.client.waiting import TimeLimit
 from stentor.errors import (
     InvalidConfiguration,
     InvalidNotification,
+    JournalUnavailable,
     LeaseExpired,
     NoReply,
     QueueOverflow,
@@ -135,6 +136,8 @@ class Subscription(Generic[T]):
         self._said = False
         #: When the broker said for the first time that it is in force.
         self._begun_at: float | None = None
+        #: In which term the broker says that it was made or reset, if it is durable.
+        self._born = 0
         #: How far the broker's clock is ahead of the loop's.
         self._ahead = 0.0
         #: When the connection was lost, by the broker's clock, and the positions behind which lies
@@ -406,6 +409,7 @@ class Subscription(Generic[T]):
         """It is in force."""
         again = self._lost_at is not None
         self.resumed = self.resumed or (not self._begun and message.resumed)
+        self._born = message.born or self._born
         broker_time = message.time or clock()
         self._ahead = broker_time - self._local.monotonic
         if self._begun_at is None:
@@ -458,6 +462,8 @@ class Subscription(Generic[T]):
     def ended(self, error: StentorError | None) -> None:
         """Nothing more will come."""
         self.attachment.end(error)
+        if error is not None and self._dealings is not None:
+            self._arrivals.clear()  # it is for whoever goes on with it
         if self._recall is not None:
             self._recall.close()
         self._local.subscriptions.pop(self.attachment.number, None)
@@ -550,11 +556,25 @@ class Subscription(Generic[T]):
             terms.settlement,
             terms.expires,
             terms.detect,
+            self._born,
         )
 
     def _asks(self) -> str | list[str]:
         """What it asks for, in the words of the protocol."""
         return str(self.filter) if self._terms.detect is None else DETECT
+
+    def survives(self, error: StentorError) -> bool:
+        """Whether it is to be asked for again in a while, although the broker does not give it.
+
+        What was in force before waits until the disk of the broker where it lives has room.
+        """
+        if not (self._begun and self.durable and isinstance(error, JournalUnavailable)):
+            return False
+        if not self.attachment.waits:
+            _log.warning("%r waits: %s", self, error)
+        self.attachment.waits = True
+        self.sent_on(error, self._local.monotonic)
+        return True
 
     def amended(self, message: Amended) -> None:
         """What it asks for has changed at the broker, which is so for inboxes only."""

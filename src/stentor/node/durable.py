@@ -21,6 +21,7 @@ one of them count no longer (`united`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
 from typing import Any, Final
 
 import msgspec
@@ -48,6 +49,12 @@ class Refusal(msgspec.Struct, array_like=True):
     cause: str = ""
     #: Its id: if its publisher has published it in two streams, it counts in both.
     id: str = ""
+    #: For how many seconds it was to rest.
+    wait: float = inf
+
+    def left(self, time: float) -> float:
+        """Seconds until it may come again; no more than at first, whatever clock this is."""
+        return max(0.0, min(self.due - time, self.wait))
 
 
 class _Stored(msgspec.Struct, array_like=True):
@@ -115,6 +122,8 @@ class Durable:
         self.memo = b""
         #: The term of its name in which it was made or reset.
         self.born = 0
+        #: Whether the disk of this broker has it, as it is or as it was.
+        self.stored = False
 
     @property
     def label(self) -> str:
@@ -218,10 +227,11 @@ class Durable:
             if refusal.id
         }
 
-    @property
-    def rests_until(self) -> float:
-        """When the last that was refused may come again."""
-        return max((r.due for each in self.refused.values() for r in each.values()), default=0.0)
+    def rests_for(self, time: float) -> float:
+        """Seconds until all that was refused may come again."""
+        return max(
+            (r.left(time) for each in self.refused.values() for r in each.values()), default=0
+        )
 
     def merge(self, other: Durable) -> None:
         """Unite it with another copy: what is done in either is done.

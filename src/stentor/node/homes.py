@@ -85,6 +85,13 @@ class Registry:
         home = self._homes.get(name)
         return home.term if home is not None else 0
 
+    def born(self, name: str) -> int:
+        """The term in which what goes by a name was made or reset, or in which it ended."""
+        home = self._homes.get(name)
+        if home is None:
+            return 0
+        return home.term if home.broker is None else home.born
+
     def at(self, stream: StreamId) -> list[Home]:
         """Those that live at the broker of this stream."""
         return [h for h in self if h.broker is not None and h.broker.stream == stream]

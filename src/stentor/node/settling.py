@@ -313,7 +313,7 @@ class Settling:
         if self._exhausted(refusal.attempts):
             self._die(entry)
             return
-        entry.due = self._clock.now + max(0.0, refusal.due - self._clock.time)
+        entry.due = self._clock.now + refusal.left(self._clock.time)
         self._rest(entry)
 
     def united(self) -> None:
@@ -562,7 +562,7 @@ class Settling:
             wait = min(terms.most, terms.least * 2.0 ** min(entry.attempt - 1, 60))
         if self._durable is not None:
             due = self._clock.time + wait
-            refusal = Refusal(entry.attempt, due, cause, str(entry.id))
+            refusal = Refusal(entry.attempt, due, cause, str(entry.id), wait)
             self._durable.refused.setdefault(entry.stream, {})[entry.offset] = refusal
             self.changed = True
         entry.attempt += 1

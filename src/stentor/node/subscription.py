@@ -66,6 +66,7 @@ class Subscription:
         lease: float | None = None,
         owner: str | None = None,
         settling: Settling | None = None,
+        rests_until: float = 0.0,
     ) -> None:
         if choice not in CHOICES[:2] and not (choice.startswith("key:") and len(choice) > 4):
             raise UnknownStrategy(
@@ -78,6 +79,8 @@ class Subscription:
         self.choice = choice
         #: What is unsettled; in groups, and where notifications are settled one by one.
         self.settling = settling
+        #: Until when nothing is given, since its subscriber has failed.
+        self.rests_until = rests_until
         #: The grant whose clients may join the group; None without grants.
         self.owner = owner
         #: Seconds that a lease lasts, and when it ends.
@@ -110,15 +113,14 @@ class Subscription:
         if self.settling is not None:
             self.settling.leave(consumer)
 
-    @property
-    def rests_until(self) -> float:
-        """Until when nothing is given, in seconds since 1970: its subscriber failed.
+    def rests(self, now: float) -> bool:
+        """Whether nothing is given now, on the clock that only goes forward.
 
         Where notifications are settled one by one, each rests by itself.
         """
-        if self.durable is None or not self.durable.refused or self.settling is not None:
-            return 0.0
-        return self.durable.rests_until
+        if now >= self.rests_until or self.durable is None or self.settling is not None:
+            return False
+        return any(self.durable.refused.values())
 
     def deliveries(self, blocked: set[int], time: float = 0.0) -> Iterator[tuple[Consumer, Run]]:
         """What goes to whom now, as far as credit reaches. Blocked sessions get nothing.

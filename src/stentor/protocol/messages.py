@@ -261,6 +261,8 @@ class Subscribe(_Message, tag=11):
     expires: float | None = None
     #: Have this detected, and ask for what is found instead of for `filter`.
     detect: Detection | None = None
+    #: As `Subscribed` said: the client does not go on with one that was reset or deleted since.
+    born: int = 0
 
 
 class Unsubscribe(_Message, tag=12):
@@ -446,6 +448,8 @@ class Subscribed(_Message, tag=32):
     resumed: bool = False
     #: The broker's clock, in seconds since 1970: what `since` is compared with later.
     time: float = 0.0
+    #: Of a durable subscription, the term in which it was made or reset; see `Home`.
+    born: int = 0
 
 
 class Deliver(_Message, tag=33):

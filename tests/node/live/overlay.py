@@ -10,8 +10,9 @@ import random
 from collections import Counter
 from typing import Any
 
-from stentor.node.agenda import Persist
+from stentor.node.agenda import Persist, ToClient
 from stentor.node.border import Rights
+from stentor.protocol import messages as m
 from stentor.routing import STRATEGIES, Strategy, TreeRouter
 from stentor.routing.graph import GraphRouter
 from stentor.routing.protocol import Place
@@ -119,6 +120,15 @@ class Overlay(Host):
     def _send(self, sender: Any, receiver: Any, message: Any) -> None:
         self.said[type(message)] += 1
         super()._send(sender, receiver, message)
+
+    def _do(self, broker: SimulatedBroker, action: Any) -> None:
+        if isinstance(action, ToClient) and isinstance(action.message, m.Deliver):
+            client = broker.sessions.get(action.session)
+            inbox = None if client is None else client.inboxes.get(action.message.number)
+            if inbox is not None and inbox.stored:
+                given = {(action.message.stream, offset) for offset in action.message.offsets}
+                assert not given & inbox.stored, f"{given} are given, and settled on disk"
+        super()._do(broker, action)
 
     def begun(self, inbox: SimulatedInbox) -> None:
         if inbox not in self.subs:

@@ -130,3 +130,30 @@ def test_transactions_that_take_much_are_written_one_after_the_other(
     ]
     sim.settle()
     assert [commit.code for commit in many] == [InvalidConfiguration.code] * 2
+
+
+def test_who_comes_back_while_its_transaction_is_on_its_way_gets_what_follows() -> None:
+    """Nothing may come before what was taken; as soon as that is done, it does."""
+    sim = Overlay([], brokers=["b0"])
+    consumer, producer = sim.client(at="b0"), sim.client(at="b0")
+    sub = consumer.open("exists x", durable="desk", settlement=m.Settlement())
+    sim.settle()
+    producer.send([{"x": 0}])
+    sim.settle()
+    taken = sub.hand_out()
+    assert taken is not None
+    sim.disks_fail = True
+    consumer.commit(sub, [taken[0]], [{"y": 0}])
+    sim.advance()
+    consumer.restart()
+    sim.disks_fail = False
+    producer.send([{"x": 1}])
+    sim.advance()
+    consumer.connect(sim.hosts["b0"])
+    sim.advance()
+    assert sub.hand_out() is None
+    sim.tick(transactions.RETRY)
+    sim.advance()
+    found = sub.hand_out()
+    assert found is not None
+    assert found[1].notification["x"] == 1

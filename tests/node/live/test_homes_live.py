@@ -349,6 +349,28 @@ def test_nobody_is_told_of_a_move_that_is_not_on_disk() -> None:
 
 
 @pytest.mark.spec("R-07.60")
+def test_one_that_comes_back_before_it_was_given_away_on_disk_stays() -> None:
+    """The disk was full, and who was to have it was drained since: its heir is who gives it."""
+    sim = line(2)
+    first, _ = reader(sim, "b0")
+    sim.settle()
+    first.disconnect()
+    sim.clients.remove(first)
+    sim.disks_fail = True
+    sim.hosts["b1"].core.homes.fetch("desk")
+    sim.hosts["b1"].flush()
+    sim.advance()
+    assert homes(sim) == []
+    sim.disks_fail = False
+    sim.drain("b1", "b0")
+    sim.settle()
+    assert homes(sim) == ["b0"]
+    sim.crash("b0")
+    sim.restart("b0")
+    sim.settle()
+    assert homes(sim) == ["b0"]
+
+
 @pytest.mark.parametrize("attached", [True, False])
 def test_an_inbox_that_was_made_twice_asks_for_what_both_asked_for(attached: bool) -> None:
     """A process that comes back where its inbox is not known makes another, without filters."""
@@ -763,6 +785,24 @@ def test_a_home_that_was_fenced_says_what_it_has_dealt_with_until_that_is_kept(l
     assert sim.hosts["b2"].core.durables["desk"].positions["b1#"] == 3
     assert not old.core.homes._told
     assert "desk" not in old.durables
+
+
+def test_what_a_fenced_home_has_dealt_with_counts_if_it_is_the_heir() -> None:
+    """The broker that took over is drained into it before it was told."""
+    sim, new, _ = taken_over()
+    new.disconnect()
+    sim.clients.remove(new)
+    old = sim.hosts["b0"]
+    sim.connect("b0", "b1")
+    while "desk" not in old.core._durables.parted:
+        assert sim.step()
+    sim.disconnect("b0", "b1")
+    stored = dict(sim.hosts["b2"].durables)
+    kept = old.core.import_durables("b2#", stored)["desk"]
+    assert kept is not None
+    assert Durable.from_data("desk", kept).positions["b1#"] == 3
+    assert old.core.durables["desk"].positions["b1#"] == 3
+    assert not old.core._durables.parted
 
 
 @pytest.mark.parametrize("how", ["made again", "reset"])

@@ -4,11 +4,13 @@ The histories are in `settling_histories`; thousands run when asked for.
 """
 
 import pytest
+import takeover_histories
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from overlay import Overlay
 from settling_histories import NAME, run_history
 
+from stentor.errors import DurableElsewhere
 from stentor.filters import Filter
 from stentor.model import Notification, NotificationId, decode, encode
 from stentor.model.codec import decode_headers
@@ -50,6 +52,13 @@ def test_any_history(seed: int) -> None:
 def test_two_thousand_histories() -> None:
     for seed in range(1_000, 3_000):
         run_history(seed)
+
+
+@pytest.mark.spec("R-07.41")
+@pytest.mark.parametrize("first", [0, pytest.param(1_000, marks=pytest.mark.slow)])
+def test_nothing_is_lost_by_those_who_take_over(first: int) -> None:
+    for seed in range(first, first + (first or 60)):
+        takeover_histories.run_history(seed)
 
 
 def settled(terms: m.Settlement, **options: object) -> tuple[Overlay, SimulatedInbox]:
@@ -167,6 +176,7 @@ def test_a_member_that_was_told_that_it_could_not_be_stored_is_given_nothing() -
     sim, inbox = settled(m.Settlement(), group="g")
     late = sim.client(at="b0")
     sim.disks_fail = True
+    sim.hosts["b0"].core.durables[NAME].stored = False  # it has come from elsewhere
     refused = late.open("exists x", **inbox.options)
     sim.advance()
     assert refused.in_force is None
@@ -174,6 +184,45 @@ def test_a_member_that_was_told_that_it_could_not_be_stored_is_given_nothing() -
     sim.client(at="b0").send([{"x": x} for x in range(10)])
     sim.advance()
     assert len(inbox.waiting) == 10
+
+
+def test_who_comes_back_to_what_is_stored_needs_no_room() -> None:
+    sim, inbox = settled(m.Settlement(), group="g")
+    sim.client(at="b0").send([{"x": x} for x in range(10)])
+    sim.settle()
+    sim.disks_fail = True
+    sim.crash("b0")
+    sim.restart("b0")
+    inbox.client.connect(sim.hosts["b0"])
+    sim.advance()
+    assert len(inbox.waiting) == 10
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_an_operator_who_moves_it_waits_for_the_dead_letter_on_its_way(room: bool) -> None:
+    sim = Overlay([("b0", "b1")])
+    terms = m.Settlement(attempts=1, dead_letter=True)
+    inbox = sim.client(at="b0").open("exists x", durable=NAME, settlement=terms)
+    sim.client(at="b0").send([{"x": 1}])
+    sim.settle()
+    sim.disks_fail = True
+    refuse(inbox)
+    sim.advance()
+    heard: list[object] = []
+    new = sim.hosts["b1"].core
+    new.homes.fetch(NAME, heard.append)
+    sim.advance()
+    assert NAME not in new.durables
+    sim.disks_fail = not room
+    for _ in range(12):
+        sim.tick(1.0)
+        sim.advance(10_000)
+    assert (NAME in new.durables) == room
+    if room:
+        assert heard == [None]
+        assert letters(sim) == 1
+    else:
+        assert [type(error) for error in heard] == [DurableElsewhere]
 
 
 def test_dead_letters_reach_those_who_ask_where_advertisements_steer() -> None:

@@ -132,7 +132,7 @@ class Deliveries:
     def _deliver(self, subscription: Subscription) -> None:
         feed = subscription.feed
         to_client, note = self._agenda.to_client, self._trail.note
-        if subscription.rests_until > self._clock.time:
+        if subscription.rests(self._clock.now):
             self._resting.add(feed.id)
             return
         for consumer, run in subscription.deliveries(self.blocked, self._clock.time):

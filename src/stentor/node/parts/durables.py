@@ -65,7 +65,8 @@ class Durables:
     def restore(self, stored: dict[str, bytes]) -> None:
         """Take up what was stored."""
         for name, data in stored.items():
-            self.held[name] = Durable.from_data(name, data)
+            durable = self.held[name] = Durable.from_data(name, data)
+            durable.stored = True
 
     def adopt(self, stored: dict[str, bytes]) -> dict[str, bytes | None]:
         """Take over those of a broker that was removed; what is to be stored."""
@@ -117,7 +118,7 @@ class Durables:
         It goes to disk before the word that it lives here.
         """
         self.held[durable.name] = durable
-        self._persist(durable.name, durable.to_data(), hear)
+        self._persist(durable.name, durable, hear)
         self._tell(durable)
 
     def is_attached(self, durable: Durable) -> bool:
@@ -161,7 +162,7 @@ class Durables:
             return
         self._changed.discard(durable.name)
         self._tell(durable)
-        self._persist(durable.name, durable.to_data(), hear)
+        self._persist(durable.name, durable, hear)
 
     def answer(self, session: Session, answer: Any) -> Hear:
         """Who hears it gives a client this answer, or tells it why not."""
@@ -173,12 +174,19 @@ class Durables:
                 answer = m.Failure(error.code, str(error), answer.number)
             self._agenda.to_client(session.id, answer)
 
-    def _persist(self, name: str, data: bytes | None, hear: Hear | None = None) -> None:
-        self._agenda.add(Persist(name, data, partial(self._stored, name, hear)))
+    def _persist(self, name: str, durable: Durable | None, hear: Hear | None = None) -> int:
+        """Store it, or delete what is stored; how many bytes that are."""
+        data = None if durable is None else durable.to_data()
+        self._agenda.add(Persist(name, data, partial(self._stored, name, durable, hear)))
+        return len(data or b"")
 
-    def _stored(self, name: str, hear: Hear | None, error: StentorError | None) -> None:
+    def _stored(
+        self, name: str, durable: Durable | None, hear: Hear | None, error: StentorError | None
+    ) -> None:
         if error is not None:
             self._unstored.add(name)
+        elif durable is not None:
+            durable.stored = True
         if hear is not None:
             hear(error)
 
@@ -218,11 +226,8 @@ class Durables:
             if name in self._on_hold:
                 self._changed.add(name)
                 continue
-            durable = self.held.get(name) or self.parted.get(name)
-            data = None if durable is None else durable.to_data()
-            self._persist(name, data)
+            size += self._persist(name, self.held.get(name) or self.parted.get(name))
             stored += 1
-            size += len(data or b"")
 
     def tick(self) -> None:
         """Store again what could not be stored."""

@@ -68,6 +68,8 @@ COPIED_BYTES: Final = 2**19
 NOTE_EVERY: Final = 1.0
 #: Seconds after which a home is told again what was dealt with elsewhere, unless it has answered.
 TELL_EVERY: Final = 5.0
+#: Seconds for which one that an operator wants here is asked for.
+FETCHING: Final = 10.0
 #: Seconds for which copies are sought.
 SEEKING: Final = 1.0
 #: Seconds for which an heir seeks what was given to the broker before it.
@@ -100,6 +102,15 @@ class _Told:
 
     term: int
     again: float
+
+
+@dataclass(slots=True)
+class _Fetch:
+    """An operator wants one to live here, and waits until then."""
+
+    name: str
+    until: float
+    hear: Hear
 
 
 @dataclass(slots=True, eq=False)
@@ -152,6 +163,7 @@ class Homes:
         self._outdated: Turns[str] = Turns()
         self._next_copies = self._next_ages = clock.now
         self._searches: dict[str, _Search] = {}
+        self._fetches: list[_Fetch] = []
         #: By name, of those that have parted and whose homes can be reached.
         self._told: dict[str, _Told] = {}
         #: The newest words and copies that are not on disk, by what they are stored under.
@@ -211,9 +223,12 @@ class Homes:
         for name in news:
             durable = self._durables.held.get(name)
             if durable is not None:
+                self._reunite(durable)
+                news[name] = durable.to_data()
                 self._settle_here(durable, moved=True)
         for name, data in left.items():
-            theirs, ours = Durable.from_data(name, data), self._durables.held.get(name)
+            theirs = Durable.from_data(name, data)
+            ours = self._durables.held.get(name) or self._durables.parted.get(name)
             if self._is_over(theirs):
                 continue
             if ours is None:
@@ -222,6 +237,13 @@ class Homes:
                 ours.merge(theirs)
             news[name] = (ours or theirs).to_data()
         return news
+
+    def _reunite(self, durable: Durable) -> None:
+        """It is to live here again: what was dealt with here before it parted counts."""
+        parted = self._durables.parted.pop(durable.name, None)
+        self._told.pop(durable.name, None)
+        if parted is not None:
+            durable.merge(parted)
 
     def _is_over(self, durable: Durable) -> bool:
         """Whether it was deleted or reset since: what lives under its name is something else."""
@@ -319,6 +341,9 @@ class Homes:
         """Whether a durable subscription lives here or may begin here; else the client is told."""
         name = message.durable
         home = None if name is None else self.registry.get(name)
+        if name is not None and 0 < message.born < self.registry.born(name):
+            self._send(session.id, message.number, _gone_text(name), m.Origin("", ""))
+            return False
         if name is None or home is None:
             return True
         if self._is_ours(home):
@@ -438,8 +463,13 @@ class Homes:
         self._dismiss(durable, _gone_text(durable.name))
         self.delete(durable, hear)
 
-    def fetch(self, name: str) -> None:
-        """Let it live here, as soon as its home lets go of it or is given up."""
+    def fetch(self, name: str, hear: Hear | None = None) -> None:
+        """Let it live here, as soon as its home lets go of it or is given up; `hear` then."""
+        if hear is not None:
+            self._fetches.append(_Fetch(name, self._clock.now + FETCHING, hear))
+        self._ask_for(name)
+
+    def _ask_for(self, name: str) -> None:
         home = self.registry.get(name)
         if home is None or home.broker is None or self._is_ours(home):
             return
@@ -448,6 +478,26 @@ class Homes:
             self._towards(home.broker.stream, m.Claim(name, home.broker.stream, own, home.owner))
         else:
             self._seek(name)
+
+    def _fetch_on(self) -> None:
+        """Ask again for what has not come: its home may have something of it on its way to disk."""
+        fetches, self._fetches = self._fetches, []
+        for fetch in fetches:
+            home = self.registry.get(fetch.name)
+            if home is None:
+                fetch.hear(DurableElsewhere(_gone_text(fetch.name)))
+            elif self._is_ours(home) and fetch.name not in self._searches:
+                durable = self._durables.held.get(fetch.name)
+                if durable is None:  # nothing is left of it
+                    fetch.hear(None)
+                else:
+                    self._durables.store(durable, fetch.hear)
+            elif self._clock.now >= fetch.until:
+                text = f"{_lives_at(fetch.name, home.broker)}, and did not come in {FETCHING:g} s"
+                fetch.hear(DurableElsewhere(f"{text}; move it again when that broker has time"))
+            else:
+                self._ask_for(fetch.name)
+                self._fetches.append(fetch)
 
     # -- what others say
 
@@ -523,11 +573,12 @@ class Homes:
         self._outdated.discard(name)
 
         def copied(error: StentorError | None) -> None:
-            if error is None:
+            # While the disk was full it may have come back, or be somebody else's.
+            if error is None and self.registry.get(name) is home:
                 self._store(_HOME, name, to_data(home), stored)
 
         def stored(error: StentorError | None) -> None:
-            if error is None:
+            if error is None and self.registry.get(name) is home:
                 self._durables.delete(name)
                 self._news[name] = None
                 self._towards(to.stream, copy)
@@ -600,9 +651,7 @@ class Homes:
 
     def _take(self, durable: Durable, term: int) -> None:
         """It lives here from now on."""
-        parted = self._durables.parted.pop(durable.name, None)
-        if parted is not None:
-            durable.merge(parted)
+        self._reunite(durable)
         self._durables.take(durable)
         self._learn(self._here(durable, term))
         self._outdated.add(durable.name)
@@ -750,6 +799,7 @@ class Homes:
 
     def tick(self) -> None:
         self._report()
+        self._fetch_on()
         for key, write in list(self._writes.items()):
             if write.failed:
                 self._write(key, write)

@@ -359,17 +359,21 @@ class Probing:
         """A subscription is in force; one that is durable, when that is on disk."""
         # Where it begins comes first: who knows that it is in force must know from where on.
         self._progress.tell(subscription)
-        answer = m.Subscribed(consumer.number, subscription.lease, resumed, self._clock.time)
-        if subscription.durable is None:
+        durable = subscription.durable
+        born = 0 if durable is None else durable.born
+        answer = m.Subscribed(consumer.number, subscription.lease, resumed, self._clock.time, born)
+        if durable is None:
             self._agenda.to_client(session.id, answer)
         else:
             tell = self._durables.answer(session, answer)
 
             def stored(error: StentorError | None) -> None:
                 held = session.subscriptions.get(consumer.number)
+                if durable.stored:  # as it was before: it goes on from there
+                    error = None
                 if error is not None and held == (subscription, consumer):
                     # For its client it has ended: nobody would deal with what it is given.
                     self._subscriptions.leave(session, consumer.number)
                 tell(error)
 
-            self._durables.store(subscription.durable, stored)
+            self._durables.store(durable, stored)

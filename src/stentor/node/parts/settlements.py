@@ -181,7 +181,9 @@ class Settlements:
         wait = refused.delay
         if wait is None or not isfinite(wait) or wait < 0:
             wait = min(MOST, LEAST * 2.0 ** min(attempts - 1, 60))
-        durable.refused[refused.stream][refused.offset].due = self._clock.time + wait
+        refusal = durable.refused[refused.stream][refused.offset]
+        refusal.due, refusal.wait = self._clock.time + wait, wait
+        subscription.rests_until = max(subscription.rests_until, self._clock.now + wait)
         self._durables.changed(durable)
 
     def _withdraw(self, withdrawals: list[Withdrawal]) -> None:

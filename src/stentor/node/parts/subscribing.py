@@ -251,6 +251,7 @@ class Subscribing:
             durable=durable,
             lease=message.lease,
             settling=self._settling(session, message, durable),
+            rests_until=0.0 if durable is None else self._rests_until(durable),
         )
         if durable is not None:  # nothing can go wrong any more
             self._take_over(id)
@@ -259,6 +260,10 @@ class Subscribing:
         self._begin(subscription)
         feed.held = message.retained
         return subscription, resumed
+
+    def _rests_until(self, durable: Durable) -> float:
+        """When what it has refused may come again, on the clock that only goes forward."""
+        return self._clock.now + durable.rests_for(self._clock.time)
 
     def _within(self, session: Session) -> Filter | None:
         """What the client may see, as a filter; None for everything."""

@@ -337,8 +337,9 @@ class Transactions:
                 durable.dying.difference_update(keys)
                 durable.recent.add(commit.name)
                 settling.settle_claimed(keys)
-                if self._subscriptions.held.get(subscription.feed.id) is subscription:
-                    self._settlements.look(subscription)
+                attached = self._subscriptions.held.get(subscription.feed.id)
+                if attached is not None:  # perhaps somebody else by now, who has waited for this
+                    self._settlements.look(attached)
             self.counters["transactions"] += 1
             self._answer(commit, None)
         for name in names:
