@@ -117,6 +117,28 @@ def test_a_state_that_is_stored_when_its_subscription_has_ended_holds_up_nothing
     assert not core._durables.is_on_hold(key)
 
 
+def test_who_asked_is_asked_to_wait_while_the_disk_is_full() -> None:
+    """It is no end: a client tries again by itself."""
+    sim = Overlay([("b0", "b1")], seed=1)
+    sim.disks_fail = True
+    client, source = sim.client(at="b0"), sim.client(at="b1")
+    inbox = client.open("true", durable="pairs", detect=said(PAIR, "guaranteed", lateness=1.0))
+    sim.advance()
+    assert (inbox.in_force, inbox.waits, inbox.ended) == (None, True, None)
+    sim.disks_fail = False
+    client.ask_again()
+    sim.settle()
+    for name in "ab":
+        sim.tick(0.1)
+        source.send([Notification({"n": name}, time=moment(int(sim.time * 1e6)))])
+        sim.settle()
+    for _ in range(5):
+        sim.tick(2.0)
+        sim.settle()
+    assert len(client.received) == 1
+    assert not sim.hosts["b0"].core.detectors.idle
+
+
 def test_a_subscriber_that_leaves_before_it_is_in_force_leaves_nothing() -> None:
     sim = Overlay([("b0", "b1")], seed=1)
     client = sim.client(at="b0")

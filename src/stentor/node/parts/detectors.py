@@ -343,6 +343,7 @@ class Detectors:
         self._scopes.join(session, assignment.component or producer, assignment.attributes)
         self._agenda.residents[id] = partial(self._told, hosted)
         self.held[key] = hosted
+        self.idle.pop(key, None)
         self._pulses.wanted |= hosted.is_guaranteed
         if not self._advertised:  # where advertisements steer, nobody would hear of what is found
             self._advertised = True
@@ -384,8 +385,6 @@ class Detectors:
                 self._ask(hosted, memo.subscriber + SUFFIX)
             except StentorError as error:
                 self.idle[key] = str(error)
-            else:
-                self.idle.pop(key, None)
 
     def regrant(self) -> None:
         """Grants have changed: go on by what they say now, or not at all."""
