@@ -82,6 +82,19 @@ def test_one_that_has_found_nothing_yet_waits_after_a_crash_for_who_cannot_be_re
     assert (hosted.status()["late"], hosted.found) == (0, 1), repr(hosted.status())
 
 
+@pytest.mark.parametrize("durable", [None, "pairs"])
+def test_on_a_rendezvous_overlay_nothing_is_guaranteed(durable: str | None) -> None:
+    """Brokers without a link between them say nothing of each other, so it would wait for ever."""
+    sim = Overlay([("b0", "b1"), ("b1", "b2")], seed=1, rendezvous=True)
+    client = sim.client(at="b0")
+    client.open("true", durable=durable, detect=said(PAIR, "guaranteed"))
+    with pytest.raises(AssertionError, match="nothing can be guaranteed"):
+        sim.settle()
+    inbox = sim.client(at="b0").open("true", durable=durable, detect=said(PAIR))
+    sim.settle()
+    assert inbox.in_force is not None
+
+
 def test_each_producer_by_itself() -> None:
     sim = Overlay([("b0", "b1")], seed=1)
     client, sources = sim.client(at="b0"), [sim.client(at="b1") for _ in range(2)]
