@@ -1,7 +1,8 @@
 """How fast composite events are detected, and what open runs take.
 
 bench/composite.py                     1,000 patterns, and 100, with few, half and all events of
-                                       use; one with a condition across its events
+                                       use; 1,000 with a condition across their events, and one
+                                       for which many runs are open
 bench/composite.py --against-bobocep   beside the engine bobocep, which has to be installed
 
 Sequences of two events within ten seconds, one partition for each host. An event is *relevant* if it
@@ -58,6 +59,13 @@ def main(arguments: list[str]) -> None:
                     f"{patterns:>5,} patterns, {share:4.0%} relevant, {name:11}: "
                     f"{rate:>9,.0f} events/s, {found:,} detected"
                 )
+    for share in (0.05, 0.5, 1.0):
+        wanted = pairs(1_000, "(A ; B) within 10s where B.free < A.load / 20 partition by host")
+        rate, found = speed(wanted, stream(1_000, share, given.events), None)
+        print(
+            f"1,000 patterns with a condition, {share:4.0%} of use: {rate:>9,.0f} events/s, "
+            f"{found:,} detected"
+        )
     for apart in (10, 1):
         rate, found = speed([spike()], quotes(given.events // 2, apart), None)
         print(

@@ -127,6 +127,12 @@ PLAIN = (
     "(A ; B)* ; D",
     "A{2} within 3s",
     "A",
+    "(A ; B) within 5s where B.x > A.x",
+    "A D B where D.x >= A.x and B.x != D.x",
+    "(A+ ; D) within 4s where A.x >= prev(A.x) and D.x = first(A.x)",
+    "C{2,} ; [D in {B, D}] within 6s where D.x > C.x",
+    "[A in {A, D}] ; [B in {B, D}] where not B.x = A.x",
+    "(P ; C) where P.x > 0 and sum(C.x) > 1",
 )
 
 
@@ -286,7 +292,7 @@ def check_forms(seed: int | Random) -> int:
         events.sort(key=lambda event: event[END])
     if r.random() < 0.5:  # those with plain times, which may need no sorting
         events = [
-            Notification({"n": each["n"], "host": each["host"]}, id=each.id, time=each[END])
+            Notification({k: each[k] for k in ("n", "x", "host")}, id=each.id, time=each[END])
             for each in events
         ]
         if r.random() < 0.5:

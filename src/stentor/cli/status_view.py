@@ -206,6 +206,7 @@ def detectors_table(detectors: Sequence[dict[str, Any]], limit: int | None) -> G
             d.get("fed", ""),
             d.get("found", ""),
             d.get("runs", ""),
+            _bytes(d.get("memory")),
             d.get("waiting", ""),
             d.get("late", ""),
             d.get("dropped", ""),
@@ -216,8 +217,8 @@ def detectors_table(detectors: Sequence[dict[str, Any]], limit: int | None) -> G
         for d in detectors
     )
     columns = [
-        *("pattern", "durable", "policy", ">fed", ">found", ">runs", ">waiting", ">late"),
-        *(">dropped", ""),
+        *("pattern", "durable", "policy", ">fed", ">found", ">runs", ">memory", ">waiting"),
+        *(">late", ">dropped", ""),
     ]
     return _table("Detectors", columns, rows, limit=limit)
 

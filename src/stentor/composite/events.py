@@ -141,12 +141,12 @@ class CompositeEvent:
         """Derived from what was detected, the same for everybody who detects it."""
         if self._id is not None:
             return self._id
-        digest = blake2b(digest_size=8)
-        digest.update(self.interval.low.to_bytes(16, "big", signed=True))
-        for each in self.events:
-            text = f"{'|'.join(each.names)}={each.occurrence.identity}"
-            digest.update(len(text).to_bytes(4, "big") + text.encode())
-        number = int.from_bytes(digest.digest(), "big") >> 1
+        parts = [self.interval.low.to_bytes(16, "big", signed=True)]
+        for names, (_, _, source, (epoch, sequence), _) in self.events:
+            text = f"{'|'.join(names)}={source}:{epoch}:{sequence}"
+            parts += len(text).to_bytes(4, "big"), text.encode()
+        digest = blake2b(b"".join(parts), digest_size=8).digest()
+        number = int.from_bytes(digest, "big") >> 1
         self._id = NotificationId(self.pattern.type, max(self.interval.high, 0), number)
         return self._id
 

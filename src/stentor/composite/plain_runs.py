@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final, TypeAlias
 
+from stentor.composite.compiled_conditions import passes_all
 from stentor.composite.events import Occurrence
 from stentor.composite.runs import LINK_BYTES, Branch, Machine, Runs
 from stentor.composite.steps import FAILED, GENERAL, Step, Steps
@@ -164,13 +165,18 @@ class PlainRuns:
             if step is GENERAL or length >= self._most_events:
                 return GENERAL
             if step is not FAILED:
-                names, target, is_strict = step
-                if low > last if is_strict else high > last or (high == last and low > first):
+                names, target, is_strict, tests, otherwise = step
+                link = (chain, names, event)
+                if tests and not passes_all(tests, link):
+                    if otherwise is None:
+                        place += 1
+                        continue
+                elif low > last if is_strict else high > last or (high == last and low > first):
                     if first < low:
                         low = first
                     if last > high:
                         high = last
-                    branch = (target, low, high, registers, (chain, names, event), length + 1)
+                    branch = (target, low, high, registers, link, length + 1)
                     if target < 0:
                         return branch, True, partition[:place] + partition[place + 1 :]
                     return None, True, (*partition[:place], branch, *partition[place + 1 :])

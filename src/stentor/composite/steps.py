@@ -2,11 +2,12 @@
 
 In most patterns in use (sequences, counted or repeated, with one time limit for all of it) an event
 does one thing to a run: nothing, or it ends, goes on, or is complete. Which of these depends on the
-state of the run and on the bits of the event alone, but for the order of their times. So it is
-worked out once for a state and bits, when they first meet.
+state of the run and on the bits of the event alone, but for the order of their times, and for
+conditions on the event. So it is worked out once for a state and bits, when they first meet.
 
-Steps that depend on more are `GENERAL`: on conditions, on values seen or on sides of `||`; those
-that lead to several branches, or set a timer later than at the beginning.
+Steps that depend on more are `GENERAL`: on values seen, on sides of `||`, on conditions for what
+opens a run or completes it; those that lead to several branches, or set a timer later than at the
+beginning.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from stentor.composite.automaton import Automaton, Edge, State
+from stentor.composite.compiled_conditions import Test
+from stentor.composite.conditions import names_in
 from stentor.composite.expressions import After
 
 #: The step that ends a run.
@@ -30,6 +33,9 @@ class Step(NamedTuple):
     target: int
     #: Whether it has to begin after what was consumed before has ended.
     is_strict: bool
+    #: The conditions on it, and what it does to the run if it does not pass them: `FAILED` or None.
+    tests: tuple[Test, ...]
+    otherwise: Any
 
 
 class StateSteps(dict[int, Any]):
@@ -98,34 +104,37 @@ class Steps:
         if not edges:
             return None
         edge = edges[0]
-        if len(edges) > 1 or not (_opens_plainly(edge) if is_initial else _is_ordered(edge)):
+        names = tuple(name for bit, name in edge.names if bit & bits)
+        is_plain = _opens_plainly(edge, names) if is_initial else _is_ordered(edge)
+        if len(edges) > 1 or not is_plain:
             return GENERAL
         if not edge.wanted & bits or edge.unwanted & bits:
             return FAILED
-        names = tuple(name for bit, name in edge.names if bit & bits)
         exits, targets = edge.outcome.exits, edge.outcome.targets
         if not names:
             return GENERAL
+        is_strict = edge.is_strict or (edge.is_tested and bool(edge.raised))
+        tests = edge.conditions, FAILED if edge.others & bits else None
         if exits:
-            return Step(names, -1, edge.is_strict) if frozenset() in exits else GENERAL
+            return Step(names, -1, is_strict, *tests) if frozenset() in exits else GENERAL
         if len(targets) == 1 and self.fits(targets[0]):
-            return Step(names, targets[0], edge.is_strict)
+            return Step(names, targets[0], is_strict, *tests)
         return GENERAL
 
 
 def _is_ordered(edge: Edge) -> bool:
-    """Whether there is nothing to look at but the order of times."""
-    return edge.is_plain or edge.is_strict
+    """Whether there is nothing to look at but the order of times, and conditions on the event."""
+    return edge.is_plain or edge.is_strict or edge.is_tested
 
 
-def _opens_plainly(edge: Edge) -> bool:
-    """The same of what comes first, which may set a timer."""
+def _opens_plainly(edge: Edge, names: tuple[str, ...]) -> bool:
+    """The same of what comes first, which may set a timer; conditions have to wait for others."""
     return not (
         edge.sides
         or edge.entered
         or edge.cleared
         or edge.differing
-        or edge.conditions
+        or any(names_in(test.condition).issubset(names) for test in edge.conditions)
         or edge.leaving
         or edge.finally_
         or edge.floors

@@ -890,11 +890,11 @@ class Client:
                     inbox.settle(inbox.filters.values())
             case m.Amended(_, added, removed) if inbox is not None:
                 inbox.amended(list(map(received, added)), list(map(received, removed)))
-            case m.Ended(_, code, _, instead) if inbox is not None:
+            case m.Ended(_, code, _, instead, cut_off) if inbox is not None:
                 if code == GroupElsewhere.code:
                     inbox.in_force = None
                     self._follow(instead)
-                elif code == DurableElsewhere.code:
+                elif code == DurableElsewhere.code or cut_off:
                     inbox.lost_connection()
                     inbox.forget_place()
                     if len(self.inboxes) == 1 and instead:

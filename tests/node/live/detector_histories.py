@@ -83,6 +83,7 @@ class Detections:
         for _ in range(4):
             sim.tick(1.0)
             sim.settle()
+            self.subscriber.ask_again()
 
     def act(self) -> None:
         if self.faults and self.rng.random() < 0.3:

@@ -82,6 +82,19 @@ def test_one_that_has_found_nothing_yet_waits_after_a_crash_for_who_cannot_be_re
     assert (hosted.status()["late"], hosted.found) == (0, 1), repr(hosted.status())
 
 
+@pytest.mark.parametrize("durable", [None, "pairs"])
+def test_on_a_rendezvous_overlay_nothing_is_guaranteed(durable: str | None) -> None:
+    """Brokers without a link between them say nothing of each other, so it would wait for ever."""
+    sim = Overlay([("b0", "b1"), ("b1", "b2")], seed=1, rendezvous=True)
+    client = sim.client(at="b0")
+    client.open("true", durable=durable, detect=said(PAIR, "guaranteed"))
+    with pytest.raises(AssertionError, match="nothing can be guaranteed"):
+        sim.settle()
+    inbox = sim.client(at="b0").open("true", durable=durable, detect=said(PAIR))
+    sim.settle()
+    assert inbox.in_force is not None
+
+
 def test_each_producer_by_itself() -> None:
     sim = Overlay([("b0", "b1")], seed=1)
     client, sources = sim.client(at="b0"), [sim.client(at="b1") for _ in range(2)]
@@ -115,6 +128,28 @@ def test_a_state_that_is_stored_when_its_subscription_has_ended_holds_up_nothing
     core.agenda.to_client(session.id, m.Ended(NUMBER, "STN-000", "again", [], True))
     sim.settle()
     assert not core._durables.is_on_hold(key)
+
+
+def test_who_asked_is_asked_to_wait_while_the_disk_is_full() -> None:
+    """It is no end: a client tries again by itself."""
+    sim = Overlay([("b0", "b1")], seed=1)
+    sim.disks_fail = True
+    client, source = sim.client(at="b0"), sim.client(at="b1")
+    inbox = client.open("true", durable="pairs", detect=said(PAIR, "guaranteed", lateness=1.0))
+    sim.advance()
+    assert (inbox.in_force, inbox.waits, inbox.ended) == (None, True, None)
+    sim.disks_fail = False
+    client.ask_again()
+    sim.settle()
+    for name in "ab":
+        sim.tick(0.1)
+        source.send([Notification({"n": name}, time=moment(int(sim.time * 1e6)))])
+        sim.settle()
+    for _ in range(5):
+        sim.tick(2.0)
+        sim.settle()
+    assert len(client.received) == 1
+    assert not sim.hosts["b0"].core.detectors.idle
 
 
 def test_a_subscriber_that_leaves_before_it_is_in_force_leaves_nothing() -> None:

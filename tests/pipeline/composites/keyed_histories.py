@@ -50,19 +50,26 @@ def row(event: Notification) -> tuple[Any, ...]:
 
 
 class Histories:
-    """Patterns with a history each, and what the reference finds."""
+    """Patterns, histories, and what the reference finds: each history has a pattern of its own, or
+    so many look at all of them.
+    """
 
-    def __init__(self, seeds: range) -> None:
+    def __init__(self, seeds: range, patterns: int | None = None) -> None:
         self.patterns: list[Pattern] = []
         self.events: list[Notification] = []
         self.expected: list[CompositeEvent] = []
         for seed in seeds:
             r = Random(seed)
-            pattern = within(random_pattern(r), seed)
-            history = keyed(seed, random_history(r))
-            self.patterns.append(pattern)
+            pattern, history = random_pattern(r), keyed(seed, random_history(r))
             self.events += history
-            self.expected += detect_local(pattern, history)
+            if patterns is None:
+                self.patterns.append(within(pattern, seed))
+                self.expected += detect_local(self.patterns[-1], history)
+            elif len(self.patterns) < patterns:
+                self.patterns = list(dict.fromkeys([*self.patterns, within(pattern, None)]))
+        if patterns is not None:
+            for pattern in self.patterns:
+                self.expected += detect_local(pattern, self.events)
 
     @property
     def ids(self) -> list[str]:

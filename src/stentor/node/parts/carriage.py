@@ -54,6 +54,7 @@ class Carriage:
     #: It needs no turns, and no advertisement is ever in the way of a publication.
     has_work = False
     is_steered = False
+    meets = False
     at_once = AT_ONCE
     terms = ""
 

@@ -156,6 +156,7 @@ class Detectors:
         self._session: Session | None = None
         self._numbers = count(1)
         self._advertised = not routing.is_steered
+        self._meets = routing.meets
         #: Those that have something to do, those that time has passed for, and those that have
         #: something to store.
         self._working: Turns[str] = Turns()
@@ -199,6 +200,11 @@ class Detectors:
             )
         if detection.mode not in ("standing", "one_shot"):
             raise InvalidConfiguration(f"mode={detection.mode!r}: write standing or one_shot")
+        if detection.policy == "guaranteed" and self._meets:
+            raise InvalidConfiguration(
+                "on a rendezvous overlay a broker does not hear how far all others are, so nothing "
+                'can be guaranteed; say policy="best_effort"'
+            )
         if session.may_publish is nothing:
             raise NotPermitted(
                 f"{session.name!r} may not publish anything, and what is detected is published; "
@@ -343,6 +349,7 @@ class Detectors:
         self._scopes.join(session, assignment.component or producer, assignment.attributes)
         self._agenda.residents[id] = partial(self._told, hosted)
         self.held[key] = hosted
+        self.idle.pop(key, None)
         self._pulses.wanted |= hosted.is_guaranteed
         if not self._advertised:  # where advertisements steer, nobody would hear of what is found
             self._advertised = True
@@ -384,8 +391,6 @@ class Detectors:
                 self._ask(hosted, memo.subscriber + SUFFIX)
             except StentorError as error:
                 self.idle[key] = str(error)
-            else:
-                self.idle.pop(key, None)
 
     def regrant(self) -> None:
         """Grants have changed: go on by what they say now, or not at all."""

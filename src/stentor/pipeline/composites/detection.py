@@ -35,7 +35,13 @@ from stentor.composite.runs import DEFAULTS
 from stentor.errors import PipelineDefinitionError, PipelineError
 from stentor.pipeline.composites.composite_rows import composite_schema
 from stentor.pipeline.composites.waiting_rows import HIGH
-from stentor.pipeline.composites.worker import MASK, Plan, detected, parcels_by_shard
+from stentor.pipeline.composites.worker import (
+    MASK,
+    Plan,
+    detected,
+    keep_what_is_loaded,
+    parcels_by_shard,
+)
 from stentor.pipeline.filters import are_native, to_column
 from stentor.pipeline.matching.parcels import unwrapped
 from stentor.pipeline.matching.vocabulary import Vocabulary
@@ -257,6 +263,7 @@ def _of_stream(kept: DataFrame, plan: Plan, shards: int, events: DataFrame) -> D
         return parcels_by_shard(batches)
 
     def stentor_detect(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        keep_what_is_loaded()
         for batch in batches:
             for content in batch.column("content"):
                 yield unwrapped(content.as_buffer())
