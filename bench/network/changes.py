@@ -1,9 +1,10 @@
 """What one subscription, and one withdrawal, costs a broker that holds many.
 
 Two brokers and the clients of one of them, a hundred filters each. Subscriptions and withdrawals
-alternate, so that the number of filters stays. What is timed is the whole path: the client, its
-delivery gate with its index, the routing table with its index, the reducer, the message, and the
-same once more at the neighbor. Text is parsed before.
+alternate, so that the number of filters stays. What is timed is the whole path: the client, the
+words that it sends, the core that checks, routes and answers, the words between the brokers, and
+the neighbor's core. The two routers are timed by themselves as well, with the same filters: their
+tables with the index, the reducer, and the update that they exchange. Text is parsed before.
 
 The times are processor time, because others use the machine, too. Python's garbage collector now
 and then visits everything that is held; it is timed apart, and the largest times are usually its.
@@ -16,7 +17,7 @@ import random
 from collections.abc import Callable
 from time import process_time, process_time_ns
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from measure.clock import spread
 from measure.updates import fresh_filters
@@ -32,61 +33,115 @@ BROKER, NEIGHBOR = 1, 2
 
 def measure_changes(routing: str, filters: int, changes: int) -> dict[str, Any]:
     """One strategy, one number of filters held."""
-    _Held(routing, fresh_filters(256)).replace_each(fresh_filters(16))  # compiles the kernels
+    for kind in (_Network, _Routers):  # compiles the kernels
+        _replace_each(kind(routing, fresh_filters(256)), fresh_filters(16))
     wanted = [Filter(text) for text in stock(filters, 0).texts()]
     fresh = fresh_filters(changes)
     gc.collect()
     before = process_time()
-    held = _Held(routing, wanted)
+    network = _Network(routing, wanted)
     loading = process_time() - before
-    messages = held.net.counters.subscriptions
+    messages = network.messages
     with _Collections() as collections:
-        subscribing, withdrawing = held.replace_each(fresh, lambda: collections.nanoseconds)
+        subscribing, withdrawing = _replace_each(network, fresh, lambda: collections.nanoseconds)
+    routed, unrouted = _replace_each(_Routers(routing, wanted), fresh)
     return {
         "routing": routing,
         "filters": filters,
         "load_s": loading,
-        "announced": held.net.table_sizes()[NEIGHBOR].remote,
-        "messages": (held.net.counters.subscriptions - messages) / (2 * changes),
-        "subscribe": _summary(subscribing),
-        "unsubscribe": _summary(withdrawing),
+        "announced": network.announced,
+        "messages": (network.messages - messages) / (2 * changes),
+        "subscribe": _summary(subscribing, routed),
+        "unsubscribe": _summary(withdrawing, unrouted),
     }
 
 
-class _Held:
+class _Holder(Protocol):
+    """What holds filters at one broker, and tells its neighbor of them."""
+
+    held: list[Any]
+
+    def add(self, place: int, filter: Filter) -> Any:
+        """Hold one more; what `remove` takes."""
+
+    def remove(self, held: Any) -> None: ...
+
+
+class _Network:
     """A broker whose clients hold filters, and its neighbor."""
 
     def __init__(self, routing: str, filters: list[Filter]) -> None:
         routers: dict[BrokerId, TreeRouter] = {
             id: tree_router(id, routing) for id in (BROKER, NEIGHBOR)
         }
-        self.net = Host(routers, [(BROKER, NEIGHBOR)], record=False)
-        clients = [self.net.client(at=BROKER) for _ in filters[::FILTERS_PER_CLIENT]]
-        self._held: list[tuple[Client, FilterId]] = []
-        for number, filter in enumerate(filters):
-            client = clients[number % len(clients)]
-            self._held.append((client, client.subscribe(filter)))
-            self.net.settle()
+        self._net = Host(routers, [(BROKER, NEIGHBOR)], record=False)
+        self._clients = [self._net.client(at=BROKER) for _ in filters[::FILTERS_PER_CLIENT]]
+        self.held = [self.add(place, filter) for place, filter in enumerate(filters)]
 
-    def replace_each(
-        self, filters: list[Filter], collecting: Callable[[], int] = int
-    ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Subscribe to each and withdraw another one; the time of each, and the collector's."""
-        r = random.Random(9)
-        subscribing, withdrawing = [], []
-        for filter in filters:
-            place = r.randrange(len(self._held))
-            client, old = self._held[place]
-            start, collected = process_time_ns(), collecting()
-            new = client.subscribe(filter)
-            self.net.settle()
-            subscribing.append((process_time_ns() - start, collecting() - collected))
-            start, collected = process_time_ns(), collecting()
-            client.unsubscribe(old)
-            self.net.settle()
-            withdrawing.append((process_time_ns() - start, collecting() - collected))
-            self._held[place] = client, new
-        return subscribing, withdrawing
+    @property
+    def messages(self) -> int:
+        return self._net.counters.subscriptions
+
+    @property
+    def announced(self) -> int:
+        """How many filters the neighbor knows."""
+        return self._net.table_sizes()[NEIGHBOR].remote
+
+    def add(self, place: int, filter: Filter) -> tuple[Client, FilterId]:
+        client = self._clients[place % len(self._clients)]
+        id = client.subscribe(filter)
+        self._net.settle()
+        return client, id
+
+    def remove(self, held: tuple[Client, FilterId]) -> None:
+        client, id = held
+        client.unsubscribe(id)
+        self._net.settle()
+
+
+class _Routers:
+    """The routers of both, without anything around them."""
+
+    def __init__(self, routing: str, filters: list[Filter]) -> None:
+        self._routers = {id: tree_router(id, routing) for id in (BROKER, NEIGHBOR)}
+        self._last = 0
+        self._carry(BROKER, self._routers[BROKER].link_up(NEIGHBOR))
+        self._carry(NEIGHBOR, self._routers[NEIGHBOR].link_up(BROKER))
+        self.held = [self.add(place, filter) for place, filter in enumerate(filters)]
+
+    def add(self, place: int, filter: Filter) -> FilterId:
+        self._last += 1
+        id = FilterId("client", self._last)
+        self._carry(BROKER, self._routers[BROKER].subscribe(id, filter))
+        return id
+
+    def remove(self, held: FilterId) -> None:
+        self._carry(BROKER, self._routers[BROKER].withdraw([held], []))
+
+    def _carry(self, sender: int, outputs: Any) -> None:
+        """To the other router, until there is nothing to be done."""
+        for output in outputs:
+            self._carry(output.to, self._routers[output.to].receive(sender, output.message))
+        while self._routers[sender].has_work:
+            self._carry(sender, self._routers[sender].work())
+
+
+def _replace_each(
+    holder: _Holder, filters: list[Filter], collecting: Callable[[], int] = int
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Add each and remove another one; the time of each, and the collector's."""
+    r = random.Random(9)
+    adding, removing = [], []
+    for filter in filters:
+        place = r.randrange(len(holder.held))
+        start, collected = process_time_ns(), collecting()
+        new = holder.add(place, filter)
+        adding.append((process_time_ns() - start, collecting() - collected))
+        start, collected = process_time_ns(), collecting()
+        holder.remove(holder.held[place])
+        removing.append((process_time_ns() - start, collecting() - collected))
+        holder.held[place] = new
+    return adding, removing
 
 
 class _Collections:
@@ -115,10 +170,11 @@ class _Collections:
             self.nanoseconds += process_time_ns() - self._since
 
 
-def _summary(times: list[tuple[int, int]]) -> dict[str, Any]:
-    """All of it, and the longest time and the share of the collector."""
+def _summary(times: list[tuple[int, int]], routing: list[tuple[int, int]]) -> dict[str, Any]:
+    """All of it, the routers alone, the longest time and the share of the collector."""
     whole = [total for total, _ in times]
     return spread(whole) | {
+        "routers_us": sum(total for total, _ in routing) / len(routing) / 1e3,
         "max_uncollected_us": max(total - collector for total, collector in times) / 1e3,
         "collector_share": sum(collector for _, collector in times) / sum(whole),
     }

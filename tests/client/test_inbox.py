@@ -20,7 +20,13 @@ from stentor.broker.host import Broker
 from stentor.broker.settings import Grant, Settings
 from stentor.client.interest import FEW, InboxInterest, SubId
 from stentor.client.sync import LoopThread
-from stentor.errors import FilterTooComplex, InvalidConfiguration, NoReply, NotPermitted
+from stentor.errors import (
+    FilterTooComplex,
+    InvalidConfiguration,
+    JournalUnavailable,
+    NoReply,
+    NotPermitted,
+)
 from stentor.filters import Filter
 from stentor.model import Notification
 
@@ -247,6 +253,25 @@ async def test_what_was_given_up_is_withdrawn() -> None:
             await inbox.subscribe("x = 2")
             [held] = broker.core.subscriptions.values()
             await until(lambda: str(held.interest) == "x in (0, 2)")
+            assert [str(id.filter) for id in inbox.subscriptions] == ["x = 0", "x = 2"]
+
+
+@looped
+async def test_what_could_not_be_stored_is_asked_for_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The broker has begun to ask for it before its disk refuses."""
+    async with overlay(1) as [broker]:
+        async with stentor.connect(broker.address) as bus, bus.inbox("x = 0", durable="d") as inbox:
+            stored = broker.core.stored
+            full = JournalUnavailable("the disk is full")
+            monkeypatch.setattr(broker.core, "stored", lambda hear, _: stored(hear, full))
+            with pytest.raises(JournalUnavailable):
+                await inbox.subscribe("x = 1")
+            [held] = broker.core.subscriptions.values()
+            await until(lambda: str(held.interest) == "x = 0")
+            monkeypatch.undo()
+            assert str(await inbox.subscribe("x = 2"))
             assert [str(id.filter) for id in inbox.subscriptions] == ["x = 0", "x = 2"]
 
 

@@ -91,6 +91,10 @@ class Inbox(Subscription[Notification]):
             if id in self._interest:  # it was not refused; nobody waits for it any more
                 self._interest.remove(id)
                 self._record()
+                if self._interest.is_stray(id.filter):  # the broker has it, but could not store it
+                    self._interest.begin([id.filter])
+                    withdrawing = self._local.start(self._say([id.filter]))
+                    withdrawing.add_done_callback(self._unheard)
             raise
         return id
 

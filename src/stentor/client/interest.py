@@ -163,6 +163,10 @@ class InboxInterest:
         """Whether something is wanted that the broker does not have."""
         return not self._ids.keys() <= self._told.keys()
 
+    def is_stray(self, filter: Filter) -> bool:
+        """Whether the broker has it, nobody here wants it, and nothing is being said about it."""
+        return filter in self._told and filter not in self._ids and filter not in self._pending
+
     def amended(self, added: Iterable[str], removed: Iterable[str]) -> None:
         """The broker has more filters from here on, or fewer."""
         for filter in map(filter_of, removed):

@@ -45,8 +45,8 @@ class SharedIndex:
 
     def __init__(self) -> None:
         self._index: Index[int] = Index(background=False)
-        self._held: dict[Filter, int] = {}
-        self._numbers: dict[Filter, int] = {}
+        #: The number of each filter, and how many tables hold it.
+        self._held: dict[Filter, list[int]] = {}
         #: Numbers of filters that nobody holds any more.
         self._free: list[int] = []
         self._found: dict[object, tuple[int, ...]] = {}
@@ -54,26 +54,27 @@ class SharedIndex:
     @property
     def breadth(self) -> int:
         """All numbers are below."""
-        return len(self._numbers) + len(self._free)
+        return len(self._held) + len(self._free)
 
     def add(self, filter: Filter) -> int:
         """One more table holds the filter; its number."""
-        known = self._held.get(filter, 0)
-        self._held[filter] = known + 1
-        if known:
-            return self._numbers[filter]
+        known = self._held.get(filter)
+        if known is not None:
+            known[1] += 1
+            return known[0]
         number = self._free.pop() if self._free else self.breadth
-        self._numbers[filter] = number
+        self._held[filter] = [number, 1]
         self._index.add(number, filter)
         self._found.clear()
         return number
 
     def remove(self, filter: Filter) -> None:
         """One table less holds it. With the last its number is free for another."""
-        self._held[filter] -= 1
-        if not self._held[filter]:
+        known = self._held[filter]
+        known[1] -= 1
+        if not known[1]:
             del self._held[filter]
-            number = self._numbers.pop(filter)
+            number = known[0]
             self._free.append(number)
             self._index.remove(number)
             self._found.clear()

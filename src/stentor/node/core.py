@@ -69,6 +69,7 @@ from stentor.node.clock import Clock
 from stentor.node.durable import Durable
 from stentor.node.graph_directory import GraphDirectory
 from stentor.node.holdings import Holdings
+from stentor.node.holds import Holds
 from stentor.node.hooks import Hooks
 from stentor.node.journals import Journals
 from stentor.node.latencies import Latencies
@@ -222,6 +223,7 @@ class Core:
         self.routing = routing
         schedule = Schedule(bounds.scheduled, bounds.scheduled_bytes, bounds.owners)
         self._schedule = schedule
+        self._holds = holds = Holds(sessions, time)
         checks: list[Check] = [
             Identity(time),
             Unstamped(),
@@ -236,6 +238,7 @@ class Core:
             self.traffic,
             checks=checks,
             schedule=schedule,
+            holds=holds,
             journals=journals,
             sessions=sessions,
             clock=time,
@@ -380,6 +383,7 @@ class Core:
             routing,
             probing=self.probing,
             publishing=self.publishing,
+            holds=holds,
             deliveries=self.deliveries,
             sessions=sessions,
             clock=time,
@@ -610,7 +614,7 @@ class Core:
         self.catching_up.tick()
         self.leases.tick()
         self.deliveries.tick()
-        self.publishing.tick()
+        self._holds.tick()
         self.settlements.tick()
         self.last_values.tick()
         self.overlay.tick()
@@ -632,6 +636,7 @@ class Core:
         self._offers.most = bounds.subscriptions
         self.subscribing.rebound(bounds.subscriptions, bounds.queue)
         self.publishing.rebound(bounds.window)
+        self._holds.rebound()
         self.deliveries.patience = bounds.block
 
     # -- clients

@@ -156,8 +156,9 @@ class RoutingTable:
         entries = self._entries.get(destination)
         if entries is None:
             entries = self._entries[destination] = {}
-        self._count += key not in entries
+        before = len(entries)
         entries[key] = filter
+        self._count += len(entries) - before
         row.own(destination)
         if self._shared is not None:
             self._leads[row.number] = row.sole or row

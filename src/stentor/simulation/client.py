@@ -83,6 +83,8 @@ class SimulatedInbox:
     changes: bool = False
     amendments: dict[int, Filter] = field(default_factory=dict)
     settled: dict[FilterId, int] = field(default_factory=dict)
+    #: What was said about these could not be stored, and will be said again.
+    unstored: dict[Filter, None] = field(default_factory=dict)
     #: Those to which history belongs, those that the broker has to keep for a process that died,
     #: and what was asked for once.
     first: set[FilterId] = field(default_factory=set)
@@ -330,7 +332,7 @@ class SimulatedInbox:
                 if id in self.settled and filter not in pending
             }
             self.past.update(self.filters.values())
-            self.filters, self.amendments = {}, {}
+            self.filters, self.amendments, self.unstored = {}, {}, {}
         self.positions, self.last = {}, {}
         self.made_at = None
         self._in_life.clear()
@@ -944,14 +946,19 @@ class Client:
         for each in self.inboxes.values():
             each.asked.pop(number, None)
             each.storing.pop(number, None)
-            each.amendments.pop(number, None)
+            unstored = each.amendments.pop(number, None)
+            if unstored is not None:
+                each.unstored[unstored] = None
 
     def ask_again(self) -> None:
-        """Ask for what was elsewhere."""
-        for inbox in list(self.inboxes.values()):
-            if inbox.waits and self.broker is not None:
+        """Ask for what was elsewhere, and say what could not be stored."""
+        for inbox in list(self.inboxes.values()) if self.broker is not None else ():
+            if inbox.waits:
                 del self.inboxes[inbox.number]
                 self._ask(inbox)
+            unstored, inbox.unstored = inbox.unstored, {}
+            for filter in unstored:
+                self._amend(inbox, filter, is_wanted=filter in inbox.filters.values())
 
     def _follow(self, instead: list[str]) -> None:
         """What it asks for lives elsewhere: go there."""

@@ -330,7 +330,8 @@ class Overlay(Host):
     @property
     def some_wait(self) -> bool:
         """Whether clients have been told that what they ask for lives elsewhere."""
-        return any(inbox.waits for c in self.clients for inbox in c.inboxes.values())
+        inboxes = (inbox for client in self.clients for inbox in client.inboxes.values())
+        return any(inbox.waits or inbox.unstored for inbox in inboxes)
 
     def settle(self) -> None:
         """Heal everything, and wait until nothing is under way."""

@@ -12,7 +12,13 @@ from judging import judge
 from live_histories import small
 from overlay import Overlay
 
-from stentor.errors import FilterTooComplex, InvalidConfiguration, LeaseExpired, NotPermitted
+from stentor.errors import (
+    FilterTooComplex,
+    InvalidConfiguration,
+    JournalUnavailable,
+    LeaseExpired,
+    NotPermitted,
+)
 from stentor.filters import Filter
 from stentor.node.interest import Interest
 from stentor.protocol import messages as m
@@ -246,3 +252,22 @@ def test_an_amendment_is_not_answered_by_an_inbox_that_has_ended() -> None:
     [failure] = told(near, m.Failure)
     assert (failure.code, failure.number) == (LeaseExpired.code, 900)
     assert "d" not in sim.hosts["a"].durables
+
+
+def test_what_could_not_be_stored_is_said_again() -> None:
+    """Its application was told so, and asks once more when the disk has room."""
+    sim = line_of("b0", "b1")
+    publisher, subscriber = sim.client(at="b0"), sim.client(at="b1")
+    inbox = subscriber.open_inbox("x = 1", durable="d")
+    sim.settle()
+    sim.disks_fail = True
+    more = subscriber.add(inbox, "x = 2")
+    sim.advance()
+    assert [answer.code for answer in told(subscriber, m.Failure)] == [JournalUnavailable.code]
+    assert more not in inbox.settled
+    sim.settle()
+    assert more in inbox.settled
+    publisher.send([{"x": 2}])
+    sim.settle()
+    assert len(inbox.given) == 1
+    judge(sim)

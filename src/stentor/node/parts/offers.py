@@ -31,6 +31,7 @@ from stentor.model.stamp import KEYS
 from stentor.node.agenda import Agenda
 from stentor.node.clock import Clock
 from stentor.node.demand import Demands
+from stentor.node.holds import Holds
 from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.deliveries import Deliveries
 from stentor.node.parts.probing import Probing
@@ -61,6 +62,7 @@ class Offers:
         *,
         probing: Probing,
         publishing: Publishing,
+        holds: Holds,
         deliveries: Deliveries,
         sessions: Sessions,
         clock: Clock,
@@ -73,6 +75,7 @@ class Offers:
         self._routing = routing
         self._probing = probing
         self._publishing = publishing
+        self._holds = holds
         self._sessions = sessions
         self._deliveries = deliveries
         self._clock = clock
@@ -138,7 +141,7 @@ class Offers:
         self._routing.advertise(_id(session, message.number), filter)
         self.follow(session)
         if self._routing.is_steered and not message.volatile:
-            self._publishing.hold(session)
+            self._holds.hold(session)
             done = partial(self._in_force, session, message.number)
             self._probing.then(session.id, done, steers=True)
         else:
@@ -147,7 +150,7 @@ class Offers:
             self._demands.watch((session.id, message.number), filter)
 
     def _in_force(self, session: Session, number: int) -> None:
-        self._publishing.release(session)
+        self._holds.release(session)
         self._agenda.to_client(session.id, m.Done(number))
 
     def unadvertise(self, session: Session, message: m.Unadvertise) -> None:
@@ -188,8 +191,8 @@ class Offers:
             return
         for session in list(self._sessions.held.values()):
             if self.follow(session):
-                self._publishing.hold(session)
-                release = partial(self._publishing.release, session)
+                self._holds.hold(session)
+                release = partial(self._holds.release, session)
                 self._probing.then(session.id, release, steers=True)
             yield
 

@@ -4,6 +4,7 @@ A publication goes through these stages:
 
     count      as many as the window allows, of somebody who may publish at all
     hold       until what the client has advertised is in force, and while its grant is too fast
+               (`stentor.node.holds`)
     check      each of the `checks`: the id, the grant, the advertisement
     scope      in which versions it is visible where, if there is a scope graph
     journal    unless it is volatile; what was published before is left out. What is to be delivered
@@ -36,10 +37,11 @@ from stentor.errors import (
 from stentor.model.codec import Envelope, decode_header, decode_headers
 from stentor.model.names import shown, text_problem
 from stentor.node.agenda import Agenda, Append, CloseClient
-from stentor.node.allowance import BURST, Pace
+from stentor.node.allowance import BURST
 from stentor.node.batch import Batch
 from stentor.node.checks import AtOnce, Check
 from stentor.node.clock import Clock
+from stentor.node.holds import Holds
 from stentor.node.journals import Journals
 from stentor.node.last_values import owned
 from stentor.node.parts.carriage import Carriage
@@ -49,7 +51,6 @@ from stentor.node.scopes import Scopes
 from stentor.node.session import Line, Session, nothing
 from stentor.node.sessions import Sessions
 from stentor.node.trail import Trail
-from stentor.node.turns import Turns
 from stentor.protocol import messages as m
 
 #: Called when something is on disk and routed, or with the reason why it is not.
@@ -81,6 +82,7 @@ class Publishing:
         *,
         checks: Sequence[Check],
         schedule: Schedule,
+        holds: Holds,
         journals: Journals,
         sessions: Sessions,
         clock: Clock,
@@ -95,6 +97,7 @@ class Publishing:
         self._checks = checks
         self._volatile_checks = [AtOnce(), *checks]
         self._schedule = schedule
+        self._holds = holds
         self._journals = journals
         self._sessions = sessions
         self._agenda = agenda
@@ -112,15 +115,6 @@ class Publishing:
         self._newest_volatile = int(clock.time * 1_000_000)
         #: Up to which number each client's requests are done, where it was not told.
         self._answers: dict[int, int] = {}
-        #: Clients whose publications wait, how many advertisements they wait for, and frames in
-        #: order; those for which they wait no longer; and what is left of the frame of one.
-        self._holds: dict[int, int] = {}
-        self._held: dict[int, deque[tuple[m.Publish, list[int]]]] = {}
-        self._released: Turns[int] = Turns()
-        self._going_on: dict[int, Iterator[None]] = {}
-        #: How fast grants publish that have a rate, and clients that wait since that was too fast.
-        self._paces: dict[str | None, Pace] = {}
-        self._paced: dict[int, Pace] = {}
         self._at_routed: list[Callable[[str], None]] = []
         sessions.at_leave(self._left)
 
@@ -153,15 +147,7 @@ class Publishing:
 
     def _left(self, session: Session) -> None:
         next(self.route_volatile(), None)
-        for kept in (
-            self._answers,
-            self._holds,
-            self._held,
-            self._released,
-            self._going_on,
-            self._paced,
-        ):
-            kept.pop(session.id, None)
+        self._answers.pop(session.id, None)
         session.line.sessions -= 1
         self._release(session)
 
@@ -198,87 +184,26 @@ class Publishing:
             self._reject(session, message, list(range(count)), refusal)
             self._done(session, entry)
             return None
-        if session.id in self._held:
-            self._held[session.id].append((message, entry))
+        if self._holds.keeps(session, (message, entry)):
             return None
-        self._charge(session, count)
+        self._holds.charge(session, count)
         steps = self._taken(session, message, entry)
-        return None if next(steps, _DONE) is _DONE else self._rest(session, steps)
-
-    def _rest(self, session: Session, steps: Iterator[None]) -> Iterator[None]:
-        """The steps of a frame, up to where what follows has to wait; `_go_on` has the others."""
-        # Whoever has published too fast finishes this frame; only the next one waits for that.
-        while self._holds.get(session.id, 0) == (session.id in self._paced):
-            if next(steps, _DONE) is _DONE:
-                return
-            yield
-        self._going_on[session.id] = steps
+        return None if next(steps, _DONE) is _DONE else self._holds.passed(session, steps)
 
     def rebound(self, window: int) -> None:
-        """From now on a client may have so many unanswered, and grants may have other paces."""
+        """From now on a client may have so many unanswered."""
         self._window = window
-        self._paces.clear()
-        for id in self._paced:
-            self._paced[id] = Pace(1.0, self._clock.now)  # it may go on, and is measured anew
 
     def window(self, session: Session) -> int:
         """How many publications the client may have unanswered."""
         rate = session.allowance.rate
         return self._window if rate is None else max(1, min(self._window, int(BURST * rate)))
 
-    # -- held
-
-    def _charge(self, session: Session, count: int) -> None:
-        """So much is published by a grant; if that is too fast, the client's next has to wait."""
-        rate = session.allowance.rate
-        if rate is None:
-            return
-        now = self._clock.now
-        pace = self._paces.setdefault(session.owner, Pace(rate, now))
-        pace.go(count, now)
-        if pace.is_ahead(now):
-            self._paced[session.id] = pace
-            self.hold(session)
-
-    def tick(self) -> None:
-        """Who was too fast may go on when time has passed."""
-        for id, pace in list(self._paced.items()):
-            if not pace.is_ahead(self._clock.now):
-                del self._paced[id]
-                self.release(self._sessions.held[id])
-
-    def hold(self, session: Session) -> None:
-        """Let what this client publishes wait, until `release` was called as often as this."""
-        self._holds[session.id] = self._holds.get(session.id, 0) + 1
-        self._held.setdefault(session.id, deque())
-        self._released.discard(session.id)
-
-    def release(self, session: Session) -> None:
-        """What it waits for is in force; one of them."""
-        if session.id in self._holds:
-            self._holds[session.id] -= 1
-            if not self._holds[session.id]:
-                del self._holds[session.id]
-                self._released.add(session.id)
-
     def work(self) -> None:
         """Go on with what is on disk, and with what had to wait."""
         if self._landed:
             self._route_landed()
-        if self._released:
-            self._go_on(next(iter(self._released)))
-
-    def _go_on(self, id: int) -> None:
-        """A step for a client whose publications had to wait."""
-        steps = self._going_on.pop(id, None)
-        if steps is None and self._held[id]:
-            message, entry = self._held[id].popleft()
-            self._charge(self._sessions.held[id], len(message.items))
-            steps = self._taken(self._sessions.held[id], message, entry)
-        if steps is None:
-            del self._held[id], self._released[id]
-        elif next(steps, _DONE) is not _DONE:
-            self._going_on[id] = steps
+        self._holds.go_on(self._taken)
 
     def _taken(self, session: Session, message: m.Publish, entry: list[int]) -> Iterator[None]:
         """Check the items and let them in, stretch by stretch; a transaction as a whole."""
@@ -367,7 +292,7 @@ class Publishing:
         _, envelopes, _, problem = self._checked(session, items, volatile=False)
         if problem is not None:
             raise problem
-        self._charge(session, len(items))
+        self._holds.charge(session, len(items))
         return envelopes
 
     def _reject(
@@ -614,7 +539,7 @@ class Publishing:
     @property
     def has_work(self) -> bool:
         """Whether something is to be routed, or need not wait any more."""
-        return bool(self._landed or self._released or self._volatile[0])
+        return bool(self._landed or self._volatile[0]) or self._holds.has_work
 
     def _route_landed(self) -> None:
         """Route what is on disk and answer for it; if that is much, the rest waits."""

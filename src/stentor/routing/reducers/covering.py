@@ -296,8 +296,9 @@ class CoveringReducer:
         found = map(self._nodes.get, self._visible.covered(node.filter))
         covered = [n for n in found if n is not None and n is not node and n.announced]
         self._announced_at(node, node.announced | where)
-        new, parting = where, self._parting.get(node.filter)
-        if parting is not None:  # it has not gone yet
+        new = where
+        if self._parting and node.filter in self._parting:  # it has not gone yet
+            parting = self._parting[node.filter]
             new &= ~parting.announced
             parting.announced &= ~where
         if new:

@@ -53,10 +53,10 @@ class Layer:
         sample: Sample | None = None,
         engine: Callable[[], Matcher[Any]] | None = None,
         commons: Commons | None = None,
-        on_entry: Callable[[Destination, Filter], None] | None = None,
+        on_entry: Callable[[Destination, Row], None] | None = None,
         at_once: int | None = None,
     ) -> None:
-        """`on_entry` is told of each entry of the table that has come or gone.
+        """`on_entry` is told of each entry of the table that has come or gone, and of its row.
 
         With `commons`, filters are searched together with those of others.
         With `at_once`, no step looks at more filters anew, and `work` does the rest.
@@ -85,8 +85,8 @@ class Layer:
         self._steering: Steering | None = None
         self._always: Callable[[BrokerId], bool] = lambda neighbor: False
 
-    def watch(self, on_entry: Callable[[Destination, Filter], None]) -> None:
-        """From now on tell of each entry of the table that has come or gone."""
+    def watch(self, on_entry: Callable[[Destination, Row], None]) -> None:
+        """From now on tell of each entry of the table that has come or gone, and of its row."""
         self._on_entry = on_entry
 
     # -- neighbors
@@ -150,8 +150,11 @@ class Layer:
         """The destination asks for what the filter matches; the key is new to it."""
         stage = self._stage(destination)
         if stage is None:
-            self._enter(destination, key, filter)
-            self._own(destination, self._demand_key(key, filter), filter)
+            row = self._enter(destination, key, filter)
+            if self._tabled:
+                self._asked_more(self._demand_key(key, filter), row)
+            else:
+                self._own(destination, self._demand_key(key, filter), filter)
             return
         if isinstance(destination, Local):
             self._enter(destination, key, filter)
@@ -235,25 +238,24 @@ class Layer:
                 self._cancel(destination, filter)
             self._disown(destination, filter, filter)
 
-    def _enter(self, destination: Destination, key: Hashable, filter: Filter) -> None:
-        self.table.add(destination, key, filter)
+    def _enter(self, destination: Destination, key: Hashable, filter: Filter) -> Row:
+        row = self.table.add(destination, key, filter)
         if self._on_entry is not None:
-            self._on_entry(destination, filter)
+            self._on_entry(destination, row)
+        return row
 
     def _cancel(self, destination: Destination, key: Hashable) -> None:
         row = self.table.remove(destination, key)
         if self._on_entry is not None:
-            self._on_entry(destination, row.filter)
+            self._on_entry(destination, row)
 
     def _own(self, destination: Destination, key: Hashable, filter: Filter) -> None:
+        """It asks for this, where the table does not say who asks for what."""
         demand = self._demand.get(key)
         if demand is None:
             demand = self._demand[key] = Row(filter)
-        if not self._tabled:
-            demand.own(destination)
-        if self._steering is not None:
-            self._steering.ask(key, filter)
-        self._refresh(key, demand)
+        demand.own(destination)
+        self._asked_more(key, demand)
 
     def _disown(self, destination: Destination, key: Hashable, filter: Filter) -> None:
         """In the table it is gone already, if that says who asks for what."""
@@ -263,6 +265,11 @@ class Layer:
             if not demand:
                 del self._demand[key]
         self._asked_less(key, demand)
+
+    def _asked_more(self, key: Hashable, demand: Row) -> None:
+        if self._steering is not None:
+            self._steering.ask(key, demand.filter)
+        self._refresh(key, demand)
 
     def _asked_less(self, key: Hashable, demand: Row) -> None:
         if self._steering is not None and not demand and not self._lingers(key):

@@ -33,7 +33,7 @@ from stentor.routing.protocol import BrokerId, Place
 from stentor.routing.reducers import Change, Sample
 from stentor.routing.reducers.sample import OBSERVED
 from stentor.routing.strategy import Strategy
-from stentor.routing.table import Destination, Ghost, Neighbor
+from stentor.routing.table import Destination, Ghost, Neighbor, Row
 from stentor.routing.tree.layer import Layer
 from stentor.routing.tree.steering import Steering
 
@@ -213,12 +213,11 @@ class Plane:
 
     # -- advertisements serve subscriptions
 
-    def _offer(self, destination: Destination, filter: Filter) -> None:
+    def _offer(self, destination: Destination, row: Row) -> None:
         """An entry of advertisements has come or gone."""
-        assert self.advertisements is not None
         if isinstance(destination, Neighbor):
-            there = destination in self.advertisements.table.owners(filter)
-            (self._steering.offer if there else self._steering.withdraw)(destination.id, filter)
+            there = destination in row.owners
+            (self._steering.offer if there else self._steering.withdraw)(destination.id, row.filter)
 
     def _is_parent(self, neighbor: BrokerId) -> bool:
         """A parent gets everything that its subtree asks for, whatever it offers."""

@@ -162,13 +162,13 @@ class TreeRouter:
         if neighbor in self.plane.subscriptions.neighbors:
             self.plane.drop_neighbor(neighbor)
         self.plane.add_neighbor(neighbor)
-        self._asked(_EVERYTHING)
+        self._linked()
         return self.tell()
 
     def link_down(self, neighbor: BrokerId) -> Outputs:
         if neighbor in self.plane.subscriptions.neighbors:
             self.plane.drop_neighbor(neighbor)
-        self._asked(_EVERYTHING)
+        self._linked()
         return self.tell()
 
     def place(self, neighbor: BrokerId, place: Place) -> None:
@@ -246,10 +246,13 @@ class TreeRouter:
     def watch(self, changed: Callable[[Filter, bool], None]) -> None:
         """Be told of each of the `interests` that has come (True) or gone."""
         self._watcher = changed
-        self.plane.subscriptions.watch(lambda _, filter: self._asked(filter))
+        self.plane.subscriptions.watch(lambda _, row: self._asked(row.filter, bool(row)))
 
-    def _asked(self, filter: Filter) -> None:
+    def _linked(self) -> None:
+        """Whether a neighbor may want everything may have changed."""
+        self._asked(_EVERYTHING, bool(self.plane.subscriptions.table.owners(_EVERYTHING)))
+
+    def _asked(self, filter: Filter, there: bool) -> None:
         """Whether somebody asks for this may have changed."""
         if self._watcher is not None:
-            there = bool(self.plane.subscriptions.table.owners(filter))
             self._watcher(filter, there or (filter.is_always and self._may_want_everything))
