@@ -1,27 +1,36 @@
 """What the site shows of the code."""
 
 from pathlib import Path
+from textwrap import dedent
 
 import griffe
 
-ROOT = Path(__file__).parents[1]
+EXTENSION = Path(__file__).parents[1] / "tools" / "docstrings.py"
 
 
-def test_examples_and_attributes_are_explained_as_they_are_written() -> None:
-    package = griffe.load(
-        "stentor.broker.settings",
-        search_paths=[ROOT / "src"],
-        extensions=griffe.load_extensions(str(ROOT / "tools" / "docstrings.py")),
-        allow_inspection=False,
+def test_examples_and_attributes_are_explained_as_they_are_written(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text(
+        dedent('''
+            class Limits:
+                """Bounds.
+
+                >>> Limits()
+                Limits(queue=5)
+
+                None is larger.
+                """
+
+                queue: Annotated[int, About("What waits " "in memory.", "count", least=1)] = 5
+                #: The smallest number
+                #: that is allowed.
+                least: float = 0
+        ''')
     )
-    settings = package["Settings"]
-    assert settings.docstring is not None
-    assert "\n```pycon\n>>> Settings(data=" in settings.docstring.value
-    assert settings.docstring.value.endswith("\n('127.0.0.1:0',)\n```")
-    queue = package["Limits"]["queue"]
-    assert queue.docstring is not None
-    assert queue.docstring.value == "Notifications that wait in memory for one subscription."
-    assert str(queue.annotation) == "int"
-    about = package["About"]["least"]
-    assert about.docstring is not None
-    assert about.docstring.value == "The smallest number that is allowed."
+    extensions = griffe.load_extensions(str(EXTENSION))
+    limits = griffe.load("module", search_paths=[tmp_path], extensions=extensions)["Limits"]
+    assert limits.docstring.value == (
+        "Bounds.\n\n```pycon\n>>> Limits()\nLimits(queue=5)\n```\n\nNone is larger."
+    )
+    assert limits["queue"].docstring.value == "What waits in memory."
+    assert str(limits["queue"].annotation) == "int"
+    assert limits["least"].docstring.value == "The smallest number\nthat is allowed."
