@@ -4,8 +4,8 @@ bench/composite.py                     1,000 patterns, and 100, with few, half a
                                        use; one with a condition across its events
 bench/composite.py --against-bobocep   beside the engine bobocep, which has to be installed
 
-Sequences of two events within ten seconds, one partition for each host. An event is *relevant* if it
-can advance a pattern. Times are processor time, because others use the machine, too.
+Sequences of two events within ten seconds, one partition for each host. An event is *relevant* if
+it can advance a pattern. Times are processor time, because others use the machine, too.
 
 Beside bobocep, the patterns are `(A+ ; B) within 10s` without partitions, which it does not have:
 there a run that is open takes all further A, so that both mean the same. It is given its events by

@@ -4,8 +4,8 @@
 
 Events of a thousand hosts are in files, which are read one for each micro-batch. The aggregate
 counts events and adds up their loads for each host and minute. The pattern is a sequence of two
-events of a host within ten seconds; an event is *relevant* if it can advance the pattern. Both run in
-one session, one after the other, in turns; the best of each counts. What is measured is the time
+events of a host within ten seconds; an event is *relevant* if it can advance the pattern. Both run
+in one session, one after the other, in turns; the best of each counts. What is measured is the time
 of the micro-batches after the first, as Spark says it: the first starts workers and compiles.
 """
 
