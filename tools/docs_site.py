@@ -178,7 +178,7 @@ def configuration() -> dict[str, object]:
             "inherited_members": True,
             "separate_signature": True,
             "show_signature_annotations": True,
-            "extensions": [str(ROOT / "tools" / "attribute_comments.py")],
+            "extensions": [str(ROOT / "tools" / "docstrings.py")],
         },
     }
     return {

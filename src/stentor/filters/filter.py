@@ -172,7 +172,6 @@ class Filter:
         if len(conjuncts) == 1:
             only = conjuncts[0]
             names = frozenset(only.constraints)
-            #: The attributes that it looks at.
             self.names = (
                 names if not only.residuals else names.union(*[r.names for r in only.residuals])
             )
