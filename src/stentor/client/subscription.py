@@ -632,6 +632,8 @@ class Subscription(Generic[T]):
         """What was dealt with is not for others."""
         if self._unsettled is not None:
             self._tell_settled()
+            if self._terms.group is not None:
+                self._unsettled.clear()  # what waits is for them
         elif self._confirms and self._terms.auto_confirm:
             self._send_confirm()
 
