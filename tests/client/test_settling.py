@@ -101,6 +101,29 @@ async def test_what_a_handler_fails_on_comes_again_and_then_is_a_dead_letter(
 
 
 @looped
+@pytest.mark.parametrize("terms", [{}, {"settle": True}, {"settle": True, "group": "workers"}])
+async def test_what_was_dealt_with_is_told_to_a_broker_that_leaves(
+    monkeypatch: pytest.MonkeyPatch, terms: dict[str, Any]
+) -> None:
+    """Or others would be given it again, wherever the subscription lives by then."""
+    monkeypatch.setattr("stentor.client.subscription.CONFIRM_EVERY", 60.0)
+    data = Path(mkdtemp())
+    async with served(data) as broker:
+        bus = stentor.connect(broker.address)
+        await bus.open()
+        orders = await bus.subscribe("type = 'Order'", durable="billing", **terms)
+        await bus.publish_many((Order(account) for account in range(6)), ack=True)
+        for _ in range(4):
+            order = await orders.get(timeout=60)
+            if terms:
+                order.ack()
+        stream, dealt = broker.stream, 4 if terms else 3
+    async with served(data) as broker:
+        assert durable(broker).positions == {stream: dealt}
+    await bus.close()
+
+
+@looped
 async def test_a_handler_that_raises_never_loses_its_event() -> None:
     """Without another word it comes again, as often as it takes."""
     async with served() as broker, stentor.connect(broker.address) as bus:

@@ -405,10 +405,12 @@ class Broker:
             link.flush()
             link.connection.send(m.Goodbye(reason))
             link.connection.close()
+        leaving = {client.connection for client in self.clients.values() if client.is_leaving}
         for guest in list(self.guests):
-            if guest.connection is not None:
+            if guest.connection is not None and guest.connection not in leaving:
                 guest.connection.close()
         await self._until(lambda: not self.guests and not self.links, self.settings.limits.shutdown)
+        await self.settle()
         for guest in list(self.guests):
             if guest.connection is not None:
                 guest.connection.abort()
@@ -436,8 +438,7 @@ class Broker:
         instead = [address for link in heirs for address in link.origin.addresses]
         for client in list(self.clients.values()):
             if not client.is_operator:
-                client.connection.send(m.Goodbye(reason, instead))
-                client.connection.close()
+                client.say_goodbye(reason, instead)
 
     def heirs(self) -> list[Link]:
         """The neighbors, in the order in which one is turned to instead: own choices first."""

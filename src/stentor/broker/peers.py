@@ -52,6 +52,8 @@ HELLO_FRAME: Final = 64 * 1024
 MAX_STRANGERS: Final = 1_000
 #: Bytes that a question may have, which holds data of any shape.
 ASK_FRAME: Final = 64 * 1024
+#: Seconds that a client has to say what it has settled, when it is sent away.
+LAST_WORDS: Final = 1.0
 #: Messages that go to a link before its connection is looked at again.
 AT_ONCE: Final = 8
 #: Characters of a filter that is short enough to be parsed between two other messages.
@@ -216,6 +218,8 @@ class ConnectedClient:
         self.questions = 0
         #: Parts of a scope graph that is being deployed.
         self.parts = b""
+        #: Closes the connection, if the client does not do so after `Goodbye`.
+        self._leaving: asyncio.TimerHandle | None = None
         #: The request to publish whose answer is waited for, to know how long it takes.
         self._sample: tuple[int, float] | None = None
         self.answering = asyncio.Lock()
@@ -226,7 +230,23 @@ class ConnectedClient:
         """Who it has said that it is."""
         return self._handshake.hello
 
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it was sent away, and has not gone yet."""
+        return self._leaving is not None
+
+    def say_goodbye(self, reason: str, instead: list[str]) -> None:
+        """Send it away. What it has settled is heard until it closes, and nothing else."""
+        if self._leaving is None:
+            self.broker.core.block(self.id)
+            self.connection.send(m.Goodbye(reason, instead))
+            self.connection.resume_reading()
+            close = self.connection.close
+            self._leaving = asyncio.get_running_loop().call_later(LAST_WORDS, close)
+
     def _heard(self, message: Any) -> Steps | None:
+        if self._leaving is not None and not isinstance(message, m.Settle | m.Confirm | m.Goodbye):
+            return None
         if isinstance(message, m.Publish | m.Commit) and not self.is_operator:
             if self._sample is None and isinstance(message, m.Publish):
                 self._sample = message.number, perf_counter()
@@ -276,6 +296,8 @@ class ConnectedClient:
         self.broker.changed()
 
     def closed(self, error: Exception | None) -> None:
+        if self._leaving is not None:
+            self._leaving.cancel()
         self.broker.client_gone(self, error)
 
     def dismiss(self, code: str, reason: str) -> None:

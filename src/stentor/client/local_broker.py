@@ -331,6 +331,11 @@ class LocalBroker:
         if link is self._link:
             self._pump()
 
+    def leaves(self, link: Uplink) -> None:
+        for subscription in self.subscriptions.values():
+            if subscription.link is link:
+                subscription.broker_leaves()
+
     # -- what is heard
 
     def heard(self, link: Uplink, messages: list[AnyMessage]) -> None:

@@ -70,6 +70,9 @@ class UplinkUser(Protocol):
     def writable(self, link: Uplink) -> None:
         """What piled up has been sent."""
 
+    def leaves(self, link: Uplink) -> None:
+        """The broker leaves, and hears what was settled; nothing else need be said to it."""
+
     def lost(self, link: Uplink, error: StentorError) -> None:
         """The connection is gone. A lasting uplink makes another."""
 
@@ -109,6 +112,8 @@ class _Wire:
                     self.reason = reason
                     if instead is not None:
                         self._link._named(instead, connection.address)
+                        if self._link._wire is self:
+                            self._link._user.leaves(self._link)
                     self._refused(reason)
                     connection.close()
                 case _:
