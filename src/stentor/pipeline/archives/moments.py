@@ -35,7 +35,8 @@ def moment(name: str, value: Moment | None) -> datetime | None:
     try:
         return EPOCH + timedelta(seconds=since_seconds(value))
     except InvalidValue as error:
-        raise InvalidValue(str(error).replace("since=", f"{name}=", 1)) from None
+        said = str(error).replace("since=", f"{name}=", 1)
+        raise InvalidValue(f"{said}, or for how long, as in '2 hours'") from None
 
 
 def duration(text: str) -> timedelta | None:
