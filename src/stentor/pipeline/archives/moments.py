@@ -36,7 +36,8 @@ def moment(name: str, value: Moment | None) -> datetime | None:
         return EPOCH + timedelta(seconds=since_seconds(value))
     except InvalidValue as error:
         said = str(error).replace("since=", f"{name}=", 1)
-        raise InvalidValue(f"{said}, or for how long, as in '2 hours'") from None
+        hint = ", or for how long, as in '2 hours'" if said.endswith("'earliest'") else ""
+        raise InvalidValue(said + hint) from None
 
 
 def duration(text: str) -> timedelta | None:
