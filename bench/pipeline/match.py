@@ -4,6 +4,8 @@ All over the same rows, stock quotes of nine columns in Parquet, and all written
 that does nothing:
 
     nothing   a `mapInArrow` that hands its batches back: the rows' way to Python and back
+    given     an Arrow function that is given the columns that filters look at, and gives as many
+              ids for each row as match on average: what Spark takes for it, whoever finds them
     match     `match` against the filters, on the plan that it chooses
     sharded   the same with filters spread over as many parts as there are cores
     native    `match` against so few filters that they become column expressions
@@ -28,6 +30,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -59,7 +62,8 @@ def measure_match(profile: Profile) -> dict[str, Any]:
         cores = []
         for count in counts:
             progress(f"match in Spark, {profile.filters:,} filters, {count} of {counts[-1]} cores")
-            cores.append(apart(_measure, profile, folder, count))
+            given = round((matches["all"] or 0) / profile.rows)
+            cores.append(apart(_measure, profile, folder, count, given))
             for way in cores[-1]["ways"].values():
                 if way["matches"] != matches[way["of"]]:
                     raise SystemExit(f"wrong: {way}, but there are {matches[way['of']]} matches")
@@ -76,13 +80,14 @@ def _write(workload: Workload, folder: Path) -> dict[str, int | None]:
     filters = [Filter(text) for text in workload.texts()]
     return {
         "nothing": None,
+        "given": None,
         "all": len(Index(enumerate(filters)).match_batch(table)[0]),
         "few": len(Index(enumerate(filters[:FEW])).match_batch(table)[0]),
         "join": len(Index(enumerate(filters)).match_batch(table.slice(0, JOIN_ROWS))[0]),
     }
 
 
-def _measure(profile: Profile, folder: str, cores: int) -> dict[str, Any]:
+def _measure(profile: Profile, folder: str, cores: int, given: int) -> dict[str, Any]:
     """Everything on so many cores, in a process that is made for it."""
     os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:cores]))  # children inherit it
     from stentor.pipeline.sessions import session
@@ -101,12 +106,15 @@ def _measure(profile: Profile, folder: str, cores: int) -> dict[str, Any]:
     spark.sparkContext.setLogLevel("ERROR")
     start_s = perf_counter() - started
     try:
-        return {"cores": cores, "start_s": start_s, **_ways(spark, profile, Path(folder), cores)}
+        ways = _ways(spark, profile, Path(folder), cores, given)
+        return {"cores": cores, "start_s": start_s, **ways}
     finally:
         spark.stop()
 
 
-def _ways(spark: SparkSession, profile: Profile, folder: Path, cores: int) -> dict[str, Any]:
+def _ways(
+    spark: SparkSession, profile: Profile, folder: Path, cores: int, given: int
+) -> dict[str, Any]:
     from stentor.pipeline.matching import match
 
     def nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -122,6 +130,7 @@ def _ways(spark: SparkSession, profile: Profile, folder: Path, cores: int) -> di
     frames: dict[str, tuple[str, int, DataFrame]] = {
         "match": ("all", profile.rows, matched),
         "nothing": ("nothing", profile.rows, events.mapInArrow(nothing, events.schema)),
+        "given": ("given", profile.rows, _given(events, texts, given)),
         "native": ("few", profile.rows, match(events, enumerate(texts[:FEW]))),
         "sharded": ("all", profile.rows, match(events, enumerate(texts), shards=cores)),
         "join": ("join", JOIN_ROWS, join_by_conditions(spark, first, workload.constraints)),
@@ -131,7 +140,7 @@ def _ways(spark: SparkSession, profile: Profile, folder: Path, cores: int) -> di
     for name, (of, rows, frame) in frames.items():
         took = _timed(frame)
         first_s = first_s or took
-        matches = None if of == "nothing" else frame.count()
+        matches = None if of in ("nothing", "given") else frame.count()
         ways[name] = {"of": of, "rows": rows, "matches": matches, "seconds": []}
     for _ in range(profile.repeats):
         for name, (_, _, frame) in frames.items():
@@ -139,6 +148,23 @@ def _ways(spark: SparkSession, profile: Profile, folder: Path, cores: int) -> di
     for way in ways.values():
         way["us_per_row"] = 1e6 * min(way["seconds"]) / way["rows"]
     return {"ways": ways, "make_s": make_s, "first_s": first_s, "plan": _plan(matched)}
+
+
+def _given(events: DataFrame, texts: list[str], count: int) -> DataFrame:
+    """As `match` asks Spark: the columns that filters look at, and for each row a list of ids."""
+    from pyspark.sql import functions as F
+
+    from stentor.pipeline.spark_features import arrow_function
+
+    def ids(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        for columns in batches:
+            rows = len(columns[0])
+            ends = pa.array(np.arange(rows + 1, dtype=np.int32) * count)
+            yield pa.ListArray.from_arrays(ends, pa.array(np.arange(rows * count)))
+
+    names = sorted(frozenset[str]().union(*(Filter(text).names for text in texts)))
+    found = arrow_function(ids, "array<long>")(*[name for name in names if name in events.columns])
+    return events.select(F.explode(found).alias("id"), "*")
 
 
 def _timed(frame: DataFrame) -> float:

@@ -20,6 +20,7 @@ TWO_CORES: Final = 1.3
 
 _SHOWN: Final = {
     "nothing": "mapInArrow that does nothing",
+    "given": "as many ids, which nobody has to find",
     "match": "match, index",
     "sharded": "match, sharded",
     "native": "match, native",

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import DecimalType, DoubleType, LongType, StringType, StructType
 
 import stentor
-from stentor.errors import ArchiveError, InvalidConfiguration
+from stentor.errors import ArchiveError, InvalidConfiguration, InvalidValue
 from stentor.pipeline.archives import archive, compact
 from stentor.pipeline.archives import history as spark_history
 from stentor.pipeline.archives.moments import from_micros
@@ -209,6 +209,10 @@ def test_questions_that_make_no_sense(quotes: Path, tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match=r"version .* no longer known, or not yet"):
         stentor.history(quotes, version=99)
     assert stentor.history(quotes, since="1d").to_arrow().num_rows == 0
+    with pytest.raises(InvalidValue, match=r"since='noon' is no time.* or for how long"):
+        stentor.history(quotes, since="noon")
+    with pytest.raises(InvalidConfiguration, match="first the session, then the path"):
+        spark_history(quotes, "n = 1")  # type: ignore[arg-type]
 
 
 def test_decimals_and_times_keep_their_digits(tmp_path: Path) -> None:

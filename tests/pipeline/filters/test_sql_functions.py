@@ -23,9 +23,11 @@ from pyspark.sql.types import StructType
 from stentor.errors import FilterSyntaxError, PipelineDefinitionError, UnsupportedColumn
 from stentor.filters import Filter
 from stentor.pipeline import match, register, register_subscriptions
+from stentor.pipeline.matching.broadcasts import Carried
 from stentor.pipeline.matching.event_batches import records_batch
-from stentor.pipeline.matching.sql_functions import answers
+from stentor.pipeline.matching.sql_functions import answers, id_lists_of
 from stentor.pipeline.matching.vocabulary import Vocabulary
+from stentor.pipeline.matching.worker import Part
 
 NOTHING = Vocabulary(b"", b"")
 
@@ -80,6 +82,9 @@ def test_what_is_wrong_with_a_filter_or_a_record_is_told() -> None:
         answers(NOTHING, pa.array(["n = 1"]), pa.array([1]))
     with pytest.raises(PipelineDefinitionError, match="first the filter, then the record"):
         answers(NOTHING, rows, pa.array(["n = 1"]))
+    nobody = Part("", Carried(b""))
+    with pytest.raises(PipelineDefinitionError, match=r"not int64, string: write struct\(\*\)"):
+        next(id_lists_of(nobody, [], [(pa.array([1]), pa.array(["x"]))]))
 
 
 def test_an_attribute_in_several_fields_is_in_the_first_that_has_it() -> None:

@@ -11,7 +11,9 @@ from stentor.errors import (
     InvalidAddress,
     InvalidConfiguration,
     StentorError,
+    Unreachable,
 )
+from stentor.pipeline.source import journals
 from stentor.pipeline.source.options import connecting, reading
 
 BROKERS = {"brokers": "127.0.0.1:7411"}
@@ -107,3 +109,15 @@ def test_a_batch_begins_early_and_ends_late() -> None:
 def test_a_writer_has_no_options_of_a_reader() -> None:
     with pytest.raises(InvalidConfiguration, match="no option 'filter'"):
         connecting(BROKERS | {"filter": "x = 1"})
+
+
+def test_who_waits_for_a_broker_says_how_long(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(journals, "TIMEOUT", 0.1)
+    options = connecting({"brokers": "127.0.0.1:1", "patience": "0.3"})
+    with journals.Journals(options) as found, pytest.raises(Unreachable, match=r"Waited 0\.3 sec"):
+        found.all_seen()
+    told = [record.message for record in caplog.records]
+    assert told.count("waiting for it up to 0.3 seconds (option patience)") == 1
+    assert "127.0.0.1:1 cannot be reached" in told[0]

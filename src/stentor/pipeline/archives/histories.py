@@ -53,6 +53,11 @@ def history(
     `version` is an earlier version of the archive, by its number or its time, as long as its files
     are kept; `storage_options` are for object stores.
     """
+    if isinstance(spark, str | os.PathLike):
+        raise InvalidConfiguration(
+            f"first the session, then the path: history(spark, {os.fspath(spark)!r}, ...); without "
+            "Spark it is stentor.history"
+        )
     wanted = given_filter(filter, "history(...).where(...)")
     between = Between.of(since, until)
     if live != (brokers is not None):

@@ -35,7 +35,9 @@ def moment(name: str, value: Moment | None) -> datetime | None:
     try:
         return EPOCH + timedelta(seconds=since_seconds(value))
     except InvalidValue as error:
-        raise InvalidValue(str(error).replace("since=", f"{name}=", 1)) from None
+        said = str(error).replace("since=", f"{name}=", 1)
+        hint = ", or for how long, as in '2 hours'" if said.endswith("'earliest'") else ""
+        raise InvalidValue(said + hint) from None
 
 
 def duration(text: str) -> timedelta | None:

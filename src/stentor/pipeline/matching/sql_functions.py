@@ -16,7 +16,7 @@ made known; `register` makes them known again if there are more by then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -132,7 +132,7 @@ def answers(vocabulary: Vocabulary, filters: pa.Array, records: pa.Array) -> pa.
     _install(vocabulary)
     if pa.types.is_struct(filters.type):
         raise PipelineDefinitionError(f"first the filter, then the record: {MATCH}('…', struct(*))")
-    _refuse_others(records.type, MATCH)
+    _refuse_others([records], MATCH)
     coded = filters.dictionary_encode()
     texts = coded.dictionary.to_pylist()
     if len(texts) == 1 and not coded.null_count:
@@ -158,13 +158,15 @@ def id_lists_of(
     part: Part, names: Iterable[str], batches: Iterable[pa.Array]
 ) -> Iterator[pa.Array]:
     """For each record the ids of the subscriptions that match it, as lists."""
-    for (records,) in gathered(batches):
-        _refuse_others(records.type, MATCHES)
+    for records, *others in gathered(batches):
+        _refuse_others([records, *others], MATCHES)
         yield from packed(part).id_lists(records_batch(records, names))
 
 
-def _refuse_others(kind: pa.DataType, function: str) -> None:
-    if not pa.types.is_struct(kind):
+def _refuse_others(given: Sequence[pa.Array], function: str) -> None:
+    """`PipelineDefinitionError` unless it is one record."""
+    if len(given) > 1 or not pa.types.is_struct(given[0].type):
+        kind = ", ".join(str(each.type) for each in given)
         raise PipelineDefinitionError(
             f"{function} takes the columns that a filter looks at as one record, not {kind}: write "
             "struct(*), or struct(q.*) of a table q, or struct(symbol, price)"
