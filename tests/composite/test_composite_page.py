@@ -3,12 +3,19 @@
 import doctest
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stentor.composite import Detector, Limits, Pattern, detect_local, examples, sub_events
 from stentor.composite.drawing import svg
-from stentor.errors import DecodeError, DetectorFull, InvalidPattern, PatternSyntaxError
+from stentor.errors import (
+    DecodeError,
+    DetectorFull,
+    InvalidNotification,
+    InvalidPattern,
+    PatternSyntaxError,
+)
 from stentor.model import Notification, decode, encode
 
 PAGE = Path(__file__).parents[2] / "docs" / "composite.md"
@@ -107,6 +114,31 @@ def test_a_composite_event_is_a_notification_and_part_of_others() -> None:
 def test_hostile_patterns_are_refused(text: str) -> None:
     with pytest.raises(InvalidPattern):
         _ = Pattern(text, events={"A": "x = 1"}).automaton
+
+
+def test_who_gives_something_else_is_told_what_to_give() -> None:
+    events: dict[str, Any] = {"A": "x = 1"}
+    with pytest.raises(InvalidPattern, match="events is a list; write a dict"):
+        Pattern("A", events=[("A", "x = 1")])  # type: ignore[arg-type]
+    with pytest.raises(InvalidPattern, match="takes a Pattern, not a str"):
+        detect_local("A", [])  # type: ignore[arg-type]
+    with pytest.raises(InvalidPattern, match="takes a Pattern, not a str"):
+        Detector("A")  # type: ignore[arg-type]
+    with pytest.raises(InvalidNotification, match=r"this is a dict; write Notification"):
+        detect_local(Pattern("A", events), [events])  # type: ignore[list-item]
+
+
+def test_long_labels_have_room_in_a_drawing() -> None:
+    names = {"A": "x = 1", "B": "x = 2"}
+    short, long = (
+        svg(Pattern(text, names).automaton)
+        for text in ("A ; B", "(A ; B) where B.price > A.price * 1.1")
+    )
+    assert width_of(long) > width_of(short) + 100
+
+
+def width_of(drawing: str) -> int:
+    return int(drawing.partition(' width="')[2].partition('"')[0])
 
 
 def test_limits() -> None:

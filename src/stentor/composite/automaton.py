@@ -19,7 +19,7 @@ from typing import Final
 
 from stentor.composite import expressions as e
 from stentor.composite.compiled_conditions import Test, test_of_all, test_of_event
-from stentor.composite.conditions import Condition
+from stentor.composite.conditions import Condition, names_in
 from stentor.composite.residuals import (
     DONE,
     Guards,
@@ -268,7 +268,12 @@ class _Compiler:
             for n, scope in move.entered
             for side in (0, 1)
         )
-        conditions = tuple(test_of_event(c) for n in move.conditions for c in operators.tested[n])
+        conditions = tuple(
+            test_of_event(c)
+            for n in move.conditions
+            for c in operators.tested[n]
+            if not names_in(c).isdisjoint(atom.binds)  # else it says nothing of this event
+        )
         leaving = tuple(test_of_all(c) for n in sorted(move.leaving) for c in operators.final[n])
         finally_ = tuple(test_of_all(c) for n in sorted(move.finally_) for c in operators.final[n])
         armed = tuple(

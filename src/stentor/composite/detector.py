@@ -48,7 +48,13 @@ from stentor.composite.runs import DEFAULTS, Found, Limits, Machine, Runs, event
 from stentor.composite.snapshots import Reader, Writer, pack, pack_values, unpack, unpack_values
 from stentor.composite.stability import BestEffort, Policy, Probabilistic, Sources, Watermarked
 from stentor.composite.steps import GENERAL
-from stentor.errors import DetectorFull, DuplicateKey, InvalidConfiguration, UnknownKey
+from stentor.errors import (
+    DetectorFull,
+    DuplicateKey,
+    InvalidConfiguration,
+    InvalidPattern,
+    UnknownKey,
+)
 from stentor.filters import Filter
 from stentor.matching import Index
 from stentor.model import Notification
@@ -230,6 +236,8 @@ class Detector:
 
     def adding(self, pattern: Pattern) -> Iterator[None]:
         """The same in steps; it is detected after the last."""
+        if not isinstance(pattern, Pattern):
+            raise InvalidPattern(f"a detector takes a Pattern, not a {type(pattern).__name__}")
         if pattern in self._loaded and self._loaded[pattern].is_wanted:
             raise DuplicateKey(f"the detector has the pattern {pattern} already")
         loaded = yield from self._load(pattern)

@@ -20,7 +20,9 @@ from stentor.errors import InvalidPattern
 #: The largest automaton that is drawn.
 MAX_DRAWN: Final = 300
 _ACCEPT: Final = -1
-_COLUMN, _ROW, _RADIUS = 170, 90, 22
+_ROW, _RADIUS = 90, 22
+#: Characters of a label that are shown, and how wide one is.
+_SHOWN, _WIDE = 48, 7
 
 
 class Arrow(NamedTuple):
@@ -91,19 +93,22 @@ def text(automaton: Automaton) -> str:
 def svg(automaton: Automaton) -> str:
     """A picture, as the text of an SVG file."""
     _check(automaton)
-    places = _places(automaton)
-    width = max(x for x, _ in places.values()) + 80
-    height = max(y for _, y in places.values()) + 80
-    shapes = []
     joined: dict[tuple[int, int, bool], list[str]] = {}
     for arrow in arrows(automaton):
         if arrow.target != -2:
             joined.setdefault((arrow.source, arrow.target, arrow.is_strong), []).append(arrow.label)
-    for (source, target, strong), labels in joined.items():
-        shapes.append(_line(places[source], places[target], strong, " | ".join(labels)))
+    labels = {ends: " | ".join(each) for ends, each in joined.items()}
+    longest = min(max(map(len, labels.values()), default=0), _SHOWN)
+    column = max(170, _WIDE * longest + 2 * _RADIUS + 30)
+    places = _places(automaton, column)
+    width = max(x for x, _ in places.values()) + 80
+    height = max(y for _, y in places.values()) + 80
+    shapes = []
+    for (source, target, strong), label in labels.items():
+        shapes.append(_line(places[source], places[target], strong, label, column))
     for number in automaton.initial:
         x, y = places[number]
-        shapes.append(_line((x - 70, y), (x, y), False, ""))
+        shapes.append(_line((x - 70, y), (x, y), False, "", column))
     for number, (x, y) in places.items():
         shapes.append(f'<circle cx="{x}" cy="{y}" r="{_RADIUS}"/>')
         if number == _ACCEPT:
@@ -129,7 +134,7 @@ def _check(automaton: Automaton) -> None:
         )
 
 
-def _places(automaton: Automaton) -> dict[int, tuple[int, int]]:
+def _places(automaton: Automaton, width: int) -> dict[int, tuple[int, int]]:
     """A column for each distance from the beginning, the end in the last one."""
     distance = dict.fromkeys(automaton.initial, 0)
     waiting = list(automaton.initial)
@@ -148,16 +153,18 @@ def _places(automaton: Automaton) -> dict[int, tuple[int, int]]:
     columns[max(columns) + 1] = [_ACCEPT]
     tallest = max(map(len, columns.values()))
     return {
-        number: (110 + _COLUMN * column, 80 + _ROW * row + _ROW * (tallest - len(found)) // 2)
+        number: (110 + width * column, 80 + _ROW * row + _ROW * (tallest - len(found)) // 2)
         for column, found in columns.items()
         for row, number in enumerate(found)
     }
 
 
-def _line(start: tuple[int, int], end: tuple[int, int], strong: bool, label: str) -> str:
+def _line(
+    start: tuple[int, int], end: tuple[int, int], strong: bool, label: str, column: int
+) -> str:
     (x1, y1), (x2, y2) = start, end
     style = ' stroke-width="3"' if strong else ""
-    shown = escape(label if len(label) <= 48 else label[:47] + "…")
+    shown = escape(label if len(label) <= _SHOWN else label[: _SHOWN - 1] + "…")
     title = f"<title>{escape(label)}</title>" if label else ""
     if start == end:
         top = y1 - _RADIUS
@@ -166,7 +173,7 @@ def _line(start: tuple[int, int], end: tuple[int, int], strong: bool, label: str
     else:
         length = hypot(x2 - x1, y2 - y1)
         dx, dy = (x2 - x1) / length, (y2 - y1) / length
-        back = x2 <= x1 or abs(x2 - x1) > _COLUMN
+        back = x2 <= x1 or abs(x2 - x1) > column
         bend = 46 if back else 0
         first = (x1 + dx * _RADIUS, y1 + dy * _RADIUS)
         last = (x2 - dx * _RADIUS, y2 - dy * _RADIUS)

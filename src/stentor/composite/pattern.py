@@ -56,6 +56,10 @@ class Pattern:
         name: str | None = None,
     ) -> None:
         """`name` is how people call it; it is no part of what is compared."""
+        if not isinstance(events, Mapping):
+            raise InvalidPattern(
+                f"events is a {type(events).__name__}; write a dict such as {{'A': \"x = 1\"}}"
+            )
         if isinstance(text, str):
             parsed = parse_pattern(text)
             self.expression: e.Expression = parsed.expression

@@ -33,6 +33,7 @@ from stentor.composite.events import (
 )
 from stentor.composite.intervals import END_OF_TIME, Interval
 from stentor.composite.pattern import Pattern, key_token
+from stentor.errors import InvalidNotification, InvalidPattern
 from stentor.model import Notification
 
 Mode = Literal["standing", "one_shot"]
@@ -588,10 +589,16 @@ def detect_local(
     >>> [each.names for each in found.events]
     [('F',), ('F',), ('L',)]
     """
-    history = [
-        occurrence(each, arrival, uncertainty=uncertainty)
-        for arrival, each in enumerate(notifications)
-    ]
+    if not isinstance(pattern, Pattern):
+        raise InvalidPattern(f"detect_local() takes a Pattern, not a {type(pattern).__name__}")
+    history = []
+    for arrival, each in enumerate(notifications):
+        if not isinstance(each, Notification):
+            raise InvalidNotification(
+                f"detect_local() takes notifications, and this is a {type(each).__name__}; write "
+                "Notification({...}, time=...)"
+            )
+        history.append(occurrence(each, arrival, uncertainty=uncertainty))
     return detect_history(pattern, history, mode)
 
 

@@ -28,13 +28,13 @@ def test_a_stream_is_what_its_table_is_and_goes_on_after_a_restart(
     session: SparkSession, tmp_path: Path
 ) -> None:
     histories = Histories(range(300, 325))
-    in_stream(session, histories, 1, tmp_path)
+    in_stream(session, histories, 33, tmp_path)  # two files, and a restart between them
     found, folder = histories.ids, tmp_path / "in"
     events = histories.events
     # What comes now comes too late, and is told.
     write(folder, 9, [row(e) for e in events[:5]])
     late = sum(any(m.matches(e) for m in _filters(histories.patterns)) for e in events[:5])
-    again, figures = ran(session, folder, histories.patterns, tmp_path)
+    again, figures = ran(session, folder, histories.patterns, tmp_path, 4)
     assert (again, figures.late) == (found, late)
 
 
