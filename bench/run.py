@@ -10,7 +10,8 @@
                            for routing of: traffic, locality, changes, survey, replacement, scale
                            for live of: throughput, durability, latency, overlay, clients
                            for pipeline of: match, journal, archive
-./dev bench --write-docs   then put the results into docs/benchmarks.md
+./dev bench --write-docs   then put the results into docs/benchmarks.md; with --only, also those of
+                           other parts from the last runs of that size
 ./dev bench --report       show the results of the last run again, measuring nothing
 """
 
@@ -20,6 +21,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from onecore import ROOT, use_one_core
 
@@ -60,6 +62,8 @@ def main(arguments: list[str]) -> None:
         results = json.loads(latest.read_text(encoding="utf-8"))
     else:
         results = subject.run(subject.profiles[options.profile], parts)
+        if len(parts) < len(subject.parts) and latest.exists():
+            results = joined(json.loads(latest.read_text(encoding="utf-8")), results)
         options.results.mkdir(parents=True, exist_ok=True)
         latest.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     tables = subject.tables(results)
@@ -70,6 +74,13 @@ def main(arguments: list[str]) -> None:
         saved.append(PAGE)
     for path in saved:
         progress(f"see {path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}")
+
+
+def joined(earlier: dict[str, Any], results: dict[str, Any]) -> dict[str, Any]:
+    """With the parts that were measured before, if that was done alike."""
+    if any(earlier[key] != results[key] for key in ("profile", "machine")):
+        return results
+    return earlier | results | {"seconds": earlier["seconds"] + results["seconds"]}
 
 
 if __name__ == "__main__":

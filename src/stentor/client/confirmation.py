@@ -69,7 +69,7 @@ class Confirmations:
         self._arrivals = arrivals
         self._durable = terms.durable is not None
         self._by_itself = terms.auto_confirm
-        self._soon = _Soon(attachment, self._tell)
+        self._soon = _Soon(attachment, self.tell)
         #: Handed out since the broker was told last, and what it was told.
         self._new = 0
         self._told: Positions = {}
@@ -82,7 +82,7 @@ class Confirmations:
         if self._by_itself and self._attachment.in_force:
             self._new += count
             if self._new > TELL_AFTER:
-                self._tell()
+                self.tell()
             else:
                 self._soon.start()
 
@@ -105,9 +105,11 @@ class Confirmations:
         self.recorded.dealt(count)
         return count
 
-    def _tell(self) -> None:
-        """Tell the broker what was dealt with, if that is news."""
+    def tell(self) -> None:
+        """Tell the broker at once what was dealt with, if that is news."""
         self._soon.stop()
+        if not self._by_itself:  # the application says it
+            return
         positions = self._arrivals.dealt()
         if self._attachment.in_force and positions != self._told:
             message = Confirm(self._attachment.number, positions)
@@ -163,7 +165,7 @@ class Settlements:
         settlement = terms.settlement
         assert settlement is not None
         self._attachment = attachment
-        self._soon = _Soon(attachment, self._tell)
+        self._soon = _Soon(attachment, self.tell)
         self.unsettled = Unsettled(
             Delivery(self.ack, self.nack, self.extend, subscription),
             ordered=not settlement.overtake,
@@ -218,7 +220,7 @@ class Settlements:
 
     def in_force(self, *, again: bool) -> None:
         """It is in force: the broker is told what it cannot know."""
-        self._tell()
+        self.tell()
 
     def cut_off(self) -> None:
         """Say nothing until it is in force again."""
@@ -239,11 +241,12 @@ class Settlements:
         """Tell the broker what was settled: soon, or at once if that is much."""
         pending = self.unsettled.pending
         if pending > TELL_AFTER:
-            self._tell()
+            self.tell()
         elif pending and self._attachment.in_force:
             self._soon.start()
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
+        """Tell the broker at once what was settled."""
         self._soon.stop()
         if self._attachment.in_force:
             message = self.unsettled.message(self._attachment.number)

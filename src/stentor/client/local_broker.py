@@ -332,9 +332,8 @@ class LocalBroker:
             self._pump()
 
     def leaves(self, link: Uplink) -> None:
-        for subscription in self.subscriptions.values():
-            if subscription.link is link:
-                subscription.broker_leaves()
+        for subscription in self._attached(link):
+            subscription.broker_leaves()
 
     # -- what is heard
 

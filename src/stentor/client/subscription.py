@@ -475,12 +475,10 @@ class Subscription(Generic[T]):
 
     def broker_leaves(self) -> None:
         """What was dealt with is not for others."""
-        if self._unsettled is not None:
-            self._tell_settled()
-            if self._terms.group is not None:
-                self._unsettled.clear()  # what waits is for them
-        elif self._confirms and self._terms.auto_confirm:
-            self._send_confirm()
+        if self._dealings is not None:
+            self._dealings.tell()
+        if self.settlements is not None and self._terms.group is not None:
+            self._arrivals.clear()  # what waits is for them
 
     def connection_lost(self, error: StentorError, at: float) -> None:
         """It has to be made again. The broker was there until then, by the loop's clock."""

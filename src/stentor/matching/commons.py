@@ -118,9 +118,9 @@ class SharedRelations:
 
     def __init__(self) -> None:
         self._table: FilterTable[Filter] = FilterTable()
-        self._held: dict[Filter, int] = {}
-        #: Gives answers an order that is the same in every run.
-        self._number: dict[Filter, int] = {}
+        #: Of each filter how many tables hold it, and its number, which gives answers an order that
+        #: is the same in every run.
+        self._held: dict[Filter, list[int]] = {}
         self._numbers = count()
         #: Of each filter those that cover it and those that it covers, itself among them.
         self._above: dict[Filter, dict[Filter, None]] = {}
@@ -128,12 +128,12 @@ class SharedRelations:
 
     def add(self, key: Filter, filter: Filter) -> None:
         """One more table holds the filter; the key is the filter itself."""
-        known = self._held.get(filter, 0)
-        self._held[filter] = known + 1
-        if known:
+        known = self._held.get(filter)
+        if known is not None:
+            known[0] += 1
             return
         self._table.add(filter, filter)
-        self._number[filter] = next(self._numbers)
+        self._held[filter] = [1, next(self._numbers)]
         above = self._above[filter] = self._ordered(self._table.coverers(filter))
         below = self._below[filter] = self._ordered(self._table.covered(filter))
         for other in above:
@@ -143,9 +143,10 @@ class SharedRelations:
 
     def remove(self, key: Filter) -> None:
         """One table less holds it."""
-        self._held[key] -= 1
-        if not self._held[key]:
-            del self._held[key], self._number[key]
+        known = self._held[key]
+        known[0] -= 1
+        if not known[0]:
+            del self._held[key]
             self._table.remove(key)
             for other in self._above.pop(key):
                 self._below[other].pop(key)
@@ -164,7 +165,7 @@ class SharedRelations:
         return self._table.covered(filter) if found is None else found
 
     def _ordered(self, filters: Iterable[Filter]) -> dict[Filter, None]:
-        return dict.fromkeys(sorted(filters, key=self._number.__getitem__))
+        return dict.fromkeys(sorted(filters, key=lambda each: self._held[each][1]))
 
     def __len__(self) -> int:
         return len(self._held)

@@ -34,8 +34,8 @@ class Holds:
         #: For how many things each waits, and its frames in order.
         self._reasons: dict[int, int] = {}
         self._frames: dict[int, deque[Frame]] = {}
-        #: Those for which they wait no longer, and what is left of the frame of one.
-        self._released: Turns[int] = Turns()
+        #: Those who need not wait any more, and what is left of the frame of one.
+        self.released: Turns[int] = Turns()
         self._rests: dict[int, Iterator[None]] = {}
         #: How fast grants publish that have a rate, and clients that wait since that was too fast.
         self._paces: dict[str | None, Pace] = {}
@@ -43,7 +43,7 @@ class Holds:
         sessions.at_leave(self._left)
 
     def _left(self, session: Session) -> None:
-        for kept in (self._reasons, self._frames, self._released, self._rests, self._paced):
+        for kept in (self._reasons, self._frames, self.released, self._rests, self._paced):
             kept.pop(session.id, None)
 
     # -- why
@@ -52,7 +52,7 @@ class Holds:
         """Let what this client publishes wait, until `release` was called as often as this."""
         self._reasons[session.id] = self._reasons.get(session.id, 0) + 1
         self._frames.setdefault(session.id, deque())
-        self._released.discard(session.id)
+        self.released.discard(session.id)
 
     def release(self, session: Session) -> None:
         """What it waits for is in force; one of them."""
@@ -60,7 +60,7 @@ class Holds:
             self._reasons[session.id] -= 1
             if not self._reasons[session.id]:
                 del self._reasons[session.id]
-                self._released.add(session.id)
+                self.released.add(session.id)
 
     def charge(self, session: Session, count: int) -> None:
         """So much is published by a grant; if that is too fast, the client's next has to wait."""
@@ -104,22 +104,17 @@ class Holds:
             yield
         self._rests[session.id] = steps
 
-    @property
-    def has_work(self) -> bool:
-        """Whether somebody need not wait any more."""
-        return bool(self._released)
-
     def go_on(self, take: Callable[[Session, m.Publish, list[int]], Iterator[None]]) -> None:
         """A step for one who had to wait; `take` gives the steps of a frame."""
-        if not self._released:
+        if not self.released:
             return
-        id = next(iter(self._released))
+        id = next(iter(self.released))
         steps = self._rests.pop(id, None)
         if steps is None and self._frames[id]:
             session, frame = self._sessions.held[id], self._frames[id].popleft()
             self.charge(session, len(frame[0].items))
             steps = take(session, *frame)
         if steps is None:
-            del self._frames[id], self._released[id]
+            del self._frames[id], self.released[id]
         elif next(steps, _DONE) is not _DONE:
             self._rests[id] = steps

@@ -60,7 +60,7 @@ def _notifications(message: m.Forward) -> Iterator[m.Forward]:
 def _filters(message: m.Subscriptions | m.Advertisements) -> Iterator[Any]:
     kind, added, removed = type(message), message.added, message.removed
     if len(added) <= FILTERS and len(removed) <= REMOVALS:
-        size = sum(len(text) for _, text in added)
+        size = sum([len(text) for _, text in added])
         if size <= TEXT:
             yield message
             return

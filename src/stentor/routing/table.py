@@ -151,7 +151,8 @@ class RoutingTable:
                 self._engine.add(row, filter)
             else:
                 row.number = self._shared.add(filter)
-                self._make_room(self._shared)
+                if row.number >= len(self._leads):
+                    self._make_room(self._shared)
             self.held[filter] = row
         entries = self._entries.get(destination)
         if entries is None:

@@ -539,7 +539,7 @@ class Publishing:
     @property
     def has_work(self) -> bool:
         """Whether something is to be routed, or need not wait any more."""
-        return bool(self._landed or self._volatile[0]) or self._holds.has_work
+        return bool(self._landed or self._volatile[0] or self._holds.released)
 
     def _route_landed(self) -> None:
         """Route what is on disk and answer for it; if that is much, the rest waits."""
