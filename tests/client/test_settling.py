@@ -106,7 +106,7 @@ async def test_what_was_dealt_with_is_told_to_a_broker_that_leaves(
     monkeypatch: pytest.MonkeyPatch, terms: dict[str, Any]
 ) -> None:
     """Or others would be given it again, wherever the subscription lives by then."""
-    monkeypatch.setattr("stentor.client.subscription.CONFIRM_EVERY", 60.0)
+    monkeypatch.setattr("stentor.client.confirmation.TELL_EVERY", 60.0)
     data = Path(mkdtemp())
     async with served(data) as broker:
         bus = stentor.connect(broker.address)

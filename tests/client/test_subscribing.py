@@ -425,7 +425,7 @@ class TestLeases:
         async with World().broker() as broker, stentor.connect(broker, **FAST) as bus:
             sub = await bus.subscribe("k > 0", lease=0.02, renew=False)
             await broker.stop()
-            await asyncio.sleep(0.02)
+            await until(lambda: (sub._lease.left or 0) <= 0)
             await broker.start()
             with pytest.raises(LeaseExpired):
                 await sub.get()
