@@ -31,6 +31,7 @@ hears which message.
     progress       how far streams have come                          progress.py
     scoping        the scope graph: changes, and what follows of them scoping.py
     detectors      composite events, found here                       detectors.py
+    rosters        members among whom policies of scopes choose       rosters.py
     placements     composite events that are found elsewhere          placements.py
     pulses         how far streams are by which time, for detectors   pulses.py
     inquiries      why somebody has a notification, or has not        inquiries.py
@@ -93,6 +94,7 @@ from stentor.node.parts.probing import Probing
 from stentor.node.parts.progress import Progress
 from stentor.node.parts.publishing import Publishing
 from stentor.node.parts.pulses import Pulses
+from stentor.node.parts.rosters import Rosters
 from stentor.node.parts.routing import Routing
 from stentor.node.parts.scheduling import Scheduling
 from stentor.node.parts.scoping import Scoping
@@ -387,6 +389,20 @@ class Core:
             scopes=scopes,
             most=bounds.subscriptions,
         )
+        self.rosters = Rosters(
+            scopes,
+            sessions=sessions,
+            subscriptions=subscriptions,
+            probing=self.probing,
+            publishing=self.publishing,
+            journals=journals,
+            directory=directory,
+            routing=routing,
+            borders=borders,
+            assurance=assurance,
+            clock=time,
+            agenda=agenda,
+        )
         self.overlay = Overlay(
             directory,
             journals=journals,
@@ -396,6 +412,7 @@ class Core:
             catching_up=self.catching_up,
             groups=self.groups,
             homes=self.homes,
+            rosters=self.rosters,
             subscriptions=subscriptions,
             borders=borders,
             assurance=assurance,
@@ -453,6 +470,8 @@ class Core:
         )
         self.scoping = Scoping(
             scopes,
+            rosters=self.rosters,
+            assurance=assurance,
             subscriptions=subscriptions,
             sessions=sessions,
             journals=journals,
@@ -533,6 +552,7 @@ class Core:
             m.Kept: self.homes.kept_heard,
             m.Links: self.overlay.links_heard,
             m.Scopes: self.scoping.scopes_heard,
+            m.Roster: self.rosters.roster_heard,
         }
         self.meetings: Meetings | None = None
         if isinstance(router, RendezvousRouter) and isinstance(routing, Routing):
@@ -565,6 +585,7 @@ class Core:
         self.routing.withdraw()
         self.groups.tell()
         self.homes.tell()
+        self.rosters.tell()
         if self.meetings is not None:
             self.meetings.tell()
         self.probing.begin()
@@ -664,6 +685,7 @@ class Core:
         session = Session(id, name, producer, line, *rules, owner, audits, allowance or Allowance())
         self._sessions.begin(session)
         self.scopes.join(session, component or name, attributes or {})
+        self.rosters.join(session)
         return session
 
     def leave(self, id: int) -> None:

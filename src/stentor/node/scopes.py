@@ -193,7 +193,9 @@ class Scopes:
     def view_of(self, subscription: Subscription) -> View | None:
         """What whoever consumes a subscription may see; all members of a group see the same."""
         for consumer in subscription.consumers:
-            return self.view(consumer.session)
+            view = self.view(consumer.session)
+            # A group is no member: nothing is chosen for it.
+            return view if view is None or subscription.group is None else view.shared
         return _BLIND
 
     def visible(
@@ -274,7 +276,7 @@ class Scopes:
         view = self.view(session.id)
         if view is None or view.outside:
             return name
-        return f"{_digest(view.now)}{OF}{name}"
+        return f"{_digest(view.shared.now)}{OF}{name}"
 
 
 _BLIND: Final = View("", {}, False)
@@ -284,9 +286,14 @@ _OUTSIDE: Final = View("", {}, True)
 def _places(keys: Iterable[str]) -> str:
     """Places in words."""
     named = [key[1:] for key in keys if key.startswith("=")]
-    by_rule = [key.partition(":")[2].replace(RESERVED, ", ") for key in keys if key[:1].isdigit()]
+    by_rule = [key.partition(":")[2].split(RESERVED) for key in keys if key[:1].isdigit()]
     words = [f"the component {id}" for id in named]
-    words += [f"members of {each}" for each in by_rule]
+    words += [
+        f"{of[0][1:]}, whom a policy of {place} has chosen"
+        if of and of[0].startswith("=")
+        else f"members of {', '.join((place, *of))}"
+        for place, *of in by_rule
+    ]
     words += ["those in no scope"] * (NOWHERE in keys)
     return ", ".join(words[:MOST_STOPS]) or "nobody but its publisher"
 

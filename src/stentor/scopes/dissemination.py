@@ -29,10 +29,11 @@ from stentor.errors import InvalidScopeGraph
 from stentor.model import Notification
 from stentor.scopes.crossing import Crossing, Interests
 from stentor.scopes.nodes import Edge, Node
-from stentor.scopes.policies import Answer, Kind, Question, Traverse, is_selecting
+from stentor.scopes.policies import Answer, Kind, Question, Traverse, compares, is_selecting
 
 if TYPE_CHECKING:
     from stentor.scopes.graph import ScopeGraph
+    from stentor.scopes.roster import Roster
 
 #: More steps than any sensible graph needs for one notification.
 MAX_STEPS: Final = 1_000_000
@@ -101,7 +102,8 @@ class Dissemination:
 
     `interests` says who subscribes to what, `now` is the time for policies, `explain` collects what
     was refused where, and `echo` lets notifications come back where they climbed, which Def 6.5
-    allows literally. `duplicates` is a mode of 04/A5: `version`, `origin` or `per_path`.
+    allows literally. `duplicates` is a mode of 04/A5: `version`, `origin` or `per_path`. `roster`
+    knows who stands behind the ports of rules, where that matters.
     """
 
     def __init__(
@@ -113,8 +115,10 @@ class Dissemination:
         explain: bool = False,
         echo: bool = False,
         duplicates: str | None = None,
+        roster: Roster | None = None,
     ) -> None:
         self._graph = graph
+        self._roster = roster
         self._nodes = graph.nodes
         self._interests = interests
         self._now = now
@@ -158,6 +162,8 @@ class Dissemination:
         else:
             parent = self._nodes.get(waiting.parent)
             edge = None if parent is None else parent.children.get(waiting.child)
+            if edge is None and self._roster is not None:
+                edge = self._roster.edge(waiting.child)
         if edge is not None:
             self._go(edge, waiting.upward, waiting.notification, waiting.climbed, waiting.path)
         return self._run()
@@ -230,12 +236,42 @@ class Dissemination:
                     self._go(edge, False, n, climbed, path)
             self._reach_members(node, n, climbed, path)
             return
-        open_edges = {
-            edge.child.id: edge
-            for edge in self._likely(node, n)
-            if edge.child.id not in climbed and self._cross.down(edge, n) is not None
-        }
+        open_edges = self._hops(kind, node, n, climbed)
         self._narrowed(kind, node, n, open_edges, False, source, climbed, path)
+
+    def _hops(
+        self, kind: Kind, node: Node, n: Notification, climbed: tuple[str, ...]
+    ) -> dict[str, Edge]:
+        """The members that let it pass, for a policy to choose from."""
+        edges = {e.child.id: e for e in self._likely(node, n) if e.child.id not in climbed}
+        found = {id: e for id, e in edges.items() if self._cross.down(e, n) is not None}
+        policy = node.policies.get(kind)
+        if self._roster is None or policy is None or not compares(policy):
+            return found
+        for away in (False, True):
+            hops: dict[str, Edge] = {}
+            for id, edge in found.items():
+                behind = {id: edge} if id not in self._graph.ports else self._behind(id, n, away)
+                hops |= behind
+            if hops:
+                break
+        return hops
+
+    def _behind(self, port: str, n: Notification, away: bool) -> dict[str, Edge]:
+        """The members behind a port that let it pass, by name, without the publisher."""
+        assert self._roster is not None
+        own = self._nodes[self._publisher].name
+        return {
+            name: edge
+            for name, edge in self._roster.opened(port, away=away).items()
+            if name != own and self._cross.down(edge, n) is not None
+        }
+
+    def _has_any(self, edge: Edge, n: Notification) -> bool:
+        """Whether this is a member, or a port with a member behind it that lets it pass."""
+        if self._roster is None or edge.child.id not in self._graph.ports:
+            return True
+        return any(self._behind(edge.child.id, n, away) for away in (False, True))
 
     def _go(
         self,
@@ -300,8 +336,9 @@ class Dissemination:
         state = states[place] if place in states else self._graph.policy_states.get(place)
 
         def facts(id: str) -> Mapping[str, Any]:
-            node = self._nodes.get(id)
-            return (edges[id].child if node is None else node).facts
+            # Whoever stands behind a port is no node of the graph.
+            edge = None if kind is Kind.PUBLISHING else edges.get(id)
+            return (self._nodes[id] if edge is None else edge.child).facts
 
         def reaches(hop: str) -> bool:
             edge = edges[hop]
@@ -346,7 +383,9 @@ class Dissemination:
             if arrived is None or edge.child.id in climbed:
                 continue
             if not edge.child.is_scope:
-                return True
+                if self._has_any(edge, n):
+                    return True
+                continue
             below.extend((each, arrived) for each in edge.child.children.values())
         return False
 
@@ -401,11 +440,9 @@ class Dissemination:
         for (id, version), (depth, way) in levels.items():
             node = self._nodes[id]
             edges = {
-                edge.child.id: edge
-                for edge in self._likely(node, version)
-                if not edge.child.is_scope
-                and edge.child.id not in climbed
-                and self._cross.down(edge, version) is not None
+                hop: edge
+                for hop, edge in self._hops(Kind.DELIVERY, node, version, climbed).items()
+                if not edge.child.is_scope and self._has_any(edge, version)
             }
             if edges:
                 hits.setdefault(depth, []).append((node, version, edges, way))

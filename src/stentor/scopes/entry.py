@@ -22,6 +22,7 @@ traffic, history and last values all have the answer of the time of publication.
     =ID                        of the component that the graph names so, in all scopes it is in
     N:SCOPE LABEL              of those whom the rule LABEL of SCOPE takes in; N is SCOPE's length
     the same, NUL, CONDITION   of those among them who have what a policy of SCOPE asks of members
+    the same, NUL, =NAME       of the one among them whom a policy of SCOPE has chosen
     @PRODUCER                  of the publisher itself, which hears what it publishes
     (empty)                    of all that are in no scope
     ~CROSSING                  no place: the edge on which something waits
@@ -73,13 +74,15 @@ from stentor.scopes.places import (
     gaps,
     joined,
     named,
+    personal,
     place_of_component,
     place_of_publisher,
     place_of_rule,
     without,
 )
-from stentor.scopes.policies import RequirePrivilege
+from stentor.scopes.policies import Kind, RequirePrivilege, compares
 from stentor.scopes.reach import MAX_ANSWERS, Reach, translated_members
+from stentor.scopes.roster import Roster, watched
 
 #: Versions of one publication; a graph that makes more of it lets none of the others pass.
 MAX_VERSIONS: Final = 64
@@ -165,6 +168,9 @@ class EntryGraph:
         self._translated: dict[_Standing, frozenset[str]] = {}
         self._translated_as_of = -1
         self._filters: Index[Filter] = Index()
+        #: Who stands behind ports, and the scopes where that has to be known.
+        self.roster = Roster()
+        self.watched: frozenset[str] = frozenset()
         self._rebuild()
         #: Places as they are, by key, and as they were, oldest first.
         self.places: dict[str, Span] = {}
@@ -223,6 +229,7 @@ class EntryGraph:
         touched: list[Record] = [*were, *new.values()]
         self._disturb(touched)
         self._move(epoch, touched)
+        self._watch()
 
     def restore(
         self,
@@ -245,6 +252,12 @@ class EntryGraph:
         self.moved = self._forgotten = epoch
         self._moves.clear()
         self._size = sum(map(_size, self.records.values())) + sum(map(_size, known))
+        self._watch()
+
+    def _watch(self) -> None:
+        if self.graph.has_policies or self.watched:
+            self.watched = watched(self.graph)
+            self.roster.changed(self.graph)
 
     def _alter(self, gone: list[Record], new: Mapping[str, Record]) -> None:
         graph = self.graph
@@ -365,7 +378,11 @@ class EntryGraph:
         where = rule.where if admits is None else str(Filter(rule.where) & admits)
         if condition:
             where = str(Filter(where) & Filter(condition))
-        return Span(key, rule.scope, where, rule.among, epoch)
+        policies = self.graph.scope(rule.scope).policies
+        chosen = not condition and any(
+            kind is not Kind.PUBLISHING and compares(policy) for kind, policy in policies.items()
+        )
+        return Span(key, rule.scope, where, rule.among, epoch, None, chosen)
 
     # -- components
 
@@ -405,6 +422,9 @@ class EntryGraph:
                     times = [each for time in times for each in without(time, other.time)]
             for since, until in times:
                 anywhere.append((since, until))
+                if span.chosen:
+                    own = personal(span.key, component.name)
+                    places.setdefault(own, []).append((since, until))
                 if since <= self._first[span.key]:
                     since = 0  # there is nothing older of that name
                 places.setdefault(span.key, []).append((since, until))
@@ -436,7 +456,7 @@ class EntryGraph:
             return component.reach
         known = self.graph.nodes.get(component.name)
         is_named = known is not None and not known.is_scope
-        key = component.name if is_named else None, self.view(component).now
+        key = component.name if is_named else None, self.view(component).shared.now
         reach = self._reaches.get(key)
         if reach is None:
             if len(self._reaches) >= MAX_REACHES or len(self._filters) >= MAX_FILTERS:
@@ -487,6 +507,14 @@ class EntryGraph:
         component.node, component.placed = node, self._built
         return node
 
+    def is_watched(self, component: Component) -> bool:
+        """Whether others have to know of it, since somebody may choose it."""
+        return bool(self.watched) and any(
+            isinstance(record := self.records.get(f"rule {key}"), RuleData)
+            and record.scope in self.watched
+            for key in self.view(component).now
+        )
+
     def may_delay(self, component: Component) -> bool:
         """Whether policies may put off something of it."""
         return self.graph.has_delays and not self._reach(component).is_known
@@ -499,7 +527,7 @@ class EntryGraph:
             self._translated, self._translated_as_of = {}, self._built
         known = self.graph.nodes.get(component.name)
         is_named = known is not None and not known.is_scope
-        key = component.name if is_named else None, self.view(component).now
+        key = component.name if is_named else None, self.view(component).shared.now
         found = self._translated.get(key)
         if found is None:
             node = self._climbing(component)
@@ -650,7 +678,8 @@ class EntryGraph:
         before = nodes.get(node.id)
         nodes[node.id] = node
         try:
-            return begin(Dissemination(self.graph, now=now, explain=explain))
+            roster = self.roster if self.watched else None
+            return begin(Dissemination(self.graph, now=now, explain=explain, roster=roster))
         finally:
             if before is None:
                 del nodes[node.id]

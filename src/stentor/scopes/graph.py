@@ -88,6 +88,9 @@ class ScopeGraph:
         self.epoch = 0
         #: Called with "join" or "leave", the member and the scope, after an edge came or went.
         self.watchers: list[Callable[[str, str, str], None]] = []
+        #: Nodes with a policy, and the ids of ports.
+        self.policed: dict[str, None] = {}
+        self.ports: set[str] = set()
         self._mapped: dict[str, dict[str, None]] = {}
         self._special = self._translated = self._delaying = 0
         self.default_scope = default_scope
@@ -258,7 +261,7 @@ class ScopeGraph:
     @property
     def has_policies(self) -> bool:
         """Whether anything chooses among those that interfaces let something pass to."""
-        return any(node.policies for node in self.nodes.values())
+        return bool(self.policed)
 
     @property
     def has_once(self) -> bool:
@@ -411,12 +414,14 @@ class ScopeGraph:
         port.attributes.update(attributes or {})
         edge = Edge(port, scope, rule.selective, rule.imposed, rule.mapping)
         if edge.carries:
+            self.ports.add(id)
             scope.children[id] = edge
             self._count_mapping(edge, 1)
 
     def remove_port(self, id: str, scope: str) -> None:
         """Nothing stands for them any longer."""
         edge = self.scope(scope).children.pop(id, None)
+        self.ports.discard(id)
         if edge is not None:
             self._count_mapping(edge, -1)
 
@@ -516,6 +521,10 @@ class ScopeGraph:
         self.policy_states.pop((id, kind), None)
         if policy is not None:
             node.policies[kind] = policy
+        if node.policies:
+            self.policed[id] = None
+        else:
+            self.policed.pop(id, None)
         self.epoch += 1
 
     def set_once(self, id: str, once: bool) -> None:

@@ -70,6 +70,15 @@ def place_of_component(id: str) -> str:
     return f"={id}"
 
 
+def personal(place: str, name: str) -> str:
+    """Of all at the place of a rule, the one with this name, whom a policy has chosen."""
+    return f"{place}\0={name}"
+
+
+def is_personal(key: str) -> bool:
+    return "\0=" in key
+
+
 def named(id: str) -> str:
     """No place: that the graph names a component, be it in a scope or not."""
     return f"!{id}"
@@ -88,10 +97,13 @@ class Span(Struct, array_like=True):
     among: list[str]
     since: int
     until: int | None = None
+    #: Whether a policy may choose among those whom it takes in.
+    chosen: bool = False
 
     def is_like(self, other: Span) -> bool:
         """Whether it takes in the same."""
-        return (self.scope, self.where, self.among) == (other.scope, other.where, other.among)
+        mine = self.scope, self.where, self.among, self.chosen
+        return mine == (other.scope, other.where, other.among, other.chosen)
 
     @property
     def time(self) -> tuple[int, int]:
@@ -145,6 +157,12 @@ class View(Struct, frozen=True, dict=True):  # `dict` is for what is found once
     def now(self) -> tuple[str, ...]:
         """The places at which it still is; components with the same ones see the same."""
         return tuple(sorted(k for k, spans in self.places.items() if spans[-1][1] < 0))
+
+    @cached_property
+    def shared(self) -> View:
+        """What others at the same places see as well: nothing that it was chosen for."""
+        places = {key: spans for key, spans in self.places.items() if not is_personal(key)}
+        return View(self.producer, places, self.outside)
 
     @cached_property
     def constraint(self) -> Filter:

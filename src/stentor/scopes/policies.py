@@ -359,6 +359,15 @@ def is_selecting(policy: Policy | Custom) -> bool:
     return policy.selects if isinstance(policy, Custom) else type(policy).selecting
 
 
+def compares(policy: Policy | Custom) -> bool:
+    """Whether it has to know one hop from another: it compares them, takes turns or counts.
+
+    >>> compares(TopK("load", 3)), compares(RequirePrivilege(2))
+    (True, False)
+    """
+    return isinstance(policy, OneOfN | TopK | RateLimit | Custom)
+
+
 def remembers(policy: Policy | Custom) -> bool:
     """Whether what it decides depends on what came before, or on the time.
 

@@ -47,12 +47,14 @@ from stentor.errors import (
     StentorError,
 )
 from stentor.node.agenda import Agenda, CloseClient, Persist
+from stentor.node.assurance import Assurance
 from stentor.node.clock import Clock
 from stentor.node.journals import Journals
 from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.catching_up import CatchingUp
 from stentor.node.parts.offers import Offers
 from stentor.node.parts.probing import Probing
+from stentor.node.parts.rosters import Rosters
 from stentor.node.parts.routing import Routing
 from stentor.node.scopes import Scopes
 from stentor.node.sessions import Sessions
@@ -111,10 +113,14 @@ class Scoping:
         probing: Probing,
         catching_up: CatchingUp,
         offers: Offers,
+        rosters: Rosters,
+        assurance: Assurance,
         hungry: Turns[str],
         clock: Clock,
         agenda: Agenda,
     ) -> None:
+        self._rosters = rosters
+        self._assurance = assurance
         self._scopes = scopes
         self._subscriptions = subscriptions
         self._sessions = sessions
@@ -275,6 +281,7 @@ class Scoping:
     def _tell(self, message: m.Scopes, but: str | None = None) -> None:
         for neighbor in self._routing.neighbors:
             if neighbor != but:
+                self._assurance.say(neighbor)
                 self._agenda.to_link(neighbor, message)
 
     def _all(self) -> m.Scopes:
@@ -370,8 +377,11 @@ class Scoping:
             self._scopes.active = True
             self._offers.hush()
         yield from self._offers.scopes_moved()
-        if not is_first and self._scopes.entry.moved <= old:
-            return  # nobody sees anything else than before
+        if is_first or self._scopes.entry.moved > old:  # else everybody sees the same as before
+            yield from self._ask_anew()
+        yield from self._rosters.scopes_moved()
+
+    def _ask_anew(self) -> Iterator[None]:
         for subscription in list(self._subscriptions.held.values()):
             if self._subscriptions.held.get(subscription.feed.id) is subscription:
                 yield from self._amend(subscription)
