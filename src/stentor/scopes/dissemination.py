@@ -8,9 +8,10 @@ be an echo, which matters where mappings make other versions of it, or policies 
 incoming ones.
 
 Steps are taken in the order of their distance, each once for the same place, version and climbed
-scopes. Where the graph has neither mappings nor policies, the climbed scopes make no difference to
-who receives it (04/P4) and do not tell steps apart, so that the cost is that of the scopes and
-edges reached, not of the paths. With mappings it may be that of the paths; `MAX_STEPS` bounds it.
+scopes, and where policies ask whether it has passed some scope, for the same answers to that. Where
+the graph has neither mappings nor policies, the climbed scopes make no difference to who receives
+it (04/P4) and do not tell steps apart, so that the cost is that of the scopes and edges reached,
+not of the paths. With mappings it may be that of the paths; `MAX_STEPS` bounds it.
 
 Members of scopes come last: for each version once, `Interests` says who wants it, and of these the
 members of the scopes that it has reached get it. So the cost does not grow with the components that
@@ -181,7 +182,7 @@ class Dissemination:
                 )
             climbing, node, n, source, climbed, path = self._steps.popleft()
             if self._mode != "per_path":
-                place = (climbing, node.id, n, None if self._plain else frozenset(climbed))
+                place = (climbing, node.id, n, None if self._plain else self._passed(climbed, path))
                 if place in self._seen:
                     continue
                 self._seen.add(place)
@@ -199,6 +200,13 @@ class Dissemination:
                 self._spread(node, n, Kind.DELIVERY, source, climbed, path)
         self._hand_out()
         return self.outcome
+
+    def _passed(
+        self, climbed: tuple[str, ...], path: tuple[str, ...]
+    ) -> tuple[frozenset[str], ...]:
+        """What of the way makes a difference further on: echoes, and policies that ask about it."""
+        asked = self._graph.looked_at
+        return frozenset(climbed), frozenset(path) if asked is None else asked.intersection(path)
 
     def _ascend(
         self,

@@ -27,7 +27,7 @@ from stentor.scopes.interfaces import OMITTED, OPEN, Interface
 from stentor.scopes.mappings import EdgeMapping
 from stentor.scopes.membership import MembershipRule, MembershipRules
 from stentor.scopes.nodes import FEATURES, NO_MAPPING, Edge, Node
-from stentor.scopes.policies import Custom, Delay, Kind, Policy
+from stentor.scopes.policies import Custom, Delay, Kind, Policy, looked_at
 
 MODES: Final = ("version", "origin", "per_path")
 #: How many notifications policies may hold back at once.
@@ -91,6 +91,8 @@ class ScopeGraph:
         #: Nodes with a policy, and the ids of ports.
         self.policed: dict[str, None] = {}
         self.ports: set[str] = set()
+        #: As of which epoch it is known what policies ask about the way.
+        self._looked_at: tuple[int, frozenset[str] | None] | None = None
         self._mapped: dict[str, dict[str, None]] = {}
         self._special = self._translated = self._delaying = 0
         self.default_scope = default_scope
@@ -262,6 +264,14 @@ class ScopeGraph:
     def has_policies(self) -> bool:
         """Whether anything chooses among those that interfaces let something pass to."""
         return bool(self.policed)
+
+    @property
+    def looked_at(self) -> frozenset[str] | None:
+        """The scopes of which policies ask whether something has passed them; None for any."""
+        if self._looked_at is None or self._looked_at[0] != self.epoch:
+            policies = (p for id in self.policed for p in self.nodes[id].policies.values())
+            self._looked_at = self.epoch, looked_at(policies)
+        return self._looked_at[1]
 
     @property
     def has_once(self) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any, ClassVar, Final, TypeAlias
 
@@ -366,6 +366,20 @@ def compares(policy: Policy | Custom) -> bool:
     (True, False)
     """
     return isinstance(policy, OneOfN | TopK | RateLimit | Custom)
+
+
+def looked_at(policies: Iterable[Policy | Custom]) -> frozenset[str] | None:
+    """The scopes of which policies ask whether something has passed them; None for any.
+
+    Those that decide once are asked once, whatever way it came first.
+    """
+    found: set[str] = set()
+    for policy in policies:
+        if isinstance(policy, ByPath):
+            found.add(policy.scope)
+        elif isinstance(policy, Custom) and not policy.selects:
+            return None
+    return frozenset(found)
 
 
 def remembers(policy: Policy | Custom) -> bool:

@@ -4,12 +4,18 @@ A publication is decided by the graph of the epoch that its stamp names. For tha
 clients as components, `ScopeGraph.deliveries` says who sees what of it. Whoever was given anything
 else has seen across a boundary. And a subscription that was in force before, and lasts to the end,
 must have been given all that it matches of this, whatever was changed, cut or killed meanwhile.
+
+Among members that rules take in, a policy chooses as the broker knows them at that moment, which
+the model cannot know. So what it has chosen is noted, and the model is told to choose the same; it
+says who was eligible at most. Where nothing fails, these have to be all that were.
 """
 
 from __future__ import annotations
 
 import random
-from typing import Any, TypeAlias
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeAlias
 
 from overlay import Overlay
 
@@ -25,9 +31,24 @@ from stentor.scopes.entry import Decided, EntryGraph
 from stentor.scopes.graph import BY_HAND, RESERVED
 from stentor.scopes.interfaces import CLOSED, OMITTED, OPEN
 from stentor.scopes.mappings import EdgeMapping
-from stentor.scopes.nodes import NO_MAPPING
+from stentor.scopes.nodes import NO_MAPPING, Edge, Node
 from stentor.scopes.places import Waiting
-from stentor.scopes.policies import ByProducer, Chain, Delay, Kind, Nobody, Only, RequirePrivilege
+from stentor.scopes.policies import (
+    Answer,
+    ByProducer,
+    Chain,
+    Delay,
+    Kind,
+    Nobody,
+    OneOfN,
+    Only,
+    Question,
+    RateLimit,
+    RequirePrivilege,
+    TopK,
+    Traverse,
+    compares,
+)
 from stentor.simulation.client import Client, SimulatedInbox
 
 FILTERS = ("true", "x >= 1", "x < 3", "k = 'a'", "z = 7", "x = 2 or k = 'b'", "exists y")
@@ -64,9 +85,12 @@ class ScopeHistory:
         names = [f"b{i}" for i in range(size)]
         links = [(names[rng.randrange(i)], names[i]) for i in range(1, size)]
         self.mapped, self.policed = rng.random() < 0.5, rng.random() < 0.4
+        #: Whether policies choose among members; and whether nothing fails.
+        self.choosing = rng.random() < 0.3
+        self.calm = self.choosing and rng.random() < 0.5
         #: Whether subscriptions go only where something is advertised that they overlap.
         self.steered = rng.random() < 0.3
-        self.mapped = self.mapped or self.steered
+        self.mapped = (self.mapped or self.steered) and not self.choosing
         graph = size > 2 and rng.random() < 0.3
         if graph:
             links.append((names[0], names[-1]))
@@ -79,6 +103,9 @@ class ScopeHistory:
         #: What has gone on after it had waited at a scope: by its id, the epoch in which it did,
         #: where, and as what. If a broker has tried it twice, the second time counts.
         self.resumed: dict[str, tuple[int, Waiting, Notification]] = {}
+        #: What policies have chosen among: by publisher and number, scope and kind, the eligible
+        #: and the chosen ones.
+        self.chosen: dict[tuple[str, int, str, Kind], tuple[set[str], tuple[str, ...]]] = {}
         #: What the graph was in each epoch.
         self.epochs: dict[int, dict[str, Record]] = {}
         self.graph = ScopeGraph()
@@ -122,7 +149,8 @@ class ScopeHistory:
             ["publish"] * 6
             + ["advance"] * 4
             + ["change"] * 2
-            + ["cut", "mend", "kill", "client", "time"]
+            + ["time"]
+            + ["cut", "mend", "kill", "client"] * (not self.calm)
         ):
             case "publish":
                 client = rng.choice(self.clients)
@@ -178,9 +206,30 @@ class ScopeHistory:
             if rng.random() < 0.5:
                 graph.add_component(f"c{i}")
                 graph.join(f"c{i}", rng.choice([n for n in graph.nodes if n[0] == "s"]))
-        if self.policed:
+        if self.choosing:
+            self.let_choose(graph)
+        elif self.policed:
             self.police(graph)
         return graph
+
+    def let_choose(self, graph: ScopeGraph) -> None:
+        """Policies that choose among members, at some scopes."""
+        rng = self.rng
+        for id in [n for n in graph.nodes if n[0] == "s"]:
+            if rng.random() < 0.6:
+                policy = rng.choice(
+                    [
+                        OneOfN(),
+                        OneOfN("hash", "k"),
+                        OneOfN("least_loaded", "rank", deep=True),
+                        TopK("rank", rng.choice([1, 2])),
+                        RateLimit(rng.choice([5, 50])),
+                    ]
+                )
+                graph.set_policy(id, rng.choice([Kind.DELIVERY, Kind.INTERNAL]), policy)
+            if self.calm and rng.random() < 0.3:
+                order = rng.choice(["top_down", "bottom_up"])
+                graph.set_policy(id, Kind.TRAVERSE, Traverse(order, rng.choice(["first", "all"])))
 
     def police(self, graph: ScopeGraph) -> None:
         rng = self.rng
@@ -226,7 +275,7 @@ class ScopeHistory:
             case "rule":
                 if graph.rules.of_scope(scope):
                     graph.remove_rule(scope, "r")
-                if rng.random() < 0.7 and not graph.scope(scope).policies:
+                if rng.random() < 0.7 and (self.choosing or not graph.scope(scope).policies):
                     self.rule(graph, scope, rng.choice(TENANTS))
             case "edge":
                 other = rng.choice(scopes)
@@ -253,8 +302,20 @@ class ScopeHistory:
         graph = graph_of(self.epochs[epoch])
         for client in self.clients:
             if client.id not in graph:
-                graph.add_component(client.id, attributes=client.attributes)
+                wanted = [filter for each, _, filter in self.inboxes if each is client]
+                interface = Interface(tuple(wanted), None) if self.choosing else OMITTED
+                graph.add_component(client.id, interface=interface, attributes=client.attributes)
         return graph
+
+    def chosen_alike(self, model: ScopeGraph, publisher: str, n: Notification) -> None:
+        """Have the model choose what was chosen, and look at those it had to choose from."""
+        for id in list(model.policed):
+            for kind, policy in list(model.node(id).policies.items()):
+                if compares(policy):
+                    eligible, chosen = self.chosen.get(
+                        (publisher, _sequence(n), id, kind), (set(), ())
+                    )
+                    model.set_policy(id, kind, Noted(policy, eligible, chosen, self.calm))
 
     def carried_on(self, owed: dict[tuple[str, str, int], set[frozenset[Any]]]) -> set[_Crossing]:
         """Add what is owed of all that has waited; which crossings that were, and led to."""
@@ -313,6 +374,8 @@ class ScopeHistory:
         for stamp, n in seen.values():
             if stamp is not None and n.id is not None and n.id.producer == stamp.publisher:
                 model = self.model(stamp.epoch)
+                if self.choosing:
+                    self.chosen_alike(model, stamp.publisher, n)
                 found = model.outcome(n, stamp.publisher)
                 for each in found.deliveries:
                     owe(owed, each, _origin(n))
@@ -338,6 +401,25 @@ class ScopeHistory:
                         assert (*origin, version) in had, (
                             f"{id} has missed {dict(version)} of {origin}"
                         )
+
+
+class Noted(Nobody, frozen=True):
+    """A policy of the model that chooses what a broker has chosen, if that was its to choose."""
+
+    selecting: ClassVar[bool] = True
+    policy: Any
+    had: set[str]
+    chosen: tuple[str, ...]
+    #: Whether the broker must have known all whom it could choose.
+    calm: bool
+
+    def decide(self, asked: Question, state: Any) -> Answer:
+        eligible = set(asked.eligible)
+        assert self.had <= eligible, f"{self.had - eligible} are not eligible at {asked.scope}"
+        assert not self.calm or self.had == eligible, f"{eligible - self.had} were left out"
+        most = {OneOfN: 1, TopK: getattr(self.policy, "k", 0)}.get(type(self.policy), len(eligible))
+        assert len(self.chosen) == min(most, len(self.had)) or isinstance(self.policy, RateLimit)
+        return Answer(self.chosen)
 
 
 #: A publication, and an edge that it has to cross later.
@@ -382,10 +464,46 @@ def run_scope_history(seed: int) -> ScopeHistory:
         history.resumed[str(n.id)] = self.epoch, Waiting.of(stamp), n
         return resume(self, stamp, n, now)
 
-    resume = EntryGraph.resume
+    def chosen(
+        self: Dissemination,
+        kind: Kind,
+        node: Node,
+        n: Notification,
+        edges: Mapping[str, Edge],
+        *more: Any,
+    ) -> Answer:
+        known = (node.id, kind, n) in self._decided
+        answer = decide(self, kind, node, n, edges, *more)
+        if self._graph.ports and compares(node.policies[kind]) and not known:
+            publisher = self._publisher.removeprefix(f"{RESERVED}@")
+            history.chosen[publisher, _sequence(n), node.id, kind] = set(edges), answer.now
+        return answer
+
+    resume, decide = EntryGraph.resume, Dissemination._decide
     EntryGraph.change, EntryGraph.resume = noted, gone_on  # type: ignore[method-assign]
+    Dissemination._decide = chosen  # type: ignore[method-assign]
     try:
         history.run()
     finally:
         EntryGraph.change, EntryGraph.resume = change, resume  # type: ignore[method-assign]
+        Dissemination._decide = decide  # type: ignore[method-assign]
     return history
+
+
+if __name__ == "__main__":
+    import sys
+
+    first, count = int(sys.argv[2]), int(sys.argv[1])
+    kinds: Counter[str] = Counter()
+    for seed in range(first, first + count):
+        try:
+            done = run_scope_history(seed)
+        except BaseException:
+            print(f"history {seed} is wrong", flush=True)
+            raise
+        kinds["choosing"] += done.choosing
+        kinds["calm"] += done.calm
+        kinds["mapped"] += done.mapped
+        kinds["chosen"] += len(done.chosen)
+        kinds["delayed"] += len(done.resumed)
+    print(f"{count:,} histories from {first} on, none wrong; {dict(kinds)}", flush=True)
