@@ -31,6 +31,7 @@ hears which message.
     progress       how far streams have come                          progress.py
     scoping        the scope graph: changes, and what follows of them scoping.py
     detectors      composite events, found here                       detectors.py
+    holding        what scopes hold back until something is said     holding.py
     rosters        members among whom policies of scopes choose       rosters.py
     placements     composite events that are found elsewhere          placements.py
     pulses         how far streams are by which time, for detectors   pulses.py
@@ -82,6 +83,7 @@ from stentor.node.parts.deliveries import Deliveries
 from stentor.node.parts.detectors import Detectors
 from stentor.node.parts.durables import Durables, Hear
 from stentor.node.parts.groups import Groups
+from stentor.node.parts.holding import Holding
 from stentor.node.parts.homes import Homes
 from stentor.node.parts.inquiries import Inquiries
 from stentor.node.parts.last_values import LastValues
@@ -172,6 +174,7 @@ class Core:
         self._subscriptions = subscriptions = Subscriptions(ready)
         self._marks = marks = Marks()
         self.scopes = scopes = Scopes(sessions, time)
+        scopes.entry.stream = log.stream
         trail = Trail(time)
         subscriptions.at_end(trail.ended)
         meets = isinstance(router, RendezvousRouter)
@@ -468,8 +471,19 @@ class Core:
             clock=time,
             agenda=agenda,
         )
+        self.holding = Holding(
+            scopes,
+            schedule,
+            subscribing=self.subscribing,
+            publishing=self.publishing,
+            sessions=sessions,
+            journals=journals,
+            clock=time,
+            agenda=agenda,
+        )
         self.scoping = Scoping(
             scopes,
+            holding=self.holding,
             rosters=self.rosters,
             assurance=assurance,
             subscriptions=subscriptions,
@@ -593,6 +607,7 @@ class Core:
         if not self.deliveries.congested:
             self.publishing.answer()
         self.settlements.publish()
+        self.holding.look()
         self.scheduling.look()
         self.transactions.publish()
         self.placements.tell()
@@ -827,7 +842,9 @@ class Core:
 
     def restore_schedule(self, scheduled: Iterable[Scheduled]) -> None:
         """Take up what was on disk to be delivered later."""
+        scheduled = list(scheduled)
         self.scheduling.schedule.restore(scheduled)
+        self.holding.restore(scheduled)
 
     def pause(self, paused: bool) -> None:
         """Whether what is kept here is being handed over, and is to stay as it is."""

@@ -18,7 +18,8 @@ somebody in another has kept under the same key.
 
 What a policy delays waits on the schedule, as what is published with `delay=` does, under the id of
 a version. It says there on which edge it waits. When it is due the graph of that moment decides how
-it goes on, and it enters the journal then; see `stentor.node.parts.scheduling`.
+it goes on, and it enters the journal then; see `stentor.node.parts.scheduling`. What a policy holds
+waits there until something is said, at whatever broker; see `stentor.node.parts.holding`.
 
 Without a graph nothing here is looked at: `active` is False.
 """
@@ -37,13 +38,13 @@ from stentor.model.identity import NotificationId
 from stentor.model.stamp import HIDDEN, Stamp, is_stamped, split
 from stentor.node.clock import Clock
 from stentor.node.last_values import OF
-from stentor.node.schedule import Delayed, Scheduled
+from stentor.node.schedule import NEVER, Delayed, Scheduled
 from stentor.node.session import Session
 from stentor.node.sessions import Sessions
 from stentor.node.subscription import Subscription
 from stentor.scopes.entry import Component, Decided, EntryGraph
 from stentor.scopes.graph import RESERVED
-from stentor.scopes.places import NOWHERE, View
+from stentor.scopes.places import NOWHERE, WORDS, View, Waiting
 
 _log: Final = logging.getLogger("stentor.scopes")
 
@@ -75,6 +76,8 @@ class Scopes:
         self.active = False
         self._clock = clock
         self.components: dict[int, Component] = {}
+        #: What is held here: by scope and value, the ids and what is known of each.
+        self.held: dict[str, dict[str, Waiting]] = {}
         self.counters = {"stamped": 0, "hidden": 0}
         sessions.at_end(self._forget)
 
@@ -84,6 +87,16 @@ class Scopes:
     def join(self, session: Session, name: str, attributes: Mapping[str, Any]) -> None:
         """A client has connected, for whose name and attributes somebody vouches."""
         self.components[session.id] = Component(session.producer, name, attributes)
+
+    def listen(self, session: Session) -> None:
+        """The session is this broker itself, and hears what brokers are told."""
+        component = Component(session.producer, session.producer, {})
+        component.is_broker = True
+        self.components[session.id] = component
+
+    def hold(self, id: str, waiting: Waiting) -> None:
+        """Something waits here until something else is said."""
+        self.held.setdefault(waiting.held, {})[id] = waiting
 
     # -- the stage of publications
 
@@ -155,7 +168,7 @@ class Scopes:
                 except StentorError:  # a mapping has made it larger than anything may be
                     continue
                 number += 1
-            if key is not None:
+            if key is not None and stamp.keys != (WORDS,):
                 found.keys.append((_kept_at(key, stamp), len(found.items)))
             found.items.append(stamped)
             found.envelopes.append(envelope)
@@ -171,12 +184,19 @@ class Scopes:
             except StentorError:
                 continue
             number += 1
-            found.waiting.append(Delayed(str(id), until + wait, owner, key, stamped))
+            due = NEVER if until is None else until + wait
+            found.waiting.append(Delayed(str(id), due, owner, key, stamped))
+            if until is None:
+                self.hold(str(id), Waiting.of(stamp))
 
     def may_delay(self, session: int) -> bool:
         """Whether policies may put off what a client publishes."""
         component = self.components.get(session)
         return component is not None and self.entry.may_delay(component)
+
+    def may_let_go(self, envelope: Envelope) -> bool:
+        """Whether it may let go of what policies hold."""
+        return any(f.matches(envelope) for f in self.entry.letting_go)
 
     def translated_places(self, session: int) -> frozenset[str]:
         """Where something of a client may arrive that is no longer what it has published."""

@@ -27,7 +27,7 @@ from stentor.scopes.interfaces import OMITTED, OPEN, Interface
 from stentor.scopes.mappings import EdgeMapping
 from stentor.scopes.membership import MembershipRule, MembershipRules
 from stentor.scopes.nodes import FEATURES, NO_MAPPING, Edge, Node
-from stentor.scopes.policies import Custom, Delay, Kind, Policy, looked_at
+from stentor.scopes.policies import Custom, Delay, Hold, Kind, Policy, looked_at
 
 MODES: Final = ("version", "origin", "per_path")
 #: How many notifications policies may hold back at once.
@@ -719,4 +719,4 @@ class ScopeGraph:
 
 
 def _may_delay(policy: Policy | Custom | None) -> bool:
-    return isinstance(policy, Delay | Custom)
+    return isinstance(policy, Delay | Hold | Custom)

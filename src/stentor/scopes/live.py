@@ -8,7 +8,7 @@ from stentor.errors import InvalidScopeGraph
 from stentor.scopes.definition import ComponentData, EdgeData, Record, RuleData, ScopeData
 from stentor.scopes.graph import ScopeGraph
 from stentor.scopes.mappings import is_registered
-from stentor.scopes.policies import Chain, Custom, Hold, Kind, Only, Policy
+from stentor.scopes.policies import Chain, Custom, Kind, Only, Policy
 
 
 def check_references(records: Mapping[str, Record], gone: Iterable[Record]) -> None:
@@ -59,12 +59,6 @@ def check_live(graph: ScopeGraph, records: Iterable[Record]) -> None:
 
 def check_policy(graph: ScopeGraph, id: str, kind: Kind, policy: Policy | Custom) -> None:
     """Raise if brokers cannot do what a policy asks for."""
-    if isinstance(policy, Hold):
-        raise InvalidScopeGraph(
-            f"brokers hold nothing back until something else happens, as the {kind} policy of "
-            f"{id!r} wants: what sets it free may be published at any of them; use delay, or let a "
-            "component hold it"
-        )
     if kind is Kind.PUBLISHING or not graph.rules.of_scope(id):
         return
     names = {Only: "names", Chain: "handlers"}.get(type(policy))

@@ -20,6 +20,8 @@ from stentor.scopes.membership import few_texts
 
 #: The place of those who are in no scope.
 NOWHERE: Final = ""
+#: The place of brokers, which hear there what lets go of what they hold.
+WORDS: Final = "^"
 #: Places of the past that are remembered; what was published before the oldest is seen by nobody.
 MAX_PAST: Final = 10_000
 
@@ -42,6 +44,12 @@ class Waiting(Struct, array_like=True, frozen=True):
     #: What it has climbed through, and its whole way, both behind the publisher.
     climbed: tuple[str, ...]
     path: tuple[str, ...]
+    #: Of what is held until something is said: for which scope and value, its number at the broker
+    #: with this stream, and up to which numbers words of others had been heard.
+    held: str = ""
+    stream: str = ""
+    number: int = 0
+    heard: dict[str, int] = {}
 
     @property
     def key(self) -> str:

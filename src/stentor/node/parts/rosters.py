@@ -93,6 +93,7 @@ class Rosters:
         self._is_full = False
         #: The scopes whose members had to be known when the graph was changed last.
         self._watched: frozenset[str] = frozenset()
+        self._held = False
         sessions.at_leave(self._left)
         subscriptions.at_leave(self._unsubscribed)
         probing.at_in_force(self._subscribed)
@@ -105,7 +106,7 @@ class Rosters:
         if name is None or session.id in self._agenda.residents:
             return
         self._named.setdefault(name, set()).add(session.id)
-        if self._scopes.entry.watched:
+        if self._scopes.entry.watched or self._scopes.entry.holds:
             self._wait(session)
 
     def _left(self, session: Session) -> None:
@@ -139,15 +140,17 @@ class Rosters:
 
     def scopes_moved(self) -> Iterator[None]:
         """The graph has changed: others may have to know of more members, or of fewer."""
-        watched, before = self._scopes.entry.watched, self._watched
-        self._watched = watched
-        if not watched and not before:
+        entry = self._scopes.entry
+        watched, before = entry.watched, self._watched
+        waits = not watched <= before or (entry.holds and not self._held)
+        self._watched, self._held = watched, entry.holds
+        if not watched and not before and not waits:
             return
         self._stale = Turns(dict.fromkeys((*self._named, *self._scopes.entry.roster.of(self._own))))
         while self._stale:
             self.tell()
             yield
-        if not watched <= before:
+        if waits:
             for session in list(self._sessions.held.values()):
                 if session.id not in self._agenda.residents:
                     self._wait(session)

@@ -32,7 +32,7 @@ into the group that they belong to now.
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
@@ -52,6 +52,7 @@ from stentor.node.clock import Clock
 from stentor.node.journals import Journals
 from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.catching_up import CatchingUp
+from stentor.node.parts.holding import Holding
 from stentor.node.parts.offers import Offers
 from stentor.node.parts.probing import Probing
 from stentor.node.parts.rosters import Rosters
@@ -113,12 +114,14 @@ class Scoping:
         probing: Probing,
         catching_up: CatchingUp,
         offers: Offers,
+        holding: Holding,
         rosters: Rosters,
         assurance: Assurance,
         hungry: Turns[str],
         clock: Clock,
         agenda: Agenda,
     ) -> None:
+        self._holding = holding
         self._rosters = rosters
         self._assurance = assurance
         self._scopes = scopes
@@ -379,6 +382,7 @@ class Scoping:
         yield from self._offers.scopes_moved()
         if is_first or self._scopes.entry.moved > old:  # else everybody sees the same as before
             yield from self._ask_anew()
+        yield from self._holding.scopes_moved()
         yield from self._rosters.scopes_moved()
 
     def _ask_anew(self) -> Iterator[None]:
@@ -428,6 +432,13 @@ class Scoping:
 
     # -- what operators see
 
+    def _held(self) -> dict[str, int]:
+        """How much each scope holds back here."""
+        found = Counter[str]()
+        for key, waiting in self._scopes.held.items():
+            found[key.partition("\0")[0]] += len(waiting)
+        return dict(found)
+
     def shown(self) -> dict[str, Any]:
         """The graph as it is, as plain data."""
         entry = self._scopes.entry
@@ -443,5 +454,6 @@ class Scoping:
             "graph": encode(Change(list(entry.records.values()))) if self.owner else b"",
             "members": members,
             "crossed": [[*edge, count] for edge, count in entry.crossed.items()],
+            "held": self._held(),
             "superseded": self.superseded,
         }
