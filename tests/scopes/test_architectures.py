@@ -142,6 +142,18 @@ def printed(mode: str) -> IntegratedRouting:
     return IntegratedRouting(g, LINKS, HOMES, mode=mode, gateways=GATEWAYS)
 
 
+@pytest.mark.spec("05/8.4")
+def test_copies_for_several_scopes_share_nothing_that_one_of_them_changes() -> None:
+    """Identity mappings on both ways: what goes on from S to Z knows nothing of the way by T."""
+    g = graph_of("p>S p>T S>Z T>Y z>Z y>Y q>S", self_delivery=False)
+    n = event("n", x=1)
+    system = IntegratedRouting(g, [(1, 2)], {"p": 1, "q": 2, "z": 2, "y": 2})
+    paths = {each.consumer: each.path for each in system.publish("p", n)}
+    assert paths == {"q": ("p", "S", "q"), "z": ("p", "S", "Z", "z"), "y": ("p", "T", "Y", "y")}
+    assert dict(n) == {"x": 1}
+
+
+@pytest.mark.spec("05/8.12")
 @pytest.mark.spec("05/E3", "05/4.10", "05/8.1", "05/P13", "R-05.82", "R-05.89", "R-05.91")
 @pytest.mark.parametrize("publisher", PRINTED)
 def test_the_printed_example_of_integrated_routing(publisher: str) -> None:

@@ -196,7 +196,7 @@ class Scopes:
 
     def may_let_go(self, envelope: Envelope) -> bool:
         """Whether it may let go of what policies hold."""
-        return any(f.matches(envelope) for f in self.entry.letting_go)
+        return any(f.matches(envelope.facts) for f in self.entry.letting_go)
 
     def translated_places(self, session: int) -> frozenset[str]:
         """Where something of a client may arrive that is no longer what it has published."""

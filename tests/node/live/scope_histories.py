@@ -26,7 +26,7 @@ from stentor.model.codec import decode_header
 from stentor.model.stamp import Stamp, without_stamps
 from stentor.scopes import Interface, MembershipRule, ScopeGraph, mapping_of
 from stentor.scopes.definition import Change, Record, graph_of, records_of
-from stentor.scopes.dissemination import Delivery, Dissemination, Postponed
+from stentor.scopes.dissemination import Delivery, Dissemination, Outcome, Postponed
 from stentor.scopes.entry import Decided, EntryGraph
 from stentor.scopes.graph import BY_HAND, RESERVED
 from stentor.scopes.interfaces import CLOSED, OMITTED, OPEN
@@ -38,6 +38,7 @@ from stentor.scopes.policies import (
     ByProducer,
     Chain,
     Delay,
+    Hold,
     Kind,
     Nobody,
     OneOfN,
@@ -103,6 +104,11 @@ class ScopeHistory:
         #: What has gone on after it had waited at a scope: by its id, the epoch in which it did,
         #: where, and as what. If a broker has tried it twice, the second time counts.
         self.resumed: dict[str, tuple[int, Waiting, Notification]] = {}
+        #: What has let go of something, and of what; or dropped it.
+        self.said: set[tuple[str, bool]] = set()
+        #: What has gone on before the end although a policy held it, each with its key.
+        self.freed: list[str] = []
+        self.ending = False
         #: What policies have chosen among: by publisher and number, scope and kind, the eligible
         #: and the chosen ones.
         self.chosen: dict[tuple[str, int, str, Kind], tuple[set[str], tuple[str, ...]]] = {}
@@ -138,6 +144,7 @@ class ScopeHistory:
             if client.broker is None:
                 client.connect(sim.hosts[client.homes[-1]])
         sim.settle()
+        self.let_go()
         for _ in range(6):  # as often as something may be put off on its way
             sim.tick(30)
             sim.settle()
@@ -244,6 +251,8 @@ class ScopeHistory:
                         Delay(rng.choice([0, 3, 20])),
                         Delay(10, Filter("x > 1")),
                         RequirePrivilege(rng.choice([1, 2]), "rank"),
+                        Hold("k", Filter("x = 3"), Filter("x = 0")),
+                        Hold("k", Filter("x = 3")),
                     ]
                 )
                 graph.set_policy(
@@ -261,6 +270,19 @@ class ScopeHistory:
                 scope, Filter(f"tenant = '{tenant}'"), "r", imposed=imposed, mapping=self.mapping()
             )
         )
+
+    def let_go(self) -> None:
+        """In the end nobody holds anything any more, so that all of it goes on."""
+        self.ending = True
+        graph = graph_of(records_of(self.graph))
+        for id in list(graph.policed):
+            for kind, policy in list(graph.node(id).policies.items()):
+                if isinstance(policy, Hold):
+                    graph.set_policy(id, kind, None)
+        host = self.sim.hosts[self.names[0]]
+        host.core.scoping.deploy(records_of(graph), self.answers.append)
+        self.sim.carry_out(host)
+        self.sim.settle()
 
     def altered(self) -> ScopeGraph:
         rng = self.rng
@@ -335,8 +357,17 @@ class ScopeHistory:
                 origin = waiting.producer, _sequence(n)
                 for each in outcome.deliveries:
                     owe(owed, each, origin)
-                found |= {_crossing(each, origin) for each in outcome.postponed}
+                found |= self.put_off(outcome, origin)
         return found
+
+    def put_off(self, outcome: Outcome, origin: tuple[str, int]) -> set[_Crossing]:
+        """The crossings on which something waits, without those that may have been dropped."""
+        self.said |= set(outcome.released)
+        return {
+            _crossing(each, origin)
+            for each in outcome.postponed
+            if each.key is None or (each.key, False) not in self.said
+        }
 
     def members_at(self, epoch: int, model: ScopeGraph, waiting: Waiting) -> list[str]:
         """Who is at the end of an edge on which something waits."""
@@ -370,6 +401,9 @@ class ScopeHistory:
                     decode_header(bare).notification(),
                 )
         owed: dict[tuple[str, str, int], set[frozenset[Any]]] = {}
+        for stamp, n in seen.values():  # what may drop something comes first
+            if stamp is not None and n.id is not None and n.id.producer == stamp.publisher:
+                self.said |= set(self.model(stamp.epoch).outcome(n, stamp.publisher).released)
         waits = self.carried_on(owed)
         for stamp, n in seen.values():
             if stamp is not None and n.id is not None and n.id.producer == stamp.publisher:
@@ -379,12 +413,18 @@ class ScopeHistory:
                 found = model.outcome(n, stamp.publisher)
                 for each in found.deliveries:
                     owe(owed, each, _origin(n))
-                waits |= {_crossing(each, _origin(n)) for each in found.postponed}
+                waits |= self.put_off(found, _origin(n))
                 nowhere = [c.id for c in self.clients if not model.parents(c.id)]
                 if stamp.publisher in nowhere:  # all who are in no scope see each other
                     for id in nowhere:
                         owed.setdefault((id, *_origin(n)), set()).add(frozenset(dict(n).items()))
         self.check_waiting(waits)
+        for key in self.freed:
+            scope = key.partition("\0")[0]
+            kept = [
+                f"scope {scope}" in r and _holds(r[f"scope {scope}"]) for r in self.epochs.values()
+            ]
+            assert (key, True) in self.said or not all(kept), f"nobody has let go of {key!r}"
         for client, inbox, filter in self.inboxes:
             had: set[tuple[Any, ...]] = set()
             for stream, offset, _ in inbox.given:
@@ -418,12 +458,20 @@ class Noted(Nobody, frozen=True):
         assert self.had <= eligible, f"{self.had - eligible} are not eligible at {asked.scope}"
         assert not self.calm or self.had == eligible, f"{eligible - self.had} were left out"
         most = {OneOfN: 1, TopK: getattr(self.policy, "k", 0)}.get(type(self.policy), len(eligible))
-        assert len(self.chosen) == min(most, len(self.had)) or isinstance(self.policy, RateLimit)
+        fewer = isinstance(self.policy, RateLimit) or getattr(self.policy, "deep", False)
+        assert len(self.chosen) == min(most, len(self.had)) or (
+            fewer and set(self.chosen) <= self.had
+        )
         return Answer(self.chosen)
 
 
 #: A publication, and an edge that it has to cross later.
 _Crossing: TypeAlias = tuple[str, int, str, str]
+
+
+def _holds(record: Record) -> bool:
+    policies = getattr(record, "policies", {}).values()
+    return any("hold" in str(each).lower() for each in policies)
 
 
 def _crossing(each: Postponed, origin: tuple[str, int]) -> _Crossing:
@@ -461,7 +509,10 @@ def run_scope_history(seed: int) -> ScopeHistory:
         assert known == self.records, "brokers have different graphs in the same epoch"
 
     def gone_on(self: EntryGraph, stamp: Stamp, n: Notification, now: float = 0.0) -> Decided:
-        history.resumed[str(n.id)] = self.epoch, Waiting.of(stamp), n
+        waiting = Waiting.of(stamp)
+        history.resumed[str(n.id)] = self.epoch, waiting, n
+        if waiting.held and not history.ending:
+            history.freed.append(waiting.held)
         return resume(self, stamp, n, now)
 
     def chosen(
@@ -506,4 +557,6 @@ if __name__ == "__main__":
         kinds["mapped"] += done.mapped
         kinds["chosen"] += len(done.chosen)
         kinds["delayed"] += len(done.resumed)
+        kinds["held"] += sum(bool(waiting.held) for _, waiting, _ in done.resumed.values())
+        kinds["freed"] += len(done.freed)
     print(f"{count:,} histories from {first} on, none wrong; {dict(kinds)}", flush=True)

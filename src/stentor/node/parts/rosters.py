@@ -82,8 +82,6 @@ class Rosters:
         self._agenda = agenda
         #: Of each client here, by the name that scopes know: its connections.
         self._named: dict[str, set[int]] = {}
-        #: What of theirs is in force: connections, and numbers of subscriptions.
-        self._in_force: set[tuple[int, int]] = set()
         #: Names that have to be looked at.
         self._stale: Turns[str] = Turns()
         #: By broker, the number of what it has said last. It must not come again after a restart.
@@ -95,7 +93,7 @@ class Rosters:
         self._watched: frozenset[str] = frozenset()
         self._held = False
         sessions.at_leave(self._left)
-        subscriptions.at_leave(self._unsubscribed)
+        subscriptions.at_leave(self._subscribed)
         probing.at_in_force(self._subscribed)
 
     # -- members here
@@ -119,11 +117,7 @@ class Rosters:
             self._look(name)
 
     def _subscribed(self, consumer: Consumer) -> None:
-        self._in_force.add((consumer.session, consumer.number))
-        self._look(self._name(consumer.session))
-
-    def _unsubscribed(self, consumer: Consumer) -> None:
-        self._in_force.discard((consumer.session, consumer.number))
+        """What a client asks for is in force, or is gone."""
         self._look(self._name(consumer.session))
 
     def _name(self, session: int) -> str | None:
@@ -197,11 +191,10 @@ class Rosters:
             if not scopes.entry.is_watched(scopes.components[id]):
                 continue
             component = scopes.components[id]
-            for number, (subscription, _) in session.subscriptions.items():
-                volatile = subscription.feed.volatile
-                if subscription.group is None and (volatile or (id, number) in self._in_force):
-                    recent = subscription.interest.recent
-                    filters |= dict.fromkeys(f for f in subscription.interest if f not in recent)
+            for subscription, _ in session.subscriptions.values():
+                feed, interest = subscription.feed, subscription.interest
+                if subscription.group is None and (feed.volatile or feed.begun):
+                    filters |= dict.fromkeys(f for f in interest if f not in interest.recent)
         if component is None or not filters:
             return None
         texts = [str(each) for each in filters] if len(filters) <= MAX_FILTERS else [""]
