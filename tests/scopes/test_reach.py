@@ -189,7 +189,7 @@ class Compared:
                 if publisher.name in nowhere:
                     expected |= nowhere
                 assert self.seen_by(mark.stamp) == expected
-                ((stamp, version),) = self.entry.versions(publisher, n)
+                ((stamp, version),), _ = self.entry.versions(publisher, n)
                 assert (stamp, version) == (mark.stamp, None)
                 self.asked += 1
 

@@ -52,6 +52,8 @@ _log: Final = logging.getLogger("stentor.scopes")
 MOST_STOPS: Final = 16
 #: Stamps in a batch that are looked at before its notifications are.
 FEW_STAMPS: Final = 8
+#: Places that have moved for which it is looked up whom that concerns.
+FEW_SPANS: Final = 1_000
 #: Between the key of a last value and the places that it is for.
 AT: Final = "\x1e"
 
@@ -76,17 +78,48 @@ class Scopes:
         self.active = False
         self._clock = clock
         self.components: dict[int, Component] = {}
+        #: Clients by each text that they say of themselves; None until somebody asks for it.
+        self._saying: dict[tuple[str, str], set[int]] | None = None
         #: What is held here: by scope and value, the ids and what is known of each.
         self.held: dict[str, dict[str, Waiting]] = {}
         self.counters = {"stamped": 0, "hidden": 0}
         sessions.at_end(self._forget)
 
     def _forget(self, session: Session) -> None:
-        self.components.pop(session.id, None)
+        component, saying = self.components.pop(session.id, None), self._saying
+        if component is None or saying is None:
+            return
+        for said in _texts(component):
+            saying[said].discard(session.id)
+            if not saying[said]:
+                del saying[said]
 
     def join(self, session: Session, name: str, attributes: Mapping[str, Any]) -> None:
         """A client has connected, for whose name and attributes somebody vouches."""
-        self.components[session.id] = Component(session.producer, name, attributes)
+        component = self.components[session.id] = Component(session.producer, name, attributes)
+        if self._saying is not None:
+            self._note(session.id, component)
+
+    def _note(self, session: int, component: Component) -> None:
+        assert self._saying is not None
+        for said in _texts(component):
+            self._saying.setdefault(said, set()).add(session)
+
+    def concerned(self, epoch: int) -> list[int] | None:
+        """The clients that may see something else since an epoch; None: all of them."""
+        spans = self.entry.moved_since(epoch)
+        if spans is None or len(spans) > FEW_SPANS:
+            return None
+        texts: set[tuple[str, str]] = set()
+        for span in spans:
+            if span.texts is None:
+                return None
+            texts.update(span.texts)
+        if self._saying is None:
+            self._saying = {}
+            for session, component in self.components.items():
+                self._note(session, component)
+        return sorted(set().union(*(self._saying.get(each, ()) for each in texts)))
 
     def listen(self, session: Session) -> None:
         """The session is this broker itself, and hears what brokers are told."""
@@ -297,6 +330,11 @@ class Scopes:
         if view is None or view.outside:
             return name
         return f"{_digest(view.shared.now)}{OF}{name}"
+
+
+def _texts(component: Component) -> list[tuple[str, str]]:
+    """What it says of itself in texts, as rules look at it."""
+    return [(name, value) for name, value in component.facts.items() if isinstance(value, str)]
 
 
 _BLIND: Final = View("", {}, False)

@@ -421,6 +421,12 @@ class EntryGraph:
             component.viewed = self.moved
         return component.view
 
+    def moved_since(self, epoch: int) -> list[Span] | None:
+        """The places that have come or gone since then; None if that is not known any more."""
+        if epoch < self._forgotten:
+            return None
+        return [span for at, spans in self._moves if at > epoch for span in spans]
+
     def _concerns(self, component: Component) -> bool:
         """Whether a place has come or gone, since its view was found, that takes it in."""
         if component.viewed < self._forgotten:

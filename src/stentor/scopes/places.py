@@ -122,6 +122,12 @@ class Span(Struct, array_like=True):
     def filter(self) -> Filter:
         return _parsed(self.where)
 
+    @property
+    def texts(self) -> list[tuple[str, str]] | None:
+        """What whoever is there says of itself: one of these texts; None if it may be anything."""
+        name, texts = _texts(self.where)
+        return None if texts is None else [(name, each) for each in texts]
+
     def may_match(self, facts: Mapping[str, Any]) -> bool:
         """A quick test that is right where it says no: most rules ask for one of some texts."""
         name, texts = _texts(self.where)

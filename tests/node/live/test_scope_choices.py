@@ -222,3 +222,30 @@ def test_members_of_a_group_share_it_wherever_policies_choose() -> None:
     world.deploy(workshop("round_robin", kind=Kind.INTERNAL))
     world.say(0, 1, 2)
     assert sum(len(each.given) for each in inboxes) == 3, "from outside, once each"
+
+
+@pytest.mark.spec("R-05.18")
+def test_a_change_concerns_those_who_may_see_something_else() -> None:
+    world = World()
+    scopes = world.sim.hosts["a"].core.scopes
+    world.deploy(workshop(None))
+    before = scopes.entry.epoch
+    graph = workshop(None)
+    graph.create_scope("guild")
+    graph.add_rule(MembershipRule("guild", Filter("role = 'till'"), "r"))
+    world.deploy(graph)
+    names = [scopes.components[id].name for id in scopes.concerned(before) or ()]
+    assert names == ["till"]
+    before = scopes.entry.epoch
+    graph.add_rule(MembershipRule("guild", Filter("load > 1"), "more"))
+    world.deploy(graph)
+    assert scopes.concerned(before) is None, "who has how much is not looked up"
+    late = world.client("late", "a", role="till")
+    world.sim.settle()
+    graph.remove_rule("guild", "r")
+    before = scopes.entry.epoch
+    world.deploy(graph)
+    assert len(scopes.concerned(before) or ()) == 2
+    late.disconnect()
+    world.sim.advance()
+    assert len(scopes.concerned(before) or ()) == 1

@@ -195,3 +195,21 @@ def test_what_is_held_has_room_on_the_schedule_and_is_shown() -> None:
     world.say("a", done="commit")
     world.settle()
     assert (world.given, core.scoping.shown()["held"]) == ([1, 2], {})
+
+
+@HELD
+def test_whoever_takes_over_what_is_held_hears_again_what_lets_go_of_it() -> None:
+    world = World()
+    world.say("a", 1)
+    world.sim.disconnect("a", "b")
+    world.say("c", done="commit")  # b has heard that, and held nothing; a never hears it
+    gone, heir = world.sim.hosts["a"], world.sim.hosts["b"]
+    world.sim.crash("a")
+    heir.log.schedule |= gone.log.schedule
+    heir.core.restore_schedule(gone.log.scheduled())
+    world.sim.carry_out(heir)
+    for _ in range(3):
+        world.sim.advance()
+        world.sim.tick(2)
+    world.sim.advance()
+    assert (world.given, heir.core.scopes.held) == ([1], {})

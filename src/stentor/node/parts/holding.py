@@ -15,7 +15,7 @@ or was decided before them at the same broker. That makes one transaction of wor
 notifications needless.
 
 After a restart, words are read in the journals from the time on at which the oldest of what is held
-began to wait.
+began to wait; and once more by a broker that takes over what another one has held.
 
 Clients that publish wait until the subscription is in force, as they do for members to be known
 (`stentor.node.parts.rosters`): so nothing is held before the words that it waits for find the way.
@@ -89,7 +89,11 @@ class Holding:
         """Begin to listen, when it is known from when on."""
         if self._unread:
             self._read()
-        elif self._session is None and self._is_needed:
+            if self._session is not None and not self._unread:
+                # A broker that was removed has left this here: hear again what it had not heard.
+                self._session = None
+                self._sessions.leave(SESSION)
+        elif self._session is None and self._is_needed and SESSION not in self._sessions.held:
             for _ in self._listen():
                 pass
 
@@ -148,7 +152,8 @@ class Holding:
 
     def scopes_moved(self) -> Iterator[None]:
         """The graph has changed: listen, and let go of what nobody holds any more."""
-        if self._session is None and self._is_needed and not self._unread:
+        may_listen = not self._unread and SESSION not in self._sessions.held
+        if self._session is None and self._is_needed and may_listen:
             yield from self._listen()
         graph = self._scopes.entry.graph
         for key in list(self._scopes.held):

@@ -40,6 +40,7 @@ from stentor.node.subscriptions import Subscriptions
 from stentor.node.turns import Turns
 from stentor.node.ways import Ways
 from stentor.protocol import messages as m
+from stentor.scopes.entry import Component
 from stentor.scopes.roster import Member
 
 _log: Final = logging.getLogger("stentor.scopes")
@@ -120,8 +121,11 @@ class Rosters:
         """What a client asks for is in force, or is gone."""
         self._look(self._name(consumer.session))
 
+    def _component(self, session: int) -> Component | None:
+        return self._scopes.components.get(session)
+
     def _name(self, session: int) -> str | None:
-        component = self._scopes.components.get(session)
+        component = self._component(session)
         return None if component is None else component.name
 
     def _look(self, name: str | None) -> None:
@@ -132,15 +136,23 @@ class Rosters:
         self._publishing.hold(session)
         self._probing.then(session.id, partial(self._publishing.release, session))
 
-    def scopes_moved(self) -> Iterator[None]:
-        """The graph has changed: others may have to know of more members, or of fewer."""
+    def scopes_moved(self, concerned: list[int] | None) -> Iterator[None]:
+        """The graph has changed: others may have to know of more members, or of fewer.
+
+        `concerned` are those who may see something else; None: all.
+        """
         entry = self._scopes.entry
         watched, before = entry.watched, self._watched
         waits = not watched <= before or (entry.holds and not self._held)
         self._watched, self._held = watched, entry.holds
         if not watched and not before and not waits:
             return
-        self._stale = Turns(dict.fromkeys((*self._named, *self._scopes.entry.roster.of(self._own))))
+        if concerned is None or watched != before:
+            self._stale.update(dict.fromkeys((*self._named, *entry.roster.of(self._own))))
+        else:
+            self._stale.update(
+                (each.name, None) for each in map(self._component, concerned) if each
+            )
         while self._stale:
             self.tell()
             yield

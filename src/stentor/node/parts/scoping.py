@@ -380,14 +380,24 @@ class Scoping:
             self._scopes.active = True
             self._offers.hush()
         yield from self._offers.scopes_moved()
+        concerned = None if is_first else self._scopes.concerned(old)
         if is_first or self._scopes.entry.moved > old:  # else everybody sees the same as before
-            yield from self._ask_anew()
+            yield from self._ask_anew(concerned)
         yield from self._holding.scopes_moved()
-        yield from self._rosters.scopes_moved()
+        yield from self._rosters.scopes_moved(concerned)
 
-    def _ask_anew(self) -> Iterator[None]:
-        for subscription in list(self._subscriptions.held.values()):
-            if self._subscriptions.held.get(subscription.feed.id) is subscription:
+    def _ask_anew(self, concerned: list[int] | None) -> Iterator[None]:
+        held = self._subscriptions.held
+        if concerned is None:
+            subscriptions = list(held.values())
+        else:
+            sessions = (self._sessions.held.get(id) for id in concerned)
+            of = (
+                s for each in sessions if each is not None for s, _ in each.subscriptions.values()
+            )
+            subscriptions = list(dict.fromkeys(of))
+        for subscription in subscriptions:
+            if held.get(subscription.feed.id) is subscription:
                 yield from self._amend(subscription)
                 yield  # what a component may see can take long to put into words
 
