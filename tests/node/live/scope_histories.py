@@ -108,7 +108,7 @@ class ScopeHistory:
         self.said: set[tuple[str, bool]] = set()
         #: What has gone on before the end although a policy held it, each with its key.
         self.freed: list[str] = []
-        self.ending = False
+        self.ending = self.judging = False
         #: What policies have chosen among: by publisher and number, scope and kind, the eligible
         #: and the chosen ones.
         self.chosen: dict[tuple[str, int, str, Kind], tuple[set[str], tuple[str, ...]]] = {}
@@ -392,6 +392,7 @@ class ScopeHistory:
             assert known or port, f"what {publisher} said waits for ever from {child} to {parent}"
 
     def judge(self) -> None:
+        self.judging = True
         seen: dict[tuple[str, int], tuple[Stamp | None, Notification]] = {}
         for host in self.sim.hosts.values():
             for i, (data, _) in enumerate(host.log.entries, 1):
@@ -525,7 +526,7 @@ def run_scope_history(seed: int) -> ScopeHistory:
     ) -> Answer:
         known = (node.id, kind, n) in self._decided
         answer = decide(self, kind, node, n, edges, *more)
-        if self._graph.ports and compares(node.policies[kind]) and not known:
+        if not history.judging and compares(node.policies[kind]) and not known:
             publisher = self._publisher.removeprefix(f"{RESERVED}@")
             history.chosen[publisher, _sequence(n), node.id, kind] = set(edges), answer.now
         return answer
